@@ -1,0 +1,1 @@
+//! From a live process to a recording.

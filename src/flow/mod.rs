@@ -1,0 +1,1 @@
+//! From packets and code bytes to blocks, events and gaps. Does no I/O.

@@ -1,0 +1,1 @@
+//! The gdb remote serial protocol over a session.

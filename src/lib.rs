@@ -1,0 +1,23 @@
+//! Record a run of an unmodified program once, then step through it in both directions.
+//!
+//! The control flow of a run is an Intel Processor Trace packet stream; everything that moves
+//! through time reads that stream. The rungs of the ladder are usable alone:
+//! [`pt`] packets, [`flow`] blocks and events, [`timeline`] positions, [`state`] registers and
+//! memory. `docs/architecture.md` draws the rooms and the arrows between them.
+//!
+//! Linux on x86-64 only.
+
+pub mod capture;
+pub mod cli;
+pub mod common;
+pub mod flow;
+pub mod gdb;
+pub mod image;
+pub mod pt;
+pub mod recording;
+pub mod session;
+pub mod sideband;
+pub mod state;
+pub mod symbols;
+pub mod timeline;
+pub mod tracee;

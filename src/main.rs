@@ -1,0 +1,3 @@
+//! The `contraflow` command.
+
+fn main() {}

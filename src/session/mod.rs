@@ -1,0 +1,1 @@
+//! The model of a debugging session, with no protocol in it.

@@ -1,0 +1,1 @@
+//! Registers and memory at a position: known, with the source, or unavailable.

@@ -1,0 +1,1 @@
+//! Address to function, file, line and inline frames, and back.

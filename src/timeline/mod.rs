@@ -1,0 +1,1 @@
+//! A recording as a line that can be walked in both directions.

@@ -1,0 +1,1 @@
+//! A process under ptrace: launch, stops, registers, memory. Holds no policy.
