@@ -1,1 +1,9 @@
-//! What the operating system did while the program ran: mappings, exec, fork, threads, signals, system calls. Does not decode PT.
+//! What the operating system did while the program ran: mappings, exec, fork, threads, signals,
+//! system calls. Written by the launcher or made from perf records, and merged by time. Does not
+//! decode PT and does no I/O.
+
+mod maps;
+mod record;
+
+pub use maps::{Mapping, MappingSet, ParseMapsError, parse_maps};
+pub use record::{Backing, Event, FileId, ImageId, Protection, Record};

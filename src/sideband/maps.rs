@@ -1,0 +1,139 @@
+//! The kernel's list of mappings (`/proc/PID/maps`, proc(5)) as data, and what changed between two
+//! such lists. Reads no file itself.
+
+use super::Protection;
+use crate::common::{Addr, AddrRange};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    /// Where.
+    pub range: AddrRange,
+    /// What its pages allow.
+    pub protection: Protection,
+    /// Where in the file it starts, in bytes.
+    pub offset: u64,
+    /// The file's device and inode; inode 0 for memory of no file.
+    pub inode: u64,
+    /// The path, a name in brackets, or nothing.
+    pub name: String,
+}
+
+impl Mapping {
+    /// Whether a file backs it.
+    pub fn is_file(&self) -> bool {
+        self.inode != 0 && self.name.starts_with('/')
+    }
+}
+
+/// A line of a maps file that does not read as one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a line of /proc/PID/maps: {line:?}")]
+pub struct ParseMapsError {
+    /// The line.
+    pub line: String,
+}
+
+/// Parses the text of `/proc/PID/maps`.
+pub fn parse_maps(text: &str) -> Result<Vec<Mapping>, ParseMapsError> {
+    text.lines()
+        .map(|line| parse_line(line).ok_or_else(|| ParseMapsError { line: line.to_owned() }))
+        .collect()
+}
+
+fn parse_line(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let flags = fields.next()?.as_bytes();
+    let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let _device = fields.next()?;
+    let inode = fields.next()?.parse().ok()?;
+    let name = fields.next().unwrap_or("").trim_start().to_owned();
+    let hex = |s| u64::from_str_radix(s, 16).ok().map(Addr);
+    Some(Mapping {
+        range: AddrRange::new(hex(start)?, hex(end)?),
+        protection: Protection {
+            read: *flags.first()? == b'r',
+            write: *flags.get(1)? == b'w',
+            execute: *flags.get(2)? == b'x',
+            shared: *flags.get(3)? == b's',
+        },
+        offset,
+        inode,
+        name,
+    })
+}
+
+/// The mappings of a process as last seen, kept to tell what changed.
+#[derive(Clone, Debug, Default)]
+pub struct MappingSet {
+    mappings: Vec<Mapping>,
+}
+
+impl MappingSet {
+    /// Replaces the set, and gives the mappings that are gone and those that are new. A mapping
+    /// whose extent or protection changed is in both.
+    pub fn update(&mut self, now: Vec<Mapping>) -> (Vec<Mapping>, Vec<Mapping>) {
+        let gone = self.mappings.iter().filter(|m| !contains(&now, m)).cloned().collect();
+        let new = now.iter().filter(|m| !contains(&self.mappings, m)).cloned().collect();
+        self.mappings = now;
+        (gone, new)
+    }
+
+    /// The mapping that holds `addr`.
+    pub fn at(&self, addr: Addr) -> Option<&Mapping> {
+        let i = self.mappings.partition_point(|m| m.range.end <= addr);
+        self.mappings.get(i).filter(|m| m.range.contains(addr))
+    }
+
+    /// All of them, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
+        self.mappings.iter()
+    }
+}
+
+/// Both lists are sorted by address, as the kernel prints them.
+fn contains(sorted: &[Mapping], wanted: &Mapping) -> bool {
+    sorted.binary_search_by_key(&wanted.range.start, |m| m.range.start).is_ok_and(|i| {
+        // The index is one that the search found.
+        sorted.get(i) == Some(wanted)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "\
+00400000-00401000 r--p 00000000 08:01 123 /bin/a b
+00401000-00402000 r-xp 00001000 08:01 123 /bin/a b
+7ffd0000-7ffe0000 rw-p 00000000 00:00 0                  [stack]
+";
+
+    #[test]
+    fn a_path_may_hold_spaces() {
+        let maps = parse_maps(BEFORE).unwrap();
+        assert_eq!(maps[1].name, "/bin/a b");
+        assert!(maps[1].is_file() && maps[1].protection.execute);
+        assert_eq!(maps[2].name, "[stack]");
+        assert!(!maps[2].is_file());
+    }
+
+    #[test]
+    fn a_changed_protection_is_gone_and_new() {
+        let mut set = MappingSet::default();
+        let (gone, new) = set.update(parse_maps(BEFORE).unwrap());
+        assert_eq!((gone.len(), new.len()), (0, 3));
+        let after = BEFORE.replace("r-xp", "rwxp");
+        let (gone, new) = set.update(parse_maps(&after).unwrap());
+        assert_eq!((gone.len(), new.len()), (1, 1));
+        assert!(new[0].protection.write);
+        assert_eq!(set.at(Addr(0x0040_1fff)).unwrap().range.start, Addr(0x0040_1000));
+        assert!(set.at(Addr(0x0040_2000)).is_none());
+    }
+
+    #[test]
+    fn nonsense_is_refused_with_its_line() {
+        assert_eq!(parse_maps("what\n").unwrap_err().line, "what");
+    }
+}
