@@ -1,1 +1,23 @@
-//! The recording on disk: format, writer, reader. Does not decode.
+//! The recording on disk: format, writer, reader, and the directory that holds them. Does not
+//! decode. `docs/recording-format.md` describes the format.
+//!
+//! Invariant: files only grow while a run is recorded, every chunk carries a checksum, and the
+//! manifest comes last and by rename; so what a killed recorder leaves opens, cut at the last
+//! whole chunk, and is never taken for a complete recording.
+
+mod chunk;
+mod error;
+mod format;
+mod manifest;
+mod mapped;
+mod reader;
+mod store;
+mod writer;
+
+pub use error::{Error, ErrorKind};
+pub use format::FORMAT_VERSION;
+pub use manifest::{Capture, End, Exit, HostCpu, Manifest, ThreadEntry, TscClock, argument_text};
+pub use mapped::Mapped;
+pub use reader::{Reader, Trace};
+pub use store::{Entry, Store};
+pub use writer::Writer;

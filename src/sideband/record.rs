@@ -22,6 +22,7 @@ impl fmt::Display for ImageId {
 
 /// What a mapping's pages allow, as in `mmap(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the kernel's four flags")]
 pub struct Protection {
     /// `PROT_READ`.
     pub read: bool,

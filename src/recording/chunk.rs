@@ -1,0 +1,176 @@
+//! Chunks with checksums: how files that only grow stay readable when their writer is killed.
+//!
+//! Two shapes. A *framed* file (the sideband) holds `length, CRC-32, payload` after each other. A
+//! *summed* file (a trace) is raw, for any PT decoder to read, and a second file beside it holds
+//! one entry a chunk: the offset of the chunk's end, and the CRC-32 of the chunk.
+
+use super::error::{At, Error, ErrorKind};
+use super::format::CHUNK_LIMIT_BYTES;
+use std::fs::File;
+use std::io::Write;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+const FRAME_HEADER_BYTES: usize = 8;
+const SUM_ENTRY_BYTES: usize = 16;
+
+/// Appends whole chunks to a file.
+#[derive(Debug)]
+pub(super) struct Appender {
+    path: PathBuf,
+    file: File,
+    size_bytes: u64,
+}
+
+impl Appender {
+    pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
+        let file = File::options().write(true).create_new(true).open(&path).at(&path)?;
+        Ok(Self { path, file, size_bytes: 0 })
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.file.write_all(bytes).at(&self.path)?;
+        self.size_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Appends `payload` with its length and checksum.
+    pub(super) fn append_framed(&mut self, payload: &[u8]) -> Result<(), Error> {
+        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+        let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
+        frame.extend_from_slice(&length.to_le_bytes());
+        frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        frame.extend_from_slice(payload);
+        self.append(&frame)
+    }
+}
+
+/// The entry for a chunk that ends at `end` of a summed file.
+pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
+    let mut entry = [0; SUM_ENTRY_BYTES];
+    entry[..8].copy_from_slice(&end.to_le_bytes());
+    entry[8..12].copy_from_slice(&crc32fast::hash(chunk).to_le_bytes());
+    let own = crc32fast::hash(&entry[..12]);
+    entry[12..].copy_from_slice(&own.to_le_bytes());
+    entry
+}
+
+/// Where a file's whole chunks end, and what stands there if it is not the file's end.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Whole {
+    /// Bytes covered by whole chunks.
+    pub(super) size_bytes: u64,
+    /// Whether something that is no whole chunk follows.
+    pub(super) broken: bool,
+}
+
+/// Checks the raw bytes of a summed file against its entries.
+pub(super) fn check_summed(bytes: &[u8], sums: &[u8]) -> Whole {
+    let mut start = 0;
+    for entry in sums.chunks(SUM_ENTRY_BYTES) {
+        let Some(end) = whole_sum(bytes, start, entry) else {
+            return Whole { size_bytes: start as u64, broken: true };
+        };
+        start = end;
+    }
+    Whole { size_bytes: start as u64, broken: start != bytes.len() }
+}
+
+fn whole_sum(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
+    let entry: &[u8; SUM_ENTRY_BYTES] = entry.try_into().ok()?;
+    let end = u64::from_le_bytes(entry[..8].try_into().ok()?);
+    let chunk = bytes.get(start..usize::try_from(end).ok()?)?;
+    (sum_entry(end, chunk) == *entry).then_some(start + chunk.len())
+}
+
+/// The payloads of a framed file, as ranges of its bytes, up to the first that is not whole.
+pub(super) fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, Whole) {
+    let mut payloads = Vec::new();
+    let mut start = 0;
+    while start < bytes.len() {
+        let Some(payload) = whole_frame(bytes, start) else { break };
+        start = payload.end;
+        payloads.push(payload);
+    }
+    (payloads, Whole { size_bytes: start as u64, broken: start != bytes.len() })
+}
+
+fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
+    let header = bytes.get(start..start + FRAME_HEADER_BYTES)?;
+    let length = u32::from_le_bytes(header[..4].try_into().ok()?) as usize;
+    if length > CHUNK_LIMIT_BYTES {
+        return None;
+    }
+    let from = start + FRAME_HEADER_BYTES;
+    let payload = bytes.get(from..from + length)?;
+    let sum = u32::from_le_bytes(header[4..].try_into().ok()?);
+    (crc32fast::hash(payload) == sum).then_some(from..from + length)
+}
+
+/// The error for a complete recording's file that is not whole.
+pub(super) fn not_whole(path: &Path, whole: &Whole, expected: Option<u64>, found: u64) -> Error {
+    match expected {
+        Some(expected) if found < expected => {
+            Error::new(path, ErrorKind::Truncated { found, expected })
+        }
+        _ => Error::new(path, ErrorKind::Checksum { offset: whole.size_bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn framed(chunks: &[Vec<u8>]) -> Vec<u8> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = Appender::create(path.clone()).unwrap();
+        for chunk in chunks {
+            file.append_framed(chunk).unwrap();
+        }
+        std::fs::read(path).unwrap()
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_file_gives_its_whole_chunks(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..8),
+            cut in any::<proptest::sample::Index>(),
+        ) {
+            let bytes = framed(&chunks);
+            let cut = cut.index(bytes.len() + 1);
+            let (payloads, whole) = frames(&bytes[..cut]);
+            for (range, chunk) in payloads.iter().zip(&chunks) {
+                prop_assert_eq!(&bytes[range.clone()], chunk.as_slice());
+            }
+            prop_assert!(whole.size_bytes <= cut as u64);
+            prop_assert_eq!(whole.broken, whole.size_bytes != cut as u64);
+            if cut == bytes.len() {
+                prop_assert_eq!(payloads.len(), chunks.len());
+            }
+        }
+
+        #[test]
+        fn a_changed_byte_ends_a_summed_file(
+            chunks in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..40), 1..8),
+            at in any::<proptest::sample::Index>(),
+        ) {
+            let (mut bytes, mut sums) = (Vec::new(), Vec::new());
+            for chunk in &chunks {
+                bytes.extend_from_slice(chunk);
+                sums.extend_from_slice(&sum_entry(bytes.len() as u64, chunk));
+            }
+            let all = Whole { size_bytes: bytes.len() as u64, broken: false };
+            prop_assert_eq!(check_summed(&bytes, &sums), all);
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1;
+            let whole = check_summed(&bytes, &sums);
+            prop_assert!(whole.broken && whole.size_bytes <= at as u64);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! What can go wrong with a recording on disk.
+
+use std::path::{Path, PathBuf};
+
+/// A fault with the file that has it.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {kind}", path.display())]
+pub struct Error {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// The fault.
+    #[source]
+    pub kind: ErrorKind,
+}
+
+/// The fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The system refused.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// There is no recording there.
+    #[error("no such recording; `contraflow list` shows what there is")]
+    Missing,
+    /// There is something, but it is no recording.
+    #[error("not a recording: it has neither manifest.json nor starting.json")]
+    NotARecording,
+    /// Nothing has been recorded yet.
+    #[error("no recordings yet; make one with `contraflow record PROGRAM`")]
+    Empty,
+    /// The manifest does not read.
+    #[error("the manifest does not read: {0}")]
+    Manifest(serde_json::Error),
+    /// The recording was made by a version with another format.
+    #[error(
+        "recording format {found}, but this contraflow reads format {expected}; record again, or \
+         use the contraflow that made it"
+    )]
+    Version {
+        /// The recording's format.
+        found: u32,
+        /// The format that this program reads.
+        expected: u32,
+    },
+    /// A file's bytes differ from what was written.
+    #[error("damaged: the checksum of the chunk at {offset:#x} does not match")]
+    Checksum {
+        /// Where the chunk starts in the file.
+        offset: u64,
+    },
+    /// A file is shorter than the manifest says.
+    #[error("truncated: {found} bytes of {expected}")]
+    Truncated {
+        /// Bytes there.
+        found: u64,
+        /// Bytes that should be there.
+        expected: u64,
+    },
+    /// A record of the sideband does not read.
+    #[error("damaged: a sideband record in the chunk at {offset:#x} does not read")]
+    Record {
+        /// Where the chunk starts in the file.
+        offset: u64,
+    },
+    /// A stored image is gone.
+    #[error("a stored image is gone; the code that it held shows as a gap")]
+    ImageMissing,
+}
+
+impl Error {
+    pub(super) fn new(path: &Path, kind: impl Into<ErrorKind>) -> Self {
+        Self { path: path.to_owned(), kind: kind.into() }
+    }
+}
+
+/// Adds the path to an I/O result.
+pub(super) trait At<T> {
+    fn at(self, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> At<T> for std::io::Result<T> {
+    fn at(self, path: &Path) -> Result<T, Error> {
+        self.map_err(|error| Error::new(path, error))
+    }
+}

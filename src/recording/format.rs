@@ -1,0 +1,35 @@
+//! Names and numbers of the format. Changed the layout? Bump the version.
+
+/// The version in every manifest. Readers refuse others.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// The manifest of a recording that is complete.
+pub(super) const MANIFEST: &str = "manifest.json";
+/// The manifest as it was known at the start; stands alone while the run goes on, and for ever
+/// where the recorder was killed.
+pub(super) const STARTING: &str = "starting.json";
+/// What the operating system did.
+pub(super) const SIDEBAND: &str = "sideband.bin";
+/// The final state as an ELF core file.
+pub(super) const CORE: &str = "core";
+/// Directory of raw PT bytes.
+pub(super) const TRACE_DIR: &str = "trace";
+/// Directory of mapped files, by content.
+pub(super) const IMAGE_DIR: &str = "images";
+
+/// A chunk of trace is written when this many bytes have come together.
+pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;
+/// A chunk of sideband likewise.
+pub(super) const SIDEBAND_CHUNK_BYTES: usize = 64 << 10;
+/// No reader takes a chunk larger than this for real.
+pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
+
+/// The raw PT bytes of a thread.
+pub(super) fn trace_name(tid: i32) -> String {
+    format!("{tid}.pt")
+}
+
+/// The checksums of a thread's PT bytes.
+pub(super) fn sums_name(tid: i32) -> String {
+    format!("{tid}.sum")
+}

@@ -1,0 +1,150 @@
+//! The manifest: what was run, where, how it was captured, and how it ended.
+
+use super::format::FORMAT_VERSION;
+use crate::common::{Addr, Pid, Tid, Tsc};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+/// `manifest.json`, and `starting.json` with `end` absent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub format: u32,
+    /// Version of the contraflow that wrote it.
+    pub written_by: String,
+    /// The program's absolute path.
+    pub program: String,
+    /// Its arguments, the program's own name first. Bytes that are not UTF-8 stand as `\xNN`.
+    pub argv: Vec<String>,
+    /// Its environment, `NAME=value`, likewise.
+    pub env: Vec<String>,
+    /// Its working directory.
+    pub cwd: String,
+    /// The first process.
+    pub pid: Pid,
+    /// When the run began, in nanoseconds since 1970.
+    pub started_unix_ns: u64,
+    /// The CPU that ran it.
+    pub cpu: HostCpu,
+    /// How control flow was captured.
+    pub capture: Capture,
+    /// What became of the run; absent while it goes on and where the recorder was killed.
+    pub end: Option<End>,
+}
+
+impl Manifest {
+    /// The version of the format and of the program that this library would write.
+    pub fn versions() -> (u32, String) {
+        (FORMAT_VERSION, env!("CARGO_PKG_VERSION").to_owned())
+    }
+}
+
+/// What CPUID says of the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostCpu {
+    /// The vendor string, e.g. `GenuineIntel`.
+    pub vendor: String,
+    /// Display family.
+    pub family: u32,
+    /// Display model.
+    pub model: u32,
+    /// Stepping.
+    pub stepping: u32,
+}
+
+/// How control flow was captured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capture {
+    /// `step`, `soft`, `perf`, or `import`.
+    pub backend: String,
+    /// Bytes of trace between PSB packets.
+    pub psb_period_bytes: u64,
+    /// Whether address space randomization was left on.
+    pub aslr: bool,
+}
+
+/// What is known only at the end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct End {
+    /// How the program ended, or none when it was let go before.
+    pub exit: Option<Exit>,
+    /// Wall-clock time, in nanoseconds.
+    pub duration_ns: u64,
+    /// Instructions executed, over all threads.
+    pub instructions: u64,
+    /// How to turn TSC values into time.
+    pub clock: TscClock,
+    /// The threads, in order of birth.
+    pub threads: Vec<ThreadEntry>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    /// It exited with this status.
+    Code(i32),
+    /// This signal killed it.
+    Signal(i32),
+}
+
+/// A thread of the recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadEntry {
+    /// Its number.
+    pub tid: Tid,
+    /// Its process.
+    pub pid: Pid,
+    /// Its name at the end.
+    pub name: String,
+    /// Bytes of trace.
+    pub trace_bytes: u64,
+    /// Instructions executed.
+    pub instructions: u64,
+    /// Where it stood at its end: the instruction it would have executed next.
+    pub final_pc: Option<Addr>,
+}
+
+/// A line through two readings of the TSC and of the wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TscClock {
+    /// The TSC at the start of the run.
+    pub start: Tsc,
+    /// Ticks in a second.
+    pub ticks_per_second: f64,
+}
+
+impl TscClock {
+    /// Nanoseconds from the start of the run to `tsc`; 0 for what came before.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn nanoseconds(&self, tsc: Tsc) -> u64 {
+        let ticks = tsc.0.saturating_sub(self.start.0) as f64;
+        // A frequency of 0 gives infinity, which saturates.
+        (ticks * 1e9 / self.ticks_per_second) as u64
+    }
+}
+
+/// Arguments and environment as JSON can hold them: UTF-8, other bytes as `\xNN`.
+pub fn argument_text(text: &OsStr) -> String {
+    text.as_bytes().utf8_chunks().fold(String::new(), |out, chunk| {
+        let escaped = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));
+        out + chunk.valid() + &escaped.collect::<String>()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_utf8_are_escaped() {
+        assert_eq!(argument_text(OsStr::from_bytes(b"a\xffb\xc3\xa9")), "a\\xffb\u{e9}");
+    }
+
+    #[test]
+    fn ticks_become_nanoseconds() {
+        let clock = TscClock { start: Tsc(1000), ticks_per_second: 2e9 };
+        assert_eq!(clock.nanoseconds(Tsc(3000)), 1000);
+        assert_eq!(clock.nanoseconds(Tsc(0)), 0);
+    }
+}

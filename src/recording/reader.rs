@@ -1,0 +1,163 @@
+//! Reads a recording. Runs nothing, decodes nothing, trusts nothing: a complete recording whose
+//! bytes changed is refused; one whose recorder was killed is cut at its last whole chunk.
+
+use super::chunk::{check_summed, frames, not_whole};
+use super::error::{At, Error, ErrorKind};
+use super::format::{
+    CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, SIDEBAND, STARTING, TRACE_DIR, sums_name, trace_name,
+};
+use super::manifest::Manifest;
+use super::mapped::Mapped;
+use crate::common::Tid;
+use crate::sideband::{ImageId, Record};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open recording.
+#[derive(Debug)]
+pub struct Reader {
+    dir: PathBuf,
+    manifest: Manifest,
+}
+
+/// The whole chunks of a thread's PT bytes.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    mapped: Arc<Mapped>,
+    size_bytes: usize,
+}
+
+impl AsRef<[u8]> for Trace {
+    fn as_ref(&self) -> &[u8] {
+        let all = (*self.mapped).as_ref();
+        all.get(..self.size_bytes).unwrap_or(all)
+    }
+}
+
+impl Reader {
+    /// Opens the recording in `dir`.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        if !dir.exists() {
+            return Err(Error::new(dir, ErrorKind::Missing));
+        }
+        let path = [MANIFEST, STARTING].map(|name| dir.join(name)).into_iter().find(|p| p.exists());
+        let path = path.ok_or_else(|| Error::new(dir, ErrorKind::NotARecording))?;
+        let text = fs::read(&path).at(&path)?;
+        check_version(&path, &text)?;
+        let mut manifest: Manifest = serde_json::from_slice(&text)
+            .map_err(|error| Error::new(&path, ErrorKind::Manifest(error)))?;
+        if path.ends_with(STARTING) {
+            manifest.end = None;
+        }
+        Ok(Self { dir: dir.to_owned(), manifest })
+    }
+
+    /// Where the recording is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What was run, and how it ended.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Whether the recorder was killed before the program's end, or is still at work.
+    pub fn is_cut(&self) -> bool {
+        self.manifest.end.is_none()
+    }
+
+    /// The threads that have a trace: as the manifest lists them, or, in a cut recording, by
+    /// number.
+    pub fn threads(&self) -> Result<Vec<Tid>, Error> {
+        if let Some(end) = &self.manifest.end {
+            return Ok(end.threads.iter().map(|thread| thread.tid).collect());
+        }
+        let dir = self.dir.join(TRACE_DIR);
+        let mut tids = Vec::new();
+        for entry in fs::read_dir(&dir).at(&dir)? {
+            let name = entry.at(&dir)?.file_name();
+            let number = name.to_str().and_then(|n| n.strip_suffix(".pt")).map(str::parse);
+            tids.extend(number.and_then(Result::ok).map(Tid));
+        }
+        tids.sort_unstable();
+        Ok(tids)
+    }
+
+    /// A thread's PT bytes, checked against their checksums.
+    pub fn trace(&self, tid: Tid) -> Result<Trace, Error> {
+        let path = self.dir.join(TRACE_DIR).join(trace_name(tid.0));
+        let sums_path = self.dir.join(TRACE_DIR).join(sums_name(tid.0));
+        let mapped = Mapped::open(&path).at(&path)?;
+        let sums = fs::read(&sums_path).at(&sums_path)?;
+        let whole = check_summed(mapped.as_ref(), &sums);
+        let found = mapped.as_ref().len() as u64;
+        let expected = self.expected_trace_bytes(tid);
+        if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
+            return Err(not_whole(&path, &whole, expected, found));
+        }
+        // What is mapped fits in memory, so its size fits too.
+        let size_bytes = usize::try_from(whole.size_bytes).unwrap_or(0);
+        Ok(Trace { mapped: Arc::new(mapped), size_bytes })
+    }
+
+    fn expected_trace_bytes(&self, tid: Tid) -> Option<u64> {
+        let end = self.manifest.end.as_ref()?;
+        end.threads.iter().find(|thread| thread.tid == tid).map(|thread| thread.trace_bytes)
+    }
+
+    /// All events of the operating system, in the order in which they were written.
+    pub fn sideband(&self) -> Result<Vec<Record>, Error> {
+        let path = self.dir.join(SIDEBAND);
+        let mapped = Mapped::open(&path).at(&path)?;
+        let bytes = mapped.as_ref();
+        let (payloads, whole) = frames(bytes);
+        if whole.broken && !self.is_cut() {
+            return Err(not_whole(&path, &whole, None, bytes.len() as u64));
+        }
+        let mut records = Vec::new();
+        for payload in payloads {
+            let offset = payload.start as u64;
+            let mut rest = &bytes[payload];
+            while !rest.is_empty() {
+                let (record, behind) = postcard::take_from_bytes(rest)
+                    .map_err(|_| Error::new(&path, ErrorKind::Record { offset }))?;
+                records.push(record);
+                rest = behind;
+            }
+        }
+        Ok(records)
+    }
+
+    /// The stored content of a mapped file.
+    pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
+        let path = self.dir.join(IMAGE_DIR).join(&id.0);
+        // An id is what a hostile sideband says: it must not lead out of the directory.
+        if !id.0.bytes().all(|b| b.is_ascii_hexdigit()) || !path.exists() {
+            return Err(Error::new(&path, ErrorKind::ImageMissing));
+        }
+        Mapped::open(&path).at(&path)
+    }
+
+    /// The final state, where the recorder lived to write it.
+    pub fn core(&self) -> Result<Option<Mapped>, Error> {
+        let path = self.dir.join(CORE);
+        if path.exists() { Mapped::open(&path).at(&path).map(Some) } else { Ok(None) }
+    }
+}
+
+/// The version is looked at before the rest, which another version may shape otherwise.
+fn check_version(path: &Path, text: &[u8]) -> Result<(), Error> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let version: Version = serde_json::from_slice(text)
+        .map_err(|error| Error::new(path, ErrorKind::Manifest(error)))?;
+    if version.format != FORMAT_VERSION {
+        let kind = ErrorKind::Version { found: version.format, expected: FORMAT_VERSION };
+        return Err(Error::new(path, kind));
+    }
+    Ok(())
+}

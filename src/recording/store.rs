@@ -1,0 +1,178 @@
+//! The directory that recordings go to by default, and how one is named and found.
+
+use super::error::{At, Error, ErrorKind};
+use super::format::{MANIFEST, STARTING};
+use super::reader::Reader;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+const LATEST: &str = "latest";
+
+/// A directory of recordings.
+#[derive(Clone, Debug)]
+pub struct Store {
+    dir: PathBuf,
+}
+
+/// A recording of the store.
+#[derive(Debug)]
+pub struct Entry {
+    /// Its directory's name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// When it was last written to.
+    pub modified: SystemTime,
+    /// Its manifest, or why it does not open.
+    pub opened: Result<Reader, Error>,
+}
+
+impl Store {
+    /// The store in `dir`, which need not be there yet.
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir }
+    }
+
+    /// The user's store: `$CONTRAFLOW_HOME`, or `contraflow` in `$XDG_DATA_HOME` or
+    /// `~/.local/share`.
+    pub fn of_user() -> Self {
+        let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+        let share = || Some(var("HOME")?.join(".local/share"));
+        let data = || var("XDG_DATA_HOME").or_else(share).map(|dir| dir.join("contraflow"));
+        Self::new(var("CONTRAFLOW_HOME").or_else(data).unwrap_or_else(|| "contraflow".into()))
+    }
+
+    /// Where the recordings are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes a new directory for a recording of `program`: its name and the next free number.
+    pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700);
+        builder.recursive(true).create(&self.dir).at(&self.dir)?;
+        builder.recursive(false);
+        let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
+        for number in self.next_number(&name)?.. {
+            let path = self.dir.join(format!("{name}-{number}"));
+            match builder.create(&path) {
+                // Another recorder was faster.
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                result => return result.at(&path).map(|()| path),
+            }
+        }
+        unreachable!("the range of numbers has no end")
+    }
+
+    fn next_number(&self, name: &str) -> Result<u64, Error> {
+        let mut next = 0;
+        for entry in fs::read_dir(&self.dir).at(&self.dir)? {
+            let file_name = entry.at(&self.dir)?.file_name();
+            let rest = file_name.to_str().and_then(|n| n.strip_prefix(name));
+            let number = rest.and_then(|r| r.strip_prefix('-')).and_then(|n| n.parse::<u64>().ok());
+            next = next.max(number.map_or(0, |n| n.saturating_add(1)));
+        }
+        Ok(next)
+    }
+
+    /// Points `latest` at a recording of this store; one elsewhere is left alone.
+    pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
+        let Some(name) = recording.strip_prefix(&self.dir).ok() else { return Ok(()) };
+        let fresh = self.dir.join(format!(".{LATEST}-{}", std::process::id()));
+        symlink(name, &fresh).at(&fresh)?;
+        fs::rename(&fresh, self.dir.join(LATEST)).at(&self.dir)
+    }
+
+    /// The directory of the recording that a user named: a path, a name of this store, or none
+    /// for the latest.
+    pub fn find(&self, name: Option<&Path>) -> Result<PathBuf, Error> {
+        let Some(name) = name else {
+            let latest = self.dir.join(LATEST);
+            return fs::canonicalize(&latest).map_err(|_| Error::new(&self.dir, ErrorKind::Empty));
+        };
+        if name.exists() {
+            return Ok(name.to_owned());
+        }
+        let inside = self.dir.join(name);
+        if name.components().count() == 1 && inside.exists() {
+            return Ok(inside);
+        }
+        Err(Error::new(name, ErrorKind::Missing))
+    }
+
+    /// All recordings, oldest first. What does not open is listed with its fault.
+    pub fn list(&self) -> Result<Vec<Entry>, Error> {
+        let mut entries = Vec::new();
+        let dir = match fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(entries),
+            result => result.at(&self.dir)?,
+        };
+        for entry in dir {
+            let entry = entry.at(&self.dir)?;
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                let modified = entry.metadata().and_then(|m| m.modified());
+                entries.push(Entry {
+                    name: entry.file_name().to_string_lossy().into_owned(),
+                    modified: modified.unwrap_or(SystemTime::UNIX_EPOCH),
+                    opened: Reader::open(&path),
+                    path,
+                });
+            }
+        }
+        entries.sort_by_key(|entry| entry.modified);
+        Ok(entries)
+    }
+
+    /// Removes a recording. A directory that is not one is left alone.
+    pub fn remove(&self, recording: &Path) -> Result<(), Error> {
+        let is_recording = [MANIFEST, STARTING].iter().any(|name| recording.join(name).exists());
+        if !is_recording {
+            return Err(Error::new(recording, ErrorKind::NotARecording));
+        }
+        fs::remove_dir_all(recording).at(recording)?;
+        self.relink_latest(recording)
+    }
+
+    /// `latest` must not dangle while there is another recording.
+    fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
+        let latest = self.dir.join(LATEST);
+        if !removed.starts_with(&self.dir) || latest.exists() || !latest.is_symlink() {
+            return Ok(());
+        }
+        fs::remove_file(&latest).at(&latest)?;
+        match self.list()?.last() {
+            Some(entry) => self.set_latest(&entry.path),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_on_and_latest_follows() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("s"));
+        assert!(store.list().unwrap().is_empty());
+        assert!(matches!(store.find(None).unwrap_err().kind, ErrorKind::Empty));
+        let first = store.allocate(Path::new("/bin/ls")).unwrap();
+        let second = store.allocate(Path::new("ls")).unwrap();
+        assert!(first.ends_with("ls-0") && second.ends_with("ls-1"));
+        for path in [&first, &second] {
+            fs::write(path.join(MANIFEST), "{}").unwrap();
+            store.set_latest(path).unwrap();
+        }
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&second).unwrap());
+        assert_eq!(store.find(Some(Path::new("ls-0"))).unwrap(), first);
+        store.remove(&second).unwrap();
+        assert_eq!(store.find(None).unwrap(), fs::canonicalize(&first).unwrap());
+        assert!(store.find(Some(Path::new("ls-1"))).is_err());
+        assert!(store.remove(dir.path()).is_err());
+    }
+}

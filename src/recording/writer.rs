@@ -1,0 +1,196 @@
+//! Writes a recording. Decides nothing: capture says what and when.
+
+use super::chunk::{Appender, sum_entry};
+use super::error::{At, Error};
+use super::format::{
+    CORE, IMAGE_DIR, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING, TRACE_CHUNK_BYTES,
+    TRACE_DIR, sums_name, trace_name,
+};
+use super::manifest::Manifest;
+use crate::common::Tid;
+use crate::sideband::{ImageId, Record};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File};
+use std::io::{BufWriter, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Writer {
+    dir: PathBuf,
+    sideband: Appender,
+    pending: Vec<u8>,
+    traces: BTreeMap<Tid, TraceFile>,
+}
+
+#[derive(Debug)]
+struct TraceFile {
+    bytes: Appender,
+    sums: Appender,
+    pending: Vec<u8>,
+}
+
+impl Writer {
+    /// Starts a recording in `dir`, which must be empty or not be there yet.
+    pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
+        let mut builder = DirBuilder::new();
+        // A recording holds the program's memory: nobody else's business.
+        builder.recursive(true).mode(0o700);
+        for sub in [dir.to_owned(), dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
+            builder.create(&sub).at(&sub)?;
+        }
+        let sideband = Appender::create(dir.join(SIDEBAND))?;
+        write_json(&dir.join(STARTING), starting)?;
+        Ok(Self { dir: dir.to_owned(), sideband, pending: Vec::new(), traces: BTreeMap::new() })
+    }
+
+    /// Where the recording is.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Starts the trace of a thread. A thread that had one goes on with it.
+    pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
+        if !self.traces.contains_key(&tid) {
+            let dir = self.dir.join(TRACE_DIR);
+            let bytes = Appender::create(dir.join(trace_name(tid.0)))?;
+            let sums = Appender::create(dir.join(sums_name(tid.0)))?;
+            self.traces.insert(tid, TraceFile { bytes, sums, pending: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Appends whole packets to a thread's trace.
+    pub fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
+        self.start_thread(tid)?;
+        let Some(trace) = self.traces.get_mut(&tid) else { return Ok(()) };
+        trace.pending.extend_from_slice(packets);
+        if trace.pending.len() < TRACE_CHUNK_BYTES {
+            return Ok(());
+        }
+        // The trace must never run on code that the sideband has not told of yet.
+        flush_sideband(&mut self.sideband, &mut self.pending)?;
+        trace.flush()
+    }
+
+    /// Appends an event of the operating system.
+    pub fn sideband(&mut self, record: &Record) -> Result<(), Error> {
+        // A record is plain data without maps or floats; writing it to memory cannot fail.
+        if let Ok(bytes) = postcard::to_stdvec(record) {
+            self.pending.extend_from_slice(&bytes);
+        }
+        if self.pending.len() >= SIDEBAND_CHUNK_BYTES {
+            flush_sideband(&mut self.sideband, &mut self.pending)?;
+        }
+        Ok(())
+    }
+
+    /// Writes out what has come together, so that it survives the end of this process.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        flush_sideband(&mut self.sideband, &mut self.pending)?;
+        self.traces.values_mut().try_for_each(TraceFile::flush)
+    }
+
+    /// Bytes of trace of a thread so far.
+    pub fn trace_bytes(&self, tid: Tid) -> u64 {
+        self.traces.get(&tid).map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
+    }
+
+    /// Stores a file's content, by reflink where the file system can.
+    pub fn image_from_file(&self, source: &Path) -> Result<ImageId, Error> {
+        let id = hash_file(source)?;
+        let target = self.dir.join(IMAGE_DIR).join(&id.0);
+        if !target.exists() {
+            let partial = target.with_extension("partial");
+            fs::copy(source, &partial).at(&partial)?;
+            fs::rename(&partial, &target).at(&target)?;
+        }
+        Ok(id)
+    }
+
+    /// Stores bytes that no file holds.
+    pub fn image_from_bytes(&self, bytes: &[u8]) -> Result<ImageId, Error> {
+        let id = ImageId(hexadecimal(&Sha256::digest(bytes)));
+        let target = self.dir.join(IMAGE_DIR).join(&id.0);
+        if !target.exists() {
+            write_by_rename(&target, bytes)?;
+        }
+        Ok(id)
+    }
+
+    /// The file to write the final core into, under a temporary name until [`Self::finish`].
+    pub fn core_file(&self) -> Result<File, Error> {
+        let path = self.core_partial();
+        File::create(&path).at(&path)
+    }
+
+    fn core_partial(&self) -> PathBuf {
+        self.dir.join(CORE).with_extension("partial")
+    }
+
+    /// Completes the recording: what is pending, the core's name, then the manifest.
+    pub fn finish(mut self, manifest: &Manifest) -> Result<PathBuf, Error> {
+        self.flush()?;
+        let partial = self.core_partial();
+        if partial.exists() {
+            let core = self.dir.join(CORE);
+            fs::rename(&partial, &core).at(&core)?;
+        }
+        write_json(&self.dir.join(MANIFEST), manifest)?;
+        let starting = self.dir.join(STARTING);
+        fs::remove_file(&starting).at(&starting)?;
+        Ok(self.dir)
+    }
+}
+
+impl TraceFile {
+    fn flush(&mut self) -> Result<(), Error> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.bytes.append(&self.pending)?;
+        self.sums.append(&sum_entry(self.bytes.size_bytes(), &self.pending))?;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Error> {
+    if !pending.is_empty() {
+        file.append_framed(pending)?;
+        pending.clear();
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, manifest: &Manifest) -> Result<(), Error> {
+    let mut text = serde_json::to_vec_pretty(manifest)
+        .map_err(|error| Error::new(path, super::ErrorKind::Manifest(error)))?;
+    text.push(b'\n');
+    write_by_rename(path, &text)
+}
+
+fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let partial = path.with_extension("partial");
+    let mut file = BufWriter::new(File::create(&partial).at(&partial)?);
+    file.write_all(bytes).and_then(|()| file.flush()).at(&partial)?;
+    fs::rename(&partial, path).at(path)
+}
+
+fn hash_file(path: &Path) -> Result<ImageId, Error> {
+    let mut file = File::open(path).at(path)?;
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; 256 << 10];
+    loop {
+        match file.read(&mut buffer).at(path)? {
+            0 => return Ok(ImageId(hexadecimal(&hash.finalize()))),
+            n => hash.update(&buffer[..n]),
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
+}
