@@ -1,1 +1,20 @@
-//! A process under ptrace: launch, stops, registers, memory. Holds no policy.
+//! A process under ptrace(2): launch, stops, registers, memory. Holds no policy.
+//!
+//! ptrace ties a tracee to the *thread* that traces it: launch and every later call must come
+//! from one thread.
+
+mod error;
+mod launch;
+mod memory;
+mod procfs;
+mod program;
+mod ptrace;
+mod stop;
+
+pub use error::Error;
+pub use launch::{Launch, pin_this_thread};
+pub use memory::Memory;
+pub use procfs::{PageState, auxv, comm, executable, mappings, private_pages};
+pub use program::{ProgramError, resolve};
+pub use ptrace::{SiginfoBytes, Signo, Tracee};
+pub use stop::{PtraceEvent, Stop, wait_any, wait_for};

@@ -1,0 +1,76 @@
+//! What the kernel refuses a tracer.
+
+use crate::common::Tid;
+use nix::errno::Errno;
+use std::path::PathBuf;
+
+/// A fault of the tracing itself; what the traced program does is never one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A ptrace request failed.
+    #[error("ptrace {request} on thread {tid}: {errno}")]
+    Ptrace {
+        /// The request's name without `PTRACE_`.
+        request: &'static str,
+        /// The thread.
+        tid: Tid,
+        /// Why.
+        errno: Errno,
+    },
+    /// Tracing is forbidden here.
+    #[error(
+        "ptrace is refused here ({errno}): a container may need the capability SYS_PTRACE, and \
+         /proc/sys/kernel/yama/ptrace_scope must be below 3"
+    )]
+    Refused {
+        /// Why.
+        errno: Errno,
+    },
+    /// The kernel would not execute the program.
+    #[error("{}: cannot execute: {errno}", program.display())]
+    Exec {
+        /// The program.
+        program: PathBuf,
+        /// Why.
+        errno: Errno,
+    },
+    /// The new process ended before it ran the program.
+    #[error("{}: the process ended before it ran the program", program.display())]
+    EndedEarly {
+        /// The program.
+        program: PathBuf,
+    },
+    /// A string with a zero byte cannot be passed to a program.
+    #[error("an argument or environment variable holds a zero byte")]
+    ZeroByte,
+    /// Some other system call failed.
+    #[error("{call}: {errno}")]
+    System {
+        /// The call's name.
+        call: &'static str,
+        /// Why.
+        errno: Errno,
+    },
+    /// A file in /proc does not open.
+    #[error("{}: {error}; is /proc mounted?", path.display())]
+    Proc {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+impl Error {
+    /// Whether the thread is gone (killed by somebody else): its end is reported by a wait.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            Self::Ptrace { errno, .. } => *errno == Errno::ESRCH,
+            Self::Proc { error, .. } => {
+                matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH))
+            }
+            _ => false,
+        }
+    }
+}

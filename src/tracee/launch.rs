@@ -1,0 +1,166 @@
+//! Starts a program under ptrace and stops it at its first instruction.
+
+use super::error::Error;
+use super::ptrace::Tracee;
+use super::stop::{PtraceEvent, Stop, wait_for};
+use crate::common::{Pid, Tid};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::{ForkResult, fork, pipe2};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// How to start a program. Standard input, output and error, working directory and signal mask
+/// are this process's own.
+#[derive(Debug)]
+pub struct Launch<'a> {
+    /// The file to execute.
+    pub program: &'a Path,
+    /// Its arguments, its own name first.
+    pub argv: &'a [OsString],
+    /// Its environment.
+    pub env: &'a [(OsString, OsString)],
+    /// Keep address space randomization.
+    pub aslr: bool,
+    /// Run on this CPU only.
+    pub cpu: Option<usize>,
+}
+
+/// What the child needs after the fork, where it must not allocate.
+struct Prepared {
+    program: CString,
+    argv: Vec<*const libc::c_char>,
+    env: Vec<*const libc::c_char>,
+    aslr: bool,
+    cpu: Option<CpuSet>,
+    // The pointers above point into these.
+    _strings: Vec<CString>,
+}
+
+impl Launch<'_> {
+    /// Starts the program. It stands at its first instruction, traced by this thread.
+    pub fn start(&self) -> Result<Pid, Error> {
+        let prepared = self.prepare()?;
+        let (go_read, go_write) = pipe()?;
+        let (error_read, error_write) = pipe()?;
+        // SAFETY: the child calls only async-signal-safe functions (`run_child`).
+        match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
+            ForkResult::Child => run_child(&prepared, go_read.as_raw_fd(), error_write.as_raw_fd()),
+            ForkResult::Parent { child } => {
+                drop((go_read, error_write));
+                self.adopt(Pid(child.as_raw()), go_write, error_read)
+            }
+        }
+    }
+
+    fn prepare(&self) -> Result<Prepared, Error> {
+        let variable = |(name, value): &(OsString, OsString)| {
+            let mut text = name.clone();
+            text.push("=");
+            text.push(value);
+            c_string(&text)
+        };
+        let argv = self.argv.iter().map(|a| c_string(a)).collect::<Result<Vec<_>, _>>()?;
+        let env = self.env.iter().map(variable).collect::<Result<Vec<_>, _>>()?;
+        let pointers = |strings: &[CString]| {
+            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        Ok(Prepared {
+            program: c_string(self.program.as_os_str())?,
+            argv: pointers(&argv),
+            env: pointers(&env),
+            aslr: self.aslr,
+            cpu: self.cpu.map(one_cpu).transpose()?,
+            _strings: argv.into_iter().chain(env).collect(),
+        })
+    }
+
+    /// Attaches to the child, lets it execute the program, and waits until it has.
+    fn adopt(&self, pid: Pid, go: OwnedFd, errors: OwnedFd) -> Result<Pid, Error> {
+        let tracee = Tracee(Tid(pid.0));
+        if let Err(error) = tracee.seize() {
+            Tracee::kill_process(pid);
+            // A zombie would stay otherwise; the refusal is what the user wants to hear.
+            let _ = wait_for(tracee.0);
+            return Err(match error {
+                Error::Ptrace { errno, .. } => Error::Refused { errno },
+                other => other,
+            });
+        }
+        File::from(go).write_all(b"!").map_err(|error| io_error("write", &error))?;
+        let mut errno = Vec::new();
+        File::from(errors).read_to_end(&mut errno).map_err(|error| io_error("read", &error))?;
+        let failed = errno.try_into().ok().map(|bytes| Errno::from_raw(i32::from_ne_bytes(bytes)));
+        match (failed, wait_for(tracee.0)?) {
+            (None, Stop::Event(PtraceEvent::Exec)) => Ok(pid),
+            (failed, _) => {
+                Tracee::kill_process(pid);
+                let program = self.program.to_owned();
+                Err(match failed {
+                    Some(errno) => Error::Exec { program, errno },
+                    None => Error::EndedEarly { program },
+                })
+            }
+        }
+    }
+}
+
+/// Pins the calling thread to a CPU. A tracer and its tracee on one CPU take turns several times
+/// as fast as on two.
+pub fn pin_this_thread(cpu: usize) -> Result<(), Error> {
+    set_affinity(&one_cpu(cpu)?)
+}
+
+fn set_affinity(cpus: &CpuSet) -> Result<(), Error> {
+    let this = nix::unistd::Pid::from_raw(0);
+    sched_setaffinity(this, cpus)
+        .map_err(|errno| Error::System { call: "sched_setaffinity", errno })
+}
+
+fn one_cpu(cpu: usize) -> Result<CpuSet, Error> {
+    let mut set = CpuSet::new();
+    set.set(cpu).map_err(|errno| Error::System { call: "CPU_SET", errno })?;
+    Ok(set)
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
+    pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
+}
+
+fn c_string(text: &OsStr) -> Result<CString, Error> {
+    CString::new(text.as_bytes()).map_err(|_| Error::ZeroByte)
+}
+
+fn io_error(call: &'static str, error: &std::io::Error) -> Error {
+    Error::System { call, errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) }
+}
+
+/// The child's part: waits to be traced, then becomes the program.
+fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
+    let mut byte = 0_u8;
+    // SAFETY: async-signal-safe calls on descriptors and memory that the fork copied. The
+    // pointer arrays end in null, and what they point to lives in `prepared`.
+    unsafe {
+        // The Rust runtime ignores SIGPIPE; the program must not inherit that.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        if !prepared.aslr {
+            let current = libc::personality(0xffff_ffff);
+            let wanted = current | libc::ADDR_NO_RANDOMIZE;
+            libc::personality(libc::c_ulong::from(wanted.cast_unsigned()));
+        }
+        if let Some(cpu) = &prepared.cpu {
+            let _ = sched_setaffinity(nix::unistd::Pid::from_raw(0), cpu);
+        }
+        if libc::read(go, (&raw mut byte).cast(), 1) == 1 {
+            libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());
+        }
+        let errno = *libc::__errno_location();
+        libc::write(errors, (&raw const errno).cast(), size_of::<i32>());
+        libc::_exit(127)
+    }
+}

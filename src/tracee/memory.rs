@@ -1,0 +1,42 @@
+//! A traced process's memory, through `/proc/PID/mem` (proc(5)): it reads and writes what ptrace
+//! may, without regard to page protection.
+
+use super::error::Error;
+use crate::common::{Addr, Pid};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// The memory of one program image: to be opened again after an exec.
+#[derive(Debug)]
+pub struct Memory {
+    file: File,
+}
+
+impl Memory {
+    /// Opens the memory of a process.
+    pub fn open(pid: Pid) -> Result<Self, Error> {
+        let path = PathBuf::from(format!("/proc/{pid}/mem"));
+        let file = File::options().read(true).write(true).open(&path);
+        Ok(Self { file: file.map_err(|error| Error::Proc { path, error })? })
+    }
+
+    /// Reads up to the first byte that cannot be read; gives how many there were.
+    pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = addr.wrapping_add(done as u64).0;
+            match self.file.read_at(&mut buf[done..], at) {
+                Ok(n) if n > 0 => done += n,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                _ => break,
+            }
+        }
+        done
+    }
+
+    /// Writes all of the bytes, or says that they could not be written.
+    pub fn write(&self, addr: Addr, bytes: &[u8]) -> std::io::Result<()> {
+        self.file.write_all_at(bytes, addr.0)
+    }
+}

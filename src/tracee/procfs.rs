@@ -1,0 +1,76 @@
+//! What `/proc` says of a traced process (proc(5)).
+
+use super::error::Error;
+use crate::common::{AddrRange, Pid, Tid};
+use crate::sideband::{Mapping, parse_maps};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+/// The process's mappings, by address.
+pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
+    let path = PathBuf::from(format!("/proc/{pid}/maps"));
+    // A file name may be any bytes; what is not UTF-8 is shown, not used.
+    let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let text = text.map_err(|error| Error::Proc { path: path.clone(), error })?;
+    parse_maps(&text).map_err(|error| Error::Proc { path, error: io::Error::other(error) })
+}
+
+/// A thread's name.
+pub fn comm(pid: Pid, tid: Tid) -> String {
+    let path = format!("/proc/{pid}/task/{tid}/comm");
+    fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
+}
+
+/// The auxiliary vector as the kernel keeps it.
+pub fn auxv(pid: Pid) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default()
+}
+
+/// The path of the program that the process runs.
+pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
+    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    fs::read_link(&path).map_err(|error| Error::Proc { path, error })
+}
+
+/// For each page of `range`, whether it differs from what a fresh mapping would hold: it is
+/// present or swapped out and, for a file's mapping, belongs to the process alone
+/// (Documentation/admin-guide/mm/pagemap: bits 63, 62 and 61). None where the kernel does not
+/// tell.
+pub fn private_pages(pid: Pid, range: AddrRange) -> Option<Vec<PageState>> {
+    const ENTRY_BYTES: u64 = 8;
+    const PAGE_BYTES: u64 = 4096;
+    let file = File::open(format!("/proc/{pid}/pagemap")).ok()?;
+    let pages = usize::try_from(range.size_bytes() / PAGE_BYTES).ok()?;
+    let mut bytes = vec![0; pages.checked_mul(8)?];
+    file.read_exact_at(&mut bytes, range.start.0 / PAGE_BYTES * ENTRY_BYTES).ok()?;
+    let entries = bytes.chunks_exact(8).filter_map(|entry| entry.try_into().ok());
+    Some(entries.map(u64::from_le_bytes).map(PageState::of_pagemap).collect())
+}
+
+pub use page_state::PageState;
+
+mod page_state {
+    /// What the kernel's page map says of a page.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PageState {
+        /// Never touched: zeros, or the file's bytes.
+        Absent,
+        /// The file's bytes, or memory shared with others.
+        OfFile,
+        /// The process's own copy.
+        Private,
+    }
+
+    impl PageState {
+        pub(super) fn of_pagemap(entry: u64) -> Self {
+            let (present, swapped, of_file) = (entry >> 63 & 1, entry >> 62 & 1, entry >> 61 & 1);
+            match (present | swapped, of_file) {
+                (0, _) => Self::Absent,
+                (_, 1) => Self::OfFile,
+                _ => Self::Private,
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The ptrace(2) requests that contraflow makes, each as a method of the traced thread.
+//!
+//! nix's wrappers know no real-time signals, so the raw call is made here.
+
+use super::error::Error;
+use crate::common::{Addr, Pid, Tid};
+use nix::errno::Errno;
+
+/// A signal's number: nix's enumeration lacks the real-time signals.
+pub type Signo = i32;
+
+/// A `siginfo_t` as the kernel gives it.
+pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
+
+/// A traced thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tracee(pub Tid);
+
+impl Tracee {
+    /// Attaches to the thread, with the options of a recorder: stops at clone, fork, vfork, exec
+    /// and exit, and the death of the tracer is the death of the tracee.
+    pub fn seize(self) -> Result<(), Error> {
+        let options = libc::PTRACE_O_EXITKILL
+            | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_TRACEFORK
+            | libc::PTRACE_O_TRACEVFORK
+            | libc::PTRACE_O_TRACEEXEC
+            | libc::PTRACE_O_TRACEEXIT;
+        self.request("SEIZE", libc::PTRACE_SEIZE, 0, options.cast_unsigned() as usize)
+    }
+
+    /// Executes one instruction, after delivering `signal` (0: none).
+    pub fn step(self, signal: Signo) -> Result<(), Error> {
+        self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
+    }
+
+    /// Runs on, after delivering `signal` (0: none).
+    pub fn resume(self, signal: Signo) -> Result<(), Error> {
+        self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))
+    }
+
+    /// Leaves a thread in its group stop, to be told of the stop's end.
+    pub fn listen(self) -> Result<(), Error> {
+        self.request("LISTEN", libc::PTRACE_LISTEN, 0, 0)
+    }
+
+    /// Stops a running thread.
+    pub fn interrupt(self) -> Result<(), Error> {
+        self.request("INTERRUPT", libc::PTRACE_INTERRUPT, 0, 0)
+    }
+
+    /// Lets the thread go on untraced, after delivering `signal` (0: none).
+    pub fn detach(self, signal: Signo) -> Result<(), Error> {
+        self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
+    }
+
+    /// What the last ptrace event says: a new thread's number, an exit status.
+    pub fn event_message(self) -> Result<u64, Error> {
+        let mut message: libc::c_ulong = 0;
+        let at = &raw mut message;
+        self.request("GETEVENTMSG", libc::PTRACE_GETEVENTMSG, 0, at as usize)?;
+        Ok(message)
+    }
+
+    /// The general registers.
+    pub fn registers(self) -> Result<libc::user_regs_struct, Error> {
+        // SAFETY: all bit patterns of this plain structure of integers are valid.
+        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
+        self.request("GETREGS", libc::PTRACE_GETREGS, 0, &raw mut registers as usize)?;
+        Ok(registers)
+    }
+
+    /// Sets the general registers.
+    pub fn set_registers(self, registers: &libc::user_regs_struct) -> Result<(), Error> {
+        self.request("SETREGS", libc::PTRACE_SETREGS, 0, &raw const *registers as usize)
+    }
+
+    /// RIP alone, which is cheaper than all registers.
+    pub fn instruction_pointer(self) -> Result<Addr, Error> {
+        Errno::clear();
+        let offset = std::mem::offset_of!(libc::user_regs_struct, rip);
+        // SAFETY: PEEKUSER reads from the tracee's registers and writes nothing here.
+        let value = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.0.0, offset, 0) };
+        match Errno::last() {
+            // -1 is a value too: only errno tells.
+            errno if value == -1 && errno != Errno::UnknownErrno => {
+                Err(Error::Ptrace { request: "PEEKUSER", tid: self.0, errno })
+            }
+            _ => Ok(Addr(value.cast_unsigned())),
+        }
+    }
+
+    /// What the kernel says of the signal that the thread stopped for.
+    pub fn signal_info(self) -> Result<SiginfoBytes, Error> {
+        let mut info = [0_u8; size_of::<libc::siginfo_t>()];
+        self.request("GETSIGINFO", libc::PTRACE_GETSIGINFO, 0, info.as_mut_ptr() as usize)?;
+        Ok(info)
+    }
+
+    /// A register set by its ELF note type (`NT_FPREGSET`, `NT_X86_XSTATE`).
+    pub fn register_set(self, note_type: u32) -> Result<Vec<u8>, Error> {
+        // AMX tiles make the largest state known, some 11 KiB.
+        let mut bytes = vec![0_u8; 64 << 10];
+        let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let kind = note_type as usize;
+        self.request("GETREGSET", libc::PTRACE_GETREGSET, kind, &raw mut vector as usize)?;
+        bytes.truncate(vector.iov_len);
+        Ok(bytes)
+    }
+
+    /// Kills the process that the thread belongs to.
+    pub fn kill_process(pid: Pid) {
+        // SAFETY: kill(2) touches no memory. The process may be gone, which is as good.
+        unsafe { libc::kill(pid.0, libc::SIGKILL) };
+    }
+
+    fn request(
+        self,
+        request: &'static str,
+        number: libc::c_uint,
+        addr: usize,
+        data: usize,
+    ) -> Result<(), Error> {
+        // SAFETY: the requests made in this file write at most to the place that `data` or the
+        // iovec behind it points to, which each caller owns with the size that the kernel's
+        // structure has.
+        let result = unsafe { libc::ptrace(number, self.0.0, addr, data) };
+        Errno::result(result).map(drop).map_err(|errno| Error::Ptrace {
+            request,
+            tid: self.0,
+            errno,
+        })
+    }
+}
+
+fn signal_argument(signal: Signo) -> usize {
+    usize::try_from(signal).unwrap_or(0)
+}
