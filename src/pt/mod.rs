@@ -1,2 +1,19 @@
 //! Intel PT packets: decoding, encoding, synchronisation, time, and a model of the PT unit.
 //! Knows nothing of ELF or processes.
+
+mod decode;
+mod encode;
+mod last_ip;
+mod packet;
+mod packets;
+mod sync;
+
+pub use decode::{BlockContext, PacketError, decode, decode_in};
+pub use encode::encode;
+pub use last_ip::LastIp;
+pub use packet::{ExecMode, IpCompression, IpPayload, Packet, PayloadIp, PayloadSize, Tnt};
+pub use packets::Packets;
+pub use sync::{PSB, find_psb, find_psb_back};
+
+#[cfg(test)]
+mod tests;

@@ -1,9 +1,9 @@
 //! The packets, named as in the Intel SDM, volume 3, chapter "Intel Processor Trace",
-//! section "Trace Packets and Data Types".
+//! section "Trace Packets and Data Types". Only their shape: no bytes, no meaning.
 
 use crate::common::Addr;
 
-/// The IPBytes field of a packet with an IP payload (SDM table "FUP/TIP IP Reconstruction").
+/// The `IPBytes` field of a packet with an IP payload (SDM table "FUP/TIP IP Reconstruction").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IpCompression {
     /// 000b: no payload; the IP is out of context.
@@ -50,6 +50,15 @@ pub enum ExecMode {
     Bits64,
 }
 
+/// How wide the value of a PTW or BIP packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PayloadSize {
+    /// Four bytes, zero-extended in the packet's value.
+    Bytes4,
+    /// Eight bytes.
+    Bytes8,
+}
+
 /// One packet of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -79,12 +88,131 @@ pub enum Packet {
         /// RFLAGS.IF, where event trace is on (the packet's IF bit).
         interrupts: bool,
     },
+    /// Transaction state: both clear is a commit. The CPU never sets both.
+    ModeTsx {
+        /// INTX: a transaction runs from the following FUP's IP on.
+        in_tx: bool,
+        /// `TXAbort`: the transaction was aborted.
+        aborted: bool,
+    },
+    /// Paging information: CR3 was written, or stands so at a PSB.
+    Pip {
+        /// CR3, its bits 51 to 5; the other bits are 0.
+        cr3: u64,
+        /// NR: the processor is in VMX non-root operation.
+        non_root: bool,
+    },
+    /// A branch or event landed in a `TraceStop` range.
+    TraceStop,
     /// Time-stamp counter, its low 56 bits.
     Tsc(u64),
+    /// Mini time counter: eight bits of the crystal clock counter, from bit `MTCFreq` on.
+    Mtc(u8),
+    /// TSC/MTC alignment: what the crystal clock counter was at the last TSC packet.
+    Tma {
+        /// The low 16 bits of the crystal clock counter.
+        ctc: u16,
+        /// TSC ticks since that counter last counted, 9 bits.
+        fast_counter: u16,
+    },
+    /// Core clocks since the last CYC.
+    Cyc(u64),
     /// Core:bus ratio.
     Cbr(u8),
     /// Packets were lost in an internal buffer overflow.
     Ovf,
+    /// Physical address of the current VMCS, its bits 51 to 12; the other bits are 0.
+    Vmcs(u64),
+    /// Maintenance: a payload that depends on the CPU model.
+    Mnt(u64),
+    /// The operand of a PTWRITE instruction.
+    Ptw {
+        /// The operand.
+        value: u64,
+        /// The operand's size.
+        size: PayloadSize,
+        /// A FUP with the instruction's IP follows.
+        ip: bool,
+    },
+    /// Execution stopped: C-state entry, frequency change...
+    ExStop {
+        /// A FUP with the IP at which it stopped follows.
+        ip: bool,
+    },
+    /// An MWAIT that went to a C-state deeper than C0.0.
+    Mwait {
+        /// EAX: the hints.
+        hints: u32,
+        /// ECX: the extensions.
+        extensions: u32,
+    },
+    /// Power entry: a C-state deeper than C0.0 begins.
+    PwrE {
+        /// HW: hardware began it, not an instruction.
+        hardware: bool,
+        /// Resolved thread C-state, 4 bits.
+        state: u8,
+        /// Resolved thread sub C-state, 4 bits.
+        sub_state: u8,
+    },
+    /// Power exit: back to C0.
+    PwrX {
+        /// Last core C-state, 4 bits.
+        last: u8,
+        /// Deepest core C-state, 4 bits.
+        deepest: u8,
+        /// Wake reason, 4 bits, one of them set: 0 interrupt, 2 store to the monitored address,
+        /// 3 hardware.
+        wake: u8,
+    },
+    /// Block begin: a block of BIP packets starts.
+    Bbp {
+        /// What the block holds (SDM table "BBP Packet Definition"), 5 bits.
+        kind: u8,
+        /// The size of each value in the block.
+        size: PayloadSize,
+    },
+    /// Block item; only between BBP and BEP (see [`super::decode_in`]).
+    Bip {
+        /// Which item, 5 bits; its meaning depends on the block's kind.
+        id: u8,
+        /// The value.
+        value: u64,
+        /// The value's size, as the BBP said.
+        size: PayloadSize,
+    },
+    /// Block end.
+    Bep {
+        /// A FUP with the IP at which the block was generated follows.
+        ip: bool,
+    },
+    /// Control flow event (event trace).
+    Cfe {
+        /// What happened (SDM table "CFE Packet Type and Vector Fields"), 5 bits.
+        kind: u8,
+        /// The interrupt's or exception's vector, or 0.
+        vector: u8,
+        /// A FUP with the event's IP follows.
+        ip: bool,
+    },
+    /// Event data: belongs to the CFE that follows.
+    Evd {
+        /// What the payload is, 6 bits: 0 CR2, 1 VM exit qualification, 2 VM exit reason.
+        kind: u8,
+        /// The value.
+        payload: u64,
+    },
+    /// A trigger (debug register, performance counter) fired.
+    Trig {
+        /// Which triggers, a bit each.
+        triggers: u8,
+        /// A FUP follows.
+        ip: bool,
+        /// The trigger fired more often than packets say.
+        multiple: bool,
+        /// Instructions since the last packet that gives an instruction's place, if counted.
+        instructions: Option<u16>,
+    },
 }
 
 /// The IP that a FUP/TIP payload stands for, or none for [`IpCompression::Suppressed`].

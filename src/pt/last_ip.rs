@@ -1,0 +1,76 @@
+//! IP compression: payloads of TIP and FUP packets to addresses and back (SDM section
+//! "IP Compression"). Refuses to guess: a suppressed payload gives no address.
+
+use super::{IpCompression, IpPayload};
+use crate::common::Addr;
+
+/// Bits 47 to 0.
+const LOW_48: u64 = 0xffff_ffff_ffff;
+
+/// The IP that the next payload is compressed against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastIp {
+    ip: u64,
+    /// Whether an IP was seen since the reset. Without one [`LastIp::compress`] relies on nothing.
+    fresh: bool,
+}
+
+impl LastIp {
+    /// The state behind a PSB: the last IP is 0.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { ip: 0, fresh: false }
+    }
+
+    /// Starts afresh, as at every PSB and OVF.
+    pub fn reset(&mut self) {
+        *self = Self::new();
+    }
+
+    /// The address that `payload` stands for, which becomes the last IP. None for a suppressed
+    /// payload, which leaves the last IP as it was.
+    #[inline]
+    pub fn reconstruct(&mut self, payload: IpPayload) -> Option<Addr> {
+        let value = payload.value;
+        self.ip = match payload.compression {
+            IpCompression::Suppressed => return None,
+            IpCompression::Update16 => self.ip & !0xffff | value & 0xffff,
+            IpCompression::Update32 => self.ip & !0xffff_ffff | value & 0xffff_ffff,
+            IpCompression::Update48 => self.ip & !LOW_48 | value & LOW_48,
+            IpCompression::SignExtend48 => sign_extend_48(value),
+            IpCompression::Full => value,
+        };
+        self.fresh = true;
+        Some(Addr(self.ip))
+    }
+
+    /// The shortest payload for `ip`, which becomes the last IP. The first one after a reset leans
+    /// on no earlier IP.
+    pub fn compress(&mut self, ip: Addr) -> IpPayload {
+        let payload = self.shortest(ip.0);
+        *self = Self { ip: ip.0, fresh: true };
+        payload
+    }
+
+    fn shortest(self, ip: u64) -> IpPayload {
+        let changed = self.ip ^ ip;
+        let (compression, value) = if self.fresh && changed >> 16 == 0 {
+            (IpCompression::Update16, ip & 0xffff)
+        } else if self.fresh && changed >> 32 == 0 {
+            (IpCompression::Update32, ip & 0xffff_ffff)
+        } else if sign_extend_48(ip) == ip {
+            (IpCompression::SignExtend48, ip & LOW_48)
+        } else if self.fresh && changed >> 48 == 0 {
+            (IpCompression::Update48, ip & LOW_48)
+        } else {
+            (IpCompression::Full, ip)
+        };
+        IpPayload { compression, value }
+    }
+}
+
+/// Bits 63 to 48 become copies of bit 47.
+const fn sign_extend_48(value: u64) -> u64 {
+    let low = value & LOW_48;
+    if low >> 47 == 0 { low } else { low | !LOW_48 }
+}
