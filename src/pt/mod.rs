@@ -7,6 +7,7 @@ mod last_ip;
 mod packet;
 mod packets;
 mod sync;
+pub mod unit;
 
 pub use decode::{BlockContext, PacketError, decode, decode_in};
 pub use encode::encode;

@@ -1,0 +1,79 @@
+//! `IA32_RTIT_CTL` by its fields (SDM table "`IA32_RTIT_CTL` MSR"). Which values a processor
+//! refuses is not said here.
+
+use std::ops::{BitOr, BitOrAssign};
+
+/// A value of `IA32_RTIT_CTL`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RtitCtl(pub u64);
+
+impl RtitCtl {
+    /// `TraceEn`: tracing is on.
+    pub const TRACE_EN: Self = Self(1 << 0);
+    /// `CYCEn`: CYC packets.
+    pub const CYC_EN: Self = Self(1 << 1);
+    /// `OS`: trace at CPL 0.
+    pub const OS: Self = Self(1 << 2);
+    /// `User`: trace at CPL 1 to 3.
+    pub const USER: Self = Self(1 << 3);
+    /// `PwrEvtEn`: power event packets.
+    pub const PWR_EVT_EN: Self = Self(1 << 4);
+    /// `FUPonPTW`: a FUP behind each PTW.
+    pub const FUP_ON_PTW: Self = Self(1 << 5);
+    /// `FabricEn`: output goes to the trace transport subsystem.
+    pub const FABRIC_EN: Self = Self(1 << 6);
+    /// `CR3Filter`: trace only while CR3 is `IA32_RTIT_CR3_MATCH`.
+    pub const CR3_FILTER: Self = Self(1 << 7);
+    /// `ToPA`: output goes to a table of physical addresses.
+    pub const TOPA: Self = Self(1 << 8);
+    /// `MTCEn`: MTC packets.
+    pub const MTC_EN: Self = Self(1 << 9);
+    /// `TSCEn`: TSC packets.
+    pub const TSC_EN: Self = Self(1 << 10);
+    /// `DisRETC`: no RET compression.
+    pub const DIS_RETC: Self = Self(1 << 11);
+    /// `PTWEn`: PTW packets.
+    pub const PTW_EN: Self = Self(1 << 12);
+    /// `BranchEn`: packets about control flow.
+    pub const BRANCH_EN: Self = Self(1 << 13);
+
+    /// Whether all bits of `field` are set.
+    #[must_use]
+    pub const fn has(self, field: Self) -> bool {
+        self.0 & field.0 == field.0
+    }
+
+    /// `PSBFreq`, 4 bits: a PSB about every 2^(n + 11) bytes of trace.
+    #[must_use]
+    pub const fn psb_freq(self) -> u8 {
+        self.nibble(24)
+    }
+
+    /// This value with `PSBFreq` set to the low 4 bits of `freq`.
+    #[must_use]
+    pub const fn with_psb_freq(self, freq: u8) -> Self {
+        self.with_nibble(24, freq)
+    }
+
+    const fn nibble(self, shift: u32) -> u8 {
+        (self.0 >> shift & 0xf) as u8
+    }
+
+    const fn with_nibble(self, shift: u32, value: u8) -> Self {
+        Self(self.0 & !(0xf << shift) | (value as u64 & 0xf) << shift)
+    }
+}
+
+impl BitOr for RtitCtl {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for RtitCtl {
+    fn bitor_assign(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
+}

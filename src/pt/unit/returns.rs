@@ -1,0 +1,46 @@
+//! The return addresses that RET compression compares with (SDM section "Indirect Transfer
+//! Compression for Returns (RET)").
+
+use crate::common::Addr;
+
+/// The SDM's depth.
+const DEPTH: usize = 64;
+
+/// The return addresses of the innermost 64 calls since the last PSB. Of more, the outermost is
+/// forgotten.
+#[derive(Clone, Debug)]
+pub(super) struct ReturnStack {
+    slots: [Addr; DEPTH],
+    top: usize,
+    len: usize,
+}
+
+impl ReturnStack {
+    pub(super) const fn new() -> Self {
+        Self { slots: [Addr(0); DEPTH], top: 0, len: 0 }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(super) fn push(&mut self, address: Addr) {
+        self.top = (self.top + 1) % DEPTH;
+        self.slots[self.top] = address;
+        self.len = (self.len + 1).min(DEPTH);
+    }
+
+    /// Whether a return to `target` is what the innermost call says, which is then over.
+    ///
+    /// On a mismatch the stack is emptied: some decoders drop the call that the return does not
+    /// match and some keep it, and what is left here has to be on top of both their stacks.
+    pub(super) fn matches(&mut self, target: Addr) -> bool {
+        if self.len == 0 || self.slots[self.top] != target {
+            self.clear();
+            return false;
+        }
+        self.top = (self.top + DEPTH - 1) % DEPTH;
+        self.len -= 1;
+        true
+    }
+}
