@@ -1,5 +1,25 @@
 //! Which bytes were at an address, and when. Never opens a file: bytes come from the caller.
+//!
+//! [`Section`]s of shared [`Bytes`] make an [`Image`]; an [`AddressSpace`] gives the image at a
+//! time. [`elf`] reads program files and [`core`] reads and writes core files.
 
+pub mod core;
+pub mod elf;
+
+mod bytes;
+mod error;
+mod section;
+mod sections;
 mod source;
+mod space;
+mod tree;
 
+#[cfg(test)]
+mod tests;
+
+pub use bytes::Bytes;
+pub use error::Error;
+pub use section::{PAGE_SIZE_BYTES, Section};
+pub use sections::{Image, Reader};
 pub use source::CodeSource;
+pub use space::AddressSpace;

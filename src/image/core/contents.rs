@@ -1,0 +1,94 @@
+//! What a core file holds besides memory: the same types for reading and writing.
+
+use crate::common::{AddrRange, Pid, Tid};
+use crate::image::core::Registers;
+
+/// All that a core file says, but for the bytes of memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CoreContents {
+    /// The threads; gdb selects the first.
+    pub threads: Vec<Thread>,
+    /// The signal that ended the process (`pr_cursig`); zero when none did. The kernel states it
+    /// in every thread, and gdb shows the one it reads last.
+    pub signal: i32,
+    /// The process (`NT_PRPSINFO`).
+    pub process: ProcessInfo,
+    /// The auxiliary vector as in `/proc/PID/auxv` (`NT_AUXV`); empty when not known.
+    pub auxv: Vec<u8>,
+    /// Which files were mapped where (`NT_FILE`).
+    pub mappings: Vec<FileMapping>,
+    /// The segments of memory (`PT_LOAD`).
+    pub segments: Vec<CoreSegment>,
+}
+
+/// One thread of a core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thread {
+    /// Its number.
+    pub tid: Tid,
+    /// Signals that wait for it, one bit each, signal 1 lowest.
+    pub pending_signals: u64,
+    /// Signals that it blocks, one bit each, signal 1 lowest.
+    pub blocked_signals: u64,
+    /// Its general registers.
+    pub registers: Registers,
+    /// The 512 bytes of its x87 and SSE state in FXSAVE layout (`NT_FPREGSET`).
+    pub fpregs: Option<Vec<u8>>,
+    /// Its extended state in XSAVE layout (`NT_X86_XSTATE`).
+    pub xstate: Option<Vec<u8>>,
+    /// The 128 bytes of the `siginfo_t` of its signal (`NT_SIGINFO`).
+    pub siginfo: Option<Vec<u8>>,
+}
+
+/// What the kernel tells of the process (`elf_prpsinfo`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProcessInfo {
+    /// Its number.
+    pub pid: Pid,
+    /// Its parent's number.
+    pub parent: Pid,
+    /// Its process group.
+    pub group: i32,
+    /// Its session.
+    pub session: i32,
+    /// Real user id.
+    pub user_id: u32,
+    /// Real group id.
+    pub group_id: u32,
+    /// The kernel's flags of the task.
+    pub flags: u64,
+    /// Nice value.
+    pub nice: i8,
+    /// Name of the executable; the core keeps 15 bytes.
+    pub name: Vec<u8>,
+    /// The command line, with blanks between the arguments; the core keeps 79 bytes.
+    pub arguments: Vec<u8>,
+}
+
+/// A mapped file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileMapping {
+    /// Where it is mapped.
+    pub range: AddrRange,
+    /// Where in the file the mapping begins, in bytes; whole pages.
+    pub offset: u64,
+    /// Path of the file.
+    pub path: Vec<u8>,
+}
+
+/// A segment of memory.
+#[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CoreSegment {
+    /// Its addresses.
+    pub range: AddrRange,
+    /// Whether it may be read.
+    pub readable: bool,
+    /// Whether it may be written.
+    pub writable: bool,
+    /// Whether it may be executed.
+    pub executable: bool,
+    /// Whether its bytes are in the core. Of one that is not dumped only the range is told, and
+    /// readers take the bytes from the mapped file.
+    pub dumped: bool,
+}

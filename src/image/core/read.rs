@@ -1,0 +1,135 @@
+//! Reads a core file. Knows no debugger and no process.
+
+use crate::common::{Addr, AddrRange};
+use crate::image::core::{CoreContents, CoreSegment, Thread, notes};
+use crate::image::elf::{Elf, FileType, Segment};
+use crate::image::{Bytes, CodeSource, Error, Image, Section};
+use object::read::elf::{FileHeader, Note, ProgramHeader};
+use object::{Endianness, elf as raw};
+
+type Header = raw::FileHeader64<Endianness>;
+
+const EM_X86_64: u16 = 62;
+
+/// A core file that was read.
+#[derive(Clone, Debug)]
+pub struct Core {
+    /// All that it says besides memory.
+    pub contents: CoreContents,
+    memory: Image,
+}
+
+impl Core {
+    /// Reads the headers and notes of a core of a 64-bit x86 process. Memory is read on demand.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
+        let elf = Elf::parse(bytes)?;
+        check_kind(&elf)?;
+        let mut contents = parse_notes(bytes)?;
+        contents.segments = elf.segments.iter().map(core_segment).collect();
+        let memory = elf.segments.iter().filter_map(|segment| section(bytes, segment)).collect();
+        Ok(Self { contents, memory })
+    }
+
+    /// Copies memory from `addr` on into `buf`; returns how many bytes the core knows.
+    pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.memory.read(addr, buf)
+    }
+
+    /// The memory that the core holds. Its sections carry no names.
+    pub fn memory(&self) -> &Image {
+        &self.memory
+    }
+}
+
+fn check_kind(elf: &Elf) -> Result<(), Error> {
+    let file_type = match elf.file_type {
+        FileType::Core if elf.machine == EM_X86_64 && elf.is_64 => return Ok(()),
+        FileType::Core => {
+            let class = if elf.is_64 { 2 } else { 1 };
+            return Err(Error::ForeignCore { machine: elf.machine, class });
+        }
+        other => other.to_raw(),
+    };
+    Err(Error::NotCore { file_type })
+}
+
+fn core_segment(segment: &Segment) -> CoreSegment {
+    CoreSegment {
+        range: AddrRange::sized(segment.start, segment.memory_size_bytes),
+        readable: segment.readable,
+        writable: segment.writable,
+        executable: segment.executable,
+        dumped: segment.file_size_bytes > 0,
+    }
+}
+
+/// The part of the segment that the file holds: a core that was cut off knows less.
+fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
+    let held = (bytes.len() as u64).checked_sub(segment.offset)?.min(segment.file_size_bytes);
+    Some(Section {
+        range: AddrRange::sized(segment.start, held),
+        bytes: bytes.clone(),
+        offset: segment.offset,
+        writable: segment.writable,
+        executable: segment.executable,
+        altered: true,
+        ..Section::default()
+    })
+}
+
+fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
+    let damaged = |_| Error::DamagedElf { reason: "the notes of the core are cut off" };
+    let data: &[u8] = bytes;
+    let header = Header::parse(data).map_err(damaged)?;
+    let endian = header.endian().map_err(damaged)?;
+    let mut contents = CoreContents::default();
+    for program in header.program_headers(endian, data).map_err(damaged)? {
+        let Some(notes) = program.notes(endian, data).map_err(damaged)? else { continue };
+        for note in notes {
+            let note = note.map_err(damaged)?;
+            let kind = note.n_type(endian).0;
+            take_note(&mut contents, kind, &note).ok_or_else(|| Error::DamagedNote {
+                kind,
+                offset: (note.desc().as_ptr().addr() - data.as_ptr().addr()) as u64,
+            })?;
+        }
+    }
+    Ok(contents)
+}
+
+/// Enters a note into `contents`; `None` when it is damaged. Notes of a thread follow its status.
+fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
+    let bytes = note.desc();
+    let thread = contents.threads.last_mut();
+    match (note.name(), kind) {
+        (b"CORE", notes::NT_PRSTATUS) => take_thread(contents, bytes)?,
+        (b"CORE", notes::NT_PRPSINFO) => contents.process = notes::decode_process(bytes)?,
+        (b"CORE", notes::NT_AUXV) => contents.auxv = bytes.to_vec(),
+        (b"CORE", notes::NT_FILE) => contents.mappings = notes::decode_mappings(bytes)?,
+        (b"CORE", notes::NT_FPREGSET) => set(thread, |thread| &mut thread.fpregs, bytes),
+        (b"LINUX", notes::NT_X86_XSTATE) => set(thread, |thread| &mut thread.xstate, bytes),
+        (b"CORE", notes::NT_SIGINFO) => set(thread, |thread| &mut thread.siginfo, bytes),
+        _ => {}
+    }
+    Some(())
+}
+
+/// The signal is the first thread's, as the kernel orders them.
+fn take_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
+    let (thread, signal) = notes::decode_status(bytes)?;
+    if contents.threads.is_empty() {
+        contents.signal = signal;
+    }
+    contents.threads.push(thread);
+    Some(())
+}
+
+fn set(
+    thread: Option<&mut Thread>,
+    field: impl Fn(&mut Thread) -> &mut Option<Vec<u8>>,
+    bytes: &[u8],
+) {
+    if let Some(thread) = thread {
+        *field(thread) = Some(bytes.to_vec());
+    }
+}

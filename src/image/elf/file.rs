@@ -1,0 +1,197 @@
+//! What an ELF file says of itself. Reads headers, notes and links; no symbols, no DWARF.
+
+use crate::common::Addr;
+use crate::image::{Bytes, Error};
+use object::elf::{self as raw, FileHeader32, FileHeader64};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable};
+use object::{Endian, Endianness, FileKind};
+
+/// What an ELF file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Elf {
+    /// What kind of file it is.
+    pub file_type: FileType,
+    /// `e_machine`: 62 for x86-64, 3 for 32-bit x86.
+    pub machine: u16,
+    /// Whether it is of the 64-bit class.
+    pub is_64: bool,
+    /// Where execution starts, before the load bias; zero when it does not say.
+    pub entry: Addr,
+    /// Whether it is an executable that runs at any bias, not a library.
+    pub is_pie: bool,
+    /// The loadable segments, in the order of the program headers.
+    pub segments: Vec<Segment>,
+    /// The dynamic linker that it asks for.
+    pub interpreter: Option<Vec<u8>>,
+    /// Its build id.
+    pub build_id: Option<Vec<u8>>,
+    /// The separate debug file that it names.
+    pub debug_link: Option<DebugLink>,
+}
+
+/// The kind of an ELF file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileType {
+    /// `ET_REL`: an object file to be linked.
+    Relocatable,
+    /// `ET_EXEC`: an executable at fixed addresses.
+    Executable,
+    /// `ET_DYN`: a library, or an executable that runs at any bias.
+    Dynamic,
+    /// `ET_CORE`: a core file.
+    Core,
+    /// Another value of `e_type`.
+    Other(u16),
+}
+
+/// A segment that is loaded into memory (`PT_LOAD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its address, before the load bias.
+    pub start: Addr,
+    /// Where its bytes begin in the file.
+    pub offset: u64,
+    /// How many bytes the file holds.
+    pub file_size_bytes: u64,
+    /// How many bytes it has in memory: what the file does not hold is zero.
+    pub memory_size_bytes: u64,
+    /// Whether it may be read.
+    pub readable: bool,
+    /// Whether it may be written.
+    pub writable: bool,
+    /// Whether it may be executed.
+    pub executable: bool,
+}
+
+/// A separate debug file by name (section `.gnu_debuglink`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DebugLink {
+    /// Its file name, without a directory.
+    pub file_name: Vec<u8>,
+    /// CRC-32 of the whole of it.
+    pub crc: u32,
+}
+
+impl Elf {
+    /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
+    /// refused.
+    pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
+        let data: &[u8] = bytes;
+        if !data.starts_with(&raw::ELFMAG) {
+            return Err(Error::NotElf { start: data.iter().take(4).copied().collect() });
+        }
+        match FileKind::parse(data) {
+            Ok(FileKind::Elf64) => parse_class::<FileHeader64<Endianness>>(data),
+            Ok(FileKind::Elf32) => parse_class::<FileHeader32<Endianness>>(data),
+            _ => Err(Error::DamagedElf { reason: "its class is neither 32 nor 64 bits" }),
+        }
+    }
+}
+
+fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, Error> {
+    let header = H::parse(data).map_err(|_| damaged("the file header is cut off"))?;
+    let endian = header.endian().map_err(|_| damaged("its byte order is unknown"))?;
+    let programs = header
+        .program_headers(endian, data)
+        .map_err(|_| damaged("the program headers are cut off"))?;
+    let interpreter = programs
+        .iter()
+        .find_map(|program| program.interpreter(endian, data).ok().flatten())
+        .map(<[u8]>::to_vec);
+    // Section headers are not loaded, so a file taken from memory has none.
+    let sections = header.sections(endian, data).unwrap_or_default();
+    let file_type = FileType::from_raw(header.e_type(endian).0);
+    Ok(Elf {
+        file_type,
+        machine: header.e_machine(endian).0,
+        is_64: header.is_class_64(),
+        entry: Addr(header.e_entry(endian).into()),
+        is_pie: file_type == FileType::Dynamic
+            && (interpreter.is_some() || has_pie_flag(programs, endian, data)),
+        segments: programs.iter().filter_map(|program| segment(program, endian)).collect(),
+        interpreter,
+        build_id: build_id(programs, &sections, endian, data),
+        debug_link: debug_link(&sections, endian, data),
+    })
+}
+
+fn damaged(reason: &'static str) -> Error {
+    Error::DamagedElf { reason }
+}
+
+impl FileType {
+    fn from_raw(e_type: u16) -> Self {
+        match raw::FileType(e_type) {
+            raw::ET_REL => Self::Relocatable,
+            raw::ET_EXEC => Self::Executable,
+            raw::ET_DYN => Self::Dynamic,
+            raw::ET_CORE => Self::Core,
+            raw::FileType(other) => Self::Other(other),
+        }
+    }
+
+    /// `e_type` of the file header.
+    pub const fn to_raw(self) -> u16 {
+        match self {
+            Self::Relocatable => 1,
+            Self::Executable => 2,
+            Self::Dynamic => 3,
+            Self::Core => 4,
+            Self::Other(other) => other,
+        }
+    }
+}
+
+fn segment<P: ProgramHeader>(program: &P, endian: P::Endian) -> Option<Segment> {
+    let flags = program.p_flags(endian);
+    (program.p_type(endian) == raw::PT_LOAD).then(|| Segment {
+        start: Addr(program.p_vaddr(endian).into()),
+        offset: program.p_offset(endian).into(),
+        file_size_bytes: program.p_filesz(endian).into(),
+        memory_size_bytes: program.p_memsz(endian).into(),
+        readable: flags.contains(raw::PF_R),
+        writable: flags.contains(raw::PF_W),
+        executable: flags.contains(raw::PF_X),
+    })
+}
+
+/// Static executables that run at any bias have no interpreter, but say so in the dynamic table.
+fn has_pie_flag<P: ProgramHeader>(programs: &[P], endian: P::Endian, data: &[u8]) -> bool {
+    let tables = programs.iter().filter_map(|program| program.dynamic(endian, data).ok().flatten());
+    tables.flatten().any(|entry| {
+        entry.d_tag(endian) == raw::DT_FLAGS_1 && entry.d_val(endian).into() & DF_1_PIE != 0
+    })
+}
+
+const DF_1_PIE: u64 = 0x0800_0000;
+
+fn build_id<H: FileHeader>(
+    programs: &[H::ProgramHeader],
+    sections: &SectionTable<'_, H>,
+    endian: H::Endian,
+    data: &[u8],
+) -> Option<Vec<u8>> {
+    let of_programs = programs.iter().filter_map(|program| program.notes(endian, data).ok()?);
+    let of_sections = sections.iter().filter_map(|section| section.notes(endian, data).ok()?);
+    of_programs
+        .chain(of_sections)
+        .flat_map(|notes| notes.map_while(Result::ok))
+        .find(|note| {
+            note.name() == raw::ELF_NOTE_GNU && note.n_type(endian) == raw::NT_GNU_BUILD_ID
+        })
+        .map(|note| note.desc().to_vec())
+        .filter(|id| !id.is_empty())
+}
+
+fn debug_link<H: FileHeader>(
+    sections: &SectionTable<'_, H>,
+    endian: H::Endian,
+    data: &[u8],
+) -> Option<DebugLink> {
+    let (_, section) = sections.section_by_name(endian, b".gnu_debuglink")?;
+    let bytes = section.data(endian, data).ok()?;
+    let file_name = bytes.split(|byte| *byte == 0).next()?.to_vec();
+    let crc_at = (file_name.len() + 1).next_multiple_of(4);
+    let crc = endian.read_u32(*bytes.get(crc_at..)?.first_chunk()?);
+    (!file_name.is_empty()).then_some(DebugLink { file_name, crc })
+}

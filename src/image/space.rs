@@ -1,0 +1,116 @@
+//! How the image of a process changes in time. Reads no trace: the caller says what happened
+//! when.
+
+use crate::common::{Addr, AddrRange, Tsc};
+use crate::image::{Bytes, Image, Section};
+use std::sync::{Arc, OnceLock};
+
+/// The mappings of one process over time: built from what happened, asked for the image at a
+/// time. Changes may come in any order; changes of the same time apply in the order given.
+/// A forked child begins with a clone of its parent's.
+///
+/// A change costs O(log n) in time and memory where it comes in order. Changes out of order are
+/// sorted at the next question.
+#[derive(Clone, Debug, Default)]
+pub struct AddressSpace {
+    changes: Vec<(Tsc, Change)>,
+    epochs: OnceLock<Vec<(Tsc, Arc<Image>)>>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Map(Section),
+    Unmap(AddrRange),
+    Exec,
+    Protect { range: AddrRange, writable: bool, executable: bool },
+    Poke(Addr, Bytes),
+}
+
+impl AddressSpace {
+    /// An address space with nothing in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// At `at`, `section` was mapped over whatever was there.
+    pub fn map(&mut self, at: Tsc, section: Section) {
+        self.change(at, Change::Map(section));
+    }
+
+    /// At `at`, all in `range` was unmapped.
+    pub fn unmap(&mut self, at: Tsc, range: AddrRange) {
+        self.change(at, Change::Unmap(range));
+    }
+
+    /// At `at`, the process executed another program: nothing stays mapped.
+    pub fn exec(&mut self, at: Tsc) {
+        self.change(at, Change::Exec);
+    }
+
+    /// At `at`, the protection of all that is mapped in `range` changed.
+    pub fn protect(&mut self, at: Tsc, range: AddrRange, writable: bool, executable: bool) {
+        self.change(at, Change::Protect { range, writable, executable });
+    }
+
+    /// At `at`, the program wrote the code `bytes` at `addr`.
+    pub fn poke(&mut self, at: Tsc, addr: Addr, bytes: impl Into<Bytes>) {
+        self.change(at, Change::Poke(addr, bytes.into()));
+    }
+
+    /// The image that held at `at`: with all changes up to and including that time.
+    pub fn image_at(&self, at: Tsc) -> Arc<Image> {
+        let epochs = self.epochs();
+        let next = epochs.partition_point(|(start, _)| *start <= at);
+        let epoch = next.checked_sub(1).and_then(|last| epochs.get(last));
+        epoch.map(|(_, image)| image.clone()).unwrap_or_default()
+    }
+
+    /// Each time at which the image changed, and the image from then on. Times rise strictly;
+    /// before the first nothing is mapped.
+    pub fn epochs(&self) -> &[(Tsc, Arc<Image>)] {
+        self.epochs.get_or_init(|| {
+            let mut sorted: Vec<_> = self.changes.iter().collect();
+            sorted.sort_by_key(|(at, _)| *at);
+            let mut epochs = Vec::new();
+            for (at, change) in sorted {
+                push_epoch(&mut epochs, *at, change);
+            }
+            epochs
+        })
+    }
+
+    fn change(&mut self, at: Tsc, change: Change) {
+        if let Some(epochs) = self.epochs.get_mut() {
+            if epochs.last().is_none_or(|(last, _)| *last <= at) {
+                push_epoch(epochs, at, &change);
+            } else {
+                self.epochs = OnceLock::new();
+            }
+        }
+        self.changes.push((at, change));
+    }
+}
+
+/// Appends the image after `change`; a change at the time of the last epoch goes into that epoch.
+fn push_epoch(epochs: &mut Vec<(Tsc, Arc<Image>)>, at: Tsc, change: &Change) {
+    let before = epochs.last().map(|(_, image)| image.clone()).unwrap_or_default();
+    let image = Arc::new(change.apply(&before));
+    match epochs.last_mut() {
+        Some((last, slot)) if *last == at => *slot = image,
+        _ => epochs.push((at, image)),
+    }
+}
+
+impl Change {
+    fn apply(&self, image: &Image) -> Image {
+        match self {
+            Self::Map(section) => image.with(section.clone()),
+            Self::Unmap(range) => image.without(*range),
+            Self::Exec => Image::default(),
+            Self::Protect { range, writable, executable } => {
+                image.with_protection(*range, *writable, *executable)
+            }
+            Self::Poke(addr, bytes) => image.with_written(*addr, bytes.clone()),
+        }
+    }
+}
