@@ -1,0 +1,292 @@
+//! Instructions as the decoder sees them: where one ends and how it passes control on.
+//! Does not disassemble and knows nothing of registers' values.
+
+use crate::common::Addr;
+use crate::pt::ExecMode;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+
+/// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
+pub const MAX_INSN_BYTES: usize = 15;
+
+/// How an instruction passes control on, in the terms of the SDM's table "Branch Types" of the
+/// chapter "Intel Processor Trace".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Not a branch: the next instruction follows. XBEGIN, XABORT and UD2 are here too: where
+    /// they divert control, that is an asynchronous event with its own packets.
+    Other,
+    /// Conditional branch, LOOPcc and JCXZ family: one TNT bit.
+    Jcc {
+        /// Where it goes when taken.
+        target: Addr,
+    },
+    /// Unconditional direct near jump: no packet.
+    Jmp {
+        /// Where it goes.
+        target: Addr,
+    },
+    /// Direct near call: no packet.
+    Call {
+        /// Where it goes. Equal to the next instruction in the position-independent-code idiom;
+        /// such a call is not on the stack of RET compression.
+        target: Addr,
+    },
+    /// Indirect near jump: TIP.
+    JmpIndirect,
+    /// Indirect near call: TIP.
+    CallIndirect,
+    /// Near return: a taken TNT bit when compressed, else TIP.
+    Ret,
+    /// Far call, INT n, INT1, INT3, INTO, SYSCALL, SYSENTER, VMCALL.
+    FarCall,
+    /// Far return, IRET, SYSRET, SYSEXIT, UIRET, ERETS, ERETU, RSM, VMLAUNCH, VMRESUME.
+    FarReturn,
+    /// Far jump.
+    FarJmp,
+    /// PTWRITE: a PTW packet binds to it.
+    Ptwrite,
+    /// MOV to CR3: a PIP, or a TIP.PGD without IP, binds to it.
+    MovCr3,
+    /// VMPTRLD: a VMCS packet binds to it.
+    Vmptrld,
+}
+
+impl Class {
+    /// Whether this is a branch of any kind; the others always go on at the next instruction.
+    pub const fn is_branch(self) -> bool {
+        !matches!(self, Self::Other | Self::Ptwrite | Self::MovCr3 | Self::Vmptrld)
+    }
+
+    /// Whether control leaves the privilege level, segment or virtual machine.
+    pub const fn is_far(self) -> bool {
+        matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
+    }
+
+    /// The target of a direct branch.
+    pub const fn target(self) -> Option<Addr> {
+        match self {
+            Self::Jcc { target } | Self::Jmp { target } | Self::Call { target } => Some(target),
+            _ => None,
+        }
+    }
+}
+
+/// One decoded instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Insn {
+    /// Its address.
+    pub ip: Addr,
+    /// Its size in bytes, 1 to 15.
+    pub len: u8,
+    /// How it passes control on.
+    pub class: Class,
+    /// A string instruction with a REP prefix: it executes many times but retires, and is
+    /// counted, once.
+    pub rep: bool,
+    /// PUSHF, whose result shows RFLAGS.TF to the program that is single-stepped.
+    pub pushes_flags: bool,
+}
+
+impl Insn {
+    /// The address behind it, wrapped to the width of the code.
+    pub const fn next(&self) -> Addr {
+        self.ip.wrapping_add(self.len as u64)
+    }
+}
+
+/// Decodes the instruction at the start of `bytes`, which lie at `ip`. None when the bytes are
+/// too few or are no valid instruction.
+pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
+    let mut insn = Instruction::default();
+    Decoder::with_ip(bitness(mode), bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
+    if insn.is_invalid() {
+        return None;
+    }
+    Some(Insn {
+        ip,
+        len: u8::try_from(insn.len()).ok()?,
+        class: classify(&insn),
+        rep: (insn.has_rep_prefix() || insn.has_repne_prefix()) && insn.is_string_instruction(),
+        pushes_flags: pushes_flags(insn.mnemonic()),
+    })
+}
+
+const fn bitness(mode: ExecMode) -> u32 {
+    match mode {
+        ExecMode::Bits16 => 16,
+        ExecMode::Bits32 => 32,
+        ExecMode::Bits64 => 64,
+    }
+}
+
+const fn pushes_flags(mnemonic: Mnemonic) -> bool {
+    matches!(mnemonic, Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
+}
+
+fn classify(insn: &Instruction) -> Class {
+    match insn.flow_control() {
+        FlowControl::Next => no_branch(insn),
+        FlowControl::Exception | FlowControl::XbeginXabortXend => Class::Other,
+        FlowControl::ConditionalBranch => Class::Jcc { target: target(insn) },
+        FlowControl::UnconditionalBranch if insn.is_jmp_far() => Class::FarJmp,
+        FlowControl::UnconditionalBranch => Class::Jmp { target: target(insn) },
+        FlowControl::IndirectBranch if insn.is_jmp_near_indirect() => Class::JmpIndirect,
+        FlowControl::IndirectBranch => Class::FarJmp,
+        FlowControl::IndirectCall if insn.is_call_near_indirect() => Class::CallIndirect,
+        FlowControl::IndirectCall | FlowControl::Interrupt => Class::FarCall,
+        FlowControl::Call if insn.is_call_near() => Class::Call { target: target(insn) },
+        FlowControl::Call => far_call(insn.mnemonic()),
+        FlowControl::Return if insn.mnemonic() == Mnemonic::Ret => Class::Ret,
+        FlowControl::Return => Class::FarReturn,
+    }
+}
+
+/// The disassembler counts VM entries as calls; control comes from the VMCS as in a return.
+const fn far_call(mnemonic: Mnemonic) -> Class {
+    match mnemonic {
+        Mnemonic::Vmlaunch | Mnemonic::Vmresume | Mnemonic::Seamret => Class::FarReturn,
+        _ => Class::FarCall,
+    }
+}
+
+fn no_branch(insn: &Instruction) -> Class {
+    match insn.code() {
+        Code::Ptwrite_rm32 | Code::Ptwrite_rm64 => Class::Ptwrite,
+        Code::Vmptrld_m64 => Class::Vmptrld,
+        Code::Mov_cr_r32 | Code::Mov_cr_r64 if insn.op0_register() == Register::CR3 => {
+            Class::MovCr3
+        }
+        _ => Class::Other,
+    }
+}
+
+/// The target of a direct near branch, already cut to the operand size by the disassembler.
+fn target(insn: &Instruction) -> Addr {
+    Addr(insn.near_branch_target())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn class(bytes: &[u8]) -> Class {
+        decode(bytes, Addr(0x1000), ExecMode::Bits64).expect("a valid instruction").class
+    }
+
+    fn class32(bytes: &[u8]) -> Class {
+        decode(bytes, Addr(0x1000), ExecMode::Bits32).expect("a valid instruction").class
+    }
+
+    #[test]
+    fn near_direct_branches() {
+        assert_eq!(class(&[0x74, 0x02]), Class::Jcc { target: Addr(0x1004) });
+        assert_eq!(class(&[0x0f, 0x85, 0, 1, 0, 0]), Class::Jcc { target: Addr(0x1106) });
+        for loop_or_jcxz in 0xe0..=0xe3 {
+            assert_eq!(class(&[loop_or_jcxz, 0xfe]), Class::Jcc { target: Addr(0x1000) });
+        }
+        assert_eq!(class(&[0xeb, 0xfe]), Class::Jmp { target: Addr(0x1000) });
+        assert_eq!(class(&[0xe8, 0, 0, 0, 0]), Class::Call { target: Addr(0x1005) });
+        // BND and branch-hint prefixes do not change the class.
+        assert_eq!(class(&[0xf2, 0xe9, 0, 0, 0, 0]), Class::Jmp { target: Addr(0x1006) });
+        assert_eq!(class(&[0x2e, 0x74, 0x00]), Class::Jcc { target: Addr(0x1003) });
+    }
+
+    #[test]
+    fn operand_size_prefix_on_branches_is_ignored_in_64_bit_code_only() {
+        let jmp = decode(&[0x66, 0xe9, 0, 0, 0, 0], Addr(0x1000), ExecMode::Bits64).expect("jmp");
+        assert_eq!((jmp.len, jmp.class), (6, Class::Jmp { target: Addr(0x1006) }));
+        let jmp = decode(&[0x66, 0xe9, 0, 0], Addr(0x11000), ExecMode::Bits32).expect("jmp");
+        assert_eq!((jmp.len, jmp.class), (4, Class::Jmp { target: Addr(0x1004) }));
+    }
+
+    #[test]
+    fn near_indirect_branches() {
+        assert_eq!(class(&[0xff, 0xe0]), Class::JmpIndirect);
+        assert_eq!(class(&[0x3e, 0xff, 0xe0]), Class::JmpIndirect, "notrack");
+        assert_eq!(class(&[0xf2, 0xff, 0x25, 0, 0, 0, 0]), Class::JmpIndirect, "bnd");
+        assert_eq!(class(&[0xff, 0xd0]), Class::CallIndirect);
+        assert_eq!(class(&[0xff, 0x15, 0, 0, 0, 0]), Class::CallIndirect);
+        for ret in [&[0xc3][..], &[0xc2, 8, 0], &[0xf3, 0xc3], &[0xf2, 0xc3]] {
+            assert_eq!(class(ret), Class::Ret);
+        }
+    }
+
+    #[test]
+    fn far_transfers() {
+        let calls: [&[u8]; 8] = [
+            &[0x0f, 0x05],
+            &[0x0f, 0x34],
+            &[0xcd, 0x80],
+            &[0xcc],
+            &[0xf1],
+            &[0xff, 0x18],
+            &[0x48, 0xff, 0x18],
+            &[0x0f, 0x01, 0xc1],
+        ];
+        for bytes in calls {
+            assert_eq!(class(bytes), Class::FarCall, "{bytes:x?}");
+        }
+        assert_eq!(class32(&[0xce]), Class::FarCall);
+        assert_eq!(class32(&[0x9a, 0, 0, 0, 0, 0x33, 0]), Class::FarCall);
+        let returns: [&[u8]; 13] = [
+            &[0xcf],
+            &[0x48, 0xcf],
+            &[0xcb],
+            &[0xca, 0, 0],
+            &[0x0f, 0x07],
+            &[0x48, 0x0f, 0x07],
+            &[0x0f, 0x35],
+            &[0x0f, 0xaa],
+            &[0x0f, 0x01, 0xc2],
+            &[0x0f, 0x01, 0xc3],
+            &[0xf3, 0x0f, 0x01, 0xec],
+            &[0xf2, 0x0f, 0x01, 0xca],
+            &[0xf3, 0x0f, 0x01, 0xca],
+        ];
+        for bytes in returns {
+            assert_eq!(class(bytes), Class::FarReturn, "{bytes:x?}");
+        }
+        assert_eq!(class(&[0xff, 0x28]), Class::FarJmp);
+        assert_eq!(class32(&[0xea, 0, 0, 0, 0, 0x33, 0]), Class::FarJmp);
+    }
+
+    #[test]
+    fn what_is_no_branch() {
+        let others: [&[u8]; 9] = [
+            &[0x90],
+            &[0xf3, 0x0f, 0x1e, 0xfa],
+            &[0x0f, 0x0b],
+            &[0xc7, 0xf8, 0, 0, 0, 0],
+            &[0xc6, 0xf8, 0],
+            &[0x0f, 0x01, 0xd5],
+            &[0xf4],
+            &[0x0f, 0x22, 0xc0],
+            &[0x0f, 0x01, 0xd4],
+        ];
+        for bytes in others {
+            assert_eq!(class(bytes), Class::Other, "{bytes:x?}");
+        }
+        assert_eq!(class(&[0x0f, 0x22, 0xd8]), Class::MovCr3);
+        assert_eq!(class(&[0xf3, 0x48, 0x0f, 0xae, 0xe0]), Class::Ptwrite);
+        assert_eq!(class(&[0x0f, 0xc7, 0x30]), Class::Vmptrld);
+    }
+
+    #[test]
+    fn flags_that_the_single_stepper_asks_for() {
+        let rep = |bytes: &[u8]| decode(bytes, Addr(0), ExecMode::Bits64).map(|insn| insn.rep);
+        assert_eq!(rep(&[0xf3, 0x48, 0xa5]), Some(true));
+        assert_eq!(rep(&[0xf2, 0xae]), Some(true));
+        assert_eq!(rep(&[0xa4]), Some(false));
+        assert_eq!(rep(&[0xf3, 0x90]), Some(false), "PAUSE");
+        assert_eq!(rep(&[0xf3, 0xc3]), Some(false));
+        let pushf = decode(&[0x9c], Addr(0), ExecMode::Bits64).expect("pushfq");
+        assert!(pushf.pushes_flags);
+    }
+
+    #[test]
+    fn unknown_and_cut_bytes_are_no_instruction() {
+        assert_eq!(decode(&[], Addr(0), ExecMode::Bits64), None);
+        assert_eq!(decode(&[0xe8, 0, 0], Addr(0), ExecMode::Bits64), None);
+        assert_eq!(decode(&[0x06], Addr(0), ExecMode::Bits64), None);
+    }
+}
