@@ -1,1 +1,33 @@
-//! The model of a debugging session, with no protocol in it.
+//! The debugger's model of a run, with no protocol: threads, breakpoints, run control and stop
+//! reasons.
+//!
+//! Views such as the gdb server talk to a [`Session`]. A session drives a [`Run`]: today
+//! [`Recorded`], the walk along a finished [`History`]. A history is one total order of the
+//! instructions of all threads; a *position* `g` in it means that instruction `g` is about to
+//! execute, so that every thread is always shown at the same cut through the run.
+//!
+//! This room knows nothing of gdb, sockets or terminals, and makes no values up: what a history
+//! does not know is `None` or a short read.
+
+mod breakpoints;
+mod describe;
+mod files;
+mod history;
+mod model;
+mod recorded;
+mod registers;
+mod run;
+mod scripted;
+
+#[cfg(test)]
+mod tests;
+
+pub use breakpoints::{BreakpointKind, Breakpoints};
+pub use describe::{Description, Ending, GapInfo, Library};
+pub use files::FileBytes;
+pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};
+pub use model::Session;
+pub use recorded::Recorded;
+pub use registers::{Register, Registers};
+pub use run::{Action, Edge, Error, Order, Position, Run, Stop, StopReason};
+pub use scripted::{Instruction, Scripted, Transfer};

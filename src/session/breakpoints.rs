@@ -1,0 +1,67 @@
+//! The addresses at which a run stops. Conditions and counts are the view's business.
+
+use crate::common::Addr;
+use std::collections::BTreeSet;
+
+/// How the user asked for a breakpoint. A history treats both alike; they are told apart in what
+/// is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BreakpointKind {
+    /// As if written into the code.
+    Software,
+    /// As if in a debug register.
+    Hardware,
+}
+
+/// Inserted breakpoints.
+#[derive(Clone, Debug, Default)]
+pub struct Breakpoints {
+    software: BTreeSet<Addr>,
+    hardware: BTreeSet<Addr>,
+    all: BTreeSet<Addr>,
+}
+
+impl Breakpoints {
+    /// Inserts one; inserting twice is inserting once.
+    pub fn insert(&mut self, kind: BreakpointKind, addr: Addr) {
+        self.of_kind(kind).insert(addr);
+        self.all.insert(addr);
+    }
+
+    /// Removes one; whether it was there.
+    pub fn remove(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
+        let removed = self.of_kind(kind).remove(&addr);
+        if self.at(addr).is_none() {
+            self.all.remove(&addr);
+        }
+        removed
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The breakpoint at an address; a software one goes before a hardware one.
+    pub fn at(&self, addr: Addr) -> Option<BreakpointKind> {
+        if self.software.contains(&addr) {
+            Some(BreakpointKind::Software)
+        } else if self.hardware.contains(&addr) {
+            Some(BreakpointKind::Hardware)
+        } else {
+            None
+        }
+    }
+
+    /// The addresses of all.
+    pub fn addrs(&self) -> &BTreeSet<Addr> {
+        &self.all
+    }
+
+    fn of_kind(&mut self, kind: BreakpointKind) -> &mut BTreeSet<Addr> {
+        match kind {
+            BreakpointKind::Software => &mut self.software,
+            BreakpointKind::Hardware => &mut self.hardware,
+        }
+    }
+}

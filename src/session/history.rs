@@ -1,0 +1,167 @@
+//! What the session needs to know of a finished run. No decoding and no I/O happen here; the
+//! rooms below implement the trait.
+
+use super::{Description, FileBytes, GapInfo, Library, Registers};
+use crate::common::{Addr, Pid, Tid};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// One thread of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// The kernel's number of the thread.
+    pub tid: Tid,
+    /// The process that it belongs to.
+    pub pid: Pid,
+    /// Its name as the kernel had it, possibly empty.
+    pub name: String,
+    /// The first position at which it exists.
+    pub first: u64,
+    /// The first position at which it no longer exists; `None` when it lived to the end of the
+    /// history, which is also how threads count that died with the whole process.
+    pub ended: Option<u64>,
+}
+
+impl ThreadInfo {
+    /// Whether the thread exists at position `g`.
+    pub fn is_alive_at(&self, g: u64) -> bool {
+        self.first <= g && self.ended.is_none_or(|end| g < end)
+    }
+}
+
+/// Which way through time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// As the program ran.
+    Forward,
+    /// Against it.
+    Backward,
+}
+
+/// A search for the nearest position whose instruction lies at one of some addresses.
+#[derive(Clone, Copy, Debug)]
+pub struct Search<'a> {
+    /// Where to start; this position itself is not looked at.
+    pub from: u64,
+    /// The last position to look at. Nothing is looked at when it lies on the wrong side of
+    /// `from`.
+    pub until: u64,
+    /// Which way to go.
+    pub direction: Direction,
+    /// Look only at instructions of this thread.
+    pub only: Option<Tid>,
+    /// The addresses wanted.
+    pub addrs: &'a BTreeSet<Addr>,
+}
+
+/// What a [`Search`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This position is the nearest hit.
+    At(u64),
+    /// No hit up to and including [`Search::until`].
+    Nothing,
+    /// The caller interrupted: no hit between the start and this position, this one included.
+    Interrupted(u64),
+}
+
+/// One activation of a function, as the path's calls and returns tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallFrame {
+    /// The position of the call instruction (or of the interrupted instruction, for a signal
+    /// handler): unique to this activation. `None` when the call precedes the history.
+    pub activation: Option<u64>,
+    /// Where the callee begins: the target of the call.
+    pub entry: Option<Addr>,
+    /// Address of the call instruction.
+    pub call_site: Option<Addr>,
+    /// Where the caller goes on when this activation returns.
+    pub return_address: Option<Addr>,
+    /// Entered by a signal and not by a call.
+    pub signal_handler: bool,
+}
+
+/// A finished run as one total order of the instructions of all its threads.
+///
+/// A position `g` in `0..=total` means that instruction `g` is about to execute. All methods take
+/// any `g` and any thread: what does not exist is `None`, empty or zero, never a panic.
+pub trait History {
+    /// Every thread that ever ran, in the order of their first positions.
+    fn threads(&self) -> Vec<ThreadInfo>;
+
+    /// How many instructions the history holds.
+    fn total(&self) -> u64;
+
+    /// The thread that executes instruction `g`; at `total`, the thread whose exit or fault ended
+    /// the history, where that is known.
+    fn running_at(&self, g: u64) -> Option<Tid>;
+
+    /// How many instructions `tid` has executed before `g`.
+    fn index_of(&self, tid: Tid, g: u64) -> u64;
+
+    /// The position at which `tid` is about to execute its instruction number `index`; `None` when
+    /// it never executes that many.
+    fn position_of(&self, tid: Tid, index: u64) -> Option<u64>;
+
+    /// The address of the next instruction that `tid` executes at or after `g`; behind its last
+    /// one, where its final state says it stands.
+    fn pc(&self, tid: Tid, g: u64) -> Option<Addr>;
+
+    /// The nearest position that a search asks for. Calls `interrupted` now and then, and gives up
+    /// when it says so.
+    fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found;
+
+    /// The activations that `tid` is in, innermost first. The last one is the outermost known.
+    fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
+
+    /// The registers of `tid`, each known or not.
+    fn registers(&self, tid: Tid, g: u64) -> Registers;
+
+    /// Fills `buf` from memory at `addr`, as far as it is known without a hole; how many bytes.
+    fn read_memory(&self, tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize;
+
+    /// Nanoseconds since the start of the recording at `g`.
+    fn time_ns(&self, g: u64) -> Option<u64>;
+
+    /// Where the path has holes, in the order of their positions.
+    fn gaps(&self) -> Vec<GapInfo>;
+
+    /// What was recorded, and how it ended.
+    fn describe(&self) -> Description;
+
+    /// The ELF auxiliary vector as the kernel gave it to the program.
+    fn auxv(&self) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// The path of the executable on the machine of the recording.
+    fn exec_file(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// The shared libraries of the final state, from the dynamic linker's list.
+    fn libraries(&self) -> Option<Vec<Library>> {
+        None
+    }
+
+    /// The kernel's `siginfo_t` of the signal at which `tid` stands.
+    fn siginfo(&self, _tid: Tid, _g: u64) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// A file that belongs to the recording, by its path on the machine of the recording.
+    fn file(&self, _path: &Path) -> Option<Box<dyn FileBytes>> {
+        None
+    }
+
+    /// The PT packets of `tid` from its start up to `g`, where the run has them as such.
+    fn pt_trace(&self, _tid: Tid, _g: u64) -> Option<Vec<u8>> {
+        None
+    }
+
+    /// Family, model and stepping of the Intel CPU whose PT unit wrote the packets; `None` for
+    /// packets without errata.
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
+        None
+    }
+}

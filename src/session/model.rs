@@ -1,0 +1,81 @@
+//! The session: a run, its breakpoints, and the stop that it stands at.
+
+use super::{BreakpointKind, Breakpoints, Error, Order, Run, Stop, StopReason, ThreadInfo};
+use crate::common::{Addr, Tid};
+
+/// A debugging session over a run.
+#[derive(Debug)]
+pub struct Session<R> {
+    run: R,
+    breakpoints: Breakpoints,
+    last: Stop,
+}
+
+impl<R: Run> Session<R> {
+    /// A session that stands where the run stands.
+    pub fn new(run: R) -> Self {
+        let last = Stop { thread: run.default_thread(), reason: StopReason::Arrived };
+        Self { run, breakpoints: Breakpoints::default(), last }
+    }
+
+    /// The run, to look at.
+    pub fn run(&self) -> &R {
+        &self.run
+    }
+
+    /// The run, to change values in.
+    pub fn run_mut(&mut self) -> &mut R {
+        &mut self.run
+    }
+
+    /// The stop that the session stands at.
+    pub fn last_stop(&self) -> Stop {
+        self.last
+    }
+
+    /// Whether a thread exists now.
+    pub fn is_alive(&self, tid: Tid) -> bool {
+        self.run.threads().iter().any(|thread| thread.tid == tid)
+    }
+
+    /// The threads that exist now; the one of the last stop first, as debuggers pick the first
+    /// when they have no better idea.
+    pub fn threads(&self) -> Vec<ThreadInfo> {
+        let mut threads = self.run.threads();
+        threads.sort_by_key(|thread| thread.tid != self.last.thread);
+        threads
+    }
+
+    /// Inserts a breakpoint.
+    pub fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) {
+        self.breakpoints.insert(kind, addr);
+    }
+
+    /// Removes a breakpoint; whether it was there.
+    pub fn remove_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
+        self.breakpoints.remove(kind, addr)
+    }
+
+    /// Removes all breakpoints.
+    pub fn clear_breakpoints(&mut self) {
+        self.breakpoints.clear();
+    }
+
+    /// Resumes and waits for the stop. A thread that does not exist now is replaced by the one of
+    /// the last stop.
+    pub fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop {
+        let mut order = order;
+        if !self.is_alive(order.thread) {
+            order.thread = self.last.thread;
+        }
+        self.last = self.run.resume(&order, &self.last, &self.breakpoints, interrupted);
+        self.last
+    }
+
+    /// Moves to a position of the history.
+    pub fn seek(&mut self, position: u64) -> Result<Stop, Error> {
+        self.run.seek(position)?;
+        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+        Ok(self.last)
+    }
+}

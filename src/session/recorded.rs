@@ -1,0 +1,302 @@
+//! A finished run: a position that moves along a [`History`]. Nothing is executed and nothing can
+//! be changed.
+
+use super::{
+    Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error,
+    FileBytes, Found, GapInfo, History, Library, Order, Position, Register, Registers, Run, Search,
+    Stop, StopReason, ThreadInfo,
+};
+use crate::common::{Addr, Tid};
+use std::path::{Path, PathBuf};
+
+/// A history and a position in it.
+#[derive(Debug)]
+pub struct Recorded<H> {
+    history: H,
+    position: u64,
+}
+
+/// What the run control of one resume has at hand.
+struct Walk<'a> {
+    order: &'a Order,
+    last: &'a Stop,
+    breakpoints: &'a Breakpoints,
+    interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Walk<'_> {
+    fn only(&self) -> Option<Tid> {
+        self.order.locked.then_some(self.order.thread)
+    }
+
+    fn stop(&self, reason: StopReason) -> Stop {
+        Stop { thread: self.order.thread, reason }
+    }
+}
+
+impl<H: History> Recorded<H> {
+    /// A run that stands at the end of its history.
+    pub fn at_end(history: H) -> Self {
+        let position = history.total();
+        Self { history, position }
+    }
+
+    /// The history.
+    pub fn history(&self) -> &H {
+        &self.history
+    }
+
+    fn step_back(&mut self, walk: &Walk<'_>) -> Stop {
+        let tid = walk.order.thread;
+        let executed = self.history.index_of(tid, self.position);
+        let previous = executed.checked_sub(1).and_then(|i| self.history.position_of(tid, i));
+        let Some(target) = previous.filter(|target| *target < self.position) else {
+            return walk.stop(StopReason::Edge(Edge::Begin));
+        };
+        // Other threads ran between the two instructions: their breakpoints count.
+        self.travel(walk, Direction::Backward, target + 1)
+            .unwrap_or_else(|| self.finish_step(walk, target))
+    }
+
+    fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
+        let tid = walk.order.thread;
+        let index = self.history.index_of(tid, self.position);
+        let next = self.history.position_of(tid, index).filter(|next| *next >= self.position);
+        let Some(executes) = next else { return self.run_on(walk) };
+        // Up to there only other threads run: their breakpoints count.
+        if let Some(stop) = self.travel(walk, Direction::Forward, executes.saturating_sub(1)) {
+            return stop;
+        }
+        self.position = executes + 1;
+        if self.is_alive(tid) { self.finish_step(walk, executes + 1) } else { self.run_on(walk) }
+    }
+
+    fn finish_step(&mut self, walk: &Walk<'_>, position: u64) -> Stop {
+        self.position = position;
+        let tid = walk.order.thread;
+        let next = self.history.running_at(position) == Some(tid);
+        let pc = self.history.pc(tid, position).filter(|_| next);
+        let kind = pc.and_then(|pc| walk.breakpoints.at(pc));
+        walk.stop(kind.map_or(StopReason::Step, StopReason::Breakpoint))
+    }
+
+    /// The stepping thread has nothing left to execute: the others go on without it.
+    fn run_on(&mut self, walk: &Walk<'_>) -> Stop {
+        if walk.order.locked {
+            return walk.stop(StopReason::Edge(Edge::End));
+        }
+        let end = self.history.total();
+        self.travel(walk, Direction::Forward, end.saturating_sub(1))
+            .unwrap_or_else(|| self.reach(walk, Edge::End, end))
+    }
+
+    fn continue_back(&mut self, walk: &Walk<'_>) -> Stop {
+        let first = walk.only().and_then(|tid| self.history.position_of(tid, 0));
+        let begin = first.unwrap_or(0).min(self.position);
+        self.travel(walk, Direction::Backward, begin)
+            .unwrap_or_else(|| self.reach(walk, Edge::Begin, begin))
+    }
+
+    fn continue_forward(&mut self, walk: &Walk<'_>) -> Stop {
+        let end = walk.only().map_or(self.history.total(), |tid| self.end_of(tid));
+        let end = end.max(self.position);
+        self.travel(walk, Direction::Forward, end.saturating_sub(1))
+            .unwrap_or_else(|| self.reach(walk, Edge::End, end))
+    }
+
+    /// The position behind the last instruction of a thread.
+    fn end_of(&self, tid: Tid) -> u64 {
+        let count = self.history.index_of(tid, self.history.total());
+        let last = count.checked_sub(1).and_then(|index| self.history.position_of(tid, index));
+        last.map_or(self.position, |last| last + 1)
+    }
+
+    /// Looks for a breakpoint on the way to `until`; moves there and stops, or stays.
+    fn travel(&mut self, walk: &Walk<'_>, direction: Direction, until: u64) -> Option<Stop> {
+        if let Some(stop) = self.pending_breakpoint(walk, direction) {
+            return Some(stop);
+        }
+        let way_to_go = match direction {
+            Direction::Forward => self.position < until,
+            Direction::Backward => until < self.position,
+        };
+        if !way_to_go || walk.breakpoints.addrs().is_empty() {
+            return None;
+        }
+        let search = Search {
+            from: self.position,
+            until,
+            direction,
+            only: walk.only(),
+            addrs: walk.breakpoints.addrs(),
+        };
+        match self.history.find(&search, walk.interrupted) {
+            Found::Nothing => None,
+            Found::At(position) => Some(self.hit(walk, position)),
+            Found::Interrupted(position) => {
+                self.position = position;
+                let thread = self.running(walk.order.thread);
+                Some(Stop { thread, reason: StopReason::Interrupted })
+            }
+        }
+    }
+
+    /// Another thread stands before a breakpoint that has not been reported, because the stop here
+    /// was not its own: it hits it first.
+    fn pending_breakpoint(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
+        let thread = self.history.running_at(self.position)?;
+        let reported = thread == walk.last.thread || thread == walk.order.thread;
+        if direction == Direction::Backward || reported || walk.order.locked {
+            return None;
+        }
+        let kind = walk.breakpoints.at(self.history.pc(thread, self.position)?)?;
+        Some(Stop { thread, reason: StopReason::Breakpoint(kind) })
+    }
+
+    fn hit(&mut self, walk: &Walk<'_>, position: u64) -> Stop {
+        self.position = position;
+        let thread = self.running(walk.order.thread);
+        let pc = self.history.pc(thread, position);
+        let kind = pc.and_then(|pc| walk.breakpoints.at(pc)).unwrap_or(BreakpointKind::Software);
+        Stop { thread, reason: StopReason::Breakpoint(kind) }
+    }
+
+    fn reach(&mut self, walk: &Walk<'_>, edge: Edge, position: u64) -> Stop {
+        self.position = position;
+        let thread =
+            if walk.order.locked { walk.order.thread } else { self.running(walk.order.thread) };
+        Stop { thread, reason: StopReason::Edge(edge) }
+    }
+
+    /// The thread that executes next, or `otherwise` if that exists, or any.
+    fn running(&self, otherwise: Tid) -> Tid {
+        let running = self.history.running_at(self.position).filter(|tid| self.is_alive(*tid));
+        running.unwrap_or_else(|| {
+            if self.is_alive(otherwise) { otherwise } else { self.default_thread() }
+        })
+    }
+
+    fn is_alive(&self, tid: Tid) -> bool {
+        self.threads().iter().any(|thread| thread.tid == tid)
+    }
+}
+
+impl<H: History> Run for Recorded<H> {
+    fn threads(&self) -> Vec<ThreadInfo> {
+        let all = self.history.threads();
+        let alive: Vec<_> =
+            all.iter().filter(|thread| thread.is_alive_at(self.position)).cloned().collect();
+        // A debugger cannot show a process without threads.
+        if alive.is_empty() { all.into_iter().rev().take(1).collect() } else { alive }
+    }
+
+    fn default_thread(&self) -> Tid {
+        let threads = self.threads();
+        let running = self.history.running_at(self.position);
+        let listed = threads.iter().find(|thread| Some(thread.tid) == running);
+        listed.or_else(|| threads.first()).map_or(Tid(1), |thread| thread.tid)
+    }
+
+    fn position(&self) -> Option<Position> {
+        Some(Position { at: self.position, total: self.history.total() })
+    }
+
+    fn resume(
+        &mut self,
+        order: &Order,
+        last: &Stop,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        let walk = Walk { order, last, breakpoints, interrupted };
+        match (order.action, order.direction) {
+            (Action::Step, Direction::Forward) => self.step_forward(&walk),
+            (Action::Step, Direction::Backward) => self.step_back(&walk),
+            (Action::Continue, Direction::Forward) => self.continue_forward(&walk),
+            (Action::Continue, Direction::Backward) => self.continue_back(&walk),
+        }
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), Error> {
+        let total = self.history.total();
+        if position > total {
+            return Err(Error::NoSuchPosition { position, total });
+        }
+        self.position = position;
+        Ok(())
+    }
+
+    fn pc(&self, tid: Tid) -> Option<Addr> {
+        self.history.pc(tid, self.position)
+    }
+
+    fn registers(&self, tid: Tid) -> Registers {
+        let mut registers = self.history.registers(tid, self.position);
+        if let Some(pc) = self.pc(tid) {
+            registers.set(Register::RIP, Some(u128::from(pc.0)));
+        }
+        registers
+    }
+
+    fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
+        self.history.read_memory(tid, self.position, addr, buf).min(buf.len())
+    }
+
+    fn write_register(&mut self, _: Tid, _: Register, _: u128) -> Result<(), Error> {
+        Err(Error::PastIsFixed)
+    }
+
+    fn write_memory(&mut self, _: Tid, _: Addr, _: &[u8]) -> Result<(), Error> {
+        Err(Error::PastIsFixed)
+    }
+
+    fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
+        self.history.call_stack(tid, self.position)
+    }
+
+    fn time_ns(&self) -> Option<u64> {
+        self.history.time_ns(self.position)
+    }
+
+    fn fatal_signal(&self) -> Option<(Tid, i32)> {
+        let Ending::Signal(number) = self.history.describe().ending else { return None };
+        let at_end = self.position == self.history.total();
+        at_end.then(|| (self.default_thread(), number))
+    }
+
+    fn gaps(&self) -> Vec<GapInfo> {
+        self.history.gaps()
+    }
+
+    fn describe(&self) -> Description {
+        self.history.describe()
+    }
+
+    fn auxv(&self) -> Option<Vec<u8>> {
+        self.history.auxv()
+    }
+
+    fn exec_file(&self) -> Option<PathBuf> {
+        self.history.exec_file()
+    }
+
+    fn libraries(&self) -> Option<Vec<Library>> {
+        self.history.libraries()
+    }
+
+    fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
+        self.history.siginfo(tid, self.position)
+    }
+
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        self.history.file(path)
+    }
+
+    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
+        self.history.pt_trace(tid, self.position)
+    }
+
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
+        self.history.pt_cpu()
+    }
+}

@@ -1,0 +1,166 @@
+//! A run that can be driven: the interface behind which live and recorded runs look alike.
+
+use super::{
+    BreakpointKind, Breakpoints, CallFrame, Description, Direction, FileBytes, GapInfo, Library,
+    Register, Registers, ThreadInfo,
+};
+use crate::common::{Addr, Tid};
+use std::path::{Path, PathBuf};
+
+/// Where a run stands in its history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Instructions of all threads executed so far.
+    pub at: u64,
+    /// Instructions in the history.
+    pub total: u64,
+}
+
+/// What a resumed thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// One instruction.
+    Step,
+    /// Until something stops it.
+    Continue,
+}
+
+/// How to resume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Step or continue.
+    pub action: Action,
+    /// Which way through time.
+    pub direction: Direction,
+    /// The thread that steps, or that the stop should be seen from.
+    pub thread: Tid,
+    /// Only this thread may stop the run (gdb's scheduler locking).
+    pub locked: bool,
+}
+
+/// An end of the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Nothing earlier.
+    Begin,
+    /// Nothing later.
+    End,
+}
+
+/// Why a run stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// It has just been opened or moved.
+    Arrived,
+    /// The step is done.
+    Step,
+    /// The instruction at a breakpoint is about to execute.
+    Breakpoint(BreakpointKind),
+    /// The history goes no further.
+    Edge(Edge),
+    /// The user interrupted.
+    Interrupted,
+}
+
+/// A stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// The thread that it happened to.
+    pub thread: Tid,
+    /// Why.
+    pub reason: StopReason,
+}
+
+/// Why something could not be done with a run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A write to registers or memory of the past.
+    #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
+    PastIsFixed,
+    /// A seek outside the history.
+    #[error("no such position: {position} (the history has 0 to {total})")]
+    NoSuchPosition {
+        /// What was asked for.
+        position: u64,
+        /// The last position.
+        total: u64,
+    },
+}
+
+/// A live or recorded run, standing somewhere.
+pub trait Run {
+    /// The threads that exist now, never none.
+    fn threads(&self) -> Vec<ThreadInfo>;
+
+    /// The thread to look at before anything has stopped.
+    fn default_thread(&self) -> Tid;
+
+    /// Where the run stands; `None` for one without a history.
+    fn position(&self) -> Option<Position>;
+
+    /// Resumes, and waits for the stop. `last` is the stop at which the run stands: what it
+    /// reported is not reported again. `interrupted` is called now and then.
+    fn resume(
+        &mut self,
+        order: &Order,
+        last: &Stop,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop;
+
+    /// Moves to a position of the history.
+    fn seek(&mut self, position: u64) -> Result<(), Error>;
+
+    /// The address of the next instruction of a thread.
+    fn pc(&self, tid: Tid) -> Option<Addr>;
+
+    /// A thread's registers, each known or not.
+    fn registers(&self, tid: Tid) -> Registers;
+
+    /// Fills `buf` from memory at `addr` as far as it is known without a hole; how many bytes.
+    fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize;
+
+    /// Changes a register.
+    fn write_register(&mut self, tid: Tid, register: Register, value: u128) -> Result<(), Error>;
+
+    /// Changes memory.
+    fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
+
+    /// The activations that a thread is in, innermost first.
+    fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
+
+    /// Nanoseconds since the start, now.
+    fn time_ns(&self) -> Option<u64>;
+
+    /// The signal that the run stands at, and the thread it came to: at the end of one that died
+    /// of it.
+    fn fatal_signal(&self) -> Option<(Tid, i32)>;
+
+    /// Holes in the path.
+    fn gaps(&self) -> Vec<GapInfo>;
+
+    /// What runs.
+    fn describe(&self) -> Description;
+
+    /// The ELF auxiliary vector.
+    fn auxv(&self) -> Option<Vec<u8>>;
+
+    /// The path of the executable.
+    fn exec_file(&self) -> Option<PathBuf>;
+
+    /// The shared libraries.
+    fn libraries(&self) -> Option<Vec<Library>>;
+
+    /// The `siginfo_t` of the signal at which a thread stands.
+    fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
+
+    /// A file that belongs to the run.
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>>;
+
+    /// The PT packets of a thread up to now.
+    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>>;
+
+    /// Family, model and stepping of the CPU that wrote the packets.
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
+}

@@ -1,0 +1,247 @@
+//! A history written down instruction by instruction, by hand or by another debugger. It serves
+//! tests of the views, and anybody with a list of addresses to walk through. Searches are linear:
+//! it is not meant for long runs.
+
+use super::{
+    CallFrame, Description, Direction, FileBytes, Found, GapInfo, History, Library, Register,
+    Registers, Search, ThreadInfo,
+};
+use crate::common::{Addr, Pid, Tid};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What an instruction does to the call stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transfer {
+    /// Nothing.
+    #[default]
+    None,
+    /// It calls what its thread executes next.
+    Call,
+    /// It returns.
+    Return,
+}
+
+/// One executed instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// The thread that executed it.
+    pub tid: Tid,
+    /// Its address.
+    pub pc: Addr,
+    /// Its length.
+    pub size_bytes: u8,
+    /// What it does to the call stack.
+    pub transfer: Transfer,
+}
+
+/// A history held in memory. Fill in what is known, then call [`Scripted::index`].
+#[derive(Clone, Debug, Default)]
+pub struct Scripted {
+    /// The instructions of all threads in their order.
+    pub instructions: Vec<Instruction>,
+    /// The registers of the final state.
+    pub final_registers: BTreeMap<Tid, Registers>,
+    /// The thread whose exit or fault ended the run.
+    pub final_thread: Option<Tid>,
+    /// Memory that never changes: code and constants.
+    pub constant_memory: Vec<(Addr, Arc<[u8]>)>,
+    /// Memory of the final state.
+    pub final_memory: Vec<(Addr, Arc<[u8]>)>,
+    /// Names of threads.
+    pub names: BTreeMap<Tid, String>,
+    /// Holes.
+    pub gaps: Vec<GapInfo>,
+    /// What ran.
+    pub description: Description,
+    /// The auxiliary vector.
+    pub auxv: Option<Vec<u8>>,
+    /// The executable.
+    pub exec_file: Option<PathBuf>,
+    /// The shared libraries.
+    pub libraries: Option<Vec<Library>>,
+    /// Files that belong to the recording.
+    pub files: BTreeMap<PathBuf, Arc<[u8]>>,
+    /// PT packets of threads, whole.
+    pub traces: BTreeMap<Tid, Vec<u8>>,
+    positions: BTreeMap<Tid, Vec<u64>>,
+}
+
+impl Scripted {
+    /// Indexes the instructions. To be called again after they change.
+    #[must_use]
+    pub fn index(mut self) -> Self {
+        self.positions.clear();
+        for (g, instruction) in (0..).zip(&self.instructions) {
+            self.positions.entry(instruction.tid).or_default().push(g);
+        }
+        self
+    }
+
+    fn at(&self, g: u64) -> Option<&Instruction> {
+        self.instructions.get(usize::try_from(g).ok()?)
+    }
+
+    fn positions_of(&self, tid: Tid) -> &[u64] {
+        self.positions.get(&tid).map_or(&[], Vec::as_slice)
+    }
+
+    fn segments_at(&self, g: u64) -> impl Iterator<Item = &(Addr, Arc<[u8]>)> {
+        let at_end = g == self.total();
+        self.constant_memory.iter().chain(self.final_memory.iter().filter(move |_| at_end))
+    }
+}
+
+impl History for Scripted {
+    fn threads(&self) -> Vec<ThreadInfo> {
+        let pid = self.instructions.first().map_or(Pid(1), |first| Pid(first.tid.0));
+        let mut threads: Vec<_> = self
+            .positions
+            .iter()
+            .map(|(&tid, positions)| ThreadInfo {
+                tid,
+                pid,
+                name: self.names.get(&tid).cloned().unwrap_or_default(),
+                first: positions.first().copied().unwrap_or(0),
+                ended: if self.final_registers.contains_key(&tid) {
+                    None
+                } else {
+                    positions.last().map(|last| last + 1)
+                },
+            })
+            .collect();
+        threads.sort_by_key(|thread| thread.first);
+        threads
+    }
+
+    fn total(&self) -> u64 {
+        self.instructions.len() as u64
+    }
+
+    fn running_at(&self, g: u64) -> Option<Tid> {
+        self.at(g).map(|instruction| instruction.tid).or(self.final_thread)
+    }
+
+    fn index_of(&self, tid: Tid, g: u64) -> u64 {
+        self.positions_of(tid).partition_point(|position| *position < g) as u64
+    }
+
+    fn position_of(&self, tid: Tid, index: u64) -> Option<u64> {
+        self.positions_of(tid).get(usize::try_from(index).ok()?).copied()
+    }
+
+    fn pc(&self, tid: Tid, g: u64) -> Option<Addr> {
+        let next = self.position_of(tid, self.index_of(tid, g));
+        if let Some(instruction) = next.and_then(|next| self.at(next)) {
+            return Some(instruction.pc);
+        }
+        let rip = self.final_registers.get(&tid)?.get(Register::RIP)?;
+        u64::try_from(rip).ok().map(Addr)
+    }
+
+    fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
+        let mut g = search.from;
+        while g != search.until {
+            g = match search.direction {
+                Direction::Forward if g < search.until => g + 1,
+                Direction::Backward if g > search.until => g - 1,
+                _ => return Found::Nothing,
+            };
+            let Some(instruction) = self.at(g) else { continue };
+            let theirs = search.only.is_none_or(|tid| tid == instruction.tid);
+            if theirs && search.addrs.contains(&instruction.pc) {
+                return Found::At(g);
+            }
+            if interrupted() {
+                return Found::Interrupted(g);
+            }
+        }
+        Found::Nothing
+    }
+
+    fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {
+        let outermost = CallFrame {
+            activation: None,
+            entry: None,
+            call_site: None,
+            return_address: None,
+            signal_handler: false,
+        };
+        let mut stack = vec![outermost];
+        let executed = self.positions_of(tid).iter().take_while(|position| **position < g);
+        for &position in executed {
+            let Some(instruction) = self.at(position) else { break };
+            match instruction.transfer {
+                Transfer::None => {}
+                Transfer::Return if stack.len() == 1 => stack[0] = outermost,
+                Transfer::Return => drop(stack.pop()),
+                Transfer::Call => stack.push(CallFrame {
+                    activation: Some(position),
+                    entry: self.pc(tid, position + 1),
+                    call_site: Some(instruction.pc),
+                    return_address: Some(
+                        instruction.pc.wrapping_add(u64::from(instruction.size_bytes)),
+                    ),
+                    signal_handler: false,
+                }),
+            }
+        }
+        stack.reverse();
+        stack
+    }
+
+    fn registers(&self, tid: Tid, g: u64) -> Registers {
+        let known = self.final_registers.get(&tid).filter(|_| g == self.total());
+        known.cloned().unwrap_or_default()
+    }
+
+    fn read_memory(&self, _tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = addr.wrapping_add(done as u64);
+            let piece = self.segments_at(g).find_map(|(start, bytes)| {
+                let offset = usize::try_from(at.0.checked_sub(start.0)?).ok()?;
+                bytes.get(offset..).filter(|piece| !piece.is_empty())
+            });
+            let Some(piece) = piece else { break };
+            let count = piece.len().min(buf.len() - done);
+            buf[done..done + count].copy_from_slice(&piece[..count]);
+            done += count;
+        }
+        done
+    }
+
+    fn time_ns(&self, _g: u64) -> Option<u64> {
+        None
+    }
+
+    fn gaps(&self) -> Vec<GapInfo> {
+        self.gaps.clone()
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+
+    fn auxv(&self) -> Option<Vec<u8>> {
+        self.auxv.clone()
+    }
+
+    fn exec_file(&self) -> Option<PathBuf> {
+        self.exec_file.clone()
+    }
+
+    fn libraries(&self) -> Option<Vec<Library>> {
+        self.libraries.clone()
+    }
+
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        let bytes = self.files.get(path)?;
+        Some(Box::new(Arc::clone(bytes)))
+    }
+
+    fn pt_trace(&self, tid: Tid, _g: u64) -> Option<Vec<u8>> {
+        self.traces.get(&tid).cloned()
+    }
+}
