@@ -1,3 +1,7 @@
 //! The `contraflow` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    contraflow::cli::main()
+}

@@ -1,1 +1,30 @@
-//! From a live process to a recording.
+//! From a live process to a recording. One contract, several backends; `step` is the slow truth
+//! that the others are compared with. Imported by `cli` and `session` only.
+
+mod clock;
+mod error;
+mod final_state;
+mod host;
+mod recorder;
+mod signals;
+mod space;
+mod step;
+
+pub use error::Error;
+pub use host::host_cpu;
+pub use recorder::{Outcome, Request};
+
+/// How control flow is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backend {
+    /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
+    Step,
+}
+
+/// Runs a program and records it with `backend`. Blocks until the program has ended.
+pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
+    match backend {
+        Backend::Step => step::record(request),
+    }
+}

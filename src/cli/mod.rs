@@ -1,1 +1,42 @@
-//! The command line: one file a subcommand.
+//! The command line: one file a subcommand. Results go to stdout, progress and messages to
+//! stderr. The exit status is 0, 1 for a check that failed, 2 for an error; `record` exits with
+//! the program's own.
+
+mod arguments;
+mod info;
+mod list;
+mod record;
+mod rm;
+
+use arguments::{Arguments, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// What a subcommand fails with: a sentence for the user.
+type Failure = Box<dyn std::error::Error>;
+
+const EXIT_ERROR: u8 = 2;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Record(arguments) => record::run(arguments),
+        Command::Info(arguments) => info::run(&arguments),
+        Command::List => list::run(),
+        Command::Rm(arguments) => rm::run(&arguments),
+    };
+    result.unwrap_or_else(|failure| {
+        if is_broken_pipe(failure.as_ref()) {
+            return ExitCode::SUCCESS;
+        }
+        eprintln!("contraflow: {failure}");
+        ExitCode::from(EXIT_ERROR)
+    })
+}
+
+/// Somebody closed our output, as `head` does: no fault.
+fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
+    failure
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

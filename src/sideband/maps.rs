@@ -85,11 +85,6 @@ impl MappingSet {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
         self.mappings.get(i).filter(|m| m.range.contains(addr))
     }
-
-    /// All of them, by address.
-    pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
-        self.mappings.iter()
-    }
 }
 
 /// Both lists are sorted by address, as the kernel prints them.

@@ -1,0 +1,40 @@
+//! The CPU's time-stamp counter and its rate, measured against the wall clock over the run.
+
+use crate::common::Tsc;
+use crate::recording::TscClock;
+use std::time::{Duration, Instant};
+
+/// Reads the time-stamp counter.
+pub(super) fn now() -> Tsc {
+    // SAFETY: RDTSC reads a counter, and every x86-64 CPU has it.
+    Tsc(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+/// A stopwatch that reads both clocks.
+#[derive(Debug)]
+pub(super) struct Clock {
+    tsc: Tsc,
+    instant: Instant,
+}
+
+impl Clock {
+    pub(super) fn start() -> Self {
+        Self { tsc: now(), instant: Instant::now() }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.instant.elapsed()
+    }
+
+    /// The line through the two readings. A run of a moment is stretched, so that the rate is
+    /// good to about one in a thousand.
+    #[expect(clippy::cast_precision_loss, reason = "a rate, good to far fewer digits")]
+    pub(super) fn finish(&self) -> TscClock {
+        const SHORTEST: Duration = Duration::from_millis(2);
+        if let Some(rest) = SHORTEST.checked_sub(self.elapsed()) {
+            std::thread::sleep(rest);
+        }
+        let ticks = now().0.saturating_sub(self.tsc.0) as f64;
+        TscClock { start: self.tsc, ticks_per_second: ticks / self.elapsed().as_secs_f64() }
+    }
+}

@@ -1,0 +1,172 @@
+//! The final state: writes the core of a process all of whose threads stand at their end. Chooses
+//! what of the memory goes in: all that no stored file holds.
+
+use super::error::Error;
+use super::recorder::Recorder;
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::image::core::{
+    self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Registers, Thread,
+};
+use crate::sideband::Mapping;
+use crate::tracee::{Memory, PageState, SiginfoBytes, Tracee, auxv, mappings, private_pages};
+use std::io::BufWriter;
+
+const PAGE_BYTES: u64 = 4096;
+/// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): its
+/// bytes are left out, and so are unknown afterwards.
+const SEGMENT_LIMIT_BYTES: u64 = 16 << 30;
+/// Shared memory of a file is as large as its file; beyond this it is left out.
+const SHARED_LIMIT_BYTES: u64 = 64 << 20;
+const NT_PRFPREG: u32 = 2;
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// A thread's registers at its end, read while it could be.
+pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
+    let registers = Registers::from_words(words(&tracee.registers().ok()?));
+    Some(Thread {
+        tid: tracee.0,
+        registers,
+        fpregs: tracee.register_set(NT_PRFPREG).ok(),
+        xstate: tracee.register_set(NT_X86_XSTATE).ok(),
+        siginfo: siginfo.map(|info| info.to_vec()),
+        ..Thread::default()
+    })
+}
+
+fn words(r: &libc::user_regs_struct) -> [u64; 27] {
+    [
+        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
+        r.rsi, r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds,
+        r.es, r.fs, r.gs,
+    ]
+}
+
+/// Writes the core. `threads` are in gdb's order: the one that ended the process first.
+pub(super) fn write(
+    recorder: &Recorder,
+    memory: &Memory,
+    threads: Vec<Thread>,
+    signal: i32,
+) -> Result<(), Error> {
+    let pid = recorder.pid();
+    let maps = mappings(pid)?;
+    let mut pages = Pages { pid, range: AddrRange::default(), states: None };
+    let contents = CoreContents {
+        threads,
+        signal,
+        process: process_info(pid),
+        auxv: auxv(pid),
+        mappings: maps.iter().filter(|m| m.is_file()).map(file_mapping).collect(),
+        segments: maps.iter().filter(|m| is_memory(m)).map(|m| segment(m, &mut pages)).collect(),
+    };
+    let mut out = BufWriter::new(recorder.writer().core_file()?);
+    core::write(&mut out, &contents, &mut |addr, buf| pages.read(memory, &maps, addr, buf))?;
+    Ok(())
+}
+
+fn process_info(pid: Pid) -> ProcessInfo {
+    let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let arguments: Vec<u8> = read("cmdline").into_iter().map(|b| b.max(b' ')).collect();
+    ProcessInfo {
+        pid,
+        name: read("comm").trim_ascii_end().to_vec(),
+        arguments: arguments.trim_ascii_end().to_vec(),
+        user_id: nix::unistd::getuid().as_raw(),
+        group_id: nix::unistd::getgid().as_raw(),
+        ..ProcessInfo::default()
+    }
+}
+
+fn file_mapping(mapping: &Mapping) -> FileMapping {
+    FileMapping {
+        range: mapping.range,
+        offset: mapping.offset,
+        path: mapping.name.as_bytes().to_vec(),
+    }
+}
+
+/// Device memory may react to being read, and the vsyscall page is the kernel's.
+fn is_memory(mapping: &Mapping) -> bool {
+    let device = mapping.name.starts_with("/dev/")
+        && !mapping.name.starts_with("/dev/shm/")
+        && !mapping.name.starts_with("/dev/zero");
+    !device && mapping.name != "[vsyscall]" && !mapping.name.starts_with("[vvar")
+}
+
+fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
+    let protection = mapping.protection;
+    let size = mapping.range.size_bytes();
+    let accessible = protection.read || protection.write || protection.execute;
+    let fits = size <= if protection.shared { SHARED_LIMIT_BYTES } else { SEGMENT_LIMIT_BYTES };
+    let clean_file = mapping.is_file() && !protection.shared && pages.are_of_file(mapping.range);
+    CoreSegment {
+        range: mapping.range,
+        readable: protection.read,
+        writable: protection.write,
+        executable: protection.execute,
+        dumped: accessible && fits && !clean_file,
+    }
+}
+
+/// Which pages of a mapping are there, so that reading does not make those that are not.
+struct Pages {
+    pid: Pid,
+    range: AddrRange,
+    states: Option<Vec<PageState>>,
+}
+
+impl Pages {
+    fn load(&mut self, range: AddrRange) {
+        if self.range != range {
+            let fits = range.size_bytes() <= SEGMENT_LIMIT_BYTES;
+            self.states = if fits { private_pages(self.pid, range) } else { None };
+            self.range = range;
+        }
+    }
+
+    fn are_of_file(&mut self, range: AddrRange) -> bool {
+        self.load(range);
+        self.states.as_ref().is_some_and(|states| !states.contains(&PageState::Private))
+    }
+
+    /// Reads memory; pages that were never touched and that no file backs are zeros.
+    fn read(&mut self, memory: &Memory, maps: &[Mapping], addr: Addr, buf: &mut [u8]) -> usize {
+        let i = maps.partition_point(|m| m.range.end <= addr);
+        let Some(mapping) = maps.get(i) else { return 0 };
+        self.load(mapping.range);
+        let untouched = |state: &PageState| *state == PageState::Absent;
+        let first = usize::try_from((addr.0 - mapping.range.start.0) / PAGE_BYTES).unwrap_or(0);
+        let count = buf.len().div_ceil(4096);
+        let states = self.states.as_ref().and_then(|s| s.get(first..first + count));
+        if !mapping.is_file() && states.is_some_and(|s| s.iter().all(untouched)) {
+            buf.fill(0);
+            return buf.len();
+        }
+        memory.read(addr, buf)
+    }
+}
+
+/// The signal that a `siginfo_t` is about.
+pub(super) fn signal_of(siginfo: &SiginfoBytes) -> i32 {
+    i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]])
+}
+
+/// `si_code`.
+pub(super) fn code_of(siginfo: &SiginfoBytes) -> i32 {
+    i32::from_ne_bytes([siginfo[8], siginfo[9], siginfo[10], siginfo[11]])
+}
+
+/// `si_addr`, for the signals that a fault raises.
+pub(super) fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    // Codes above 0 come from the kernel (sigaction(2)).
+    let from_kernel = code_of(siginfo) > 0 && faults.contains(&signal_of(siginfo));
+    let bytes = siginfo[16..24].try_into().ok()?;
+    from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
+}
+
+/// The threads of a core: the one that ended the process comes first, the others by number.
+pub(super) fn in_order(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
+    threads.sort_by_key(|thread| (thread.tid != first, thread.tid));
+    threads
+}

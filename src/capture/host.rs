@@ -1,0 +1,38 @@
+//! The CPU that a run was recorded on, by CPUID (SDM volume 2, "CPUID").
+
+use crate::recording::HostCpu;
+use core::arch::x86_64::__cpuid;
+
+/// Vendor, family, model and stepping of this CPU.
+pub fn host_cpu() -> HostCpu {
+    let vendor = __cpuid(0);
+    let vendor: Vec<u8> =
+        [vendor.ebx, vendor.edx, vendor.ecx].into_iter().flat_map(u32::to_le_bytes).collect();
+    let signature = __cpuid(1).eax;
+    let bits = |low: u32, count: u32| signature >> low & ((1 << count) - 1);
+    let (family, model) = (bits(8, 4), bits(4, 4));
+    let extended_model = if matches!(family, 6 | 15) { bits(16, 4) << 4 } else { 0 };
+    HostCpu {
+        vendor: String::from_utf8_lossy(&vendor).into_owned(),
+        family: if family == 15 { family + bits(20, 8) } else { family },
+        model: model | extended_model,
+        stepping: bits(0, 4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn agrees_with_the_kernel() {
+        let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap();
+        let field = |name: &str| {
+            let line = cpuinfo.lines().find(|l| l.split(':').next().unwrap().trim() == name);
+            line.unwrap().split(':').nth(1).unwrap().trim().to_owned()
+        };
+        let cpu = super::host_cpu();
+        assert_eq!(cpu.vendor, field("vendor_id"));
+        assert_eq!(cpu.family.to_string(), field("cpu family"));
+        assert_eq!(cpu.model.to_string(), field("model"));
+        assert_eq!(cpu.stepping.to_string(), field("stepping"));
+    }
+}

@@ -1,0 +1,203 @@
+//! What every backend does with a process: the recording's files, the threads' entries, the
+//! sideband. Knows nothing of how control flow is captured.
+
+use super::clock::{Clock, now};
+use super::error::Error;
+use super::host::host_cpu;
+use crate::common::{Addr, Pid, Tid};
+use crate::recording::{
+    self, Capture, End, Exit, Manifest, Store, ThreadEntry, Writer, argument_text,
+};
+use crate::sideband::{Event, Record};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+/// What is on the disk at most this much later, whatever becomes of the recorder.
+const FLUSH_PERIOD: Duration = Duration::from_millis(200);
+
+/// What to run and how.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The program as [`crate::tracee::resolve`] found it.
+    pub program: PathBuf,
+    /// Its arguments, its own name first.
+    pub argv: Vec<OsString>,
+    /// Keep address space randomization.
+    pub aslr: bool,
+    /// Record the processes that it forks, each as a recording of its own.
+    pub follow_forks: bool,
+    /// Bytes of trace between PSB packets.
+    pub psb_period_bytes: u32,
+    /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
+    /// thread in this directory: the log that tests compare the trace with.
+    pub step_log: Option<PathBuf>,
+    /// Where to put the recording; none: a new name in the store.
+    pub output: Option<PathBuf>,
+    /// Where recordings go by default.
+    pub store: Store,
+}
+
+/// What became of the run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The recording of the program, then those of the processes it forked, where followed.
+    pub recordings: Vec<PathBuf>,
+    /// The program's manifest.
+    pub manifest: Manifest,
+    /// Bytes of trace, over all threads.
+    pub trace_bytes: u64,
+    /// What the user should know of the recording's limits, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A process's recording that is being written.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    writer: Writer,
+    manifest: Manifest,
+    clock: Clock,
+    threads: Vec<ThreadEntry>,
+    flushed: Instant,
+}
+
+impl Recorder {
+    /// Starts the recording of the process `pid`, in `output` or in the store. That of the
+    /// program itself, and of no process that it forked, becomes the latest.
+    pub(super) fn start(
+        request: &Request,
+        backend: &str,
+        pid: Pid,
+        output: Option<&Path>,
+        is_program: bool,
+    ) -> Result<Self, recording::Error> {
+        let dir = match output {
+            Some(dir) => dir.to_owned(),
+            None => request.store.allocate(&request.program)?,
+        };
+        let manifest = starting_manifest(request, backend, pid);
+        let writer = Writer::create(&dir, &manifest)?;
+        if is_program {
+            request.store.set_latest(&dir)?;
+        }
+        Ok(Self {
+            writer,
+            manifest,
+            clock: Clock::start(),
+            threads: Vec::new(),
+            flushed: Instant::now(),
+        })
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.manifest.pid
+    }
+
+    pub(super) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
+    /// Adds a thread.
+    pub(super) fn thread(&mut self, tid: Tid) -> Result<(), recording::Error> {
+        self.writer.start_thread(tid)?;
+        if self.entry(tid).is_none() {
+            let pid = self.pid();
+            self.threads.push(ThreadEntry {
+                tid,
+                pid,
+                name: String::new(),
+                trace_bytes: 0,
+                instructions: 0,
+                final_pc: None,
+            });
+            self.event(tid, Event::ThreadStart)?;
+        }
+        Ok(())
+    }
+
+    /// Notes where a thread stands at its end.
+    pub(super) fn thread_ended(
+        &mut self,
+        tid: Tid,
+        name: String,
+        instructions: u64,
+        final_pc: Option<Addr>,
+    ) -> Result<(), recording::Error> {
+        let trace_bytes = self.writer.trace_bytes(tid);
+        if let Some(entry) = self.entry(tid) {
+            (entry.instructions, entry.trace_bytes) = (instructions, trace_bytes);
+            entry.final_pc = final_pc.or(entry.final_pc);
+            if !name.is_empty() {
+                entry.name = name;
+            }
+        }
+        self.event(tid, Event::ThreadExit)
+    }
+
+    fn entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {
+        self.threads.iter_mut().find(|entry| entry.tid == tid)
+    }
+
+    /// Appends whole packets.
+    pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), recording::Error> {
+        self.writer.trace(tid, packets)
+    }
+
+    /// Appends what the operating system did just now.
+    pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
+        self.writer.sideband(&Record { tsc: now(), pid: self.pid(), tid, event })
+    }
+
+    /// Writes out what came together, if that was not done a moment ago.
+    pub(super) fn flush_if_due(&mut self) -> Result<(), recording::Error> {
+        if self.flushed.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes out what came together.
+    pub(super) fn flush(&mut self) -> Result<(), recording::Error> {
+        self.flushed = Instant::now();
+        self.writer.flush()
+    }
+
+    /// Completes the recording.
+    pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
+        let Self { writer, mut manifest, clock, threads, .. } = self;
+        let duration_ns = u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let trace_bytes = threads.iter().map(|thread| thread.trace_bytes).sum();
+        manifest.end = Some(End {
+            exit,
+            duration_ns,
+            instructions: threads.iter().map(|thread| thread.instructions).sum(),
+            clock: clock.finish(),
+            threads,
+        });
+        let dir = writer.finish(&manifest)?;
+        Ok((dir, manifest, trace_bytes))
+    }
+}
+
+fn starting_manifest(request: &Request, backend: &str, pid: Pid) -> Manifest {
+    let (format, written_by) = Manifest::versions();
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let variable = |(name, value): (OsString, OsString)| {
+        format!("{}={}", argument_text(&name), argument_text(&value))
+    };
+    let cwd = std::env::current_dir().unwrap_or_default();
+    Manifest {
+        format,
+        written_by,
+        program: argument_text(request.program.as_os_str()),
+        argv: request.argv.iter().map(|argument| argument_text(argument)).collect(),
+        env: std::env::vars_os().map(variable).collect(),
+        cwd: argument_text(cwd.as_os_str()),
+        pid,
+        started_unix_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+        cpu: host_cpu(),
+        capture: Capture {
+            backend: backend.to_owned(),
+            psb_period_bytes: request.psb_period_bytes.into(),
+            aslr: request.aslr,
+        },
+        end: None,
+    }
+}

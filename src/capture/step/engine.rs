@@ -1,0 +1,280 @@
+//! The loop: whose turn it is, waiting, and the end. What a stop means stands in `events`.
+
+use super::path::Path;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::recorder::{Outcome, Request};
+use crate::capture::signals::Forwarding;
+use crate::capture::{Error, final_state};
+use crate::common::{Pid, Tid};
+use crate::recording::{Exit, Manifest};
+use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+
+/// Steps of a thread's turn, where another one is ready.
+const TURN_STEPS: u32 = 1000;
+/// Stops between two looks at the clock.
+const STOPS_PER_FLUSH: u32 = 1024;
+/// A thread's packets are handed to the recording when this many bytes have come together.
+const PATH_CHUNK_BYTES: usize = 4096;
+
+/// Runs a program, single-stepped, and records it.
+pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
+    let cpu = nix::sched::sched_getcpu().ok();
+    if let Some(cpu) = cpu {
+        pin_this_thread(cpu)?;
+    }
+    let env: Vec<_> = std::env::vars_os().collect();
+    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
+    let pid = Launch { program, argv, env: &env, aslr, cpu }.start()?;
+    let _forwarding = Forwarding::to(pid);
+    let mut engine = Engine::new(request, pid);
+    let result = engine.start().and_then(|()| engine.run());
+    if let Err(error) = result {
+        engine.let_go();
+        return Err(error);
+    }
+    engine.outcome()
+}
+
+/// All processes and threads that are being stepped.
+pub(super) struct Engine<'a> {
+    pub(super) request: &'a Request,
+    pub(super) program: Pid,
+    pub(super) processes: BTreeMap<Pid, Process>,
+    pub(super) threads: BTreeMap<Tid, Thread>,
+    /// First stops of threads whose birth was not told yet.
+    pub(super) early: BTreeMap<Tid, Stop>,
+    pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
+    pub(super) notes: Vec<String>,
+    current: Tid,
+    steps_left: u32,
+}
+
+impl<'a> Engine<'a> {
+    fn new(request: &'a Request, program: Pid) -> Self {
+        Self {
+            request,
+            program,
+            processes: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            early: BTreeMap::new(),
+            finished: Vec::new(),
+            notes: Vec::new(),
+            current: Tid(program.0),
+            steps_left: TURN_STEPS,
+        }
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        let output = self.request.output.as_deref();
+        let process = Process::start(self.request, self.program, output, true)?;
+        self.processes.insert(self.program, process);
+        self.add_thread(Tid(self.program.0), self.program, Doing::Ready)?;
+        let tid = Tid(self.program.0);
+        let ip = Tracee(tid).instruction_pointer()?;
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.ip = ip;
+        }
+        Ok(())
+    }
+
+    /// The path of a thread that has not run yet.
+    pub(super) fn new_path(&self, tid: Tid) -> Path {
+        let log = self.request.step_log.as_ref().map(|dir| dir.join(format!("{tid}.log")));
+        let open = |path| File::options().append(true).create(true).open(path).ok();
+        Path::new(self.request.psb_period_bytes, log.and_then(open))
+    }
+
+    pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, doing: Doing) -> Result<(), Error> {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.recorder.thread(tid)?;
+            let ip = crate::common::Addr(0);
+            let mut thread = Thread::new(tid, pid, ip, self.new_path(tid));
+            thread.doing = doing;
+            self.threads.insert(tid, thread);
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        let mut stops = 0_u32;
+        while !self.processes.is_empty() {
+            self.schedule()?;
+            let (tid, stop) = self.wait()?;
+            self.handle(tid, stop)?;
+            stops = stops.wrapping_add(1);
+            if stops.is_multiple_of(STOPS_PER_FLUSH) {
+                self.processes.values_mut().try_for_each(|p| p.recorder.flush_if_due())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for a stop; when nobody is in the program, writes out what came together first.
+    fn wait(&mut self) -> Result<(Tid, Stop), Error> {
+        if !self.is_stepping() {
+            for _ in 0..2 {
+                if let Some(news) = wait_any(false)? {
+                    return Ok(news);
+                }
+                std::thread::yield_now();
+            }
+            for thread in self.threads.values_mut() {
+                if let Some(process) = self.processes.get_mut(&thread.pid) {
+                    thread.path.flush();
+                    process.write_path(thread)?;
+                }
+            }
+            self.processes.values_mut().try_for_each(|p| p.recorder.flush())?;
+        }
+        loop {
+            if let Some(news) = wait_any(true)? {
+                return Ok(news);
+            }
+        }
+    }
+
+    fn is_stepping(&self) -> bool {
+        self.threads.values().any(|thread| thread.doing == Doing::Stepping)
+    }
+
+    /// Lets threads go on: one in the program, any number in the kernel.
+    fn schedule(&mut self) -> Result<(), Error> {
+        while !self.is_stepping() {
+            let Some(tid) = self.whose_turn() else { return Ok(()) };
+            if tid != self.current {
+                self.switch_out()?;
+                self.current = tid;
+                self.steps_left = TURN_STEPS;
+            }
+            self.steps_left = self.steps_left.saturating_sub(1);
+            self.go(tid)?;
+        }
+        Ok(())
+    }
+
+    fn whose_turn(&mut self) -> Option<Tid> {
+        let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|t| t.doing == Doing::Ready);
+        if self.steps_left > 0 && ready(&self.current) {
+            return Some(self.current);
+        }
+        let behind = self.threads.keys().filter(|tid| **tid > self.current);
+        let before = self.threads.keys().filter(|tid| **tid <= self.current);
+        let next = behind.chain(before).copied().find(|tid| ready(tid));
+        self.steps_left = TURN_STEPS;
+        next
+    }
+
+    fn switch_out(&mut self) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&self.current) else { return Ok(()) };
+        if thread.doing == Doing::Ready {
+            thread.path.interrupt(thread.ip);
+            if let Some(process) = self.processes.get_mut(&thread.pid) {
+                process.write_path(thread)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a thread execute its next instruction.
+    fn go(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        if thread.path.pending_bytes() >= PATH_CHUNK_BYTES {
+            process.write_path(thread)?;
+        }
+        // In the kernel's hands between a call and its return there is no instruction to look at.
+        let entered = thread.call.is_some();
+        if !entered {
+            process.look_at_code(thread)?;
+            // INT3 and INT1, of one byte, are far calls too, but no system calls.
+            let calls = thread.insn.is_some_and(|insn| insn.class.is_far() && insn.len > 1);
+            if calls {
+                super::calls::enter(process, thread)?;
+            }
+        }
+        thread.doing = if thread.call.is_some() { Doing::InCall } else { Doing::Stepping };
+        let signal = std::mem::take(&mut thread.deliver);
+        gone_is_fine(thread.tracee.step(signal))
+    }
+
+    /// All threads of a process stand at their end: writes the final state and lets them end.
+    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        let of_process = |thread: &&mut Thread| thread.pid == pid;
+        let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
+        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+            return Ok(());
+        }
+        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
+        if let Some(process) = self.processes.get(&pid)
+            && !ending.is_empty()
+        {
+            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let ending = final_state::in_order(ending, culprit);
+            final_state::write(&process.recorder, &process.memory, ending, signal)?;
+        }
+        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
+    }
+
+    /// The process is gone: completes its recording.
+    pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        self.threads.retain(|_, thread| thread.pid != pid);
+        if let Some(process) = self.processes.remove(&pid) {
+            self.finished.push(process.recorder.finish(exit)?);
+        }
+        Ok(())
+    }
+
+    /// Something failed: all threads go on untraced, and the program is waited for, so that its
+    /// terminal is not taken away.
+    fn let_go(&mut self) {
+        for thread in self.threads.values() {
+            release(thread);
+        }
+        let program = Tid(self.program.0);
+        while self.threads.contains_key(&program) {
+            if !matches!(wait_for(program), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {
+                break;
+            }
+        }
+    }
+
+    fn outcome(mut self) -> Result<Outcome, Error> {
+        // The program's own recording comes first.
+        self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
+        let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();
+        let Some((_, manifest, trace_bytes)) = self.finished.into_iter().next() else {
+            return Err(tracee::Error::EndedEarly { program: self.request.program.clone() }.into());
+        };
+        Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
+    }
+}
+
+/// Detaches from a thread, whatever it does.
+pub(super) fn release(thread: &Thread) {
+    let tracee = thread.tracee;
+    let running = matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
+    // A thread that is gone cannot be detached from, and need not be.
+    if !running {
+        let _ = tracee.detach(thread.deliver);
+    } else if tracee.interrupt().is_ok() {
+        let signal = match wait_for(tracee.0) {
+            // The end of a step is not a signal for the program.
+            Ok(Stop::Signal(libc::SIGTRAP)) => 0,
+            Ok(Stop::Signal(signal)) => signal,
+            _ => 0,
+        };
+        let _ = tracee.detach(signal);
+    }
+}
+
+/// A thread that somebody killed meanwhile is no fault: its end will be reported.
+pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.is_gone() => Ok(()),
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,355 @@
+//! What a stop means: steps, signals, births, ends. Decides what goes into the path; the loop
+//! decides who goes on.
+
+use super::calls::{self, EXECVE, EXECVEAT, EXIT_GROUP};
+use super::engine::{Engine, gone_is_fine, release};
+use super::process::Process;
+use super::thread::{Call, Doing, Thread};
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::flow::Insn;
+use crate::sideband::Event;
+use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, comm, executable, wait_for};
+
+/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+/// What the kernel gives when a stepped thread enters a signal handler.
+const HANDLER_ENTERED: i32 = libc::SIGTRAP;
+
+/// Results with which the kernel asks itself to restart a system call (include/linux/errno.h).
+const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
+
+impl Engine<'_> {
+    /// Takes in a stop of a thread.
+    pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
+        if !self.threads.contains_key(&tid) && !(ended && self.processes.contains_key(&Pid(tid.0)))
+        {
+            self.early.insert(tid, stop);
+            return Ok(());
+        }
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
+            Stop::Signal(libc::SIGTRAP) => self.with(tid, trapped),
+            Stop::Signal(_) => self.with(tid, |process, thread| {
+                let Some(info) = info_of(thread)? else { return Ok(()) };
+                signalled(process, thread, info)
+            }),
+            Stop::Group(_) => self.with(tid, |_, thread| {
+                thread.doing = Doing::Stopped;
+                gone_is_fine(thread.tracee.listen())
+            }),
+            Stop::Event(PtraceEvent::Stop) => self.with(tid, stopped),
+            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
+            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                self.born(tid)
+            }
+            Stop::Event(PtraceEvent::Other(_)) => self.go_on_in_call(tid),
+        }
+    }
+
+    fn with(
+        &mut self,
+        tid: Tid,
+        act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        act(process, thread)
+    }
+
+    /// A stop inside a system call: it goes on.
+    fn go_on_in_call(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with(tid, |_, thread| {
+            thread.doing = Doing::InCall;
+            gone_is_fine(thread.tracee.step(0))
+        })
+    }
+
+    /// The thread made a thread or a process.
+    fn born(&mut self, parent: Tid) -> Result<(), Error> {
+        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
+        let child = Tid(i32::try_from(message).unwrap_or(0));
+        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let first_stop = self.early.remove(&child);
+        if is_thread_of(child, pid) {
+            self.add_thread(child, pid, Doing::InCall)?;
+            if let Some(stop) = first_stop {
+                self.handle(child, stop)?;
+            }
+        } else {
+            if first_stop.is_none() {
+                wait_for(child)?;
+            }
+            self.forked(parent, pid, Pid(child.0))?;
+        }
+        self.go_on_in_call(parent)
+    }
+
+    /// A child process stands at its birth: it is followed or left alone.
+    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.recorder.event(parent, Event::Fork { child })?;
+        }
+        let tid = Tid(child.0);
+        if !self.request.follow_forks {
+            return gone_is_fine(Tracee(tid).detach(0));
+        }
+        let process = Process::start(self.request, child, None, false)?;
+        self.processes.insert(child, process);
+        self.add_thread(tid, child, Doing::InCall)?;
+        self.with(tid, stopped)
+    }
+
+    /// Another program runs in the thread's process, which has this thread only.
+    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+        let old =
+            Tracee(tid).event_message().map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
+        let Some(mut thread) = self.threads.remove(&old) else { return Ok(()) };
+        let pid = thread.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let call = thread.call;
+        retire_call(&mut thread);
+        if old != tid {
+            end_path(process, &mut thread, None)?;
+            // The kernel gave the thread the number of the first one, whose path goes on with it.
+            thread = match self.threads.remove(&tid) {
+                Some(leader) => leader,
+                None => Thread::new(tid, pid, thread.ip, self.new_path(tid)),
+            };
+            thread.path.interrupt(thread.ip);
+        }
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.exec(tid)?;
+        let Ok(registers) = Tracee(tid).registers() else { return Ok(()) };
+        thread.ip = Addr(registers.rip);
+        thread.call = call.map(|call| Call { retired: true, ..call });
+        thread.insn = None;
+        self.threads.insert(tid, thread);
+        if registers.cs != USER_CS_64 {
+            return self.leave_alone(pid, "runs a 32-bit program");
+        }
+        self.go_on_in_call(tid)
+    }
+
+    /// The process does something that cannot be recorded: its recording ends here.
+    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+        let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
+        self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
+        let mine = |thread: &&mut Thread| thread.pid == pid;
+        for thread in self.threads.values_mut().filter(mine) {
+            if let Some(process) = self.processes.get_mut(&pid) {
+                end_path(process, thread, Some(thread.ip))?;
+            }
+            thread.doing = Doing::Ready;
+            release(thread);
+        }
+        self.finish(pid, None)
+    }
+
+    /// A thread stands at its end: its registers are read now or never.
+    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+        let status = Tracee(tid).event_message().unwrap_or(0);
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let pid = thread.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let call = thread.call.map(|call| call.number);
+        thread.ending = final_state::thread(thread.tracee, thread.siginfo);
+        let registers = thread.ending.as_ref().map(|ending| ending.registers);
+        let final_pc = registers.map(|registers| Addr(registers.rip));
+        if registers.is_some_and(|r| r.orig_rax.cast_signed() < 0 && r.rip == thread.ip.0) {
+            // Killed before it made the call that it stands at.
+            thread.call = None;
+        }
+        retire_call(thread);
+        end_path(process, thread, final_pc)?;
+        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
+        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
+        if ends_process && process.culprit.is_none() {
+            process.culprit = Some((tid, signal));
+        }
+        let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
+        let in_exec = |t: &Thread| {
+            t.call.is_some_and(|call| matches!(call.number, EXECVE | EXECVEAT) && !call.retired)
+        };
+        let last = others().all(|t| t.doing == Doing::AtEnd);
+        let hold = (ends_process || last) && !others().any(in_exec);
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        if hold {
+            thread.doing = Doing::AtEnd;
+            return self.end_if_all_are(pid);
+        }
+        let result = gone_is_fine(thread.tracee.resume(0));
+        self.threads.remove(&tid);
+        result
+    }
+
+    /// A thread is gone.
+    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let removed = self.threads.remove(&tid);
+        if self.processes.contains_key(&Pid(tid.0)) {
+            return self.finish(Pid(tid.0), Process::exit_of(stop));
+        }
+        // The others may have waited for this one.
+        match removed {
+            Some(thread) if thread.doing != Doing::AtEnd => self.end_if_all_are(thread.pid),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// CS of 64-bit user code in Linux (`__USER_CS`).
+const USER_CS_64: u64 = 0x33;
+
+/// Whether the new task is a thread of the process, and not a process of its own.
+fn is_thread_of(child: Tid, pid: Pid) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists()
+}
+
+fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
+    match thread.tracee.signal_info() {
+        Err(error) if error.is_gone() => Ok(None),
+        result => Ok(Some(result?)),
+    }
+}
+
+/// A new thread's first stop, or the end of a group stop.
+fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    if thread.ip == Addr(0) {
+        match thread.tracee.instruction_pointer() {
+            Err(error) if error.is_gone() => return Ok(()),
+            result => thread.ip = result?,
+        }
+    }
+    thread.doing = Doing::Ready;
+    Ok(())
+}
+
+/// SIGTRAP: a step is done, a handler was entered, or the program trapped by itself.
+fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    let next = match thread.tracee.instruction_pointer() {
+        Err(error) if error.is_gone() => return Ok(()),
+        result => result?,
+    };
+    let plain = thread.insn.filter(|insn| insn.next() == next && !insn.class.is_far());
+    if let Some(insn) = plain.filter(|_| thread.call.is_none()) {
+        // By far the most steps: nothing but the step itself stops a thread one further on.
+        return stepped(process, thread, &insn, next);
+    }
+    let Some(info) = info_of(thread)? else { return Ok(()) };
+    match final_state::code_of(&info) {
+        HANDLER_ENTERED => {
+            thread.call = None;
+            thread.divert(next);
+            thread.doing = Doing::Ready;
+            Ok(())
+        }
+        TRAP_TRACE | TRAP_BRKPT => {
+            thread.doing = Doing::Ready;
+            step_done(process, thread, next)
+        }
+        _ => signalled(process, thread, info),
+    }
+}
+
+fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
+    if let Some(call) = thread.call.take() {
+        if !call.retired
+            && let Some(insn) = thread.insn
+        {
+            thread.path.retire(&insn, next);
+        }
+        thread.ip = next;
+        return calls::leave(process, thread, call);
+    }
+    match thread.insn {
+        // A REP instruction stops after each repetition and is executed when it moves on.
+        Some(insn) if insn.rep && next == insn.ip => {
+            thread.path.enter_user(insn.ip);
+            Ok(())
+        }
+        Some(insn) => stepped(process, thread, &insn, next),
+        None => {
+            thread.path.enter_user(thread.ip);
+            thread.divert(next);
+            Ok(())
+        }
+    }
+}
+
+fn stepped(
+    process: &mut Process,
+    thread: &mut Thread,
+    insn: &Insn,
+    next: Addr,
+) -> Result<(), Error> {
+    thread.retire(insn, next);
+    thread.doing = Doing::Ready;
+    if insn.pushes_flags { calls::hide_trap_flag(process, thread) } else { Ok(()) }
+}
+
+/// A signal is about to be delivered to the program.
+fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> Result<(), Error> {
+    let registers = match thread.tracee.registers() {
+        Err(error) if error.is_gone() => return Ok(()),
+        result => result?,
+    };
+    let now_at = Addr(registers.rip);
+    let in_call = registers.orig_rax.cast_signed() >= 0;
+    let executed = in_call || now_at != thread.ip;
+    if let Some(call) = thread.call.take().filter(|call| executed || call.retired) {
+        let entry = thread.insn.map_or(thread.ip, |insn| insn.ip);
+        if !call.retired
+            && let Some(insn) = thread.insn
+        {
+            thread.path.retire(&insn, now_at);
+        }
+        thread.ip = now_at;
+        calls::leave(process, thread, call)?;
+        if in_call && RESTARTS.contains(&registers.rax.cast_signed()) {
+            // Where no handler runs, the kernel goes back to the instruction.
+            thread.ip = entry;
+        }
+    } else if executed {
+        match thread.insn.filter(|insn| insn.class.is_far()) {
+            Some(trap) => thread.retire(&trap, now_at),
+            None => thread.divert(now_at),
+        }
+    }
+    thread.insn = None;
+    thread.deliver = final_state::signal_of(&info);
+    thread.siginfo = Some(info);
+    thread.doing = Doing::Ready;
+    let event = Event::Signal {
+        number: thread.deliver,
+        code: final_state::code_of(&info),
+        addr: final_state::fault_address(&info),
+    };
+    Ok(process.recorder.event(thread.tid(), event)?)
+}
+
+/// The thread left the program by its last system call, if it is in one.
+fn retire_call(thread: &mut Thread) {
+    let pending = thread.call.filter(|call| !call.retired);
+    if let Some((insn, call)) = thread.insn.zip(pending) {
+        thread.path.retire(&insn, insn.next());
+        thread.ip = insn.next();
+        thread.call = Some(Call { retired: true, ..call });
+    }
+}
+
+/// Nothing more comes of this thread.
+fn end_path(
+    process: &mut Process,
+    thread: &mut Thread,
+    final_pc: Option<Addr>,
+) -> Result<(), Error> {
+    thread.path.interrupt(thread.ip);
+    thread.path.flush();
+    process.write_path(thread)?;
+    let name = comm(thread.pid, thread.tid());
+    let instructions = thread.path.instructions();
+    Ok(process.recorder.thread_ended(thread.tid(), name, instructions, final_pc)?)
+}

@@ -1,0 +1,96 @@
+//! A process that is being stepped: its recording, memory, mappings and code.
+
+use super::code::Code;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::capture::recorder::{Recorder, Request};
+use crate::capture::space::Space;
+use crate::capture::step::code::Change;
+use crate::common::{Pid, Tid};
+use crate::recording::Exit;
+use crate::sideband::Event;
+use crate::tracee::{Memory, executable};
+use std::path::Path;
+
+/// A stepped process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) recorder: Recorder,
+    pub(super) memory: Memory,
+    space: Space,
+    code: Code,
+    /// The thread that ended the process, and the signal that did, if one did.
+    pub(super) culprit: Option<(Tid, i32)>,
+}
+
+impl Process {
+    /// Starts the recording of a process that stands still.
+    pub(super) fn start(
+        request: &Request,
+        pid: Pid,
+        output: Option<&Path>,
+        is_program: bool,
+    ) -> Result<Self, Error> {
+        let mut process = Self {
+            recorder: Recorder::start(request, "step", pid, output, is_program)?,
+            memory: Memory::open(pid)?,
+            space: Space::default(),
+            code: Code::default(),
+            culprit: None,
+        };
+        process.look_at_mappings(Tid(pid.0))?;
+        Ok(process)
+    }
+
+    /// Another program runs in the process.
+    pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
+        let pid = self.recorder.pid();
+        let path = executable(pid)?.to_string_lossy().into_owned();
+        self.recorder.event(tid, Event::Exec { path })?;
+        self.memory = Memory::open(pid)?;
+        self.space.exec();
+        self.code.clear();
+        self.look_at_mappings(tid)
+    }
+
+    /// The mappings may have changed.
+    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+        if self.space.refresh(&mut self.recorder, &self.memory, tid)? {
+            self.code.clear();
+        }
+        Ok(())
+    }
+
+    /// Finds the instruction that `thread` stands at. Where its code changed since the recording
+    /// was last told, tells it, at a point of the trace that has a time.
+    pub(super) fn look_at_code(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if self.space.is_stable(thread.ip) {
+            thread.insn = self.code.stable(thread.ip, &self.memory);
+            return Ok(());
+        }
+        let (insn, changes) = self.code.changing(thread.ip, &self.memory);
+        thread.insn = insn;
+        if changes.is_empty() {
+            return Ok(());
+        }
+        thread.path.interrupt(thread.ip);
+        for Change { addr, bytes } in changes {
+            self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the packets of a thread's path that came together.
+    pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
+    }
+
+    /// How the process ended, by the status that its tracer was told.
+    pub(super) fn exit_of(stop: crate::tracee::Stop) -> Option<Exit> {
+        match stop {
+            crate::tracee::Stop::Exited(code) => Some(Exit::Code(code)),
+            crate::tracee::Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! A thread that is being stepped.
+
+use super::path::Path;
+use crate::common::{Addr, Pid, Tid};
+use crate::flow::Insn;
+use crate::image::core;
+use crate::tracee::{SiginfoBytes, Signo, Tracee};
+
+/// What a thread is doing, as far as its tracer knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Stands still, ready to be stepped.
+    Ready,
+    /// Executes an instruction of the program: its stop comes soon.
+    Stepping,
+    /// Executes a system call: its stop comes when the call is done.
+    InCall,
+    /// Stopped with its process by job control.
+    Stopped,
+    /// Stands at its end, with its registers read, until all of its process do.
+    AtEnd,
+}
+
+/// A system call that a thread entered.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Call {
+    pub(super) number: u64,
+    pub(super) args: [u64; 6],
+    /// Whether the sideband has it already.
+    pub(super) told: bool,
+    /// The third register to put back: RSI was changed to make the call fail (see `rseq`).
+    pub(super) hidden_rsi: Option<u64>,
+    /// Whether the path has the instruction already.
+    pub(super) retired: bool,
+}
+
+/// A stepped thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) tracee: Tracee,
+    pub(super) pid: Pid,
+    pub(super) doing: Doing,
+    /// The address of the next instruction.
+    pub(super) ip: Addr,
+    /// The instruction there, once it was looked at.
+    pub(super) insn: Option<Insn>,
+    pub(super) path: Path,
+    /// The signal to deliver when it goes on; 0: none.
+    pub(super) deliver: Signo,
+    pub(super) siginfo: Option<SiginfoBytes>,
+    pub(super) call: Option<Call>,
+    pub(super) ending: Option<core::Thread>,
+}
+
+impl Thread {
+    pub(super) fn new(tid: Tid, pid: Pid, ip: Addr, path: Path) -> Self {
+        Self {
+            tracee: Tracee(tid),
+            pid,
+            doing: Doing::Ready,
+            ip,
+            insn: None,
+            path,
+            deliver: 0,
+            siginfo: None,
+            call: None,
+            ending: None,
+        }
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        self.tracee.0
+    }
+
+    /// The instruction that the last step was about was executed.
+    pub(super) fn retire(&mut self, insn: &Insn, next: Addr) {
+        self.path.retire(insn, next);
+        self.ip = next;
+        self.insn = None;
+    }
+
+    /// The thread goes on at `ip`, by no instruction of its own.
+    pub(super) fn divert(&mut self, ip: Addr) {
+        self.path.interrupt(self.ip);
+        self.ip = ip;
+        self.insn = None;
+    }
+}

@@ -1,0 +1,35 @@
+//! `contraflow list`: the recordings of the store, oldest first.
+
+use super::Failure;
+use super::record::signal_name;
+use crate::recording::{Entry, Exit, Reader, Store};
+use std::io::Write;
+use std::process::ExitCode;
+
+pub(super) fn run() -> Result<ExitCode, Failure> {
+    let mut out = std::io::stdout().lock();
+    for entry in Store::of_user().list()? {
+        writeln!(out, "{:<20} {}", entry.name, line(&entry))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(entry: &Entry) -> String {
+    match &entry.opened {
+        Ok(reader) => format!("{}  {}", ending(reader), reader.manifest().argv.join(" ")),
+        Err(error) => format!("does not open: {}", error.kind),
+    }
+}
+
+/// How the run ended, in a few words.
+pub(super) fn ending(reader: &Reader) -> String {
+    let Some(end) = &reader.manifest().end else {
+        return "cut: the recorder was killed, or is at work".to_owned();
+    };
+    let how = match end.exit {
+        Some(Exit::Code(code)) => format!("exit {code}"),
+        Some(Exit::Signal(signal)) => signal_name(signal),
+        None => "let go".to_owned(),
+    };
+    format!("{how}, {} instructions", end.instructions)
+}

@@ -1,0 +1,88 @@
+//! `contraflow record`: runs a program under capture and passes its exit status on.
+
+use super::{Failure, arguments};
+use crate::capture::{Backend, Outcome, Request, record};
+use crate::recording::{Exit, Store};
+use crate::tracee::resolve;
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
+    let Some(name) = arguments.command.first() else {
+        return Err("no program given".into());
+    };
+    let request = Request {
+        program: resolve(name)?,
+        argv: arguments.command,
+        aslr: arguments.aslr,
+        follow_forks: arguments.follow_forks,
+        psb_period_bytes: arguments.psb_period,
+        step_log: arguments.step_log,
+        output: arguments.output,
+        store: Store::of_user(),
+    };
+    let outcome = record(Backend::Step, &request)?;
+    if !arguments.quiet {
+        report(&outcome);
+    }
+    Ok(exit_code(&outcome))
+}
+
+fn report(outcome: &Outcome) {
+    let Some(end) = &outcome.manifest.end else { return };
+    for note in &outcome.notes {
+        eprintln!("contraflow: {note}");
+    }
+    let how = match end.exit {
+        Some(Exit::Code(code)) => format!("exited with status {code}"),
+        Some(Exit::Signal(signal)) => format!("was killed by {}", signal_name(signal)),
+        None => "was let go".to_owned(),
+    };
+    let [first, others @ ..] = outcome.recordings.as_slice() else { return };
+    eprintln!(
+        "contraflow: {} {how} after {:.2} s and {} instructions ({} threads, {} of trace)",
+        outcome.manifest.argv.first().map_or("", String::as_str),
+        std::time::Duration::from_nanos(end.duration_ns).as_secs_f64(),
+        end.instructions,
+        end.threads.len(),
+        size(outcome.trace_bytes),
+    );
+    eprintln!("contraflow: recorded in {}", first.display());
+    for other in others {
+        eprintln!("contraflow: a process it forked is recorded in {}", other.display());
+    }
+    eprintln!("contraflow: step through it with: contraflow replay");
+}
+
+/// A shell's convention: 128 and the signal.
+fn exit_code(outcome: &Outcome) -> ExitCode {
+    match outcome.manifest.end.as_ref().and_then(|end| end.exit) {
+        Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        Some(Exit::Signal(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+        None => ExitCode::SUCCESS,
+    }
+}
+
+/// A signal's name, or its number for a real-time signal.
+pub(super) fn signal_name(number: i32) -> String {
+    nix::sys::signal::Signal::try_from(number)
+        .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
+}
+
+/// A size for people.
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
+    if bytes < 1000 {
+        return format!("{bytes} bytes");
+    }
+    let mut value = bytes as f64 / 1000.0;
+    let mut units = UNITS.iter();
+    let mut unit = units.next();
+    while value >= 999.5
+        && let Some(larger) = units.next()
+    {
+        value /= 1000.0;
+        unit = Some(larger);
+    }
+    format!("{value:.1} {}", unit.unwrap_or(&""))
+}

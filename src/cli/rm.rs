@@ -1,0 +1,13 @@
+//! `contraflow rm`: removes recordings.
+
+use super::{Failure, arguments};
+use crate::recording::Store;
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &arguments::Remove) -> Result<ExitCode, Failure> {
+    let store = Store::of_user();
+    for name in &arguments.recordings {
+        store.remove(&store.find(Some(name))?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
