@@ -15,7 +15,7 @@ pub enum Class {
     /// Not a branch: the next instruction follows. XBEGIN, XABORT and UD2 are here too: where
     /// they divert control, that is an asynchronous event with its own packets.
     Other,
-    /// Conditional branch, LOOPcc and JCXZ family: one TNT bit.
+    /// Conditional branch, the LOOP and JCXZ families: one TNT bit.
     Jcc {
         /// Where it goes when taken.
         target: Addr,
@@ -88,7 +88,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// The address behind it, wrapped to the width of the code.
+    /// The address behind it.
     pub const fn next(&self) -> Addr {
         self.ip.wrapping_add(self.len as u64)
     }

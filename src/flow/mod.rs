@@ -1,5 +1,25 @@
 //! From packets and code bytes to blocks, events and gaps. Does no I/O.
+//!
+//! [`Decoder`] reads a trace and a [`Code`] (an image behind a block cache) and yields
+//! [`FlowItem`]s. Decoding cannot fail: where the path is lost there is a [`Gap`], and decoding
+//! goes on at the next PSB. [`decode`] alone classifies one instruction.
 
+mod bind;
+mod block;
+mod code;
+mod cursor;
+mod decoder;
+mod follow;
 mod insn;
+mod item;
+mod lead;
+mod off;
+mod psb;
+mod retstack;
+mod tnt;
 
+pub use block::BlockCache;
+pub use code::{Addrs, Code, Insns};
+pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
+pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};

@@ -1,0 +1,250 @@
+//! What each packet binds to (SDM sections "Packet Binding" and "Packet Definitions").
+//! Decides where to walk; the walking is done elsewhere.
+
+use super::code::Code;
+use super::cursor::Peeked;
+use super::decoder::{Decoder, State};
+use super::item::{Event, EventKind, FlowItem, GapReason};
+use super::lead::{Goal, Then};
+use super::psb::{Fault, PsbPlus};
+use crate::common::{Addr, Tsc};
+use crate::pt::Packet;
+
+/// Packets that wait for a FUP at most. The CPU makes one or two.
+const MAX_BOUND: usize = 16;
+
+impl Decoder<'_> {
+    /// With tracing on and no TNT bits left: looks at the next packet before any instruction is
+    /// walked, for it may bind before the next branch.
+    pub(super) fn bind(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+        match self.bind_next(code) {
+            Ok(item) => item,
+            Err(fault) => {
+                self.gap(fault);
+                None
+            }
+        }
+    }
+
+    fn bind_next(&mut self, code: &mut Code<'_>) -> Result<Option<FlowItem>, Fault> {
+        let Some(peeked) = self.cursor.peek()? else {
+            self.state = State::Done;
+            return Ok(None);
+        };
+        match peeked.packet {
+            Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
+                self.cursor.pass(&peeked);
+                self.tnt = tnt.into();
+            }
+            Packet::Tip(_) => return self.bind_tip(&peeked, code),
+            Packet::TipPgd(_) | Packet::Fup(_) | Packet::Psb | Packet::Ptw { ip: false, .. } => {
+                self.bind_ahead(&peeked, code)?;
+            }
+            Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            Packet::TraceStop => {
+                self.cursor.pass(&peeked);
+                self.event(peeked.offset as u64, EventKind::Stop);
+                self.switch_off();
+            }
+            Packet::Ovf => self.overflow(&peeked),
+            _ if self.pass_aside(&peeked) => {}
+            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+        }
+        Ok(None)
+    }
+
+    /// A TIP: executes the block that it ends, or sets out to it.
+    fn bind_tip(
+        &mut self,
+        peeked: &Peeked,
+        code: &mut Code<'_>,
+    ) -> Result<Option<FlowItem>, Fault> {
+        if self.here(code).block.end.takes_tip() {
+            return Ok(self.run_block(code));
+        }
+        self.set_out(code, peeked.offset, Goal::Tip, Then::Bind)?;
+        Ok(None)
+    }
+
+    /// Packets that bind to a place that is walked to without the trace.
+    fn bind_ahead(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Result<(), Fault> {
+        let offset = peeked.offset as u64;
+        let (goal, then) = match peeked.packet {
+            Packet::TipPgd(payload) => {
+                self.cursor.pass(peeked);
+                let ip = self.last_ip.reconstruct(payload);
+                (Goal::Disable(ip), Then::Disable(offset, ip))
+            }
+            Packet::Fup(_) => (Goal::Ip(self.take_fup(peeked)?), Then::Fup(offset)),
+            Packet::Ptw { value, size, .. } => {
+                self.cursor.pass(peeked);
+                (Goal::Ptwrite, Then::Ptwrite(offset, value, size))
+            }
+            _ => {
+                let Some(ip) = self.goal_at_psb(peeked.offset)? else {
+                    self.enter(peeked.offset);
+                    return Ok(());
+                };
+                (Goal::Ip(ip), Then::Psb(peeked.offset))
+            }
+        };
+        self.set_out(code, peeked.offset, goal, then)
+    }
+
+    /// How far the last block before a PSB was executed. None when its PSB+ does not tell, for an
+    /// overflow or because it is broken; what is broken there belongs to the segment behind.
+    fn goal_at_psb(&self, psb: usize) -> Result<Option<Addr>, Fault> {
+        match PsbPlus::read(self.trace, psb) {
+            Ok(Some(plus)) if plus.ip.is_none() && !plus.cut => {
+                Err((psb, GapReason::PsbContradicts))
+            }
+            Ok(Some(plus)) => Ok(plus.ip),
+            Ok(None) | Err(_) => Ok(None),
+        }
+    }
+
+    /// The address of a FUP, which must have one.
+    pub(super) fn take_fup(&mut self, peeked: &Peeked) -> Result<Addr, Fault> {
+        let Packet::Fup(payload) = peeked.packet else {
+            return Err((peeked.offset, GapReason::Unexpected(peeked.packet)));
+        };
+        self.cursor.pass(peeked);
+        let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
+        self.last_ip.reconstruct(payload).ok_or(no_address)
+    }
+
+    /// At the IP of a FUP: it tells the place of the packets before it, or else something
+    /// asynchronous happened here.
+    pub(super) fn at_fup(&mut self, offset: u64) {
+        let aborted =
+            |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
+        let is_async = self.bound.is_empty() || self.bound.iter().any(aborted);
+        self.place_bound(Some(self.ip));
+        if is_async {
+            self.state = State::Async { fup: offset };
+        }
+    }
+
+    /// Gives out the packets that waited for a FUP.
+    pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
+        for (offset, packet) in std::mem::take(&mut self.bound) {
+            self.event(offset, placed(packet, ip));
+        }
+    }
+
+    pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
+        if let Packet::ModeExec { mode, .. } = peeked.packet {
+            self.cursor.pass(peeked);
+            self.next_mode = Some((peeked.offset as u64, mode));
+        }
+    }
+
+    pub(super) fn overflow(&mut self, peeked: &Peeked) {
+        self.cursor.pass(peeked);
+        self.place_bound(None);
+        self.release_held();
+        self.next_mode = None;
+        self.last_ip.reset();
+        self.stack.clear();
+        self.state = State::Overflow { ovf: peeked.offset as u64 };
+    }
+
+    pub(super) fn switch_off(&mut self) {
+        self.release_held();
+        self.state = State::Off;
+    }
+
+    fn release_held(&mut self) {
+        self.queue.extend(self.held.drain(..).map(FlowItem::Event));
+    }
+
+    /// Takes a packet that does not direct the flow. False, and nothing taken, for the others.
+    pub(super) fn pass_aside(&mut self, peeked: &Peeked) -> bool {
+        let offset = peeked.offset as u64;
+        match peeked.packet {
+            Packet::Pad | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. } => {}
+            Packet::Tsc(tsc) => self.at_time(offset, Tsc(tsc)),
+            Packet::Cbr(ratio) => self.event(offset, EventKind::Cbr(ratio)),
+            Packet::Pip { cr3, non_root } => {
+                self.set_cr3(cr3);
+                self.hold(offset, EventKind::Paging { cr3, non_root });
+            }
+            Packet::Vmcs(base) => self.hold(offset, EventKind::Vmcs { base }),
+            packet if waits_for_fup(&packet) && self.state != State::Off => {
+                self.wait_for_fup(offset, packet);
+            }
+            packet if waits_for_fup(&packet) && has_fup(&packet) => {
+                self.wait_for_fup(offset, packet);
+            }
+            packet if is_note(&packet) => {
+                if packet == (Packet::ExStop { ip: false }) {
+                    self.place_bound(None);
+                }
+                self.event(offset, placed(packet, None));
+            }
+            _ => return false,
+        }
+        self.cursor.pass(peeked);
+        true
+    }
+
+    /// PIP and VMCS come before the instruction that they are of, if tracing is on.
+    fn hold(&mut self, offset: u64, kind: EventKind) {
+        match self.state {
+            State::On if self.held.len() < MAX_BOUND => self.held.push(Event { offset, kind }),
+            _ => self.event(offset, kind),
+        }
+    }
+
+    fn wait_for_fup(&mut self, offset: u64, packet: Packet) {
+        if self.bound.len() >= MAX_BOUND {
+            self.place_bound(None);
+        }
+        self.bound.push((offset, packet));
+    }
+}
+
+/// Whether a FUP tells the packet's place when tracing is on.
+const fn waits_for_fup(packet: &Packet) -> bool {
+    matches!(packet, Packet::ModeTsx { .. } | Packet::Mwait { .. }) || has_fup(packet)
+}
+
+/// Whether the packet itself says that a FUP follows.
+const fn has_fup(packet: &Packet) -> bool {
+    match packet {
+        Packet::Ptw { ip, .. }
+        | Packet::ExStop { ip }
+        | Packet::Bep { ip }
+        | Packet::Cfe { ip, .. }
+        | Packet::Trig { ip, .. } => *ip,
+        _ => false,
+    }
+}
+
+const fn is_note(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::ModeTsx { .. }
+            | Packet::Mnt(_)
+            | Packet::Ptw { .. }
+            | Packet::ExStop { .. }
+            | Packet::Mwait { .. }
+            | Packet::PwrE { .. }
+            | Packet::PwrX { .. }
+            | Packet::Bbp { .. }
+            | Packet::Bip { .. }
+            | Packet::Bep { .. }
+            | Packet::Cfe { .. }
+            | Packet::Evd { .. }
+            | Packet::Trig { .. }
+    )
+}
+
+/// The event of a packet whose place is known to be `ip`, or not known.
+const fn placed(packet: Packet, ip: Option<Addr>) -> EventKind {
+    match packet {
+        Packet::ModeTsx { in_tx, aborted } => EventKind::Tsx { ip, in_tx, aborted },
+        Packet::Ptw { value, size, .. } => EventKind::Ptwrite { ip, value, size },
+        packet => EventKind::Note { packet, ip },
+    }
+}

@@ -1,0 +1,314 @@
+//! Blocks and the cache of them: code decoded once, walked many times. Knows no packets and reads
+//! no code itself.
+
+use super::{Class, Insn};
+use crate::common::Addr;
+use crate::pt::ExecMode;
+
+/// What ends a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum End {
+    Jcc,
+    Jmp,
+    Call,
+    /// A call to the next instruction: no return will match it.
+    CallNext,
+    JmpIndirect,
+    CallIndirect,
+    Ret,
+    FarCall,
+    FarReturn,
+    FarJmp,
+    Ptwrite,
+    MovCr3,
+    Vmptrld,
+    /// The block grew to its limit; the code goes straight on.
+    Limit,
+    /// No code bytes are known behind it.
+    NoCode,
+    /// The bytes behind it are no instruction.
+    BadInsn,
+}
+
+impl End {
+    fn of(insn: &Insn) -> Option<Self> {
+        Some(match insn.class {
+            Class::Other => return None,
+            Class::Jcc { .. } => Self::Jcc,
+            Class::Jmp { .. } => Self::Jmp,
+            Class::Call { target } if target == insn.next() => Self::CallNext,
+            Class::Call { .. } => Self::Call,
+            Class::JmpIndirect => Self::JmpIndirect,
+            Class::CallIndirect => Self::CallIndirect,
+            Class::Ret => Self::Ret,
+            Class::FarCall => Self::FarCall,
+            Class::FarReturn => Self::FarReturn,
+            Class::FarJmp => Self::FarJmp,
+            Class::Ptwrite => Self::Ptwrite,
+            Class::MovCr3 => Self::MovCr3,
+            Class::Vmptrld => Self::Vmptrld,
+        })
+    }
+}
+
+impl End {
+    /// Where control goes on when no packet is needed to tell.
+    pub(super) const fn straight(self) -> Option<Way> {
+        match self {
+            Self::Jmp | Self::Call | Self::CallNext => Some(Way::Branch),
+            Self::Ptwrite | Self::MovCr3 | Self::Vmptrld | Self::Limit => Some(Way::Fall),
+            _ => None,
+        }
+    }
+
+    /// Whether PIP and VMCS packets, which come first, can belong to such a block's end.
+    pub(super) const fn changes_context(self) -> bool {
+        matches!(
+            self,
+            Self::FarCall | Self::FarReturn | Self::FarJmp | Self::MovCr3 | Self::Vmptrld
+        )
+    }
+
+    /// Whether a TIP can be the outcome of the branch at the end.
+    pub(super) const fn takes_tip(self) -> bool {
+        self.needs_trace() && !matches!(self, Self::Jcc)
+    }
+
+    /// Whether the last instruction is a branch that needs the trace.
+    pub(super) const fn needs_trace(self) -> bool {
+        self.straight().is_none() && !matches!(self, Self::NoCode | Self::BadInsn)
+    }
+}
+
+/// A block's place in its cache. Stale after the cache was emptied: check what it leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BlockId(u32);
+
+impl BlockId {
+    pub(super) const NONE: Self = Self(u32::MAX);
+}
+
+/// A run of instructions from `ip` up to and including its first branch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block {
+    pub(super) ip: Addr,
+    /// Where the direct branch at the end goes.
+    pub(super) target: Addr,
+    /// Where the last instruction starts, in bytes from `ip`.
+    last_offset: u16,
+    size_bytes: u16,
+    pub(super) insns: u16,
+    pub(super) end: End,
+    pub(super) mode: ExecMode,
+    /// Where the sizes of the instructions start in the cache.
+    sizes: u32,
+    /// The blocks behind: going straight on, and branching.
+    links: [BlockId; 2],
+}
+
+impl Block {
+    /// A block with nothing in it.
+    pub(super) const fn none(ip: Addr, mode: ExecMode) -> Self {
+        Self {
+            ip,
+            target: Addr(0),
+            last_offset: 0,
+            size_bytes: 0,
+            insns: 0,
+            end: End::NoCode,
+            mode,
+            sizes: 0,
+            links: [BlockId::NONE; 2],
+        }
+    }
+
+    /// The address of the last instruction, or of the block if it is empty.
+    pub(super) const fn last(&self) -> Addr {
+        self.ip.wrapping_add(self.last_offset as u64)
+    }
+
+    /// The address behind the last instruction.
+    pub(super) const fn fall(&self) -> Addr {
+        self.ip.wrapping_add(self.size_bytes as u64)
+    }
+
+    /// Whether `addr` lies in the block, on an instruction boundary or not.
+    pub(super) const fn covers(&self, addr: Addr) -> bool {
+        addr.0.wrapping_sub(self.ip.0) < self.size_bytes as u64
+    }
+}
+
+/// Which way control leaves a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    Fall = 0,
+    Branch = 1,
+}
+
+/// The blocks of one image. Outlives decoders: hand it to [`super::Code::with_cache`] again, or
+/// clone it for a decoder on another core. Valid only for the image that filled it.
+#[derive(Clone, Debug)]
+pub struct BlockCache {
+    blocks: Vec<Block>,
+    /// Sizes of instructions in bytes, block after block.
+    sizes: Vec<u8>,
+    /// Open addressing with linear probing: block numbers by address, `u32::MAX` where free.
+    slots: Vec<u32>,
+    limit: usize,
+}
+
+const FIRST_SLOTS: usize = 1 << 10;
+const FREE: u32 = u32::MAX;
+
+impl Default for BlockCache {
+    /// A cache of up to a million blocks, some 60 MiB.
+    fn default() -> Self {
+        Self::with_limit(1 << 20)
+    }
+}
+
+impl BlockCache {
+    /// Instructions in a block at most. Keeps sizes within 16 bits.
+    pub(super) const BLOCK_INSNS: u16 = 1024;
+
+    /// A cache that is emptied when it holds `blocks` blocks.
+    pub fn with_limit(blocks: usize) -> Self {
+        let limit = blocks.clamp(16, 1 << 28);
+        Self { blocks: Vec::new(), sizes: Vec::new(), slots: vec![FREE; FIRST_SLOTS], limit }
+    }
+
+    /// How many blocks it holds.
+    pub fn len(&self) -> usize {
+        self.blocks.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    pub(super) fn get(&self, id: BlockId) -> Option<&Block> {
+        self.blocks.get(id.0 as usize)
+    }
+
+    /// `id` if it is the block at `ip`.
+    pub(super) fn check(&self, id: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
+        self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
+    }
+
+    /// The block that starts at `ip`.
+    pub(super) fn find(&self, ip: Addr, mode: ExecMode) -> Option<BlockId> {
+        let mut slot = self.first_slot(ip, mode);
+        loop {
+            let id = BlockId(*self.slots.get(slot)?);
+            let block = self.get(id)?;
+            if block.ip == ip && block.mode == mode {
+                return Some(id);
+            }
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    /// The sizes of the block's instructions, in bytes.
+    pub(super) fn sizes(&self, block: &Block) -> &[u8] {
+        let start = block.sizes as usize;
+        self.sizes.get(start..start + usize::from(block.insns)).unwrap_or_default()
+    }
+
+    pub(super) fn link(&self, id: BlockId, way: Way) -> BlockId {
+        self.get(id).map_or(BlockId::NONE, |block| block.links[way as usize])
+    }
+
+    pub(super) fn set_link(&mut self, id: BlockId, way: Way, to: BlockId) {
+        if let Some(block) = self.blocks.get_mut(id.0 as usize) {
+            block.links[way as usize] = to;
+        }
+    }
+
+    /// Adds a finished block. May empty the cache before.
+    pub(super) fn add(&mut self, draft: &Draft) -> BlockId {
+        if self.blocks.len() >= self.limit || self.sizes.len() > u32::MAX as usize / 2 {
+            self.clear();
+        }
+        if (self.blocks.len() + 1) * 2 > self.slots.len() {
+            self.grow();
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "bounded by the limits above")]
+        let (id, sizes) = (BlockId(self.blocks.len() as u32), self.sizes.len() as u32);
+        self.sizes.extend_from_slice(&draft.sizes);
+        self.blocks.push(Block { sizes, ..draft.block });
+        self.take_slot(id, draft.block.ip, draft.block.mode);
+        id
+    }
+
+    fn clear(&mut self) {
+        self.blocks.clear();
+        self.sizes.clear();
+        self.slots.fill(FREE);
+    }
+
+    fn grow(&mut self) {
+        let slots = self.slots.len() * 2;
+        self.slots.clear();
+        self.slots.resize(slots, FREE);
+        for number in 0..self.blocks.len() {
+            let Block { ip, mode, .. } = self.blocks[number];
+            #[expect(clippy::cast_possible_truncation, reason = "bounded by the limit")]
+            self.take_slot(BlockId(number as u32), ip, mode);
+        }
+    }
+
+    fn take_slot(&mut self, id: BlockId, ip: Addr, mode: ExecMode) {
+        let mut slot = self.first_slot(ip, mode);
+        while self.slots[slot] != FREE {
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
+        self.slots[slot] = id.0;
+    }
+
+    /// Multiplicative hashing: the high bits of the product are the well-mixed ones.
+    #[expect(clippy::cast_possible_truncation, reason = "the shift leaves an index")]
+    fn first_slot(&self, ip: Addr, mode: ExecMode) -> usize {
+        let key = ip.0 ^ ((mode as u64) << 62);
+        let shift = 64 - self.slots.len().trailing_zeros();
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize
+    }
+}
+
+/// A block that is being decoded.
+#[derive(Debug)]
+pub(super) struct Draft {
+    block: Block,
+    sizes: Vec<u8>,
+}
+
+impl Draft {
+    pub(super) fn new(ip: Addr, mode: ExecMode) -> Self {
+        let block = Block { end: End::Limit, ..Block::none(ip, mode) };
+        Self { block, sizes: Vec::with_capacity(16) }
+    }
+
+    /// Where the next instruction starts.
+    pub(super) const fn next_ip(&self) -> Addr {
+        self.block.fall()
+    }
+
+    /// Appends `insn`. True when that ends the block.
+    pub(super) fn push(&mut self, insn: &Insn) -> bool {
+        self.sizes.push(insn.len);
+        self.block.last_offset = self.block.size_bytes;
+        self.block.size_bytes += u16::from(insn.len);
+        self.block.insns += 1;
+        let Some(end) = End::of(insn) else {
+            return self.block.insns == BlockCache::BLOCK_INSNS;
+        };
+        self.block.end = end;
+        self.block.target = insn.class.target().unwrap_or_default();
+        true
+    }
+
+    /// Ends the block where the code ends.
+    pub(super) fn stop(&mut self, end: End) {
+        self.block.end = end;
+    }
+}

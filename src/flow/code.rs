@@ -1,0 +1,225 @@
+//! Code bytes as blocks: an image behind a block cache. Does no I/O and knows no packets.
+
+use super::block::{Block, BlockCache, BlockId, Draft, End, Way};
+use super::insn::{Insn, MAX_INSN_BYTES, decode};
+use crate::common::Addr;
+use crate::image::CodeSource;
+use crate::pt::ExecMode;
+use std::fmt;
+
+/// How many code bytes are read from the image at once.
+const WINDOW_BYTES: usize = 256;
+
+/// An image and the blocks that were decoded from it.
+pub struct Code<'i> {
+    image: &'i dyn CodeSource,
+    cache: BlockCache,
+}
+
+impl fmt::Debug for Code<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Code").field("blocks", &self.cache.len()).finish_non_exhaustive()
+    }
+}
+
+impl<'i> Code<'i> {
+    /// The code of `image`, with an empty cache of the default size.
+    pub fn new(image: &'i dyn CodeSource) -> Self {
+        Self::with_cache(image, BlockCache::default())
+    }
+
+    /// The code of `image`, with a cache that the same image filled, or an empty one.
+    pub const fn with_cache(image: &'i dyn CodeSource, cache: BlockCache) -> Self {
+        Self { image, cache }
+    }
+
+    /// Gives the cache back, for a later decoder of the same image.
+    pub fn into_cache(self) -> BlockCache {
+        self.cache
+    }
+
+    /// The cache, for example to clone it for a decoder on another core.
+    pub const fn cache(&self) -> &BlockCache {
+        &self.cache
+    }
+
+    /// The `count` instructions executed in a straight line from `ip` on, classified. Ends early
+    /// where the code is not known.
+    pub fn insns(&self, ip: Addr, mode: ExecMode, count: u32) -> Insns<'_> {
+        Insns { image: self.image, window: Window::default(), ip, mode, left: count }
+    }
+
+    /// The addresses of the `count` instructions executed in a straight line from `ip` on, out of
+    /// the cache where it has them. Ends early where the code is not known.
+    pub fn addrs(&mut self, ip: Addr, mode: ExecMode, count: u32) -> Addrs<'_> {
+        let id = self.find(ip, mode);
+        let sizes = match self.cache.get(id) {
+            Some(block) => self.cache.sizes(block),
+            None => &[],
+        };
+        Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
+    }
+
+    /// The block at `ip`; it may be empty when there is no code.
+    pub(super) fn find(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
+        self.cache.find(ip, mode).unwrap_or_else(|| self.build(ip, mode))
+    }
+
+    /// As [`Self::find`]; `hint` is tried first.
+    pub(super) fn find_near(&mut self, hint: BlockId, ip: Addr, mode: ExecMode) -> BlockId {
+        self.cache.check(hint, ip, mode).unwrap_or_else(|| self.find(ip, mode))
+    }
+
+    pub(super) fn block(&self, id: BlockId) -> Option<&Block> {
+        self.cache.get(id)
+    }
+
+    /// Where `addr` is an instruction of the block: how many come before it.
+    pub(super) fn insns_before(&self, id: BlockId, addr: Addr) -> Option<u32> {
+        let block = self.cache.get(id).filter(|block| block.covers(addr))?;
+        let mut ip = block.ip;
+        for (before, size) in (0..).zip(self.cache.sizes(block)) {
+            if ip == addr {
+                return Some(before);
+            }
+            ip = ip.wrapping_add(u64::from(*size));
+        }
+        None
+    }
+
+    /// The address of the block's instruction number `index`, counted from 0.
+    pub(super) fn insn_addr(&self, id: BlockId, index: u32) -> Option<Addr> {
+        let block = self.cache.get(id)?;
+        let before = self.cache.sizes(block).get(..index as usize)?;
+        Some(block.ip.wrapping_add(before.iter().map(|size| u64::from(*size)).sum()))
+    }
+
+    /// The block at `to`, to which control went from `id` by `way`. Remembers it.
+    pub(super) fn follow(&mut self, id: BlockId, way: Way, to: Addr, mode: ExecMode) -> BlockId {
+        let link = self.cache.link(id, way);
+        if let Some(known) = self.cache.check(link, to, mode) {
+            return known;
+        }
+        let from = self.cache.get(id).map(|block| block.ip);
+        let next = self.find(to, mode);
+        // Building may have emptied the cache: link only what is still there.
+        if from.is_some_and(|from| self.cache.check(id, from, mode).is_some()) {
+            self.cache.set_link(id, way, next);
+        }
+        next
+    }
+
+    fn build(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
+        let mut draft = Draft::new(ip, mode);
+        let mut window = Window::default();
+        loop {
+            match window.decode(self.image, draft.next_ip(), mode) {
+                Ok(insn) if draft.push(&insn) => break,
+                Ok(_) => {}
+                Err(end) => {
+                    draft.stop(end);
+                    break;
+                }
+            }
+        }
+        self.cache.add(&draft)
+    }
+}
+
+/// A stretch of code bytes read ahead.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    bytes: [u8; WINDOW_BYTES],
+    start: Addr,
+    len: usize,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self { bytes: [0; WINDOW_BYTES], start: Addr(0), len: 0 }
+    }
+}
+
+impl Window {
+    fn decode(&mut self, image: &dyn CodeSource, ip: Addr, mode: ExecMode) -> Result<Insn, End> {
+        if self.at(ip).len() < MAX_INSN_BYTES {
+            self.fill(image, ip);
+        }
+        let bytes = self.at(ip);
+        let known = bytes.len();
+        decode(bytes, ip, mode).ok_or(match known {
+            0..MAX_INSN_BYTES => End::NoCode,
+            _ => End::BadInsn,
+        })
+    }
+
+    fn at(&self, ip: Addr) -> &[u8] {
+        let known = self.bytes.get(..self.len).unwrap_or_default();
+        usize::try_from(ip.wrapping_sub(self.start.0).0)
+            .ok()
+            .and_then(|offset| known.get(offset..))
+            .unwrap_or_default()
+    }
+
+    fn fill(&mut self, image: &dyn CodeSource, ip: Addr) {
+        self.start = ip;
+        self.len = image.read(ip, &mut self.bytes).min(WINDOW_BYTES);
+    }
+}
+
+/// Instructions in a straight line; see [`Code::insns`].
+pub struct Insns<'c> {
+    image: &'c dyn CodeSource,
+    window: Window,
+    ip: Addr,
+    mode: ExecMode,
+    left: u32,
+}
+
+impl fmt::Debug for Insns<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Insns")
+            .field("ip", &self.ip)
+            .field("left", &self.left)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Insns<'_> {
+    type Item = Insn;
+
+    fn next(&mut self) -> Option<Insn> {
+        self.left = self.left.checked_sub(1)?;
+        let insn = self.window.decode(self.image, self.ip, self.mode).ok()?;
+        self.ip = insn.next();
+        Some(insn)
+    }
+}
+
+/// Addresses of instructions in a straight line; see [`Code::addrs`].
+#[derive(Debug)]
+pub struct Addrs<'c> {
+    sizes: &'c [u8],
+    ip: Addr,
+    left: u32,
+    /// Decodes what is longer than the cached block.
+    rest: Insns<'c>,
+}
+
+impl Iterator for Addrs<'_> {
+    type Item = Addr;
+
+    fn next(&mut self) -> Option<Addr> {
+        self.left = self.left.checked_sub(1)?;
+        let ip = self.ip;
+        let size = if let Some((size, sizes)) = self.sizes.split_first() {
+            self.sizes = sizes;
+            *size
+        } else {
+            (self.rest.ip, self.rest.left) = (ip, 1);
+            self.rest.next()?.len
+        };
+        self.ip = ip.wrapping_add(u64::from(size));
+        Some(ip)
+    }
+}

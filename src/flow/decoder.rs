@@ -1,0 +1,278 @@
+//! The decoder: its state, where it starts and stops, and the loop that drives the parts.
+//! Never fails, never panics, never runs on without end: what it cannot follow is a gap.
+
+use super::block::BlockId;
+use super::code::Code;
+use super::cursor::Cursor;
+use super::item::{Event, EventKind, FlowItem, Gap, GapReason};
+use super::lead::Lead;
+use super::psb::{Fault, PsbPlus};
+use super::retstack::ReturnStack;
+use super::tnt::TntBits;
+use crate::common::{Addr, AddrRange, Tsc};
+use crate::pt::{ExecMode, LastIp, PSB, Packet, find_psb};
+use std::collections::VecDeque;
+
+/// What the decoder is told about how the trace was taken.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Config {
+    /// The IP filter ranges (`IA32_RTIT_ADDRn_A` to `_B`, configured as filters). Empty when none
+    /// were set. Only errata need them.
+    pub filter: Vec<AddrRange>,
+}
+
+/// Decodes a trace into [`FlowItem`]s.
+#[derive(Clone, Debug)]
+pub struct Decoder<'t> {
+    pub(super) trace: &'t [u8],
+    pub(super) cursor: Cursor<'t>,
+    /// Stop at the first PSB at or behind this offset.
+    end: Option<usize>,
+    #[expect(dead_code, reason = "only errata read it")]
+    pub(super) config: Config,
+    pub(super) state: State,
+    /// The next instruction; meaningful while tracing is on.
+    pub(super) ip: Addr,
+    /// The block at `ip`, if it is known.
+    pub(super) hint: BlockId,
+    pub(super) mode: ExecMode,
+    /// The last instruction that was executed.
+    pub(super) last: Addr,
+    pub(super) tnt: TntBits,
+    pub(super) last_ip: LastIp,
+    pub(super) stack: ReturnStack,
+    /// Found already, to be given out before anything else.
+    pub(super) queue: VecDeque<FlowItem>,
+    /// Packets that wait for the FUP that tells their place.
+    pub(super) bound: Vec<(u64, Packet)>,
+    /// Events of the next far branch, MOV CR3 or VMPTRLD.
+    pub(super) held: Vec<Event>,
+    /// The width that the next TIP or TIP.PGE brings.
+    pub(super) next_mode: Option<(u64, ExecMode)>,
+    cr3: Option<u64>,
+    tsc: Option<Tsc>,
+}
+
+/// What the decoder is about to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Look for a PSB from this offset on.
+    Seek(usize),
+    /// Tracing is off.
+    Off,
+    /// Tracing is on, and `ip` is where.
+    On,
+    /// Walk to where a packet binds, without the trace.
+    Lead(Lead),
+    /// At the IP of a FUP that a TIP or TIP.PGD must follow.
+    Async { fup: u64 },
+    /// Behind an OVF, at this offset: a FUP may follow.
+    Overflow { ovf: u64 },
+    /// The trace, or the segment, is over.
+    Done,
+}
+
+impl<'t> Decoder<'t> {
+    /// A decoder of the whole of `trace`, from its first PSB on.
+    pub fn new(trace: &'t [u8], config: Config) -> Self {
+        Self {
+            trace,
+            cursor: Cursor::at(trace, 0),
+            end: None,
+            config,
+            state: State::Seek(0),
+            ip: Addr(0),
+            hint: BlockId::NONE,
+            mode: ExecMode::Bits64,
+            last: Addr(0),
+            tnt: TntBits::default(),
+            last_ip: LastIp::new(),
+            stack: ReturnStack::new(),
+            queue: VecDeque::with_capacity(8),
+            bound: Vec::new(),
+            held: Vec::new(),
+            next_mode: None,
+            cr3: None,
+            tsc: None,
+        }
+    }
+
+    /// A decoder of one segment: from the PSB at `psb_offset` to the next one at `end_offset`, or
+    /// to the trace's end without it. The bytes behind `end_offset` must be there all the same:
+    /// the PSB+ tells how far the segment's last block was executed.
+    ///
+    /// The items of a trace's segments, one after the other, are the items of the whole trace.
+    pub fn segment(
+        trace: &'t [u8],
+        psb_offset: usize,
+        end_offset: Option<usize>,
+        config: Config,
+    ) -> Self {
+        let mut decoder = Self::new(trace, config);
+        decoder.end = end_offset;
+        decoder.sync_at(psb_offset);
+        decoder
+    }
+
+    /// Starts afresh at the first PSB at or behind `offset`.
+    pub fn sync_at(&mut self, offset: usize) {
+        self.forget();
+        self.queue.clear();
+        self.state = State::Seek(offset);
+    }
+
+    /// The next item, or None at the end. The trace's time is passed on as events as it is met,
+    /// so that the caller can go on with other code where the image changed.
+    pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+        loop {
+            if let Some(item) = self.queue.pop_front() {
+                return Some(item);
+            }
+            let item = match self.state {
+                State::On if !self.tnt.is_empty() => self.run_block(code),
+                State::On => self.bind(code),
+                State::Lead(lead) => self.lead(lead, code),
+                State::Done => return None,
+                _ => {
+                    self.step();
+                    None
+                }
+            };
+            // An item out of hand comes before what was queued on the way to it.
+            if item.is_some() {
+                return item;
+            }
+        }
+    }
+
+    /// The trace offset of the next packet, in bytes.
+    pub const fn offset(&self) -> u64 {
+        self.cursor.offset() as u64
+    }
+
+    /// The next instruction, if tracing is on.
+    pub const fn ip(&self) -> Option<Addr> {
+        match self.state {
+            State::On | State::Lead(_) | State::Async { .. } => Some(self.ip),
+            _ => None,
+        }
+    }
+
+    /// The width of the code.
+    pub const fn mode(&self) -> ExecMode {
+        self.mode
+    }
+
+    /// The last CR3 that the trace told, bits 51 to 5.
+    pub const fn cr3(&self) -> Option<u64> {
+        self.cr3
+    }
+
+    /// The last time-stamp counter that the trace told.
+    pub const fn tsc(&self) -> Option<Tsc> {
+        self.tsc
+    }
+
+    /// One step that needs no code.
+    fn step(&mut self) {
+        let done = match self.state {
+            State::Seek(from) => {
+                self.seek(from);
+                Ok(())
+            }
+            State::Off => self.step_off(),
+            State::Async { fup } => self.step_async(fup),
+            State::Overflow { ovf } => self.step_overflow(ovf),
+            State::On | State::Lead(_) | State::Done => Ok(()),
+        };
+        if let Err(fault) = done {
+            self.gap(fault);
+        }
+    }
+
+    fn seek(&mut self, from: usize) {
+        if let Some(psb) = find_psb(self.trace, from) {
+            self.enter(psb);
+            return;
+        }
+        self.state = State::Done;
+        if from == 0 && !self.trace.is_empty() {
+            self.queue.push_back(NO_PSB);
+        }
+    }
+
+    /// Takes the state from the PSB+ at `psb`, unless the segment ends there.
+    pub(super) fn enter(&mut self, psb: usize) {
+        self.forget();
+        self.cursor = Cursor::at(self.trace, psb);
+        if self.end.is_some_and(|end| psb >= end) {
+            self.state = State::Done;
+            return;
+        }
+        match PsbPlus::read(self.trace, psb) {
+            Ok(Some(plus)) => self.adopt(&plus),
+            Ok(None) => self.state = State::Done,
+            // From behind this PSB on, or it would be found again.
+            Err(fault) => self.gap_until(fault, psb + PSB.len()),
+        }
+    }
+
+    fn adopt(&mut self, plus: &PsbPlus) {
+        self.cursor = Cursor::at(self.trace, plus.end);
+        self.last_ip = plus.last_ip;
+        self.mode = plus.mode.unwrap_or(ExecMode::Bits64);
+        self.cr3 = plus.cr3;
+        self.state = State::Off;
+        if let Some(ip) = plus.ip {
+            self.go(ip);
+        }
+        if let Some((offset, tsc)) = plus.tsc {
+            self.at_time(offset, tsc);
+        }
+    }
+
+    /// Forgets all that must not outlive a PSB.
+    fn forget(&mut self) {
+        self.hint = BlockId::NONE;
+        self.tnt = TntBits::default();
+        self.last_ip.reset();
+        self.stack.clear();
+        self.bound.clear();
+        self.held.clear();
+        self.next_mode = None;
+    }
+
+    /// Tracing goes on at `ip`.
+    pub(super) fn go(&mut self, ip: Addr) {
+        self.ip = ip;
+        self.hint = BlockId::NONE;
+        self.state = State::On;
+    }
+
+    pub(super) fn at_time(&mut self, offset: u64, tsc: Tsc) {
+        self.tsc = Some(tsc);
+        self.event(offset, EventKind::Tsc(tsc));
+    }
+
+    pub(super) fn set_cr3(&mut self, cr3: u64) {
+        self.cr3 = Some(cr3);
+    }
+
+    pub(super) fn event(&mut self, offset: u64, kind: EventKind) {
+        self.queue.push_back(FlowItem::Event(Event { offset, kind }));
+    }
+
+    /// The path is lost: says so, and goes on at the next PSB.
+    pub(super) fn gap(&mut self, fault: Fault) {
+        self.gap_until(fault, self.cursor.offset());
+    }
+
+    fn gap_until(&mut self, (offset, reason): Fault, seek_from: usize) {
+        let gap = Gap { offset: offset as u64, last_ip: self.ip(), reason };
+        self.queue.push_back(FlowItem::Gap(gap));
+        self.state = State::Seek(seek_from);
+    }
+}
+
+const NO_PSB: FlowItem = FlowItem::Gap(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb });

@@ -1,0 +1,188 @@
+//! Executing one block with the outcome that the trace gives for its last branch.
+//! Does not look for where asynchronous packets bind.
+
+use super::block::{Block, BlockId, End, Way};
+use super::code::Code;
+use super::decoder::Decoder;
+use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
+use super::psb::Fault;
+use crate::common::Addr;
+use crate::pt::Packet;
+
+/// A block about to be executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Here {
+    pub(super) id: BlockId,
+    pub(super) block: Block,
+}
+
+impl Decoder<'_> {
+    /// The block at the current IP.
+    pub(super) fn here(&mut self, code: &mut Code<'_>) -> Here {
+        let id = code.find_near(self.hint, self.ip, self.mode);
+        let block = code.block(id).copied().unwrap_or(Block::none(self.ip, self.mode));
+        Here { id, block }
+    }
+
+    /// Executes the block at the current IP to its end. The outcome of its branch is in the bits
+    /// that are left, or in the packets that come next.
+    pub(super) fn run_block(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+        let here = self.here(code);
+        match self.leave(here, code) {
+            Ok(exit) => Some(self.span(&here.block, exit)),
+            Err(fault) => self.lose(&here.block, fault),
+        }
+    }
+
+    /// Takes the block's last branch.
+    fn leave(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        let block = here.block;
+        let exit = match block.end {
+            End::Jcc => return self.leave_jcc(here, code),
+            End::Ret => return self.leave_ret(here, code),
+            End::JmpIndirect => Exit::JmpIndirect,
+            End::CallIndirect => {
+                self.push_call(here);
+                Exit::Call
+            }
+            End::FarCall => Exit::FarCall,
+            End::FarReturn => Exit::FarReturn,
+            End::FarJmp => Exit::FarJmp,
+            End::NoCode => return Err(self.here_is(GapReason::NoCode(block.fall()))),
+            End::BadInsn => return Err(self.here_is(GapReason::BadInsn(block.fall()))),
+            End::Jmp | End::Call | End::CallNext => {
+                self.push_call(here);
+                self.jump(here, code);
+                return Ok(if block.end == End::Jmp { Exit::Jmp } else { Exit::Call });
+            }
+            End::Ptwrite | End::MovCr3 | End::Vmptrld | End::Limit => {
+                self.fall(here, code);
+                return Ok(Exit::Next);
+            }
+        };
+        self.leave_by_tip(here, code)?;
+        Ok(exit)
+    }
+
+    /// A conditional branch: one bit.
+    fn leave_jcc(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        match self.tnt.pop() {
+            Some(true) => {
+                self.jump(here, code);
+                Ok(Exit::Taken)
+            }
+            Some(false) => {
+                self.fall(here, code);
+                Ok(Exit::NotTaken)
+            }
+            None => Err(self.here_is(GapReason::NoBranchPacket(here.block.last()))),
+        }
+    }
+
+    /// A return: compressed if there is a bit for it, else with a TIP.
+    fn leave_ret(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        let at = here.block.last();
+        match self.tnt.pop() {
+            None => self.leave_by_tip(here, code)?,
+            Some(false) => return Err(self.here_is(GapReason::ReturnNotTaken(at))),
+            Some(true) => {
+                let (to, call) =
+                    self.stack.pop().ok_or(self.here_is(GapReason::ReturnWithoutCall(at)))?;
+                self.ip = to;
+                self.hint = code.follow(call, Way::Fall, to, self.mode);
+            }
+        }
+        Ok(Exit::Ret)
+    }
+
+    /// A branch whose target is in a TIP.
+    fn leave_by_tip(&mut self, here: Here, code: &mut Code<'_>) -> Result<(), Fault> {
+        self.ip = self.take_tip(here.block.last())?;
+        self.take_next_mode();
+        self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
+        Ok(())
+    }
+
+    /// The target that the next TIP gives for the branch at `at`. TNT bits may be left over: the
+    /// CPU may defer a TIP behind the TNT that it fills (SDM section "Deferred TIPs").
+    fn take_tip(&mut self, at: Addr) -> Result<Addr, Fault> {
+        loop {
+            let Some(peeked) = self.cursor.peek()? else {
+                return Err(self.here_is(GapReason::NoBranchPacket(at)));
+            };
+            match peeked.packet {
+                Packet::Tip(payload) => {
+                    self.cursor.pass(&peeked);
+                    let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
+                    return self.last_ip.reconstruct(payload).ok_or(no_address);
+                }
+                Packet::ModeExec { .. } => self.pass_mode(&peeked),
+                _ if self.pass_aside(&peeked) => {}
+                _ => return Err((peeked.offset, GapReason::NoBranchPacket(at))),
+            }
+        }
+    }
+
+    /// The width of the code that a MODE.Exec announced for this TIP or TIP.PGE.
+    pub(super) fn take_next_mode(&mut self) {
+        if let Some((offset, mode)) = self.next_mode.take() {
+            if mode != self.mode {
+                self.event(offset, EventKind::ExecMode { mode });
+            }
+            self.mode = mode;
+        }
+    }
+
+    pub(super) fn jump(&mut self, here: Here, code: &mut Code<'_>) {
+        self.ip = here.block.target;
+        self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
+    }
+
+    pub(super) fn fall(&mut self, here: Here, code: &mut Code<'_>) {
+        self.ip = here.block.fall();
+        self.hint = code.follow(here.id, Way::Fall, self.ip, self.mode);
+    }
+
+    /// Notes the return address if the block ends in a near call. A call to the next instruction
+    /// has no return.
+    pub(super) const fn push_call(&mut self, here: Here) {
+        if matches!(here.block.end, End::Call | End::CallIndirect) {
+            self.stack.push(here.block.fall(), here.id);
+        }
+    }
+
+    /// Goes on at `ip` in the same width, with no block known.
+    pub(super) const fn go_on_at(&mut self, ip: Addr) {
+        self.ip = ip;
+        self.hint = BlockId::NONE;
+    }
+
+    /// The span of a whole block. What waited for such a block's last instruction comes behind.
+    pub(super) fn span(&mut self, block: &Block, exit: Exit) -> FlowItem {
+        self.last = block.last();
+        if !self.held.is_empty() && block.end.changes_context() {
+            self.queue.extend(self.held.drain(..).map(FlowItem::Event));
+        }
+        FlowItem::Block(Span {
+            ip: block.ip,
+            last: block.last(),
+            insns: u32::from(block.insns),
+            mode: block.mode,
+            exit,
+        })
+    }
+
+    /// The path is lost at the end of `block`, whose instructions were executed all the same.
+    pub(super) fn lose(&mut self, block: &Block, fault: Fault) -> Option<FlowItem> {
+        self.ip = block.fall();
+        let exit = if block.end.needs_trace() { Exit::Unknown } else { Exit::Next };
+        let span = (block.insns > 0).then(|| self.span(block, exit));
+        self.gap(fault);
+        span
+    }
+
+    /// A fault at the current place in the trace.
+    pub(super) const fn here_is(&self, reason: GapReason) -> Fault {
+        (self.cursor.offset(), reason)
+    }
+}

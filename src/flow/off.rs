@@ -1,0 +1,115 @@
+//! Packets where no instruction can be walked: with tracing off, between a FUP and its TIP, and
+//! behind an overflow.
+
+use super::decoder::{Decoder, State};
+use super::item::{EventKind, GapReason};
+use super::psb::{Fault, PsbPlus};
+use crate::pt::Packet;
+
+impl Decoder<'_> {
+    /// One packet with tracing off.
+    pub(super) fn step_off(&mut self) -> Result<(), Fault> {
+        let Some(peeked) = self.cursor.peek()? else {
+            self.state = State::Done;
+            return Ok(());
+        };
+        let offset = peeked.offset as u64;
+        match peeked.packet {
+            Packet::TipPge(payload) => {
+                self.cursor.pass(&peeked);
+                let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
+                let ip = self.last_ip.reconstruct(payload).ok_or(no_address)?;
+                self.place_bound(None);
+                self.go(ip);
+                self.event(offset, EventKind::Enabled { ip });
+                self.take_next_mode();
+            }
+            Packet::Psb => self.leave_off(peeked.offset)?,
+            Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            Packet::TraceStop => {
+                self.cursor.pass(&peeked);
+                self.event(offset, EventKind::Stop);
+            }
+            Packet::Ovf => self.overflow(&peeked),
+            Packet::Fup(_) if !self.bound.is_empty() => {
+                let ip = self.take_fup(&peeked)?;
+                self.place_bound(Some(ip));
+            }
+            _ if self.pass_aside(&peeked) => {}
+            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+        }
+        Ok(())
+    }
+
+    /// Goes over a PSB with tracing off, which its PSB+ must confirm.
+    fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
+        if let Ok(Some(PsbPlus { ip: Some(_), .. })) = PsbPlus::read(self.trace, psb) {
+            return Err((psb, GapReason::PsbContradicts));
+        }
+        self.enter(psb);
+        Ok(())
+    }
+
+    /// One packet between a FUP and the TIP or TIP.PGD that tells what happened there.
+    pub(super) fn step_async(&mut self, fup: u64) -> Result<(), Fault> {
+        let Some(peeked) = self.cursor.peek()? else {
+            self.state = State::Done;
+            return Ok(());
+        };
+        let from = self.ip;
+        match peeked.packet {
+            Packet::Tip(payload) => {
+                self.cursor.pass(&peeked);
+                let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
+                let to = self.last_ip.reconstruct(payload).ok_or(no_address)?;
+                self.event(fup, EventKind::AsyncBranch { from, to });
+                self.take_next_mode();
+                self.go(to);
+            }
+            Packet::TipPgd(payload) => {
+                self.cursor.pass(&peeked);
+                let ip = self.last_ip.reconstruct(payload);
+                self.event(fup, EventKind::AsyncDisabled { at: from, ip });
+                self.switch_off();
+            }
+            Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            _ if self.pass_aside(&peeked) => {}
+            packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
+        }
+        Ok(())
+    }
+
+    /// One packet behind an OVF: a FUP tells that tracing is on again, and where. Only packets of
+    /// time may come before it.
+    pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
+        let peeked = self.cursor.peek()?;
+        match peeked {
+            Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {
+                let ip = self.take_fup(&peeked)?;
+                self.go(ip);
+                self.event(ovf, EventKind::Overflow { ip: Some(ip) });
+            }
+            Some(peeked) if is_time(&peeked.packet) => {
+                self.pass_aside(&peeked);
+            }
+            _ => {
+                self.event(ovf, EventKind::Overflow { ip: None });
+                self.switch_off();
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn is_time(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::Pad
+            | Packet::Tsc(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Cbr(_)
+            | Packet::Mnt(_)
+    )
+}

@@ -1,0 +1,82 @@
+//! PSB+: the packets from a PSB to its PSBEND, which tell the CPU's state and not what happened
+//! (SDM section "PSB+"). Reads only; the decoder decides what the state means.
+
+use super::cursor::Cursor;
+use super::item::GapReason;
+use crate::common::{Addr, Tsc};
+use crate::pt::{ExecMode, LastIp, Packet};
+
+/// The state that a PSB+ tells.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PsbPlus {
+    /// The next instruction, if tracing is on.
+    pub(super) ip: Option<Addr>,
+    pub(super) mode: Option<ExecMode>,
+    pub(super) cr3: Option<u64>,
+    /// The time, and the offset of its packet.
+    pub(super) tsc: Option<(u64, Tsc)>,
+    pub(super) last_ip: LastIp,
+    /// An OVF took the place of the PSBEND, and what stood between is lost.
+    pub(super) cut: bool,
+    /// Behind the PSBEND, or at the OVF.
+    pub(super) end: usize,
+}
+
+/// What is wrong with a PSB+, and where.
+pub(super) type Fault = (usize, GapReason);
+
+impl PsbPlus {
+    /// Reads the PSB+ at `offset` of `trace`. None at the trace's end.
+    pub(super) fn read(trace: &[u8], offset: usize) -> Result<Option<Self>, Fault> {
+        let mut cursor = Cursor::at(trace, offset);
+        match cursor.take()? {
+            Some((_, Packet::Psb)) => {}
+            Some((at, other)) => return Err((at, GapReason::Unexpected(other))),
+            None => return Ok(None),
+        }
+        let mut state = Self {
+            ip: None,
+            mode: None,
+            cr3: None,
+            tsc: None,
+            last_ip: LastIp::new(),
+            cut: false,
+            end: offset,
+        };
+        while let Some((at, packet)) = cursor.take()? {
+            if state.accept(at, packet)? {
+                state.end = if state.cut { at } else { cursor.offset() };
+                return Ok(Some(state));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes one packet in. True at the end.
+    fn accept(&mut self, at: usize, packet: Packet) -> Result<bool, Fault> {
+        match packet {
+            Packet::PsbEnd => return Ok(true),
+            Packet::Ovf => {
+                self.cut = true;
+                return Ok(true);
+            }
+            Packet::Fup(payload) => match self.last_ip.reconstruct(payload) {
+                Some(ip) => self.ip = Some(ip),
+                None => return Err((at, GapReason::NoAddress(packet))),
+            },
+            Packet::ModeExec { mode, .. } => self.mode = Some(mode),
+            Packet::Pip { cr3, .. } => self.cr3 = Some(cr3),
+            Packet::Tsc(tsc) => self.tsc = Some((at as u64, Tsc(tsc))),
+            Packet::ModeTsx { .. }
+            | Packet::Vmcs(_)
+            | Packet::Mnt(_)
+            | Packet::Cbr(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Pad => {}
+            other => return Err((at, GapReason::Unexpected(other))),
+        }
+        Ok(false)
+    }
+}
