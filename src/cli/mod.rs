@@ -3,6 +3,7 @@
 //! the program's own.
 
 mod arguments;
+mod dump;
 mod info;
 mod list;
 mod record;
@@ -22,6 +23,7 @@ pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Record(arguments) => record::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
+        Command::Dump(arguments) => dump::run(&arguments),
         Command::List => list::run(),
         Command::Rm(arguments) => rm::run(&arguments),
     };

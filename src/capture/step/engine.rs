@@ -2,7 +2,7 @@
 
 use super::path::Path;
 use super::process::Process;
-use super::thread::{Doing, Thread};
+use super::thread::{Call, Doing, Thread};
 use crate::capture::recorder::{Outcome, Request};
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
@@ -77,6 +77,9 @@ impl<'a> Engine<'a> {
         let ip = Tracee(tid).instruction_pointer()?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ip = ip;
+            // The program is still inside the execve(2) that brought it, and its first step only
+            // leaves that.
+            thread.call = Some(Call::executing());
         }
         Ok(())
     }

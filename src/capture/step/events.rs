@@ -24,8 +24,9 @@ impl Engine<'_> {
     /// Takes in a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
-        if !self.threads.contains_key(&tid) && !(ended && self.processes.contains_key(&Pid(tid.0)))
-        {
+        let known = self.threads.contains_key(&tid);
+        // A first thread may be gone long before its process is.
+        if !(known || ended && self.processes.contains_key(&Pid(tid.0))) {
             self.early.insert(tid, stop);
             return Ok(());
         }

@@ -34,6 +34,14 @@ pub(super) struct Call {
     pub(super) retired: bool,
 }
 
+impl Call {
+    /// The execve(2) that a launched program begins in, of which its path tells nothing.
+    pub(super) fn executing() -> Self {
+        let number = super::calls::EXECVE;
+        Self { number, args: [0; 6], told: true, hidden_rsi: None, retired: true }
+    }
+}
+
 /// A stepped thread.
 #[derive(Debug)]
 pub(super) struct Thread {

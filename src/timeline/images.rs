@@ -1,0 +1,218 @@
+//! The code of a recording over time, from its sideband and its stored images. A file that is
+//! not stored is a hole, and decoding shows a gap where it was executed.
+
+use super::Error;
+use crate::common::{AddrRange, Tsc};
+use crate::image::{AddressSpace, Bytes, Image, Section};
+use crate::recording::Reader;
+use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The image from one change of the mappings to the next.
+#[derive(Clone, Debug)]
+pub struct Epoch {
+    /// When it begins.
+    pub start: Tsc,
+    /// What is mapped.
+    pub image: Arc<Image>,
+    /// Grows when code was changed or taken away: blocks decoded in one generation hold in all of
+    /// its epochs.
+    pub generation: u32,
+}
+
+/// The images of a process over time, and the files that they came from.
+#[derive(Clone, Debug, Default)]
+pub struct Images {
+    epochs: Vec<Epoch>,
+    files: HashMap<String, Bytes>,
+}
+
+impl Images {
+    /// Reads them from a recording and its sideband. Gives the images that are gone, too.
+    pub fn load(
+        reader: &Reader,
+        records: &[Record],
+    ) -> Result<(Self, Vec<crate::recording::Error>), Error> {
+        let mut files = Files::load(reader, records);
+        let mut space = AddressSpace::new();
+        let mut code = CodeRanges::default();
+        for record in records {
+            code.note(record);
+            apply(record, &mut space, &files);
+        }
+        let generations = code.changes;
+        let generation = |at: Tsc| {
+            u32::try_from(generations.partition_point(|change| *change <= at)).unwrap_or(u32::MAX)
+        };
+        let epoch = |(start, image): &(Tsc, Arc<Image>)| Epoch {
+            start: *start,
+            image: image.clone(),
+            generation: generation(*start),
+        };
+        let epochs = space.epochs().iter().map(epoch).collect();
+        let lost = std::mem::take(&mut files.lost);
+        Ok((Self { epochs, files: files.by_path() }, lost))
+    }
+
+    /// The epochs in time.
+    pub fn epochs(&self) -> &[Epoch] {
+        &self.epochs
+    }
+
+    /// The number of the epoch that holds at `at`; before the first, the first.
+    pub fn epoch_at(&self, at: Tsc) -> usize {
+        self.epochs.partition_point(|epoch| epoch.start <= at).saturating_sub(1)
+    }
+
+    /// The image at the end of the run.
+    pub fn last(&self) -> Option<&Arc<Image>> {
+        self.epochs.last().map(|epoch| &epoch.image)
+    }
+
+    /// A stored file by its path on the machine of the recording.
+    pub fn file(&self, path: &str) -> Option<&Bytes> {
+        self.files.get(path)
+    }
+
+    /// All stored files.
+    pub fn files(&self) -> impl Iterator<Item = (&str, &Bytes)> {
+        self.files.iter().map(|(path, bytes)| (path.as_str(), bytes))
+    }
+}
+
+/// The mapped files with their stored content. A file is often mapped before it is known that it
+/// holds code, and stored only then.
+#[derive(Default)]
+struct Files {
+    paths: HashMap<FileId, String>,
+    contents: HashMap<FileId, Bytes>,
+    special: HashMap<ImageId, Bytes>,
+    lost: Vec<crate::recording::Error>,
+}
+
+impl Files {
+    fn load(reader: &Reader, records: &[Record]) -> Self {
+        let mut files = Self::default();
+        for record in records {
+            match &record.event {
+                Event::File { file, path } => {
+                    files.paths.insert(*file, path.clone());
+                }
+                Event::Image { file, image } => {
+                    if let Some(bytes) = files.open(reader, image) {
+                        files.contents.insert(*file, bytes);
+                    }
+                }
+                Event::Map { backing: Backing::Special { image: Some(image), .. }, .. } => {
+                    files.open(reader, image);
+                }
+                _ => {}
+            }
+        }
+        files
+    }
+
+    fn open(&mut self, reader: &Reader, id: &ImageId) -> Option<Bytes> {
+        if let Some(bytes) = self.special.get(id) {
+            return Some(bytes.clone());
+        }
+        match reader.image(id) {
+            Ok(mapped) => {
+                let bytes = Bytes::new(mapped);
+                self.special.insert(id.clone(), bytes.clone());
+                Some(bytes)
+            }
+            Err(error) => {
+                self.lost.push(error);
+                None
+            }
+        }
+    }
+
+    fn by_path(self) -> HashMap<String, Bytes> {
+        let path = |(file, bytes)| Some((self.paths.get(&file)?.clone(), bytes));
+        self.contents.into_iter().filter_map(path).collect()
+    }
+}
+
+fn apply(record: &Record, space: &mut AddressSpace, files: &Files) {
+    let at = record.tsc;
+    match &record.event {
+        Event::Map { range, protection, backing } => {
+            match section(*range, *protection, backing, files) {
+                Some(section) => space.map(at, section),
+                None => space.unmap(at, *range),
+            }
+        }
+        Event::Unmap { range } => space.unmap(at, *range),
+        Event::Code { addr, bytes } => space.poke(at, *addr, bytes.clone()),
+        Event::Exec { .. } => space.exec(at),
+        _ => {}
+    }
+}
+
+fn section(
+    range: AddrRange,
+    protection: Protection,
+    backing: &Backing,
+    files: &Files,
+) -> Option<Section> {
+    let (name, bytes, offset) = match backing {
+        Backing::File { file, offset } => {
+            (files.paths.get(file)?.as_str(), files.contents.get(file)?, *offset)
+        }
+        Backing::Special { name, image } => (name.as_str(), files.special.get(image.as_ref()?)?, 0),
+        Backing::Anonymous => return None,
+    };
+    Some(Section {
+        range,
+        bytes: bytes.clone(),
+        offset,
+        writable: protection.write,
+        executable: protection.execute,
+        altered: false,
+        name: name.into(),
+        build_id: None,
+    })
+}
+
+/// Where code is, to see which changes touch code that was there before.
+#[derive(Default)]
+struct CodeRanges {
+    ranges: Vec<AddrRange>,
+    changes: Vec<Tsc>,
+}
+
+impl CodeRanges {
+    fn note(&mut self, record: &Record) {
+        match &record.event {
+            Event::Exec { .. } => {
+                self.ranges.clear();
+                self.changes.push(record.tsc);
+            }
+            Event::Unmap { range } => self.touch(record.tsc, *range),
+            Event::Map { range, protection, .. } => {
+                self.touch(record.tsc, *range);
+                if protection.execute {
+                    self.ranges.push(*range);
+                }
+            }
+            Event::Code { addr, bytes } => {
+                let range = AddrRange::sized(*addr, bytes.len() as u64);
+                self.touch(record.tsc, range);
+                self.ranges.push(range);
+            }
+            _ => {}
+        }
+    }
+
+    /// Something happens at `range`: if code was there, blocks decoded before do not hold.
+    fn touch(&mut self, at: Tsc, range: AddrRange) {
+        let before = self.ranges.len();
+        self.ranges.retain(|code| !code.overlaps(range));
+        if self.ranges.len() < before {
+            self.changes.push(at);
+        }
+    }
+}

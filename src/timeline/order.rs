@@ -1,0 +1,152 @@
+//! One order of the instructions of all threads, by the times in their traces.
+//!
+//! A slice is what a thread executed from one time in its trace to the next. Slices are ordered
+//! by the time at which they begin; within a slice the thread's own order holds. Where threads ran
+//! at once, this is one of the orders that the trace allows.
+
+use crate::common::Tsc;
+
+/// Instructions of one thread that are not interleaved with others'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slice {
+    pub(super) tsc: Tsc,
+    /// The thread's number in the timeline.
+    pub(super) thread: usize,
+    /// The thread's instructions before it.
+    pub(super) first: u64,
+    /// Instructions in it.
+    pub(super) insns: u64,
+    /// All threads' instructions before it.
+    pub(super) global: u64,
+}
+
+/// The slices of all threads in order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Order {
+    slices: Vec<Slice>,
+    /// For each thread the numbers of its slices.
+    of_thread: Vec<Vec<u32>>,
+    total: u64,
+}
+
+impl Order {
+    /// Joins threads: for each its number of instructions and its times, which rise.
+    pub(super) fn new<'a>(threads: impl Iterator<Item = (u64, &'a [(u64, Tsc)])>) -> Self {
+        let mut slices = Vec::new();
+        let mut of_thread = Vec::new();
+        for (thread, (insns, times)) in threads.enumerate() {
+            of_thread.push(Vec::new());
+            slices.extend(slices_of(thread, insns, times));
+        }
+        slices.sort_by_key(|slice: &Slice| (slice.tsc, slice.thread, slice.first));
+        let mut total = 0;
+        for (number, slice) in (0..).zip(&mut slices) {
+            slice.global = total;
+            total += slice.insns;
+            if let Some(numbers) = of_thread.get_mut(slice.thread) {
+                numbers.push(number);
+            }
+        }
+        Self { slices, of_thread, total }
+    }
+
+    /// Instructions of all threads.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The slice of instruction `global`.
+    pub(super) fn slice_at(&self, global: u64) -> Option<&Slice> {
+        if global >= self.total {
+            return None;
+        }
+        let behind = self.slices.partition_point(|slice| slice.global <= global);
+        self.slices.get(behind.checked_sub(1)?)
+    }
+
+    /// The last slice that begins at or before `global`, also at the end of all.
+    pub(super) fn slice_before(&self, global: u64) -> Option<&Slice> {
+        let behind = self.slices.partition_point(|slice| slice.global <= global);
+        self.slices.get(behind.checked_sub(1)?)
+    }
+
+    /// How many instructions `thread` executed before `global`.
+    pub(super) fn index_of(&self, thread: usize, global: u64) -> u64 {
+        let Some(numbers) = self.of_thread.get(thread) else { return 0 };
+        let slice = |number: &u32| self.slices.get(*number as usize);
+        let behind =
+            numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.global <= global));
+        let last = behind.checked_sub(1).and_then(|i| slice(numbers.get(i)?));
+        last.map_or(0, |slice| slice.first + slice.insns.min(global - slice.global))
+    }
+
+    /// The place of the thread's instruction `index` among all.
+    pub(super) fn global_of(&self, thread: usize, index: u64) -> Option<u64> {
+        let numbers = self.of_thread.get(thread)?;
+        let slice = |number: &u32| self.slices.get(*number as usize);
+        let behind =
+            numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.first <= index));
+        let slice = slice(numbers.get(behind.checked_sub(1)?)?)?;
+        let inside = index - slice.first;
+        (inside < slice.insns).then_some(slice.global + inside)
+    }
+}
+
+/// The slices of one thread, without empty ones.
+fn slices_of(
+    thread: usize,
+    insns: u64,
+    times: &[(u64, Tsc)],
+) -> impl Iterator<Item = Slice> + use<'_> {
+    // What comes before the first time came before everything.
+    let head = times.first().is_none_or(|(at, _)| *at > 0).then_some((0, Tsc(0)));
+    let starts = head.into_iter().chain(times.iter().copied());
+    let ends = times.iter().map(|(at, _)| *at).skip(usize::from(head.is_none())).chain([insns]);
+    let slices = starts.zip(ends).map(move |((first, tsc), end)| Slice {
+        tsc,
+        thread,
+        first,
+        insns: end.saturating_sub(first),
+        global: 0,
+    });
+    slices.filter(|slice| slice.insns > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_thread() -> impl Strategy<Value = (u64, Vec<(u64, Tsc)>)> {
+        proptest::collection::vec((1_u64..20, 1_u64..50), 0..8).prop_map(|steps| {
+            let (mut at, mut tsc) = (0, 0);
+            let mut times = Vec::new();
+            for (insns, ticks) in steps {
+                times.push((at, Tsc(tsc)));
+                (at, tsc) = (at + insns, tsc + ticks);
+            }
+            (at, times)
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn every_instruction_has_one_place(
+            threads in proptest::collection::vec(any_thread(), 1..4),
+        ) {
+            let order = Order::new(threads.iter().map(|(n, times)| (*n, times.as_slice())));
+            prop_assert_eq!(order.total(), threads.iter().map(|(n, _)| n).sum::<u64>());
+            let mut executed = vec![0; threads.len()];
+            for global in 0..order.total() {
+                let slice = order.slice_at(global).unwrap();
+                for (thread, count) in executed.iter().enumerate() {
+                    prop_assert_eq!(order.index_of(thread, global), *count);
+                }
+                let index = slice.first + (global - slice.global);
+                prop_assert_eq!(index, executed[slice.thread]);
+                prop_assert_eq!(order.global_of(slice.thread, index), Some(global));
+                executed[slice.thread] += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Finds where an address was executed, forwards or backwards. Segments that did not execute it
+//! are passed over by the index; one that did is decoded.
+
+use super::line::{Thread, Timeline};
+use super::segment::Segment;
+use crate::common::{Addr, Tid};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Which way through time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// As the program ran.
+    Forward,
+    /// Against it.
+    Backward,
+}
+
+/// A search among the instructions of all threads or of one.
+#[derive(Clone, Debug)]
+pub struct Search<'a> {
+    /// The instructions to look at, by their place among all.
+    pub within: Range<u64>,
+    /// From which end.
+    pub direction: Direction,
+    /// Only those of this thread.
+    pub only: Option<Tid>,
+    /// The addresses wanted.
+    pub addrs: &'a BTreeSet<Addr>,
+}
+
+/// What a search came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The nearest hit.
+    At(u64),
+    /// There is none.
+    Nothing,
+    /// The caller interrupted; there is no hit up to here.
+    Interrupted(u64),
+}
+
+impl Timeline {
+    /// Finds the nearest instruction. Asks `interrupted` before each segment.
+    pub fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
+        let mut within = search.within.clone();
+        let mut found = Found::Nothing;
+        for (number, thread) in self.threads.iter().enumerate() {
+            if search.only.is_some_and(|only| only != thread.tid) {
+                continue;
+            }
+            let own =
+                self.order.index_of(number, within.start)..self.order.index_of(number, within.end);
+            match self.find_in_thread(number, thread, own, search, interrupted) {
+                // What another thread has must be nearer than this.
+                InThread::At(index) => {
+                    let Some(global) = self.order.global_of(number, index) else { continue };
+                    found = Found::At(global);
+                    match search.direction {
+                        Direction::Forward => within.end = global,
+                        Direction::Backward => within.start = global + 1,
+                    }
+                }
+                InThread::Nothing => {}
+                InThread::Interrupted => {
+                    return Found::Interrupted(match search.direction {
+                        Direction::Forward => search.within.start,
+                        Direction::Backward => search.within.end,
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    fn find_in_thread(
+        &self,
+        number: usize,
+        thread: &Thread,
+        own: Range<u64>,
+        search: &Search<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> InThread {
+        if own.is_empty() {
+            return InThread::Nothing;
+        }
+        let blocks = thread.index.blocks_with(search.addrs);
+        if blocks.is_empty() {
+            return InThread::Nothing;
+        }
+        let entries = &thread.index.entries;
+        let from = entries.partition_point(|entry| entry.first + entry.insns <= own.start);
+        let to = entries.partition_point(|entry| entry.first < own.end);
+        let forward = search.direction == Direction::Forward;
+        for step in 0..to.saturating_sub(from) {
+            if step % SEGMENTS_PER_LOOK == 0 && interrupted() {
+                return InThread::Interrupted;
+            }
+            let at = if forward { from + step } else { to - 1 - step };
+            let Some(entry) = entries.get(at).filter(|entry| entry.holds(&blocks)) else {
+                continue;
+            };
+            let Some(segment) = self.segment(number, at) else { continue };
+            let first = entry.first;
+            let inside = own.start.saturating_sub(first)..own.end - first;
+            if let Some(hit) = find_in_segment(&segment, &inside, search) {
+                return InThread::At(first + hit);
+            }
+            if interrupted() {
+                return InThread::Interrupted;
+            }
+        }
+        InThread::Nothing
+    }
+}
+
+/// Segments that are passed over between two looks at the caller's wish to stop.
+const SEGMENTS_PER_LOOK: usize = 1024;
+
+enum InThread {
+    At(u64),
+    Nothing,
+    Interrupted,
+}
+
+/// The nearest hit of a segment within `inside`.
+fn find_in_segment(segment: &Segment, inside: &Range<u64>, search: &Search<'_>) -> Option<u64> {
+    let hits: Vec<Vec<u64>> = segment
+        .blocks
+        .iter()
+        .map(|block| {
+            let addrs = (0..).zip(segment.block_addrs(block));
+            addrs.filter(|(_, addr)| search.addrs.contains(addr)).map(|(i, _)| i).collect()
+        })
+        .collect();
+    let of_run = |run: &super::segment::Run| {
+        let first = run.first;
+        let hits = hits.get(run.block as usize).map_or(&[][..], Vec::as_slice);
+        hits.iter().map(move |i| first + i)
+    };
+    let start = segment.run_of(inside.start).unwrap_or(segment.runs.len());
+    match search.direction {
+        Direction::Forward => {
+            let runs = segment.runs.get(start..)?;
+            let mut hits = runs.iter().take_while(|run| run.first < inside.end).flat_map(of_run);
+            hits.find(|hit| inside.contains(hit))
+        }
+        Direction::Backward => {
+            let end = segment.runs.partition_point(|run| run.first < inside.end);
+            let runs = segment.runs.get(start.min(end)..end)?;
+            runs.iter().rev().find_map(|run| of_run(run).rev().find(|hit| inside.contains(hit)))
+        }
+    }
+}
