@@ -22,7 +22,8 @@ impl LastIp {
         Self { ip: 0, fresh: false }
     }
 
-    /// Starts afresh, as at every PSB and OVF.
+    /// Starts afresh, as at every PSB. A decoder has no need to at OVF: an IP behind it is whole or
+    /// compressed against the last one before it (SDM table "OVF Packet Definition").
     pub fn reset(&mut self) {
         *self = Self::new();
     }

@@ -1,6 +1,6 @@
 //! What the unit is told to trace, and how it packs it.
 
-use super::RtitCtl;
+use super::{IpRange, RtitCtl};
 
 /// How branch outcomes are packed. Real processors write short packets mostly; long ones make
 /// traces of branches alone a tenth smaller.
@@ -24,25 +24,57 @@ impl TntForm {
     }
 }
 
+/// Ticks of the time-stamp counter for each tick of the core crystal clock, as CPUID leaf 15H
+/// gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CrystalRatio {
+    /// CPUID.15H:EBX, the numerator. A ratio with 0 in it is none.
+    pub ebx: u32,
+    /// CPUID.15H:EAX, the denominator.
+    pub eax: u32,
+}
+
 /// The unit's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
     /// `IA32_RTIT_CTL`.
     pub ctl: RtitCtl,
+    /// `IA32_RTIT_CR3_MATCH`.
+    pub cr3_match: u64,
+    /// `IA32_RTIT_ADDRn_A` and `IA32_RTIT_ADDRn_B`.
+    pub ranges: [IpRange; 4],
     /// How branch outcomes are packed.
     pub tnt: TntForm,
-    /// Core:bus ratio for the CBR packet in PSB+; none where it is not known.
+    /// Whether TIPs of indirect jumps and calls wait for the TNT before them to fill up (SDM
+    /// section "Deferred TIPs"). Never while CYC packets are on.
+    pub deferred_tips: bool,
+    /// TSC to crystal clock; without it there are no MTC and TMA packets.
+    pub crystal_ratio: Option<CrystalRatio>,
+    /// Core:bus ratio for CBR packets; none where it is not known.
     pub core_bus_ratio: Option<u8>,
 }
 
 impl Config {
+    /// What `ctl` alone sets, the rest as it is at reset.
+    #[must_use]
+    pub fn new(ctl: RtitCtl) -> Self {
+        Self {
+            ctl,
+            cr3_match: 0,
+            ranges: [IpRange::default(); 4],
+            tnt: TntForm::default(),
+            deferred_tips: false,
+            crystal_ratio: None,
+            core_bus_ratio: None,
+        }
+    }
+
     /// What perf sets for `intel_pt//u`: branches and time stamps at CPL 1 to 3 with RET
     /// compression; a PSB every 4 KiB.
     #[must_use]
     pub fn user_only() -> Self {
         let enables = RtitCtl::TRACE_EN | RtitCtl::USER | RtitCtl::BRANCH_EN | RtitCtl::TSC_EN;
-        let ctl = enables.with_psb_freq(1);
-        Self { ctl, tnt: TntForm::default(), core_bus_ratio: None }
+        Self::new(enables.with_psb_freq(1))
     }
 
     /// This configuration with a PSB about every `period_bytes` bytes, rounded up to a power of
@@ -60,6 +92,35 @@ impl Config {
     #[must_use]
     pub const fn with_tnt(mut self, tnt: TntForm) -> Self {
         self.tnt = tnt;
+        self
+    }
+
+    /// This configuration with `more` set in `IA32_RTIT_CTL`.
+    #[must_use]
+    pub fn with(mut self, more: RtitCtl) -> Self {
+        self.ctl |= more;
+        self
+    }
+
+    /// This configuration with `ADDRn`, n from 0 to 3, as a filter range: only code in `range` (and
+    /// other filter ranges) is traced.
+    #[must_use]
+    pub fn with_filter(self, n: usize, range: IpRange) -> Self {
+        self.with_range(n, range, 1)
+    }
+
+    /// This configuration with `ADDRn`, n from 0 to 3, as a `TraceStop` range: a branch into `range`
+    /// ends the trace.
+    #[must_use]
+    pub fn with_trace_stop(self, n: usize, range: IpRange) -> Self {
+        self.with_range(n, range, 2)
+    }
+
+    fn with_range(mut self, n: usize, range: IpRange, cfg: u8) -> Self {
+        if let Some(slot) = self.ranges.get_mut(n) {
+            *slot = range;
+            self.ctl = self.ctl.with_addr_cfg(n, cfg);
+        }
         self
     }
 

@@ -1,5 +1,5 @@
-//! `IA32_RTIT_CTL` by its fields (SDM table "`IA32_RTIT_CTL` MSR"). Which values a processor
-//! refuses is not said here.
+//! `IA32_RTIT_CTL` and `IA32_RTIT_STATUS` by their fields (SDM tables "`IA32_RTIT_CTL` MSR" and
+//! "`IA32_RTIT_STATUS` MSR"). Which values a processor refuses is not said here.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -36,6 +36,8 @@ impl RtitCtl {
     pub const PTW_EN: Self = Self(1 << 12);
     /// `BranchEn`: packets about control flow.
     pub const BRANCH_EN: Self = Self(1 << 13);
+    /// `EventEn`: event trace packets.
+    pub const EVENT_EN: Self = Self(1 << 31);
 
     /// Whether all bits of `field` are set.
     #[must_use]
@@ -43,7 +45,37 @@ impl RtitCtl {
         self.0 & field.0 == field.0
     }
 
-    /// `PSBFreq`, 4 bits: a PSB about every 2^(n + 11) bytes of trace.
+    /// This value without the bits of `field`.
+    #[must_use]
+    pub const fn without(self, field: Self) -> Self {
+        Self(self.0 & !field.0)
+    }
+
+    /// `MTCFreq`: an MTC packet each time that this bit of the crystal clock counter toggles.
+    #[must_use]
+    pub const fn mtc_freq(self) -> u8 {
+        self.nibble(14)
+    }
+
+    /// This value with `MTCFreq` set to the low 4 bits of `freq`.
+    #[must_use]
+    pub const fn with_mtc_freq(self, freq: u8) -> Self {
+        self.with_nibble(14, freq)
+    }
+
+    /// `CycThresh`: 0, or at least 2^(n - 1) core clocks from one CYC to the next.
+    #[must_use]
+    pub const fn cyc_thresh(self) -> u8 {
+        self.nibble(19)
+    }
+
+    /// This value with `CycThresh` set to the low 4 bits of `threshold`.
+    #[must_use]
+    pub const fn with_cyc_thresh(self, threshold: u8) -> Self {
+        self.with_nibble(19, threshold)
+    }
+
+    /// `PSBFreq`: a PSB about every 2^(n + 11) bytes of trace.
     #[must_use]
     pub const fn psb_freq(self) -> u8 {
         self.nibble(24)
@@ -53,6 +85,22 @@ impl RtitCtl {
     #[must_use]
     pub const fn with_psb_freq(self, freq: u8) -> Self {
         self.with_nibble(24, freq)
+    }
+
+    /// `ADDRn_CFG` for n from 0 to 3: 0 unused, 1 a filter range, 2 a `TraceStop` range.
+    #[must_use]
+    pub const fn addr_cfg(self, n: usize) -> u8 {
+        self.nibble(Self::addr_shift(n))
+    }
+
+    /// This value with `ADDRn_CFG`, n from 0 to 3, set to the low 4 bits of `cfg`.
+    #[must_use]
+    pub const fn with_addr_cfg(self, n: usize, cfg: u8) -> Self {
+        self.with_nibble(Self::addr_shift(n), cfg)
+    }
+
+    const fn addr_shift(n: usize) -> u32 {
+        [32, 36, 40, 44][n % 4]
     }
 
     const fn nibble(self, shift: u32) -> u8 {
@@ -75,5 +123,33 @@ impl BitOr for RtitCtl {
 impl BitOrAssign for RtitCtl {
     fn bitor_assign(&mut self, other: Self) {
         self.0 |= other.0;
+    }
+}
+
+/// The flags of `IA32_RTIT_STATUS`, without `PacketByteCnt`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RtitStatus(pub u64);
+
+impl RtitStatus {
+    /// `FilterEn`: the IP is one that is traced.
+    pub const FILTER_EN: Self = Self(1 << 0);
+    /// `ContextEn`: privilege level, CR3 and enclave mode are ones that are traced.
+    pub const CONTEXT_EN: Self = Self(1 << 1);
+    /// `TriggerEn`: tracing is active.
+    pub const TRIGGER_EN: Self = Self(1 << 2);
+    /// `Error`: an operational error ended tracing.
+    pub const ERROR: Self = Self(1 << 4);
+    /// `Stopped`: a `TraceStop` range or a `ToPA` entry with STOP ended tracing.
+    pub const STOPPED: Self = Self(1 << 5);
+
+    /// Whether all bits of `field` are set.
+    #[must_use]
+    pub const fn has(self, field: Self) -> bool {
+        self.0 & field.0 == field.0
+    }
+
+    /// Sets or clears the bits of `field`.
+    pub fn set(&mut self, field: Self, on: bool) {
+        self.0 = if on { self.0 | field.0 } else { self.0 & !field.0 };
     }
 }

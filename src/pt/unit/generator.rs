@@ -1,122 +1,115 @@
-//! The unit itself: what the processor does goes in, packets come out. Knows nothing of where the
-//! bytes are stored.
+//! The unit itself: its state, and how packets get into its buffer. What packets the processor's
+//! doings cause is in the files beside this one; where the bytes go is in `output`.
 
+use super::context::{Context, Mode, Staged};
+use super::filter::filters;
 use super::returns::ReturnStack;
+use super::time::Clock;
 use super::tnt::TntBuffer;
-use super::{Branch, BranchKind, Config, RtitCtl};
-use crate::common::{Addr, Tsc};
+use super::{Config, Paging, RtitCtl, RtitStatus};
+use crate::common::Addr;
 use crate::pt::{ExecMode, IpCompression, IpPayload, LastIp, Packet, encode};
 
 const SUPPRESSED: IpPayload = IpPayload { compression: IpCompression::Suppressed, value: 0 };
 
 /// A PT unit and the state of the processor that it watches.
 ///
-/// It starts at CPL 0, as perf starts the hardware from inside the kernel, and its first packets
-/// are a PSB+.
+/// Its first packets are a PSB+ without an IP, as when perf starts the hardware from inside the
+/// kernel.
 #[derive(Clone, Debug)]
 pub struct Unit {
     pub(super) config: Config,
-    /// Where execution stands: the next instruction's address.
-    pub(super) ip: Addr,
-    pub(super) cpl: u8,
-    pub(super) mode: ExecMode,
-    pub(super) interrupts: bool,
-    /// The mode that the trace tells up to here; none where it may have changed unseen.
-    pub(super) told_mode: Option<(ExecMode, bool)>,
-    pub(super) tsc: Option<Tsc>,
+    pub(super) context: Context,
+    pub(super) staged: Staged,
+    pub(super) status: RtitStatus,
+    pub(super) clock: Clock,
+    /// The mode that the trace told last; none behind a PSB without one.
+    pub(super) told_mode: Option<Mode>,
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
-    tnt: TntBuffer,
+    pub(super) tnt: TntBuffer,
+    pub(super) overflow: super::overflow::Overflow,
+    /// `PacketByteCnt`, not cut to its 17 bits: bytes written since the last PSB. 0 makes one due.
+    pub(super) since_psb_bytes: u64,
     out: Vec<u8>,
-    /// Bytes written since the last PSB, or none before the first.
-    pub(super) since_psb_bytes: Option<u64>,
 }
 
 impl Unit {
-    /// A unit that traces as `config` says, in 64-bit code.
+    /// A unit that traces as `config` says, in 64-bit code. It is on if the configuration has
+    /// `TraceEn` set. No code is traced before [`Unit::enter`] or another event says where
+    /// execution stands.
     #[must_use]
     pub fn new(config: Config) -> Self {
-        Self {
+        let mut unit = Self {
             config,
-            ip: Addr(0),
-            cpl: 0,
-            mode: ExecMode::Bits64,
-            interrupts: false,
+            context: Context::new(),
+            staged: Staged::default(),
+            status: RtitStatus::default(),
+            clock: Clock::new(&config),
             told_mode: None,
-            tsc: None,
             last_ip: LastIp::new(),
             returns: ReturnStack::new(),
-            tnt: TntBuffer::new(config.tnt),
+            tnt: TntBuffer::new(&config),
+            overflow: super::overflow::Overflow::None,
+            since_psb_bytes: 0,
             out: Vec::new(),
-            since_psb_bytes: None,
-        }
+        };
+        let on = config.ctl.has(RtitCtl::TRACE_EN);
+        unit.status.set(RtitStatus::TRIGGER_EN, on);
+        unit.status.set(RtitStatus::FILTER_EN, !filters(config.ctl));
+        unit
     }
 
-    /// Execution goes on at `ip` with privilege level `cpl`, coming from code that is not told
-    /// about: the kernel's return to a program, a thread's first instruction.
-    pub fn enter(&mut self, ip: Addr, cpl: u8) {
-        let (from, kind) = (self.ip, BranchKind::Far);
-        self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
+    /// The unit's configuration.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
     }
 
-    /// A branch was executed.
-    pub fn branch(&mut self, branch: &Branch) {
-        self.psb_if_due();
-        let was_on = self.packet_en();
-        self.land(branch.landing(), branch.cpl);
-        match (was_on, self.packet_en()) {
-            (true, true) => self.follow(branch),
-            (true, false) => self.disable(branch),
-            (false, true) => self.tip_pge(),
-            (false, false) => {}
-        }
-        self.psb_if_due();
+    /// `IA32_RTIT_STATUS` without `PacketByteCnt`.
+    #[must_use]
+    pub const fn status(&self) -> RtitStatus {
+        self.status
     }
 
-    /// Something asynchronous (interrupt, exception, signal) took execution from `ip`, which was
-    /// not executed or not completed, to `target` at privilege level `cpl`.
-    pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
-        self.psb_if_due();
-        let was_on = self.packet_en();
-        self.land(target, cpl);
-        if was_on {
-            self.fup(ip);
-        }
-        match (was_on, self.packet_en()) {
-            (true, true) => self.tip(target),
-            (true, false) => self.tip_pgd(None),
-            (false, true) => self.tip_pge(),
-            (false, false) => {}
-        }
-        self.psb_if_due();
+    /// `PacketEn`: whether packets about control flow are generated.
+    #[must_use]
+    pub const fn packet_en(&self) -> bool {
+        self.in_context()
+            && self.status.has(RtitStatus::FILTER_EN)
+            && self.config.ctl.has(RtitCtl::BRANCH_EN)
     }
 
-    /// Sets the time-stamp counter. Writes nothing: the next packet that tells it does.
-    pub fn set_tsc(&mut self, tsc: Tsc) {
-        self.tsc = Some(tsc);
+    /// `TriggerEn` and `ContextEn`.
+    pub(super) const fn in_context(&self) -> bool {
+        self.triggered() && self.status.has(RtitStatus::CONTEXT_EN)
     }
 
-    /// Writes a TSC packet now, where `TSCEn` is set and a time is known.
-    pub fn stamp(&mut self) {
-        self.psb_if_due();
-        if let Some(packet) = self.tsc_packet() {
-            self.put(&packet);
-        }
+    /// `TriggerEn`.
+    pub(super) const fn triggered(&self) -> bool {
+        self.status.has(RtitStatus::TRIGGER_EN)
     }
 
-    /// Sets the code's width and RFLAGS.IF. The trace tells them with the next packet that can.
-    pub fn set_mode(&mut self, mode: ExecMode, interrupts: bool) {
-        (self.mode, self.interrupts) = (mode, interrupts);
+    /// Sets the code's width and RFLAGS.IF from the next far transfer, interrupt or entry on.
+    pub fn set_mode(&mut self, width: ExecMode, interrupts: bool) {
+        self.staged.mode = Some(Mode { width, interrupts });
     }
 
-    /// Writes a PSB+ now.
-    pub fn psb(&mut self) {
-        self.put_psb();
+    /// Sets CR3 and the kind of VMX operation from the next far transfer (task switch, VM entry),
+    /// interrupt (VM exit) or entry on.
+    pub fn set_paging(&mut self, paging: Paging) {
+        self.staged.paging = Some(paging);
+    }
+
+    /// Enters or leaves an enclave that is not a debug enclave with the next far transfer or
+    /// interrupt.
+    pub fn set_enclave(&mut self, inside: bool) {
+        self.staged.in_enclave = Some(inside);
     }
 
     /// Writes the branch outcomes that wait for more to fill a packet.
     pub fn flush(&mut self) {
-        if let Some(packet) = self.tnt.take() {
+        for packet in self.tnt.take() {
             self.write(&packet);
         }
     }
@@ -133,111 +126,122 @@ impl Unit {
         std::mem::take(&mut self.out)
     }
 
-    /// `PacketEn`: whether packets about control flow are generated.
-    #[must_use]
-    pub fn packet_en(&self) -> bool {
-        let ctl = self.config.ctl;
-        let level = if self.cpl == 0 { RtitCtl::OS } else { RtitCtl::USER };
-        ctl.has(RtitCtl::TRACE_EN | RtitCtl::BRANCH_EN | level)
+    /// Writes `packet` as it is: for packets that the model knows no cause for (MNT, PAD, the
+    /// blocks of BIP packets), and for tests of decoders.
+    pub fn inject(&mut self, packet: &Packet) {
+        self.begin();
+        self.put(packet);
     }
 
-    fn land(&mut self, ip: Addr, cpl: u8) {
-        (self.ip, self.cpl) = (ip, cpl);
-    }
-
-    /// A branch with packets on before and after it.
-    fn follow(&mut self, branch: &Branch) {
-        match branch.kind {
-            BranchKind::Jcc { taken } => self.outcome(taken),
-            BranchKind::Jmp => {}
-            BranchKind::Call => self.call(branch),
-            BranchKind::JmpIndirect | BranchKind::Far => self.tip(branch.target),
-            BranchKind::CallIndirect => {
-                self.tip(branch.target);
-                self.returns.push(branch.next);
-            }
-            BranchKind::Ret => self.ret(branch.target),
+    /// What comes before every event: the PSB+ that tracing begins with.
+    pub(super) fn begin(&mut self) {
+        if self.since_psb_bytes == 0 {
+            self.put_psb(self.packet_en());
         }
     }
 
-    fn call(&mut self, branch: &Branch) {
-        // A call to the next instruction only reads the IP; no return matches it.
-        if branch.target != branch.next {
-            self.returns.push(branch.next);
+    /// What comes behind every event: a PSB+ if enough bytes went by.
+    pub(super) fn end(&mut self) {
+        if self.since_psb_bytes >= self.config.psb_period_bytes() {
+            self.put_psb(self.packet_en());
         }
     }
 
-    fn ret(&mut self, target: Addr) {
-        let compress = !self.config.ctl.has(RtitCtl::DIS_RETC);
-        if compress && self.returns.matches(target) {
-            self.outcome(true);
-        } else {
-            self.tip(target);
+    pub(super) fn outcome(&mut self, taken: bool) {
+        if self.tnt.is_empty() {
+            // A CYC gives the time of the first branch in the packet.
+            self.put_cyc();
         }
-    }
-
-    /// A branch that turned packets off.
-    fn disable(&mut self, _branch: &Branch) {
-        self.tip_pgd(None);
-    }
-
-    fn outcome(&mut self, taken: bool) {
-        if let Some(packet) = self.tnt.push(taken) {
+        for packet in self.tnt.push(taken) {
             self.write(&packet);
         }
     }
 
-    fn tip(&mut self, target: Addr) {
+    pub(super) fn tip(&mut self, target: Addr) {
         self.tell_mode();
         let payload = self.last_ip.compress(target);
         self.put(&Packet::Tip(payload));
     }
 
-    fn fup(&mut self, ip: Addr) {
+    /// The TIP of a near indirect branch, which may be deferred.
+    pub(super) fn tip_indirect(&mut self, target: Addr) {
+        if self.tnt.defers() {
+            let payload = self.last_ip.compress(target);
+            self.tnt.defer(Packet::Tip(payload));
+        } else {
+            self.tip(target);
+        }
+    }
+
+    pub(super) fn fup(&mut self, ip: Addr) {
         let payload = self.last_ip.compress(ip);
         self.put(&Packet::Fup(payload));
     }
 
-    fn tip_pge(&mut self) {
+    pub(super) fn tip_pge(&mut self) {
         self.tell_mode();
-        let payload = self.last_ip.compress(self.ip);
+        let payload = self.last_ip.compress(self.context.ip);
         self.put(&Packet::TipPge(payload));
     }
 
-    fn tip_pgd(&mut self, target: Option<Addr>) {
+    pub(super) fn tip_pgd(&mut self, target: Option<Addr>) {
         let payload = target.map_or(SUPPRESSED, |target| self.last_ip.compress(target));
         self.put(&Packet::TipPgd(payload));
-        self.told_mode = None;
+        // No return is compressed across a stretch without packets.
+        self.returns.clear();
     }
 
     /// MODE.Exec, where the trace does not tell the mode yet.
     fn tell_mode(&mut self) {
-        if self.told_mode != Some((self.mode, self.interrupts)) {
+        if self.told_mode != Some(self.context.mode) {
             self.put_mode();
         }
     }
 
     pub(super) fn put_mode(&mut self) {
-        self.told_mode = Some((self.mode, self.interrupts));
-        self.put(&Packet::ModeExec { mode: self.mode, interrupts: self.interrupts });
+        let mode = self.context.mode;
+        let interrupts = mode.interrupts && self.config.ctl.has(RtitCtl::EVENT_EN);
+        self.told_mode = Some(mode);
+        self.put(&Packet::ModeExec { mode: mode.width, interrupts });
     }
 
-    pub(super) fn tsc_packet(&self) -> Option<Packet> {
-        let on = self.config.ctl.has(RtitCtl::TSC_EN);
-        self.tsc.filter(|_| on).map(|tsc| Packet::Tsc(tsc.0 & 0x00ff_ffff_ffff_ffff))
-    }
-
-    /// Writes a packet behind the branch outcomes that came before it.
+    /// Writes a packet behind all that came before it.
     pub(super) fn put(&mut self, packet: &Packet) {
         self.flush();
+        if is_cyc_eligible(packet) {
+            self.put_cyc();
+        }
         self.write(packet);
     }
 
-    fn write(&mut self, packet: &Packet) {
+    /// Writes a packet without a look at those that wait.
+    pub(super) fn write(&mut self, packet: &Packet) {
+        if self.overflow.loses(packet) {
+            return;
+        }
         let before = self.out.len();
         encode(packet, &mut self.out);
-        if let Some(count) = &mut self.since_psb_bytes {
-            *count += (self.out.len() - before) as u64;
-        }
+        self.since_psb_bytes += (self.out.len() - before) as u64;
     }
+}
+
+/// Whether a CYC precedes the packet (SDM section "Cycle-Accurate Mode"). TNT is, too, but at the
+/// time of its first branch.
+const fn is_cyc_eligible(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::Tip(_)
+            | Packet::TipPge(_)
+            | Packet::TipPgd(_)
+            | Packet::ModeExec { .. }
+            | Packet::ModeTsx { .. }
+            | Packet::Pip { .. }
+            | Packet::Vmcs(_)
+            | Packet::Ovf
+            | Packet::Mtc(_)
+            | Packet::Tsc(_)
+            | Packet::Ptw { .. }
+            | Packet::ExStop { .. }
+            | Packet::Mwait { .. }
+    )
 }

@@ -16,15 +16,24 @@
 
 mod branch;
 mod config;
+mod context;
 mod ctl;
+mod events;
+mod filter;
 mod generator;
+mod overflow;
 mod psb;
 mod returns;
+mod time;
 mod tnt;
+mod transfer;
 
 pub use branch::{Branch, BranchKind};
-pub use config::{Config, TntForm};
-pub use ctl::RtitCtl;
+pub use config::{Config, CrystalRatio, TntForm};
+pub use context::Paging;
+pub use ctl::{RtitCtl, RtitStatus};
+pub use events::{FlowEvent, PowerEntry};
+pub use filter::IpRange;
 pub use generator::Unit;
 
 #[cfg(test)]

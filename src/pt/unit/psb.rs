@@ -1,44 +1,42 @@
-//! PSB+: the packets that let a decoder begin (SDM section "Packet Stream Boundary (PSB)").
+//! PSB+: the packets that let a decoder begin (SDM section "Decoder Synchronization (PSB+)").
 
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;
 
 impl Unit {
-    /// Writes a PSB+ if enough bytes went by since the last one, or there was none.
-    pub(super) fn psb_if_due(&mut self) {
-        let period_bytes = self.config.psb_period_bytes();
-        if self.since_psb_bytes.is_none_or(|count| count >= period_bytes) {
-            self.put_psb();
-        }
+    /// Writes a PSB+ now, as a processor may at any time.
+    pub fn psb(&mut self) {
+        self.put_psb(self.packet_en());
     }
 
-    /// Compression starts afresh behind a PSB, so that nothing before it is needed.
-    pub(super) fn put_psb(&mut self) {
-        if !self.config.ctl.has(RtitCtl::TRACE_EN) {
+    /// `packet_en` says whether packets about flow are on at the PSB. Compression starts afresh
+    /// behind it, so that nothing before it is needed.
+    pub(super) fn put_psb(&mut self, packet_en: bool) {
+        if !self.triggered() || self.overflow.is_on() {
             return;
         }
         self.flush();
-        self.since_psb_bytes = Some(0);
+        self.since_psb_bytes = 0;
         self.put(&Packet::Psb);
         self.last_ip.reset();
         self.returns.clear();
-        self.put_state();
+        self.told_mode = None;
+        self.put_state(packet_en);
         self.put(&Packet::PsbEnd);
     }
 
-    fn put_state(&mut self) {
-        if let Some(packet) = self.tsc_packet() {
-            self.put(&packet);
+    fn put_state(&mut self, packet_en: bool) {
+        self.put_times();
+        self.put_pip();
+        if let Some(base) = self.context.vmcs {
+            self.put(&Packet::Vmcs(base));
         }
-        if let Some(ratio) = self.config.core_bus_ratio {
-            self.put(&Packet::Cbr(ratio));
+        if self.in_context() && self.config.ctl.has(RtitCtl::BRANCH_EN) {
+            self.put(&Packet::ModeTsx { in_tx: self.context.in_tx, aborted: false });
         }
-        if self.packet_en() {
+        if packet_en {
             self.put_mode();
-            let payload = self.last_ip.compress(self.ip);
-            self.put(&Packet::Fup(payload));
-        } else {
-            self.told_mode = None;
+            self.fup(self.context.ip);
         }
     }
 }

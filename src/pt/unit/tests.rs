@@ -1,6 +1,13 @@
 //! The unit: packet sequences for the flows that the SDM describes.
 
-use super::{Branch, BranchKind, Config, TntForm, Unit};
+mod compression;
+mod enables;
+mod events;
+mod overflow;
+mod time;
+mod walk;
+
+use super::{Branch, BranchKind, Config, Unit};
 use crate::common::{Addr, Tsc};
 use crate::pt::{ExecMode, LastIp, Packet, Packets, Tnt};
 
@@ -43,6 +50,7 @@ pub(super) fn finish(mut unit: Unit) -> Vec<Seen> {
 
 pub(super) const MODE_64: Seen =
     Seen::Other(Packet::ModeExec { mode: ExecMode::Bits64, interrupts: false });
+const NOT_IN_TX: Seen = Seen::Other(Packet::ModeTsx { in_tx: false, aborted: false });
 const PSB: Seen = Seen::Other(Packet::Psb);
 const PSB_END: Seen = Seen::Other(Packet::PsbEnd);
 
@@ -76,7 +84,7 @@ fn a_system_call_is_disabled_without_ip_and_enabled_at_the_return() {
     unit.stamp();
     unit.enter(Addr(0x1014), USER);
     let tsc = Seen::Other(Packet::Tsc(7));
-    assert_eq!(finish(unit), [Seen::Pgd(None), tsc, MODE_64, Seen::Pge(0x1014)]);
+    assert_eq!(finish(unit), [Seen::Pgd(None), tsc, Seen::Pge(0x1014)]);
 }
 
 #[test]
@@ -85,75 +93,8 @@ fn an_interrupt_is_a_fup_and_a_disable() {
     unit.branch(&branch(BranchKind::Jcc { taken: true }, 0x1000, 0x1100));
     unit.interrupt(Addr(0x1104), Addr(0xffff_8000_0000_0000), KERNEL);
     unit.enter(Addr(0x2000), USER);
-    let expected =
-        [Seen::Tnt(1, 1), Seen::Fup(0x1104), Seen::Pgd(None), MODE_64, Seen::Pge(0x2000)];
+    let expected = [Seen::Tnt(1, 1), Seen::Fup(0x1104), Seen::Pgd(None), Seen::Pge(0x2000)];
     assert_eq!(finish(unit), expected);
-}
-
-#[test]
-fn matched_returns_are_taken_bits() {
-    let mut unit = in_program(Config::user_only(), 0x1000);
-    unit.branch(&branch(BranchKind::Call, 0x1000, 0x2000));
-    unit.branch(&branch(BranchKind::CallIndirect, 0x2000, 0x3000));
-    unit.branch(&branch(BranchKind::Ret, 0x3000, 0x2004));
-    unit.branch(&branch(BranchKind::Jcc { taken: false }, 0x2004, 0x2000));
-    unit.branch(&branch(BranchKind::Ret, 0x2008, 0x1004));
-    unit.branch(&branch(BranchKind::Ret, 0x1004, 0x1f00));
-    assert_eq!(finish(unit), [Seen::Tip(0x3000), Seen::Tnt(0b101, 3), Seen::Tip(0x1f00)]);
-}
-
-#[test]
-fn a_mismatched_return_empties_the_stack() {
-    let mut unit = in_program(Config::user_only(), 0x1000);
-    unit.branch(&branch(BranchKind::Call, 0x1000, 0x2000));
-    unit.branch(&branch(BranchKind::Call, 0x2000, 0x3000));
-    unit.branch(&branch(BranchKind::Ret, 0x3000, 0x3500));
-    unit.branch(&branch(BranchKind::Ret, 0x3500, 0x1004));
-    assert_eq!(finish(unit), [Seen::Tip(0x3500), Seen::Tip(0x1004)]);
-}
-
-#[test]
-fn a_call_to_the_next_instruction_is_not_a_call() {
-    let mut unit = in_program(Config::user_only(), 0x1000);
-    unit.branch(&branch(BranchKind::Call, 0x1000, 0x2000));
-    unit.branch(&branch(BranchKind::Call, 0x2000, 0x2004));
-    unit.branch(&branch(BranchKind::Ret, 0x2010, 0x1004));
-    assert_eq!(finish(unit), [Seen::Tnt(1, 1)]);
-}
-
-#[test]
-fn only_the_innermost_64_calls_are_remembered() {
-    let mut unit = in_program(Config::user_only().with_tnt(TntForm::Long), 0);
-    for depth in 0..70 {
-        unit.branch(&branch(BranchKind::Call, depth * 0x100, (depth + 1) * 0x100));
-    }
-    for depth in (0..70).rev() {
-        unit.branch(&branch(BranchKind::Ret, 0x8000, depth * 0x100 + 4));
-    }
-    let found = finish(unit);
-    let compressed: u32 = found
-        .iter()
-        .map(|seen| if let Seen::Tnt(_, len) = seen { u32::from(*len) } else { 0 })
-        .sum();
-    let tips = found.iter().filter(|seen| matches!(seen, Seen::Tip(_))).count();
-    assert_eq!((compressed, tips), (64, 6));
-}
-
-#[test]
-fn outcomes_fill_packets_of_the_chosen_form() {
-    for (form, lens) in
-        [(TntForm::Short, vec![6, 6, 6, 6, 6, 6, 6, 6, 2]), (TntForm::Long, vec![47, 3])]
-    {
-        let mut unit = in_program(Config::user_only().with_tnt(form), 0x1000);
-        for i in 0..50 {
-            unit.branch(&branch(BranchKind::Jcc { taken: i % 3 == 0 }, 0x1000, 0x1000));
-        }
-        let found: Vec<_> = finish(unit)
-            .iter()
-            .filter_map(|seen| if let Seen::Tnt(_, len) = seen { Some(*len) } else { None })
-            .collect();
-        assert_eq!(found, lens);
-    }
 }
 
 #[test]
@@ -171,7 +112,7 @@ fn psb_comes_by_cadence_with_the_state_and_resets_compression() {
     let (Seen::Tip(before), tsc) = (found[at - 1], Seen::Other(Packet::Tsc(99))) else {
         panic!("a TIP before the PSB");
     };
-    assert_eq!(found[at..at + 5], [PSB, tsc, MODE_64, Seen::Fup(before), PSB_END]);
+    assert_eq!(found[at..at + 6], [PSB, tsc, NOT_IN_TX, MODE_64, Seen::Fup(before), PSB_END]);
     assert_eq!(found.iter().filter(|seen| **seen == PSB).count(), 1);
     assert_eq!(found.last(), Some(&Seen::Tip(0x1004)));
 }

@@ -1,33 +1,57 @@
-//! The branch outcomes that wait for a full TNT packet.
+//! The branch outcomes that wait for a full TNT packet, and the TIPs that wait with them.
 
-use super::TntForm;
+use super::{Config, RtitCtl};
 use crate::pt::{Packet, Tnt};
 
-#[derive(Clone, Copy, Debug)]
+const NONE: Tnt = Tnt { bits: 0, len: 0 };
+
+#[derive(Clone, Debug)]
 pub(super) struct TntBuffer {
-    form: TntForm,
+    capacity: u8,
+    deferring: bool,
     pending: Tnt,
+    deferred: Vec<Packet>,
 }
 
 impl TntBuffer {
-    pub(super) const fn new(form: TntForm) -> Self {
-        Self { form, pending: Tnt { bits: 0, len: 0 } }
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            capacity: config.tnt.capacity(),
+            deferring: config.deferred_tips && !config.ctl.has(RtitCtl::CYC_EN),
+            pending: NONE,
+            deferred: Vec::new(),
+        }
     }
 
-    /// Adds an outcome and gives the packet that it fills, if it does.
-    pub(super) fn push(&mut self, taken: bool) -> Option<Packet> {
+    pub(super) const fn is_empty(&self) -> bool {
+        self.pending.len == 0
+    }
+
+    /// Whether a TIP goes to the deferred ones.
+    pub(super) const fn defers(&self) -> bool {
+        self.deferring && !self.is_empty()
+    }
+
+    pub(super) fn defer(&mut self, tip: Packet) {
+        self.deferred.push(tip);
+    }
+
+    /// Adds an outcome and gives the packets that go out with it, if it fills the TNT.
+    pub(super) fn push(&mut self, taken: bool) -> impl Iterator<Item = Packet> + use<> {
         let Tnt { bits, len } = self.pending;
         self.pending = Tnt { bits: bits << 1 | u64::from(taken), len: len + 1 };
-        if self.pending.len < self.form.capacity() { None } else { self.take() }
+        let full = self.pending.len == self.capacity;
+        full.then(|| self.take()).into_iter().flatten()
     }
 
-    /// The outcomes that wait, if any do.
-    pub(super) fn take(&mut self) -> Option<Packet> {
-        let tnt = std::mem::replace(&mut self.pending, Tnt { bits: 0, len: 0 });
-        match tnt.len {
+    /// All that waits, in order.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Packet> + use<> {
+        let tnt = std::mem::replace(&mut self.pending, NONE);
+        let packet = match tnt.len {
             0 => None,
             1..=6 => Some(Packet::TntShort(tnt)),
             _ => Some(Packet::TntLong(tnt)),
-        }
+        };
+        packet.into_iter().chain(std::mem::take(&mut self.deferred))
     }
 }

@@ -1,0 +1,74 @@
+//! The processor's state that decides on packets, and what the next far transfer does to it.
+
+use super::{Config, RtitCtl};
+use crate::common::Addr;
+use crate::pt::ExecMode;
+
+/// CR3 and VMX operation as PIP packets tell them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Paging {
+    /// CR3.
+    pub cr3: u64,
+    /// NR: VMX non-root operation that is not concealed from the trace.
+    pub non_root: bool,
+}
+
+/// Where the processor stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Context {
+    /// The next instruction's address.
+    pub(super) ip: Addr,
+    pub(super) cpl: u8,
+    pub(super) mode: Mode,
+    pub(super) paging: Paging,
+    /// The current VMCS, in VMX operation.
+    pub(super) vmcs: Option<u64>,
+    pub(super) in_tx: bool,
+    /// In an enclave that is not a debug enclave.
+    pub(super) in_enclave: bool,
+}
+
+/// What MODE.Exec tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Mode {
+    pub(super) width: ExecMode,
+    pub(super) interrupts: bool,
+}
+
+/// Changes that take effect with the next far transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Staged {
+    pub(super) mode: Option<Mode>,
+    pub(super) paging: Option<Paging>,
+    pub(super) in_enclave: Option<bool>,
+}
+
+impl Context {
+    pub(super) const fn new() -> Self {
+        Self {
+            ip: Addr(0),
+            cpl: 0,
+            mode: Mode { width: ExecMode::Bits64, interrupts: false },
+            paging: Paging { cr3: 0, non_root: false },
+            vmcs: None,
+            in_tx: false,
+            in_enclave: false,
+        }
+    }
+
+    /// Takes over what was staged.
+    pub(super) fn apply(&mut self, staged: Staged) {
+        self.mode = staged.mode.unwrap_or(self.mode);
+        self.paging = staged.paging.unwrap_or(self.paging);
+        self.in_enclave = staged.in_enclave.unwrap_or(self.in_enclave);
+    }
+
+    /// `ContextEn` (SDM section "Context Enable (`ContextEn`)").
+    pub(super) fn is_traced(&self, config: &Config) -> bool {
+        let ctl = config.ctl;
+        let level = if self.cpl == 0 { RtitCtl::OS } else { RtitCtl::USER };
+        // The five low bits are none of CR3's address.
+        let matches = (self.paging.cr3 ^ config.cr3_match) >> 5 == 0;
+        ctl.has(level) && !self.in_enclave && (matches || !ctl.has(RtitCtl::CR3_FILTER))
+    }
+}

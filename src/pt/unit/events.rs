@@ -1,0 +1,164 @@
+//! What instructions and the platform put into the trace beside control flow: transactions,
+//! PTWRITE, VMCS, power states, event trace.
+
+use super::{RtitCtl, RtitStatus, Unit};
+use crate::common::Addr;
+use crate::pt::{Packet, PayloadSize};
+
+/// Entry to a C-state deeper than C0.0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerEntry {
+    /// The oldest instruction that is not completed.
+    pub ip: Addr,
+    /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if one did.
+    pub mwait: Option<(u32, u32)>,
+    /// Hardware caused it.
+    pub hardware: bool,
+    /// Resolved thread C-state, 4 bits.
+    pub state: u8,
+    /// Resolved thread sub C-state, 4 bits.
+    pub sub_state: u8,
+}
+
+/// An event of event trace, with the data that belong to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowEvent<'a> {
+    /// The CFE packet's type, 5 bits.
+    pub kind: u8,
+    /// The CFE packet's vector, or 0.
+    pub vector: u8,
+    /// The EVD packets before it: type, 6 bits, and payload.
+    pub data: &'a [(u8, u64)],
+}
+
+impl Unit {
+    /// XBEGIN or XACQUIRE at `ip` began a transaction.
+    pub fn tx_begin(&mut self, ip: Addr) {
+        self.transaction(ip, true);
+    }
+
+    /// XEND or XRELEASE at `ip` committed the transaction.
+    pub fn tx_commit(&mut self, ip: Addr) {
+        self.transaction(ip, false);
+    }
+
+    /// The transaction was aborted at `ip`; execution goes on at `target`.
+    pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
+        self.begin();
+        let was_on = self.packet_en();
+        self.context.in_tx = false;
+        self.put_tsx(true);
+        if was_on {
+            self.fup(ip);
+        }
+        let stop = self.land(target, self.context.cpl, true);
+        self.arrive(was_on);
+        self.stop_if(stop);
+        self.end();
+    }
+
+    fn transaction(&mut self, ip: Addr, in_tx: bool) {
+        self.begin();
+        if self.context.in_tx != in_tx {
+            self.context.in_tx = in_tx;
+            self.put_tsx(false);
+            if self.packet_en() {
+                self.fup(ip);
+            }
+        }
+        self.end();
+    }
+
+    fn put_tsx(&mut self, aborted: bool) {
+        if self.in_context() && self.config.ctl.has(RtitCtl::BRANCH_EN) {
+            self.put(&Packet::ModeTsx { in_tx: self.context.in_tx, aborted });
+        }
+    }
+
+    /// PTWRITE at `ip` with an operand of `size`.
+    pub fn ptwrite(&mut self, ip: Addr, value: u64, size: PayloadSize) {
+        self.begin();
+        let ctl = self.config.ctl;
+        let filtered = !self.in_context() || !self.status.has(RtitStatus::FILTER_EN);
+        if ctl.has(RtitCtl::PTW_EN) && !filtered {
+            let with_ip = ctl.has(RtitCtl::FUP_ON_PTW);
+            self.put(&Packet::Ptw { value, size, ip: with_ip });
+            if with_ip {
+                self.fup(ip);
+            }
+        }
+        self.end();
+    }
+
+    /// VMPTRLD loaded the VMCS at physical address `base`.
+    pub fn vmptrld(&mut self, base: u64) {
+        self.begin();
+        let base = base & 0x000f_ffff_ffff_f000;
+        self.context.vmcs = Some(base);
+        if self.in_context() {
+            self.put(&Packet::Vmcs(base));
+        }
+        self.end();
+    }
+
+    /// A C-state deeper than C0.0 begins.
+    pub fn power_enter(&mut self, entry: &PowerEntry) {
+        self.begin();
+        if self.powered() {
+            if let Some((hints, extensions)) = entry.mwait.filter(|_| self.in_context()) {
+                self.put(&Packet::Mwait { hints, extensions });
+            }
+            let PowerEntry { hardware, state, sub_state, .. } = *entry;
+            self.put(&Packet::PwrE { hardware, state, sub_state });
+            self.put_exstop(entry.ip);
+        }
+        self.end();
+    }
+
+    /// Back to C0; `last`, `deepest` and `wake` as in [`Packet::PwrX`].
+    pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
+        self.begin();
+        self.put_times();
+        if self.powered() {
+            self.put(&Packet::PwrX { last, deepest, wake });
+        }
+        self.end();
+    }
+
+    /// Execution stops before `ip` is completed, for a frequency change or the like.
+    pub fn exec_stop(&mut self, ip: Addr) {
+        self.begin();
+        if self.powered() {
+            self.put_exstop(ip);
+        }
+        self.end();
+    }
+
+    fn powered(&self) -> bool {
+        self.triggered() && self.config.ctl.has(RtitCtl::PWR_EVT_EN)
+    }
+
+    fn put_exstop(&mut self, ip: Addr) {
+        let in_context = self.in_context();
+        self.put(&Packet::ExStop { ip: in_context });
+        if in_context {
+            self.fup(ip);
+        }
+    }
+
+    /// What event trace says of the interrupt or far transfer that is told next. Where packets
+    /// about flow are on, those give the place; otherwise a FUP with `ip` does.
+    pub fn flow_event(&mut self, ip: Addr, event: &FlowEvent<'_>) {
+        self.begin();
+        if self.in_context() && self.config.ctl.has(RtitCtl::EVENT_EN) {
+            for &(kind, payload) in event.data {
+                self.put(&Packet::Evd { kind, payload });
+            }
+            let with_ip = !self.packet_en();
+            self.put(&Packet::Cfe { kind: event.kind, vector: event.vector, ip: with_ip });
+            if with_ip {
+                self.fup(ip);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The `ADDRn` ranges (SDM section "Filtering by IP"): which addresses are traced and which stop the
+//! trace. Knows addresses only, neither privilege nor CR3.
+
+use super::RtitCtl;
+use crate::common::Addr;
+
+/// `ADDRn_CFG`: the range is one of those that are traced.
+const FILTER: u8 = 1;
+/// `ADDRn_CFG`: a branch into the range ends the trace.
+const TRACE_STOP: u8 = 2;
+
+/// `IA32_RTIT_ADDRn_A` and `IA32_RTIT_ADDRn_B`: the first and the last address of a range, both
+/// inside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpRange {
+    /// `IA32_RTIT_ADDRn_A`.
+    pub first: Addr,
+    /// `IA32_RTIT_ADDRn_B`.
+    pub last: Addr,
+}
+
+impl IpRange {
+    fn contains(self, ip: Addr) -> bool {
+        (self.first..=self.last).contains(&ip)
+    }
+}
+
+/// What the ranges say of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Trace,
+    Skip,
+    /// Wins over the others where ranges overlap.
+    Stop,
+}
+
+/// Judges `ip` by the ranges that `ctl` configures.
+pub(super) fn judge(ctl: RtitCtl, ranges: &[IpRange; 4], ip: Addr) -> Verdict {
+    let hit = |cfg| {
+        let mut of_kind = ranges.iter().enumerate().filter(|(n, _)| ctl.addr_cfg(*n) == cfg);
+        of_kind.any(|(_, range)| range.contains(ip))
+    };
+    if hit(TRACE_STOP) {
+        Verdict::Stop
+    } else if hit(FILTER) || !filters(ctl) {
+        Verdict::Trace
+    } else {
+        Verdict::Skip
+    }
+}
+
+/// Whether any range is configured as a filter.
+pub(super) fn filters(ctl: RtitCtl) -> bool {
+    (0..4).any(|n| ctl.addr_cfg(n) == FILTER)
+}

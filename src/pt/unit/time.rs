@@ -1,0 +1,139 @@
+//! Packets about time: TSC, TMA, MTC, CYC and CBR (SDM sections "Timestamp Counter (TSC) Packet"
+//! to "Cycle Count Packet (CYC) Packet"). The driver tells the time; the unit has none of its own.
+
+use super::{Config, CrystalRatio, RtitCtl, Unit};
+use crate::common::Tsc;
+use crate::pt::Packet;
+
+/// Core clocks that the cycle counter holds: a CYC stands alone before it wraps.
+const CYCLE_COUNTER: u64 = 1 << 16;
+
+/// The clocks as the unit sees them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    tsc: Option<Tsc>,
+    crystal: Option<CrystalRatio>,
+    core_bus_ratio: Option<u8>,
+    /// Core clocks since the last CYC.
+    cycles: u64,
+}
+
+impl Clock {
+    pub(super) fn new(config: &Config) -> Self {
+        let usable = |ratio: &CrystalRatio| ratio.ebx != 0 && ratio.eax != 0;
+        Self {
+            tsc: None,
+            crystal: config.crystal_ratio.filter(usable),
+            core_bus_ratio: config.core_bus_ratio,
+            cycles: 0,
+        }
+    }
+
+    pub(super) fn restart_cycles(&mut self) {
+        self.cycles = 0;
+    }
+
+    /// The crystal clock counter, and the TSC ticks since it last counted.
+    fn crystal_clock(&self) -> Option<(u64, u64)> {
+        let (tsc, ratio) = (u128::from(self.tsc?.0), self.crystal?);
+        let (ebx, eax) = (u128::from(ratio.ebx), u128::from(ratio.eax));
+        let counter = tsc * eax / ebx;
+        let edge = (counter * ebx).div_ceil(eax);
+        let since = tsc.saturating_sub(edge);
+        Some((u64::try_from(counter).ok()?, u64::try_from(since).ok()?))
+    }
+}
+
+impl Unit {
+    /// Sets the time-stamp counter. Where `MTCEn` is set and the crystal ratio is known, writes
+    /// the MTC packets that became due since the last call, or TSC and TMA if there were too many
+    /// for MTC to tell.
+    pub fn set_tsc(&mut self, tsc: Tsc) {
+        let before = self.crystal_periods();
+        self.clock.tsc = Some(tsc);
+        let (Some(before), Some(now)) = (before, self.crystal_periods()) else { return };
+        if !self.triggered() || !self.config.ctl.has(RtitCtl::MTC_EN) || before == now {
+            return;
+        }
+        self.begin();
+        if (before..before.saturating_add(256)).contains(&now) {
+            for period in before + 1..=now {
+                self.put(&Packet::Mtc(period.to_le_bytes()[0]));
+            }
+        } else {
+            self.put_tsc();
+        }
+        self.end();
+    }
+
+    /// `cycles` core clocks went by.
+    pub fn advance_cycles(&mut self, cycles: u64) {
+        self.clock.cycles = self.clock.cycles.saturating_add(cycles);
+        if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {
+            self.flush();
+            self.put_cyc();
+        }
+    }
+
+    /// The core:bus ratio is now `ratio`: writes TSC, TMA and CBR, as a frequency change does.
+    pub fn set_core_bus_ratio(&mut self, ratio: u8) {
+        self.begin();
+        self.clock.core_bus_ratio = Some(ratio);
+        self.put_times();
+        self.end();
+    }
+
+    /// Writes a TSC packet, and TMA with it, now, where `TSCEn` is set and the time is known.
+    pub fn stamp(&mut self) {
+        self.begin();
+        self.put_tsc();
+        self.end();
+    }
+
+    /// TSC, TMA and CBR: what tells the time afresh.
+    pub(super) fn put_times(&mut self) {
+        self.put_tsc();
+        if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.triggered()) {
+            self.put(&Packet::Cbr(ratio));
+        }
+    }
+
+    fn put_tsc(&mut self) {
+        let ctl = self.config.ctl;
+        let Some(tsc) = self.clock.tsc.filter(|_| self.triggered() && ctl.has(RtitCtl::TSC_EN))
+        else {
+            return;
+        };
+        self.put(&Packet::Tsc(tsc.0 & 0x00ff_ffff_ffff_ffff));
+        if !ctl.has(RtitCtl::MTC_EN) {
+            return;
+        }
+        if let Some((counter, since)) = self.clock.crystal_clock() {
+            let [low, high, ..] = counter.to_le_bytes();
+            let ctc = u16::from_le_bytes([low, high]);
+            let fast_counter = u16::try_from(since & 0x1ff).unwrap_or_default();
+            self.put(&Packet::Tma { ctc, fast_counter });
+        }
+    }
+
+    /// A CYC, if the threshold since the last one has passed.
+    pub(super) fn put_cyc(&mut self) {
+        let ctl = self.config.ctl;
+        let threshold = match ctl.cyc_thresh() {
+            0 => 1,
+            n => 1 << (n - 1),
+        };
+        let lost = self.overflow.is_on();
+        if !ctl.has(RtitCtl::CYC_EN) || !self.triggered() || lost || self.clock.cycles < threshold {
+            return;
+        }
+        self.write(&Packet::Cyc(self.clock.cycles));
+        self.clock.restart_cycles();
+    }
+
+    /// The crystal clock counter from the bit on that MTC tells.
+    fn crystal_periods(&self) -> Option<u64> {
+        let (counter, _) = self.clock.crystal_clock()?;
+        Some(counter >> self.config.ctl.mtc_freq())
+    }
+}

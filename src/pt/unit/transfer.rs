@@ -1,0 +1,212 @@
+//! Branches, interrupts and other changes of flow to packets (SDM section "Packet Generation
+//! Scenarios", table "Packet Generation under Different Enable Conditions").
+
+use super::filter::{Verdict, filters, judge};
+use super::{Branch, BranchKind, Paging, RtitCtl, RtitStatus, Unit};
+use crate::common::Addr;
+use crate::pt::Packet;
+
+impl Unit {
+    /// Execution goes on at `ip` with privilege level `cpl`, coming from code that is not told
+    /// about: the kernel's return to a program, a thread's first instruction.
+    pub fn enter(&mut self, ip: Addr, cpl: u8) {
+        let (from, kind) = (self.context.ip, BranchKind::Far);
+        self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
+    }
+
+    /// A branch was executed.
+    pub fn branch(&mut self, branch: &Branch) {
+        self.begin();
+        let was_on = self.packet_en();
+        let told = self.context.paging;
+        if branch.kind == BranchKind::Far {
+            self.context.apply(std::mem::take(&mut self.staged));
+        }
+        let stop = self.land(branch.landing(), branch.cpl, branch.is_taken());
+        self.tell_paging(told);
+        match (was_on, self.packet_en()) {
+            (true, true) => self.follow(branch),
+            (true, false) => self.tip_pgd(self.exposed(branch)),
+            (false, true) => self.tip_pge(),
+            (false, false) => {}
+        }
+        self.stop_if(stop);
+        self.end();
+    }
+
+    /// Something took execution from `ip`, which was not executed or not completed, to `target` at
+    /// privilege level `cpl`: an interrupt, an exception, a signal, a VM exit; also `INT n`, whose
+    /// own address `ip` is.
+    pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
+        self.begin();
+        let was_on = self.packet_en();
+        let told = self.context.paging;
+        self.context.apply(std::mem::take(&mut self.staged));
+        if was_on {
+            self.fup(ip);
+        }
+        let stop = self.land(target, cpl, true);
+        self.tell_paging(told);
+        self.arrive(was_on);
+        self.stop_if(stop);
+        self.end();
+    }
+
+    /// `MOV CR3` was executed; `next` is the address behind it.
+    pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
+        self.begin();
+        let was_on = self.packet_en();
+        self.context.paging.cr3 = cr3;
+        let stop = self.land(next, self.context.cpl, true);
+        self.put_pip();
+        match (was_on, self.packet_en()) {
+            (true, false) => self.tip_pgd(None),
+            (false, true) => self.tip_pge(),
+            _ => {}
+        }
+        self.stop_if(stop);
+        self.end();
+    }
+
+    /// A `WRMSR` or the like set `TraceEn`; `next` is the address behind it.
+    ///
+    /// `packet_byte_count` is `PacketByteCnt`: 0 gives a PSB+, and otherwise the trace goes on
+    /// from an earlier one.
+    pub fn enable(&mut self, next: Addr, packet_byte_count: u64) {
+        self.config.ctl |= RtitCtl::TRACE_EN;
+        self.context.ip = next;
+        self.since_psb_bytes = packet_byte_count;
+        self.last_ip.reset();
+        self.told_mode = None;
+        let stop = self.set_trigger();
+        if packet_byte_count == 0 {
+            // Packets about flow begin with the TIP.PGE behind it.
+            self.put_psb(false);
+        } else {
+            self.put_times();
+        }
+        if self.packet_en() {
+            self.tip_pge();
+        }
+        self.stop_if(stop);
+    }
+
+    /// A `WRMSR` or the like at `ip` cleared `TraceEn`.
+    pub fn disable(&mut self, ip: Addr) {
+        self.begin();
+        self.context.ip = ip;
+        if self.packet_en() {
+            self.fup(ip);
+            self.tip_pgd(None);
+        }
+        self.flush();
+        self.config.ctl = self.config.ctl.without(RtitCtl::TRACE_EN);
+        self.clear_trigger();
+    }
+
+    /// Turns `TriggerEn` on, unless an error or a stop is not cleared yet, and the other enables
+    /// as the current IP and context have it. True if the IP is in a `TraceStop` range.
+    pub(super) fn set_trigger(&mut self) -> bool {
+        let barred = RtitStatus::ERROR.0 | RtitStatus::STOPPED.0;
+        self.status.set(RtitStatus::TRIGGER_EN, self.status.0 & barred == 0);
+        self.status.set(RtitStatus::FILTER_EN, !filters(self.config.ctl));
+        self.land(self.context.ip, self.context.cpl, true)
+    }
+
+    /// Turns `TriggerEn` off without a packet.
+    pub(super) fn clear_trigger(&mut self) {
+        self.status.set(RtitStatus::TRIGGER_EN, false);
+        self.returns.clear();
+        self.clock.restart_cycles();
+    }
+
+    /// Moves on to `ip` and updates the enables. True if that ends in a `TraceStop` range.
+    pub(super) fn land(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
+        (self.context.ip, self.context.cpl) = (ip, cpl);
+        if !self.triggered() {
+            return false;
+        }
+        self.status.set(RtitStatus::CONTEXT_EN, self.context.is_traced(&self.config));
+        // Falling into or out of a range goes unnoticed.
+        if !taken || !self.in_context() {
+            return false;
+        }
+        let verdict = judge(self.config.ctl, &self.config.ranges, ip);
+        self.status.set(RtitStatus::FILTER_EN, verdict == Verdict::Trace);
+        verdict == Verdict::Stop
+    }
+
+    /// The end of an asynchronous transfer: TIP or what takes its place.
+    pub(super) fn arrive(&mut self, was_on: bool) {
+        let target = self.context.ip;
+        match (was_on, self.packet_en()) {
+            (true, true) => self.tip(target),
+            (true, false) => self.tip_pgd(self.in_context().then_some(target)),
+            (false, true) => self.tip_pge(),
+            (false, false) => {}
+        }
+    }
+
+    /// A `TraceStop` range was entered.
+    pub(super) fn stop_if(&mut self, stop: bool) {
+        if stop {
+            self.put(&Packet::TraceStop);
+            self.overflow.lose_trace_stop();
+            self.status.set(RtitStatus::STOPPED, true);
+            self.clear_trigger();
+        }
+    }
+
+    /// A PIP, if paging is no longer as it was told.
+    fn tell_paging(&mut self, told: Paging) {
+        if self.context.paging != told {
+            self.put_pip();
+        }
+    }
+
+    pub(super) fn put_pip(&mut self) {
+        let Paging { cr3, non_root } = self.context.paging;
+        if self.in_context() && self.config.ctl.has(RtitCtl::OS) {
+            self.put(&Packet::Pip { cr3: cr3 & 0x000f_ffff_ffff_ffe0, non_root });
+        }
+    }
+
+    /// The payload of the TIP.PGD that `branch` gives: none out of context, and none where the
+    /// code tells the target of a conditional branch.
+    fn exposed(&self, branch: &Branch) -> Option<Addr> {
+        let conditional = matches!(branch.kind, BranchKind::Jcc { .. });
+        (self.in_context() && !conditional).then_some(branch.target)
+    }
+
+    /// A branch with packets on before and after it.
+    fn follow(&mut self, branch: &Branch) {
+        match branch.kind {
+            BranchKind::Jcc { taken } => self.outcome(taken),
+            BranchKind::Jmp => {}
+            BranchKind::Call => self.call(branch),
+            BranchKind::JmpIndirect => self.tip_indirect(branch.target),
+            BranchKind::Far => self.tip(branch.target),
+            BranchKind::CallIndirect => {
+                self.tip_indirect(branch.target);
+                self.returns.push(branch.next);
+            }
+            BranchKind::Ret => self.ret(branch.target),
+        }
+    }
+
+    fn call(&mut self, branch: &Branch) {
+        // A call to the next instruction only reads the IP; no return matches it.
+        if branch.target != branch.next {
+            self.returns.push(branch.next);
+        }
+    }
+
+    fn ret(&mut self, target: Addr) {
+        let compress = !self.config.ctl.has(RtitCtl::DIS_RETC);
+        if compress && self.returns.matches(target) {
+            self.outcome(true);
+        } else {
+            self.tip(target);
+        }
+    }
+}
