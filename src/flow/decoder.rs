@@ -29,6 +29,8 @@ pub struct Decoder<'t> {
     pub(super) cursor: Cursor<'t>,
     /// Stop at the first PSB at or behind this offset.
     end: Option<usize>,
+    /// Behind the last PSB that was entered, or tried.
+    fresh_from: usize,
     #[expect(dead_code, reason = "only errata read it")]
     pub(super) config: Config,
     pub(super) state: State,
@@ -80,6 +82,7 @@ impl<'t> Decoder<'t> {
             trace,
             cursor: Cursor::at(trace, 0),
             end: None,
+            fresh_from: 0,
             config,
             state: State::Seek(0),
             ip: Addr(0),
@@ -119,6 +122,7 @@ impl<'t> Decoder<'t> {
     pub fn sync_at(&mut self, offset: usize) {
         self.forget();
         self.queue.clear();
+        self.fresh_from = offset;
         self.state = State::Seek(offset);
     }
 
@@ -206,6 +210,7 @@ impl<'t> Decoder<'t> {
     pub(super) fn enter(&mut self, psb: usize) {
         self.forget();
         self.cursor = Cursor::at(self.trace, psb);
+        self.fresh_from = psb + PSB.len();
         if self.end.is_some_and(|end| psb >= end) {
             self.state = State::Done;
             return;
@@ -213,8 +218,7 @@ impl<'t> Decoder<'t> {
         match PsbPlus::read(self.trace, psb) {
             Ok(Some(plus)) => self.adopt(&plus),
             Ok(None) => self.state = State::Done,
-            // From behind this PSB on, or it would be found again.
-            Err(fault) => self.gap_until(fault, psb + PSB.len()),
+            Err(fault) => self.gap(fault),
         }
     }
 
@@ -263,15 +267,14 @@ impl<'t> Decoder<'t> {
         self.queue.push_back(FlowItem::Event(Event { offset, kind }));
     }
 
-    /// The path is lost: says so, and goes on at the next PSB.
-    pub(super) fn gap(&mut self, fault: Fault) {
-        self.gap_until(fault, self.cursor.offset());
-    }
-
-    fn gap_until(&mut self, (offset, reason): Fault, seek_from: usize) {
+    /// The path is lost: says so, and goes on at the next PSB. A damaged packet may have swallowed
+    /// the beginning of a PSB, so the search begins a little before the fault, but never at a PSB
+    /// that was entered already.
+    pub(super) fn gap(&mut self, (offset, reason): Fault) {
         let gap = Gap { offset: offset as u64, last_ip: self.ip(), reason };
         self.queue.push_back(FlowItem::Gap(gap));
-        self.state = State::Seek(seek_from);
+        let swallowed = self.cursor.offset().saturating_sub(PSB.len());
+        self.state = State::Seek(swallowed.max(self.fresh_from));
     }
 }
 

@@ -23,3 +23,6 @@ pub use code::{Addrs, Code, Insns};
 pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
+
+#[cfg(test)]
+mod tests;

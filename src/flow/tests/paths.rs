@@ -1,0 +1,149 @@
+//! The decoded path is the executed one; the segments of a trace tile it.
+
+use super::machine::{Mishaps, Traced, execute};
+use super::program::{Program, Random};
+use crate::common::Addr;
+use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap};
+use crate::pt::{find_psb, unit};
+use proptest::prelude::*;
+
+pub(super) struct Decoded {
+    pub(super) items: Vec<FlowItem>,
+    pub(super) addrs: Vec<Addr>,
+    pub(super) gaps: Vec<Gap>,
+}
+
+pub(super) fn decode(mut decoder: Decoder<'_>, code: &mut Code<'_>) -> Decoded {
+    let mut decoded = Decoded { items: vec![], addrs: vec![], gaps: vec![] };
+    while let Some(item) = decoder.next(code) {
+        decoded.items.push(item);
+        match item {
+            FlowItem::Block(span) => {
+                let before = decoded.addrs.len();
+                decoded.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+                assert_eq!(decoded.addrs.len() - before, span.insns as usize);
+                assert_eq!(decoded.addrs.last(), Some(&span.last));
+            }
+            FlowItem::Gap(gap) => decoded.gaps.push(gap),
+            FlowItem::Event(_) => {}
+        }
+    }
+    decoded
+}
+
+pub(super) fn whole(traced: &[u8], program: &Program) -> Decoded {
+    decode(Decoder::new(traced, Config::default()), &mut Code::new(program))
+}
+
+fn random_run(seed: u64, config: unit::Config) -> (Program, Traced) {
+    let mut random = Random::new(seed);
+    let runs = 2 + random.below(40);
+    let program = Program::random(&mut random, runs, Addr(0x40_1000));
+    let traced = execute(&program, seed, 2000, config, Mishaps::default());
+    (program, traced)
+}
+
+fn segments(trace: &[u8]) -> Vec<(usize, Option<usize>)> {
+    let mut starts = vec![];
+    let mut from = 0;
+    while let Some(psb) = find_psb(trace, from) {
+        starts.push(psb);
+        from = psb + 16;
+    }
+    let ends = starts.iter().skip(1).map(|end| Some(*end)).chain([None]);
+    starts.iter().copied().zip(ends).collect()
+}
+
+pub(super) fn first_difference(ours: &[Addr], theirs: &[Addr]) -> Option<usize> {
+    let common = ours.iter().zip(theirs).position(|(a, b)| a != b);
+    common.or((ours.len() != theirs.len()).then(|| ours.len().min(theirs.len())))
+}
+
+fn form(long: bool) -> unit::Config {
+    let form = if long { unit::TntForm::Long } else { unit::TntForm::Short };
+    unit::Config::user_only().with_tnt(form)
+}
+
+fn in_segments(trace: &[u8], program: &Program) -> Vec<FlowItem> {
+    let mut code = Code::new(program);
+    let mut items = vec![];
+    for (start, end) in segments(trace) {
+        let decoder = Decoder::segment(trace, start, end, Config::default());
+        items.extend(decode(decoder, &mut code).items);
+    }
+    items
+}
+
+/// Flips a byte, cuts bytes out, or ends the trace early. Gives the first offset that is whole.
+pub(super) fn damage(trace: &mut Vec<u8>, random: &mut Random) -> usize {
+    let at = random.below(trace.len());
+    match random.below(4) {
+        0 => {
+            trace.truncate(at);
+            at
+        }
+        1 => {
+            let end = (at + 1 + random.below(40)).min(trace.len());
+            trace.drain(at..end);
+            at
+        }
+        2 => {
+            let junk = u8::try_from(random.below(256)).expect("a byte");
+            trace.insert(at, junk);
+            at + 1
+        }
+        _ => {
+            trace[at] ^= 1 << random.below(8);
+            at + 1
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn decoded_path_is_the_executed_path(seed: u64, long: bool) {
+        let (program, traced) = random_run(seed, form(long));
+        let decoded = whole(&traced.trace, &program);
+        prop_assert_eq!(decoded.gaps, vec![]);
+        prop_assert_eq!(first_difference(&decoded.addrs, &traced.addrs), None);
+    }
+
+    #[test]
+    fn segments_tile_the_whole(seed: u64, long: bool) {
+        let (program, traced) = random_run(seed, form(long));
+        let decoded = whole(&traced.trace, &program);
+        prop_assert_eq!(in_segments(&traced.trace, &program), decoded.items);
+    }
+
+    #[test]
+    fn a_small_cache_changes_nothing(seed: u64) {
+        let (program, traced) = random_run(seed, form(false));
+        let mut code = Code::with_cache(&program, BlockCache::with_limit(1));
+        let decoded = decode(Decoder::new(&traced.trace, Config::default()), &mut code);
+        prop_assert_eq!(decoded.items, whole(&traced.trace, &program).items);
+    }
+
+    #[test]
+    fn damage_costs_one_segment(seed: u64) {
+        let (program, mut traced) = random_run(seed, form(false));
+        let mut random = Random::new(seed ^ 1);
+        let good = whole(&traced.trace, &program);
+        let length = traced.trace.len();
+        let from = damage(&mut traced.trace, &mut random);
+        let bad = whole(&traced.trace, &program);
+        prop_assert_eq!(in_segments(&traced.trace, &program), bad.items.clone());
+        // From the second PSB behind the damage on, all is as it was.
+        if let Some((start, _)) = segments(&traced.trace).into_iter().filter(|(at, _)| *at >= from).nth(1) {
+            let tail_bytes = traced.trace.len() - start;
+            let behind = decode(
+                Decoder::segment(&traced.trace, start, None, Config::default()),
+                &mut Code::new(&program),
+            );
+            prop_assert!(bad.addrs.ends_with(&behind.addrs));
+            prop_assert!(good.addrs.ends_with(&behind.addrs));
+            prop_assert!(tail_bytes < length);
+        }
+    }
+}
