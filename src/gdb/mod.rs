@@ -1,1 +1,40 @@
-//! The gdb remote serial protocol over a session.
+//! The gdb remote serial protocol over a [`Session`](crate::session::Session).
+//!
+//! This room owns the socket. It frames packets itself, answers those that gdbstub lacks or ends
+//! the session over (run control, thread choice, `qXfer`, branch traces), and feeds the rest to
+//! gdbstub's state machine, which writes into a buffer. No packet, however broken, ends the
+//! server. The scripts for gdb's side are in `gdb-scripts/`; see [`SCRIPT`].
+//!
+//! It never reaches below the session, and listens only where it is told to.
+
+mod arch;
+mod btrace;
+mod client;
+mod door;
+mod files;
+mod frame;
+mod hex;
+mod listener;
+mod memory;
+mod monitor;
+mod resume;
+mod server;
+mod stack;
+mod stop_reply;
+mod stub;
+mod supported;
+mod target;
+mod target_xml;
+mod thread_id;
+mod transport;
+mod xfer;
+
+#[cfg(test)]
+mod tests;
+
+pub use listener::Listener;
+pub use server::{Error, Options, serve};
+
+/// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13
+/// or newer loads it with `source`.
+pub const SCRIPT: &str = include_str!("../../gdb-scripts/contraflow.py");

@@ -1,0 +1,73 @@
+//! x86-64 as gdbstub sees it: a register file in which every register may be unavailable.
+
+use crate::session::{Register, Registers};
+use gdbstub::arch::{Arch, RegId};
+use std::num::NonZeroUsize;
+
+/// Linux x86-64, with the registers of [`target_xml`](super::target_xml).
+#[derive(Debug)]
+pub(super) enum Amd64 {}
+
+impl Arch for Amd64 {
+    type Usize = u64;
+    type Registers = RegisterFile;
+    type RegId = RegisterId;
+    type BreakpointKind = usize;
+}
+
+/// The registers of a `g` packet.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct RegisterFile {
+    /// Their values.
+    pub(super) values: Registers,
+    /// Which of them the target description lists.
+    pub(super) served: Vec<Register>,
+}
+
+impl gdbstub::arch::Registers for RegisterFile {
+    type ProgramCounter = u64;
+
+    fn pc(&self) -> u64 {
+        // gdbstub's signature has no way to say unknown; nothing here calls it.
+        self.values.get(Register::RIP).and_then(|rip| u64::try_from(rip).ok()).unwrap_or(0)
+    }
+
+    fn gdb_serialize(&self, mut write_byte: impl FnMut(Option<u8>)) {
+        for register in &self.served {
+            match self.values.bytes(*register) {
+                Some(bytes) => bytes.into_iter().for_each(|byte| write_byte(Some(byte))),
+                None => (0..register.size_bytes()).for_each(|_| write_byte(None)),
+            }
+        }
+    }
+
+    fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
+        let mut rest = bytes;
+        for register in Register::all() {
+            let Some((value, behind)) = rest.split_at_checked(register.size_bytes()) else { break };
+            self.values.set(register, Some(from_little_endian(value)));
+            rest = behind;
+        }
+        Ok(())
+    }
+}
+
+/// The value of up to sixteen bytes in memory order.
+pub(super) fn from_little_endian(bytes: &[u8]) -> u128 {
+    bytes.iter().take(16).rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
+/// A register number of a `p` or `P` packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RegisterId(pub(super) Register);
+
+impl RegId for RegisterId {
+    fn from_raw_id(id: usize) -> Option<(Self, Option<NonZeroUsize>)> {
+        let register = Register::from_number(id)?;
+        Some((Self(register), NonZeroUsize::new(register.size_bytes())))
+    }
+
+    fn to_raw_id(&self) -> Option<usize> {
+        Some(self.0.number())
+    }
+}

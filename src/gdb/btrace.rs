@@ -1,0 +1,50 @@
+//! gdb's `record btrace pt`: the raw packets of a thread up to where it stands, for gdb's own
+//! decoder. Offered only when the server was told to, as it shadows reverse execution.
+
+use super::hex;
+use super::target::Served;
+use crate::common::Tid;
+use crate::session::Run;
+
+/// The size of the ring buffer that gdb is told of. The trace is served whole, whatever its size.
+const RING_BYTES: u64 = 0x1_0000;
+
+/// The reply to a `Qbtrace` packet; `None` for other packets.
+pub(super) fn answer<R: Run>(served: &mut Served<R>, body: &[u8]) -> Option<Vec<u8>> {
+    match body {
+        b"Qbtrace:pt" => served.btrace = true,
+        b"Qbtrace:off" => served.btrace = false,
+        _ if body.starts_with(b"Qbtrace-conf:pt:size=") => {}
+        _ if body.starts_with(b"Qbtrace") => return Some(Vec::new()),
+        _ => return None,
+    }
+    Some(b"OK".to_vec())
+}
+
+/// The document `btrace` for an annex.
+pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
+    // Deltas of a PT trace do not exist: gdb asks for the whole then.
+    if !matches!(annex, b"all" | b"new") {
+        return None;
+    }
+    let raw = served.session.run().pt_trace(tid)?;
+    let config = served.session.run().pt_cpu().map_or_else(String::new, |(family, model, stepping)| {
+        format!(
+            r#"<pt-config><cpu vendor="GenuineIntel" family="{family}" model="{model}" stepping="{stepping}"/></pt-config>"#
+        )
+    });
+    let document = format!(
+        r#"<!DOCTYPE btrace SYSTEM "btrace.dtd"><btrace version="1.0"><pt>{config}<raw>{}</raw></pt></btrace>"#,
+        hex::encode(&raw)
+    );
+    Some(document.into_bytes())
+}
+
+/// The document `btrace-conf`.
+pub(super) fn configuration<R: Run>(served: &Served<R>) -> Vec<u8> {
+    let pt = if served.btrace { format!(r#"<pt size="{RING_BYTES:#x}"/>"#) } else { String::new() };
+    format!(
+        r#"<!DOCTYPE btrace-conf SYSTEM "btrace-conf.dtd"><btrace-conf version="1.0">{pt}</btrace-conf>"#
+    )
+    .into_bytes()
+}

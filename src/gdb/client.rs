@@ -1,0 +1,265 @@
+//! One client: takes packets off the line, answers each, and runs the session when told to.
+
+use super::frame::{self, Framer, Unit};
+use super::resume::{self, Chosen};
+use super::server::Options;
+use super::stub::Stub;
+use super::supported::{self, ClientFeatures};
+use super::target::Served;
+use super::thread_id::{self, ThreadChoice};
+use super::transport::Transport;
+use super::{btrace, memory, stack, stop_reply, xfer};
+use crate::session::{Run, Stop, StopReason};
+use std::cell::RefCell;
+use std::io;
+use std::time::{Duration, Instant};
+
+/// How often a running search looks for Ctrl-C.
+const POLL_PERIOD: Duration = Duration::from_millis(5);
+
+/// How a client left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ended {
+    /// It detached.
+    Detached,
+    /// It killed the program.
+    Killed,
+    /// It hung up.
+    Gone,
+}
+
+/// What to do about a packet.
+enum Answer {
+    /// Send this body.
+    Reply(Vec<u8>),
+    /// Send these packets, framed already.
+    Framed(Vec<u8>),
+    /// Send this, if anything, and end.
+    End(Option<&'static [u8]>, Ended),
+}
+
+impl Answer {
+    fn ok() -> Self {
+        Self::Reply(b"OK".to_vec())
+    }
+
+    fn malformed() -> Self {
+        Self::Reply(b"E01".to_vec())
+    }
+}
+
+/// The connection: units in, bytes out.
+struct Line<'a> {
+    transport: &'a mut dyn Transport,
+    framer: Framer,
+    polled: Instant,
+    broken: bool,
+}
+
+impl Line<'_> {
+    /// The next unit; `None` when the client has gone.
+    fn next(&mut self) -> io::Result<Option<Unit>> {
+        loop {
+            if let Some(unit) = self.framer.take() {
+                return Ok(Some(unit));
+            }
+            let bytes = if self.broken { Vec::new() } else { self.transport.wait()? };
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            self.framer.push(&bytes);
+        }
+    }
+
+    /// Whether the user pressed Ctrl-C, or has gone.
+    fn is_interrupted(&mut self) -> bool {
+        if self.polled.elapsed() < POLL_PERIOD {
+            return false;
+        }
+        self.polled = Instant::now();
+        match self.transport.poll() {
+            Ok(Some(bytes)) => {
+                self.broken = bytes.is_empty();
+                self.framer.push(&bytes);
+            }
+            Ok(None) => {}
+            Err(_) => self.broken = true,
+        }
+        self.broken || self.framer.take_interrupt()
+    }
+}
+
+/// A client being served.
+pub(super) struct Client<'a, R: Run> {
+    served: &'a mut Served<R>,
+    options: &'a Options,
+    stub: Stub<R>,
+    line: RefCell<Line<'a>>,
+    chosen: Chosen,
+    features: ClientFeatures,
+    acknowledges: bool,
+    last_sent: Vec<u8>,
+}
+
+impl<'a, R: Run> Client<'a, R> {
+    pub(super) fn new(
+        served: &'a mut Served<R>,
+        transport: &'a mut dyn Transport,
+        options: &'a Options,
+    ) -> Self {
+        let general = served.session.last_stop().thread;
+        let polled = Instant::now();
+        let line = Line { transport, framer: Framer::default(), polled, broken: false };
+        Self {
+            served,
+            options,
+            stub: Stub::new(),
+            line: RefCell::new(line),
+            chosen: Chosen { general, resumed: None },
+            features: ClientFeatures::default(),
+            acknowledges: true,
+            last_sent: Vec::new(),
+        }
+    }
+
+    /// Serves the client until it leaves.
+    pub(super) fn serve(mut self) -> io::Result<Ended> {
+        loop {
+            let Some(unit) = self.line.get_mut().next()? else { return Ok(Ended::Gone) };
+            match unit {
+                Unit::Packet(body) => {
+                    self.acknowledge(b"+")?;
+                    match self.answer(&body) {
+                        Answer::Reply(body) => self.send(frame::encode(&body))?,
+                        Answer::Framed(packets) => self.send(packets)?,
+                        Answer::End(reply, ended) => {
+                            reply.map_or(Ok(()), |body| self.send(frame::encode(body)))?;
+                            return Ok(ended);
+                        }
+                    }
+                }
+                Unit::Damaged => self.acknowledge(b"-")?,
+                Unit::Nack => self.line.get_mut().transport.send(&self.last_sent)?,
+                // Ctrl-C after the stop was reported has nothing to interrupt.
+                Unit::Ack | Unit::Interrupt => {}
+            }
+        }
+    }
+
+    fn acknowledge(&mut self, sign: &[u8]) -> io::Result<()> {
+        if self.acknowledges { self.line.get_mut().transport.send(sign) } else { Ok(()) }
+    }
+
+    fn send(&mut self, packets: Vec<u8>) -> io::Result<()> {
+        self.last_sent = packets;
+        self.line.get_mut().transport.send(&self.last_sent)
+    }
+
+    fn answer(&mut self, body: &[u8]) -> Answer {
+        match body {
+            b"?" => Answer::Reply(self.stop_reply(self.served.session.last_stop())),
+            b"k" => Answer::End(None, Ended::Killed),
+            b"D" => Answer::End(Some(b"OK"), Ended::Detached),
+            b"QStartNoAckMode" => {
+                self.acknowledges = false;
+                Answer::ok()
+            }
+            b"qC" => {
+                let tid = thread_id::format(self.served.session.last_stop().thread);
+                Answer::Reply(format!("QC{tid}").into_bytes())
+            }
+            b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
+            [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),
+            [b'T', id @ ..] => self.probe_thread(id),
+            _ if body.starts_with(b"vKill") => Answer::End(Some(b"OK"), Ended::Killed),
+            _ if body.starts_with(b"D;") => Answer::End(Some(b"OK"), Ended::Detached),
+            _ if body.starts_with(b"qSupported") => self.negotiate(body),
+            _ if resume::is_resume(body) => self.resume(body),
+            _ => self.answer_data(body),
+        }
+    }
+
+    /// Packets that read or write, without choosing or running anything.
+    fn answer_data(&mut self, body: &[u8]) -> Answer {
+        let tid = self.chosen.general;
+        if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
+            let reply = stack::answer(&self.served.session, text);
+            return reply.map_or_else(Answer::malformed, Answer::Reply);
+        }
+        if body.starts_with(b"m") {
+            let reply = memory::answer(&self.served.session, tid, body);
+            return reply.map_or_else(Answer::malformed, Answer::Reply);
+        }
+        if let Some(reply) = xfer::answer(self.served, tid, self.options.btrace, body) {
+            return Answer::Reply(reply);
+        }
+        if self.options.btrace
+            && let Some(reply) = btrace::answer(self.served, body)
+        {
+            return Answer::Reply(reply);
+        }
+        let packets = self.stub.answer(self.served, tid, body);
+        match self.served.refusal.take() {
+            Some(error) => Answer::Reply(format!("E.{error}").into_bytes()),
+            None => Answer::Framed(packets),
+        }
+    }
+
+    fn negotiate(&mut self, body: &[u8]) -> Answer {
+        self.features = supported::parse(body);
+        let packets =
+            self.stub.answer(self.served, self.chosen.general, b"qSupported:xmlRegisters=i386");
+        let features = frame::first_body(&packets).unwrap_or_default();
+        Answer::Reply(supported::extend(&features, self.options.btrace))
+    }
+
+    fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
+        let Some(choice) = thread_id::parse(id) else { return Answer::malformed() };
+        let named = match choice {
+            ThreadChoice::One(tid) if !self.served.session.is_alive(tid) => {
+                return Answer::malformed();
+            }
+            ThreadChoice::One(tid) => Some(tid),
+            ThreadChoice::All | ThreadChoice::Any => None,
+        };
+        if kind == b'c' {
+            self.chosen.resumed = named;
+        } else {
+            self.chosen.general = named.unwrap_or(self.served.session.last_stop().thread);
+        }
+        Answer::ok()
+    }
+
+    fn probe_thread(&mut self, id: &[u8]) -> Answer {
+        match thread_id::parse(id) {
+            Some(ThreadChoice::One(tid)) if self.served.session.is_alive(tid) => Answer::ok(),
+            _ => Answer::malformed(),
+        }
+    }
+
+    fn resume(&mut self, body: &[u8]) -> Answer {
+        let Some(resume) = resume::parse(body, &self.chosen) else { return Answer::malformed() };
+        self.served.document = None;
+        self.line.get_mut().polled = Instant::now();
+        let line = &self.line;
+        let interrupted = || line.borrow_mut().is_interrupted();
+        let session = &mut self.served.session;
+        let mut stop = session.resume(resume.order, &interrupted);
+        while let Some(range) = resume.range {
+            let pc = session.run().pc(stop.thread);
+            let inside = pc.is_some_and(|pc| range.contains(pc));
+            let stepping = stop.reason == StopReason::Step && stop.thread == resume.order.thread;
+            if !(inside && stepping) || interrupted() {
+                break;
+            }
+            stop = session.resume(resume.order, &interrupted);
+        }
+        // gdb takes the stopped thread as chosen for `Hg`, and its own choice for `Hc` to stand.
+        self.chosen.general = stop.thread;
+        Answer::Reply(self.stop_reply(stop))
+    }
+
+    fn stop_reply(&self, stop: Stop) -> Vec<u8> {
+        stop_reply::format(&self.served.session, stop, self.features, self.options.edge_as_trap)
+    }
+}

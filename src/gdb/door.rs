@@ -1,0 +1,137 @@
+//! Lets one client in at a time, and tells the others so.
+
+use super::frame;
+use super::listener::Bound;
+use super::transport::{Socket, Transport};
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
+/// A client that is turned away gets this long to listen.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+type Client = Box<dyn Transport + Send>;
+
+/// A listening socket with somebody at it.
+pub(super) struct Door {
+    clients: Receiver<io::Result<Client>>,
+    state: Arc<State>,
+    /// Where to knock to wake the one who waits.
+    knock: Knock,
+    doorman: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct State {
+    occupied: AtomicBool,
+    closed: AtomicBool,
+}
+
+enum Knock {
+    Tcp(Option<SocketAddr>),
+    Unix(PathBuf),
+}
+
+impl Door {
+    pub(super) fn open(bound: Bound) -> Self {
+        let (sender, clients) = sync_channel(1);
+        let state = Arc::new(State::default());
+        let knock = match &bound {
+            Bound::Tcp(listener) => Knock::Tcp(listener.local_addr().ok()),
+            Bound::Unix(_, path) => Knock::Unix(path.clone()),
+        };
+        let shared = Arc::clone(&state);
+        let doorman = thread::spawn(move || watch(&bound, &shared, &sender));
+        Self { clients, state, knock, doorman: Some(doorman) }
+    }
+
+    /// Waits for the next client. While it is served, others are turned away.
+    pub(super) fn admit(&self) -> io::Result<Client> {
+        self.state.occupied.store(false, Ordering::SeqCst);
+        self.clients.recv().unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()))
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.state.closed.store(true, Ordering::SeqCst);
+        let woken = match &self.knock {
+            Knock::Tcp(addr) => addr.is_some_and(|addr| TcpStream::connect(addr).is_ok()),
+            Knock::Unix(path) => UnixStream::connect(path).is_ok(),
+        };
+        if let Some(doorman) = self.doorman.take().filter(|_| woken) {
+            // The doorman does not panic, and if it did the door would be closed all the same.
+            let _ = doorman.join();
+        }
+    }
+}
+
+fn watch(bound: &Bound, state: &State, clients: &SyncSender<io::Result<Client>>) {
+    loop {
+        let accepted = accept(bound);
+        if state.closed.load(Ordering::SeqCst) {
+            return;
+        }
+        let failed = accepted.is_err();
+        if !failed && state.occupied.swap(true, Ordering::SeqCst) {
+            accepted.into_iter().for_each(turn_away);
+        } else if clients.send(accepted.map(Accepted::into_client)).is_err() || failed {
+            return;
+        }
+    }
+}
+
+enum Accepted {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Accepted {
+    fn into_client(self) -> Client {
+        match self {
+            Self::Tcp(stream) => Box::new(stream),
+            Self::Unix(stream) => Box::new(stream),
+        }
+    }
+}
+
+fn accept(bound: &Bound) -> io::Result<Accepted> {
+    match bound {
+        Bound::Tcp(listener) => {
+            let (stream, _) = listener.accept()?;
+            // A step is one small packet each way: Nagle's algorithm would delay every one.
+            stream.set_nodelay(true)?;
+            Ok(Accepted::Tcp(stream))
+        }
+        Bound::Unix(listener, _) => Ok(Accepted::Unix(listener.accept()?.0)),
+    }
+}
+
+/// Answers the first packet with the reason, and hangs up.
+fn turn_away(accepted: Accepted) {
+    // Whatever goes wrong, the client is not served.
+    let _ = match accepted {
+        Accepted::Tcp(stream) => {
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say_busy(stream))
+        }
+        Accepted::Unix(stream) => {
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say_busy(stream))
+        }
+    };
+}
+
+fn say_busy(mut stream: impl Socket) -> io::Result<()> {
+    let mut request = [0; 4096];
+    // gdb speaks first; hanging up with its words unread would lose ours.
+    let _ = stream.read(&mut request)?;
+    stream.send(&[b"+", &*frame::encode(BUSY)].concat())?;
+    let _ = stream.read(&mut request)?;
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! `m` and `x`: memory, as far as it is known. gdbstub's own `m` would take a length without
+//! bound, and pads short reads.
+
+use super::{frame, hex};
+use crate::common::{Addr, Tid};
+use crate::session::{Run, Session};
+
+/// `EFAULT`: no byte is known there.
+const UNKNOWN: &[u8] = b"E0e";
+/// Two digits a byte must fit a packet.
+const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
+
+/// The reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets.
+pub(super) fn answer<R: Run>(session: &Session<R>, tid: Tid, body: &[u8]) -> Option<Vec<u8>> {
+    let (&kind @ (b'm' | b'x'), range) = body.split_first()? else { return None };
+    let (addr, length) = hex::split(range, b',')?;
+    let (addr, length) = (hex::number(addr)?, hex::number(length)?);
+    let mut bytes = vec![0; usize::try_from(length.min(MAX_READ_BYTES)).unwrap_or(0)];
+    let known = session.run().read_memory(tid, Addr(addr), &mut bytes);
+    bytes.truncate(known);
+    Some(match kind {
+        _ if bytes.is_empty() && length > 0 => UNKNOWN.to_vec(),
+        b'm' => hex::encode(&bytes).into_bytes(),
+        // gdb 16 and newer expect a `b` before the data.
+        _ => [b"b", &*frame::escape(&bytes)].concat(),
+    })
+}

@@ -1,0 +1,98 @@
+//! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and which thread they mean.
+
+use super::hex;
+use super::thread_id::{self, ThreadChoice};
+use crate::common::{Addr, AddrRange, Tid};
+use crate::session::{Action, Direction, Order};
+
+/// The reply to `vCont?`.
+pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
+
+/// A run control packet, understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Resume {
+    /// What the session is to do.
+    pub(super) order: Order,
+    /// Step again as long as the thread is in here.
+    pub(super) range: Option<AddrRange>,
+}
+
+/// The threads that a client has chosen.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chosen {
+    /// The thread to look at.
+    pub(super) general: Tid,
+    /// The only thread to resume, if the client named one (`Hc`).
+    pub(super) resumed: Option<Tid>,
+}
+
+/// Whether a packet is one of run control, well-formed or not.
+pub(super) fn is_resume(body: &[u8]) -> bool {
+    match body {
+        b"bs" | b"bc" | b"c" | b"s" => true,
+        [b'C' | b'S', signal @ ..] => signal.len() <= 2,
+        _ => body.starts_with(b"vCont;"),
+    }
+}
+
+/// Reads a run control packet; `None` when it is malformed or asks for what a history cannot do.
+pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
+    let simple = |action, direction| {
+        let thread = chosen.resumed.unwrap_or(chosen.general);
+        let order = Order { action, direction, thread, locked: chosen.resumed.is_some() };
+        Some(Resume { order, range: None })
+    };
+    match body {
+        b"bs" => simple(Action::Step, Direction::Backward),
+        b"bc" => simple(Action::Continue, Direction::Backward),
+        b"s" | [b'S', ..] => simple(Action::Step, Direction::Forward),
+        b"c" | [b'C', ..] => simple(Action::Continue, Direction::Forward),
+        _ => parse_actions(body.strip_prefix(b"vCont;")?, chosen),
+    }
+}
+
+/// One `;`-separated action of `vCont`.
+struct Part {
+    action: Action,
+    range: Option<AddrRange>,
+    threads: ThreadChoice,
+}
+
+fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
+    let parts: Vec<Part> =
+        list.split(|byte| *byte == b';').map(parse_part).collect::<Option<_>>()?;
+    // A thread takes the leftmost action that fits it. One thread steps, or all continue; without
+    // an action for the others they stand still.
+    let named = parts.iter().find_map(|part| match part.threads {
+        ThreadChoice::One(tid) => Some((tid, part)),
+        _ => None,
+    });
+    let for_others = parts.iter().find(|part| !matches!(part.threads, ThreadChoice::One(_)));
+    let named_count = parts.len() - usize::from(for_others.is_some());
+    let (thread, part) = match (named, for_others) {
+        (Some(named), _) => named,
+        (None, Some(part)) => (chosen.general, part),
+        (None, None) => return None,
+    };
+    let locked = for_others.is_none() && named_count == 1;
+    let order = Order { action: part.action, direction: Direction::Forward, thread, locked };
+    Some(Resume { order, range: part.range })
+}
+
+fn parse_part(part: &[u8]) -> Option<Part> {
+    let (what, thread) = match hex::split(part, b':') {
+        Some((what, thread)) => (what, thread_id::parse(thread)?),
+        None => (part, ThreadChoice::All),
+    };
+    let (action, range) = match what {
+        b"c" | [b'C', ..] => (Action::Continue, None),
+        b"s" | [b'S', ..] => (Action::Step, None),
+        [b'r', range @ ..] => {
+            let (start, end) = hex::split(range, b',')?;
+            let range = AddrRange::new(Addr(hex::number(start)?), Addr(hex::number(end)?));
+            (Action::Step, Some(range))
+        }
+        _ => return None,
+    };
+    Some(Part { action, range, threads: thread })
+}

@@ -1,0 +1,99 @@
+//! The server: waits for clients one after the other, and serves each the same session.
+
+use super::client::{Client, Ended};
+use super::door::Door;
+use super::listener::{Bound, Listener};
+use super::target::Served;
+use super::transport::{StandardStreams, Transport};
+use crate::session::{Run, Session};
+use std::fmt;
+use std::io;
+
+/// How to serve.
+pub struct Options {
+    /// Offer gdb's `record btrace pt`. It shadows reverse execution in gdb once it is used.
+    pub btrace: bool,
+    /// Report the edges of the history as plain traps, for clients that misread gdb's
+    /// `no-history`.
+    pub edge_as_trap: bool,
+    /// End when the first client leaves.
+    pub once: bool,
+    /// Told what to show to the user, a line at a time: where the server listens.
+    pub announce: Box<dyn FnMut(&str)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            btrace: false,
+            edge_as_trap: false,
+            once: false,
+            announce: Box::new(|line| eprintln!("{line}")),
+        }
+    }
+}
+
+impl fmt::Debug for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("btrace", &self.btrace)
+            .field("edge_as_trap", &self.edge_as_trap)
+            .field("once", &self.once)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why serving failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The address is in use, or may not be used.
+    #[error("cannot listen on {on}: {source}; choose another address")]
+    Listen {
+        /// The address or path.
+        on: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// The listening socket broke.
+    #[error("cannot accept debuggers any more: {0}")]
+    Accept(io::Error),
+}
+
+/// Serves a session until a client kills it, or until the first client leaves if there is to be
+/// only one. Standard streams have one client.
+pub fn serve<R: Run>(
+    listener: Listener,
+    session: Session<R>,
+    mut options: Options,
+) -> Result<(), Error> {
+    let mut served = Served::new(session);
+    let bound = match listener {
+        Listener::Stdio => {
+            serve_client(&mut served, &mut StandardStreams::open(), &options);
+            return Ok(());
+        }
+        Listener::Tcp(addr) => Bound::tcp(addr)?,
+        Listener::Unix(path) => Bound::unix(&path)?,
+    };
+    (options.announce)(&format!("listening on {}", bound.address()));
+    let door = Door::open(bound);
+    loop {
+        let mut client = door.admit().map_err(Error::Accept)?;
+        let ended = serve_client(&mut served, &mut *client, &options);
+        if ended == Ended::Killed || options.once {
+            return Ok(());
+        }
+    }
+}
+
+fn serve_client<R: Run>(
+    served: &mut Served<R>,
+    transport: &mut dyn Transport,
+    options: &Options,
+) -> Ended {
+    let ended = Client::new(served, transport, options).serve();
+    served.forget_client();
+    // A connection that breaks is a client that has gone.
+    ended.unwrap_or(Ended::Gone)
+}

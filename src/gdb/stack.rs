@@ -1,0 +1,46 @@
+//! `qContraflow.stack:TID,OFFSET,COUNT`: the call history, for the unwinder script. Not part of
+//! gdb's protocol; the script sends it with `maintenance packet`.
+//!
+//! The reply is `POSITION,COMPLETE,DEPTH` and then a `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a
+//! frame, innermost first, in hex; `-` is unknown. COMPLETE tells whether the general registers
+//! are known, so that gdb's own unwinders work.
+
+use super::hex;
+use super::thread_id::{self, ThreadChoice};
+use crate::session::{CallFrame, Run, Session};
+
+/// Frames in one reply.
+const MAX_FRAMES: u64 = 512;
+
+/// The reply to the text behind `qContraflow.stack:`; `None` when it is malformed.
+pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8>> {
+    let (thread, range) = hex::split(text, b',')?;
+    let (offset, count) = hex::split(range, b',')?;
+    let tid = match thread_id::parse(thread)? {
+        ThreadChoice::One(tid) => tid,
+        _ => session.last_stop().thread,
+    };
+    let (offset, count) = (usize::try_from(hex::number(offset)?).ok()?, hex::number(count)?);
+    let stack = session.run().call_stack(tid);
+    let position = session.run().position().map_or(0, |position| position.at);
+    let complete = session.run().registers(tid).has_all_general();
+    let mut reply = format!("{position:x},{},{:x}", u8::from(complete), stack.len());
+    let count = usize::try_from(count.min(MAX_FRAMES)).ok()?;
+    for frame in stack.iter().skip(offset).take(count) {
+        reply.push(';');
+        reply.push_str(&entry(frame));
+    }
+    Some(reply.into_bytes())
+}
+
+fn entry(frame: &CallFrame) -> String {
+    let text = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:x}"));
+    format!(
+        "{},{},{},{},{}",
+        text(frame.activation),
+        text(frame.entry.map(|addr| addr.0)),
+        text(frame.call_site.map(|addr| addr.0)),
+        text(frame.return_address.map(|addr| addr.0)),
+        u8::from(frame.signal_handler),
+    )
+}

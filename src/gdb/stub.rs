@@ -1,0 +1,90 @@
+//! gdbstub's state machine, kept alive: whatever it fails over is answered with an error, and it
+//! starts afresh. It is always in no-ack mode, as the client side does the acknowledging.
+
+use super::frame::{self, PACKET_SIZE_BYTES};
+use super::target::Served;
+use super::thread_id;
+use crate::common::Tid;
+use crate::session::Run;
+use gdbstub::conn::Connection;
+use gdbstub::stub::GdbStub;
+use gdbstub::stub::state_machine::GdbStubStateMachine;
+use std::convert::Infallible;
+
+/// What gdbstub writes, until the client side takes it.
+#[derive(Debug, Default)]
+struct Output(Vec<u8>);
+
+impl Connection for Output {
+    type Error = Infallible;
+
+    fn write(&mut self, byte: u8) -> Result<(), Infallible> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    fn write_all(&mut self, buf: &[u8]) -> Result<(), Infallible> {
+        self.0.extend_from_slice(buf);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+type Machine<R> = GdbStubStateMachine<'static, Served<R>, Output>;
+
+/// gdbstub for one client.
+pub(super) struct Stub<R: Run> {
+    machine: Option<Machine<R>>,
+    /// The thread that gdbstub was last told to look at.
+    thread: Option<Tid>,
+}
+
+impl<R: Run> Stub<R> {
+    pub(super) fn new() -> Self {
+        Self { machine: None, thread: None }
+    }
+
+    /// The framed answer to one packet, seen from `thread`.
+    pub(super) fn answer(&mut self, served: &mut Served<R>, thread: Tid, body: &[u8]) -> Vec<u8> {
+        if self.machine.is_none() {
+            self.thread = None;
+            self.machine = start(served);
+            self.feed(served, b"QStartNoAckMode");
+        }
+        if self.thread != Some(thread) {
+            let select = format!("Hg{}", thread_id::format(thread));
+            self.feed(served, select.as_bytes());
+            self.thread = Some(thread);
+        }
+        self.feed(served, body)
+    }
+
+    fn feed(&mut self, served: &mut Served<R>, body: &[u8]) -> Vec<u8> {
+        for byte in frame::encode(body) {
+            let next = match self.machine.take() {
+                Some(GdbStubStateMachine::Idle(idle)) => idle.incoming_data(served, byte).ok(),
+                _ => None,
+            };
+            // The packet was malformed, or is one that gdbstub refuses to live with.
+            let Some(next) = next else { return frame::encode(b"E01") };
+            self.machine = Some(next);
+        }
+        self.take_output()
+    }
+
+    fn take_output(&mut self) -> Vec<u8> {
+        if let Some(GdbStubStateMachine::Idle(idle)) = &mut self.machine {
+            return std::mem::take(&mut idle.borrow_conn().0);
+        }
+        self.machine = None;
+        frame::encode(b"E01")
+    }
+}
+
+fn start<R: Run>(served: &mut Served<R>) -> Option<Machine<R>> {
+    let builder = GdbStub::builder(Output::default()).packet_buffer_size(PACKET_SIZE_BYTES);
+    builder.build().ok()?.run_state_machine(served).ok()
+}

@@ -1,0 +1,50 @@
+//! `qSupported`: what the client can do, and what this server can.
+
+use super::frame::PACKET_SIZE_BYTES;
+
+/// What the client said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ClientFeatures {
+    /// It understands `swbreak` stops.
+    pub(super) swbreak: bool,
+    /// It understands `hwbreak` stops.
+    pub(super) hwbreak: bool,
+}
+
+/// Reads the client's `qSupported`.
+pub(super) fn parse(body: &[u8]) -> ClientFeatures {
+    let list = body.strip_prefix(b"qSupported:").unwrap_or_default();
+    let has = |feature: &[u8]| list.split(|byte| *byte == b';').any(|item| item == feature);
+    ClientFeatures { swbreak: has(b"swbreak+"), hwbreak: has(b"hwbreak+") }
+}
+
+/// Adds this room's features to gdbstub's. Process numbers in thread ids are not offered: one
+/// process is served.
+pub(super) fn extend(gdbstub: &[u8], btrace: bool) -> Vec<u8> {
+    let mut features: Vec<&[u8]> = gdbstub
+        .split(|byte| *byte == b';')
+        .filter(|item| *item != b"multiprocess+" && !item.starts_with(b"PacketSize="))
+        .collect();
+    let size = format!("PacketSize={PACKET_SIZE_BYTES:x}");
+    features.insert(0, size.as_bytes());
+    features.extend([
+        &b"ReverseStep+"[..],
+        b"ReverseContinue+",
+        b"qXfer:features:read+",
+        b"qXfer:threads:read+",
+        b"qXfer:auxv:read+",
+        b"qXfer:exec-file:read+",
+        b"qXfer:libraries-svr4:read+",
+        b"qXfer:siginfo:read+",
+    ]);
+    if btrace {
+        features.extend([
+            &b"Qbtrace:pt+"[..],
+            b"Qbtrace:off+",
+            b"Qbtrace-conf:pt:size+",
+            b"qXfer:btrace:read+",
+            b"qXfer:btrace-conf:read+",
+        ]);
+    }
+    features.join(&b';')
+}

@@ -1,0 +1,253 @@
+//! What gdbstub may ask of the session: registers, memory writes, breakpoints, the thread list.
+//! Nothing here returns gdbstub a fatal error, whatever the client sent.
+
+use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
+use super::files::OpenFiles;
+use super::{monitor, target_xml, xfer::Document};
+use crate::common::{self, Addr};
+use crate::session::{BreakpointKind, Error, Register, Run, Session};
+use gdbstub::common::Tid;
+use gdbstub::target::ext::base::BaseOps;
+use gdbstub::target::ext::base::multithread::MultiThreadBase;
+use gdbstub::target::ext::base::single_register_access::{
+    SingleRegisterAccess, SingleRegisterAccessOps,
+};
+use gdbstub::target::ext::breakpoints::{
+    Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, SwBreakpoint, SwBreakpointOps,
+};
+use gdbstub::target::ext::host_io::HostIoOps;
+use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
+use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
+use gdbstub::target::{Target, TargetError, TargetResult};
+use std::convert::Infallible;
+
+/// `EROFS`: the registers and the memory of a recording.
+const READ_ONLY: u8 = 30;
+/// `ESRCH`: no such thread now.
+const NO_THREAD: u8 = 3;
+
+/// A session and what one client has told about itself.
+pub(super) struct Served<R> {
+    pub(super) session: Session<R>,
+    /// The registers of the target description.
+    pub(super) registers: Vec<Register>,
+    /// The target description.
+    pub(super) target_xml: String,
+    /// Why the last write was refused, in words.
+    pub(super) refusal: Option<Error>,
+    /// The document that `qXfer` is being read from.
+    pub(super) document: Option<Document>,
+    /// Whether the client switched branch tracing on.
+    pub(super) btrace: bool,
+    pub(super) files: OpenFiles,
+}
+
+impl<R: Run> Served<R> {
+    pub(super) fn new(session: Session<R>) -> Self {
+        let tid = session.last_stop().thread;
+        let avx = session.run().registers(tid).has_avx();
+        Self {
+            session,
+            registers: target_xml::served(avx),
+            target_xml: target_xml::describe(avx),
+            refusal: None,
+            document: None,
+            btrace: false,
+            files: OpenFiles::default(),
+        }
+    }
+
+    /// Forgets what belonged to a client that has gone.
+    pub(super) fn forget_client(&mut self) {
+        self.session.clear_breakpoints();
+        self.refusal = None;
+        self.document = None;
+        self.btrace = false;
+        self.files = OpenFiles::default();
+    }
+
+    fn existing(&self, tid: Tid) -> TargetResult<common::Tid, Self> {
+        let tid = from_gdbstub(tid).filter(|tid| self.session.is_alive(*tid));
+        tid.ok_or(TargetError::Errno(NO_THREAD))
+    }
+
+    fn refuse(&mut self, error: Error) -> TargetError<Infallible> {
+        self.refusal = Some(error);
+        TargetError::Errno(READ_ONLY)
+    }
+}
+
+/// gdbstub's thread number; `None` for numbers that no thread has.
+pub(super) fn to_gdbstub(tid: common::Tid) -> Option<Tid> {
+    usize::try_from(tid.0).ok().and_then(Tid::new)
+}
+
+fn from_gdbstub(tid: Tid) -> Option<common::Tid> {
+    i32::try_from(tid.get()).ok().map(common::Tid)
+}
+
+impl<R: Run> Target for Served<R> {
+    type Arch = Amd64;
+    type Error = Infallible;
+
+    fn base_ops(&mut self) -> BaseOps<'_, Amd64, Infallible> {
+        BaseOps::MultiThread(self)
+    }
+
+    fn use_rle(&self) -> bool {
+        false
+    }
+
+    fn use_fork_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn use_vfork_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn use_vforkdone_stop_reason(&self) -> bool {
+        false
+    }
+
+    fn support_breakpoints(&mut self) -> Option<BreakpointsOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_host_io(&mut self) -> Option<HostIoOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl<R: Run> MultiThreadBase for Served<R> {
+    fn read_registers(&mut self, regs: &mut RegisterFile, tid: Tid) -> TargetResult<(), Self> {
+        let tid = self.existing(tid)?;
+        regs.values = self.session.run().registers(tid);
+        regs.served.clone_from(&self.registers);
+        Ok(())
+    }
+
+    fn write_registers(&mut self, regs: &RegisterFile, tid: Tid) -> TargetResult<(), Self> {
+        let tid = self.existing(tid)?;
+        for register in Register::all() {
+            let Some(value) = regs.values.get(register) else { continue };
+            let written = self.session.run_mut().write_register(tid, register, value);
+            written.map_err(|error| self.refuse(error))?;
+        }
+        Ok(())
+    }
+
+    fn support_single_register_access(&mut self) -> Option<SingleRegisterAccessOps<'_, Tid, Self>> {
+        Some(self)
+    }
+
+    fn read_addrs(&mut self, addr: u64, data: &mut [u8], tid: Tid) -> TargetResult<usize, Self> {
+        let tid = self.existing(tid)?;
+        Ok(self.session.run().read_memory(tid, Addr(addr), data))
+    }
+
+    fn write_addrs(&mut self, addr: u64, data: &[u8], tid: Tid) -> TargetResult<(), Self> {
+        let tid = self.existing(tid)?;
+        // gdb asks with an empty write whether binary writes are understood.
+        if data.is_empty() {
+            return Ok(());
+        }
+        let written = self.session.run_mut().write_memory(tid, Addr(addr), data);
+        written.map_err(|error| self.refuse(error))
+    }
+
+    fn list_active_threads(&mut self, register: &mut dyn FnMut(Tid)) -> Result<(), Infallible> {
+        let threads = self.session.threads();
+        threads.iter().filter_map(|thread| to_gdbstub(thread.tid)).for_each(register);
+        Ok(())
+    }
+
+    fn support_thread_extra_info(&mut self) -> Option<ThreadExtraInfoOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+impl<R: Run> SingleRegisterAccess<Tid> for Served<R> {
+    fn read_register(
+        &mut self,
+        tid: Tid,
+        id: RegisterId,
+        buf: &mut [u8],
+    ) -> TargetResult<usize, Self> {
+        let tid = self.existing(tid)?;
+        // No bytes make gdbstub write `xx`: unavailable.
+        let bytes = self.session.run().registers(tid).bytes(id.0).unwrap_or_default();
+        let count = bytes.len().min(buf.len());
+        buf[..count].copy_from_slice(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn write_register(&mut self, tid: Tid, id: RegisterId, value: &[u8]) -> TargetResult<(), Self> {
+        let tid = self.existing(tid)?;
+        let value = from_little_endian(value);
+        let written = self.session.run_mut().write_register(tid, id.0, value);
+        written.map_err(|error| self.refuse(error))
+    }
+}
+
+impl<R: Run> ThreadExtraInfo for Served<R> {
+    fn thread_extra_info(&self, tid: Tid, buf: &mut [u8]) -> Result<usize, Infallible> {
+        let threads = self.session.threads();
+        let thread = threads.iter().find(|thread| to_gdbstub(thread.tid) == Some(tid));
+        let name = thread.map_or(&[][..], |thread| thread.name.as_bytes());
+        let count = name.len().min(buf.len());
+        buf[..count].copy_from_slice(&name[..count]);
+        Ok(count)
+    }
+}
+
+impl<R: Run> Breakpoints for Served<R> {
+    fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_breakpoint(&mut self) -> Option<HwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+}
+
+// Removing what is not there is not an error: gdb removes again after a reconnect.
+impl<R: Run> SwBreakpoint for Served<R> {
+    fn add_sw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
+        self.session.insert_breakpoint(BreakpointKind::Software, Addr(addr));
+        Ok(true)
+    }
+
+    fn remove_sw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
+        self.session.remove_breakpoint(BreakpointKind::Software, Addr(addr));
+        Ok(true)
+    }
+}
+
+impl<R: Run> HwBreakpoint for Served<R> {
+    fn add_hw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
+        self.session.insert_breakpoint(BreakpointKind::Hardware, Addr(addr));
+        Ok(true)
+    }
+
+    fn remove_hw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
+        self.session.remove_breakpoint(BreakpointKind::Hardware, Addr(addr));
+        Ok(true)
+    }
+}
+
+impl<R: Run> MonitorCmd for Served<R> {
+    fn handle_monitor_cmd(
+        &mut self,
+        command: &[u8],
+        mut out: ConsoleOutput<'_>,
+    ) -> Result<(), Infallible> {
+        let text = String::from_utf8_lossy(command);
+        out.write_raw(monitor::answer(&mut self.session, &text).as_bytes());
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! The server without gdb: raw packets in, raw packets out.

@@ -1,0 +1,146 @@
+//! `qXfer`: the documents that a client reads piece by piece.
+
+use super::target::Served;
+use super::{btrace, frame, hex, thread_id};
+use crate::common::Tid;
+use crate::session::{Library, Run, ThreadInfo};
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+
+/// Bytes of a document in one reply, so that a fully escaped piece fits a packet.
+const PIECE_BYTES: u64 = frame::PACKET_SIZE_BYTES as u64 / 2 - 16;
+
+/// A document as it was when its first piece was read.
+#[derive(Debug)]
+pub(super) struct Document {
+    key: (Vec<u8>, Tid),
+    bytes: Vec<u8>,
+}
+
+/// The reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
+pub(super) fn answer<R: Run>(
+    served: &mut Served<R>,
+    tid: Tid,
+    btrace: bool,
+    body: &[u8],
+) -> Option<Vec<u8>> {
+    let request = body.strip_prefix(b"qXfer:")?;
+    let Some((object, annex, offset, length)) = parse(request) else {
+        return Some(b"E00".to_vec());
+    };
+    let key = ([object, b":", annex].concat(), tid);
+    if offset == 0 || served.document.as_ref().is_none_or(|document| document.key != key) {
+        served.document = match produce(served, tid, btrace, object, annex) {
+            Produced::Bytes(bytes) => Some(Document { key, bytes }),
+            Produced::Absent => return Some(b"E00".to_vec()),
+            Produced::NoSuchObject => return Some(Vec::new()),
+        };
+    }
+    let bytes = served.document.as_ref().map_or(&[][..], |document| &document.bytes);
+    Some(piece(bytes, offset, length.min(PIECE_BYTES)))
+}
+
+fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
+    let (object, rest) = hex::split(request, b':')?;
+    let rest = rest.strip_prefix(b"read:")?;
+    let colon = rest.iter().rposition(|byte| *byte == b':')?;
+    let (offset, length) = hex::split(&rest[colon + 1..], b',')?;
+    Some((object, &rest[..colon], hex::number(offset)?, hex::number(length)?))
+}
+
+fn piece(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
+    let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+    let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(start).min(bytes.len());
+    let more = if end < bytes.len() { b"m" } else { b"l" };
+    [more, &*frame::escape(&bytes[start..end])].concat()
+}
+
+enum Produced {
+    Bytes(Vec<u8>),
+    /// Not known in this run.
+    Absent,
+    NoSuchObject,
+}
+
+impl From<Option<Vec<u8>>> for Produced {
+    fn from(bytes: Option<Vec<u8>>) -> Self {
+        bytes.map_or(Self::Absent, Self::Bytes)
+    }
+}
+
+fn produce<R: Run>(
+    served: &Served<R>,
+    tid: Tid,
+    btrace: bool,
+    object: &[u8],
+    annex: &[u8],
+) -> Produced {
+    let run = served.session.run();
+    match object {
+        b"features" if annex == b"target.xml" => {
+            Produced::Bytes(served.target_xml.clone().into_bytes())
+        }
+        b"features" => Produced::Absent,
+        b"threads" => Produced::Bytes(threads(&served.session.threads())),
+        b"auxv" => run.auxv().into(),
+        b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
+        b"libraries-svr4" => run.libraries().map(|list| libraries(&list)).into(),
+        b"siginfo" => run.siginfo(tid).into(),
+        b"btrace" if btrace => btrace::trace(served, tid, annex).into(),
+        b"btrace-conf" if btrace => Produced::Bytes(btrace::configuration(served)),
+        _ => Produced::NoSuchObject,
+    }
+}
+
+fn threads(threads: &[ThreadInfo]) -> Vec<u8> {
+    let mut xml = String::from(r#"<?xml version="1.0"?><threads>"#);
+    for thread in threads {
+        let id = thread_id::format(thread.tid);
+        // Writing to a string cannot fail.
+        let _ = write!(xml, r#"<thread id="{id}""#);
+        if !thread.name.is_empty() {
+            let _ = write!(xml, r#" name="{}""#, attribute(&thread.name));
+        }
+        xml.push_str("/>");
+    }
+    xml.push_str("</threads>");
+    xml.into_bytes()
+}
+
+/// The list as gdb wants it: the program itself, which has no path in the linker's list, apart.
+fn libraries(libraries: &[Library]) -> Vec<u8> {
+    let mut xml = String::from(r#"<library-list-svr4 version="1.0""#);
+    if let Some(main) = libraries.iter().find(|library| library.path.is_empty()) {
+        let _ = write!(xml, r#" main-lm="{:#x}""#, main.link_map.0);
+    }
+    xml.push('>');
+    for library in libraries.iter().filter(|library| !library.path.is_empty()) {
+        let _ = write!(
+            xml,
+            r#"<library name="{}" lm="{:#x}" l_addr="{:#x}" l_ld="{:#x}"/>"#,
+            attribute(&library.path),
+            library.link_map.0,
+            library.load_bias.0,
+            library.dynamic.0,
+        );
+    }
+    xml.push_str("</library-list-svr4>");
+    xml.into_bytes()
+}
+
+/// Text inside a double-quoted XML attribute. Control characters are not allowed in XML at all.
+fn attribute(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&apos;"),
+            c if c.is_control() => escaped.push('?'),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}

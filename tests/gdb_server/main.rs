@@ -1,0 +1,35 @@
+//! Real gdb, in batch mode, walking real programs' histories through the server.
+
+#![allow(missing_docs, clippy::cast_possible_truncation)]
+
+mod gdb;
+mod history;
+
+use crate::history::Program;
+use contraflow::gdb::{Listener, Options, serve};
+
+/// Not a test: the server in a process of its own, for `target remote | COMMAND` and by hand.
+/// `HISTORY` names the history, `LISTEN` a TCP address; without one it serves the standard streams.
+#[test]
+#[ignore = "a server, started by other tests"]
+fn server_process() {
+    let session = history::load(std::env::var_os("HISTORY").expect("HISTORY").as_ref());
+    let listener = match std::env::var("LISTEN") {
+        Ok(addr) => Listener::Tcp(addr.parse().expect("an address")),
+        Err(_) => Listener::Stdio,
+    };
+    let options = Options { btrace: std::env::var_os("BTRACE").is_some(), ..Options::default() };
+    serve(listener, session, options).expect("serving");
+}
+
+#[test]
+fn breakpoints_are_hit_in_both_directions() {
+    let program = Program::record("walk", &["-O0"], 0);
+    let text = gdb::walk(
+        &program,
+        &["break middle", "reverse-continue", "reverse-continue", "continue", "monitor when"],
+    );
+    assert_eq!(text.matches("Breakpoint 1, middle").count(), 2, "{text}");
+    assert!(text.contains("No more reverse-execution history.\nmain () at"), "{text}");
+    assert!(text.contains("position 6 of 172"), "{text}");
+}
