@@ -16,10 +16,14 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run a program and keep its history
     Record(Record),
+    /// Step through a recording in gdb, or serve it to another debugger
+    Replay(Replay),
     /// Say what a recording holds
     Info(Recording),
     /// Print what a recording's trace says, at any rung of the ladder
     Dump(Dump),
+    /// Print the script for gdb's side
+    Gdbinit,
     /// List the recordings
     List,
     /// Remove recordings
@@ -111,4 +115,33 @@ pub(super) enum What {
     Insns,
     /// What the operating system did
     Sideband,
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(super) struct Replay {
+    /// A recording's directory or name; the latest if none is given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// Serve `target remote` at :PORT, HOST:PORT or unix:PATH instead of starting gdb
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "stdio")]
+    pub(super) listen: Option<String>,
+    /// Serve on standard input and output: target remote | contraflow replay --stdio REC
+    #[arg(long)]
+    pub(super) stdio: bool,
+    /// End when the first debugger leaves
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Offer gdb's own `record btrace pt`, which then shadows reverse execution
+    #[arg(long)]
+    pub(super) btrace: bool,
+    /// Report the edges of the history as plain traps, for clients that misread them
+    #[arg(long)]
+    pub(super) edge_as_trap: bool,
+    /// The gdb to start
+    #[arg(long, value_name = "PROGRAM")]
+    pub(super) gdb: Option<PathBuf>,
+    /// More arguments for gdb
+    #[arg(last = true, value_name = "GDB ARGUMENTS")]
+    pub(super) gdb_arguments: Vec<OsString>,
 }

@@ -4,9 +4,12 @@
 
 mod arguments;
 mod dump;
+mod gdbinit;
 mod info;
 mod list;
+mod open;
 mod record;
+mod replay;
 mod rm;
 
 use arguments::{Arguments, Command};
@@ -24,7 +27,9 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Gdbinit => gdbinit::run(),
         Command::List => list::run(),
+        Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
     };
     result.unwrap_or_else(|failure| {

@@ -1,0 +1,35 @@
+//! Opens a recording for those subcommands that walk it.
+
+use super::Failure;
+use crate::image::Bytes;
+use crate::recording::{Reader, Store};
+use crate::session::Recording;
+use crate::state::FinalState;
+use crate::timeline::{Options, Timeline};
+use std::path::Path;
+
+/// The recording that a user named, indexed. Says what is missing from it.
+pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
+    let dir = Store::of_user().find(name)?;
+    let reader = Reader::open(&dir)?;
+    if reader.is_cut() {
+        eprintln!(
+            "contraflow: {}: the recorder was killed or is still at work: the recording is cut, \
+             and how the program ended is not known",
+            dir.display()
+        );
+    }
+    let state = final_state(&reader)?;
+    let timeline = Timeline::open(reader, Options::default())?;
+    for lost in timeline.lost_images() {
+        eprintln!("contraflow: {lost}");
+    }
+    Ok(Recording::new(timeline, state))
+}
+
+/// The final state of a recording, or none, where its recorder was killed.
+pub(super) fn final_state(reader: &Reader) -> Result<FinalState, Failure> {
+    let Some(core) = reader.core()? else { return Ok(FinalState::default()) };
+    let state = FinalState::of_core(&Bytes::new(core));
+    Ok(state.map_err(|error| format!("{}: {error}", reader.dir().join("core").display()))?)
+}

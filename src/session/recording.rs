@@ -1,0 +1,255 @@
+//! A recording as a [`History`]: the timeline tells the path, the final state and the images tell
+//! the values.
+
+use super::final_registers::registers;
+use super::{
+    CallFrame, Description, Direction, Ending, FileBytes, Found, GapInfo, History, Library,
+    Register, Registers, Search, ThreadInfo,
+};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::{Bytes, Image};
+use crate::recording::Exit;
+use crate::state::{self, FinalState, Moment};
+use crate::timeline::{self, Frame, Timeline};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An open recording.
+#[derive(Debug)]
+pub struct Recording {
+    timeline: Timeline,
+    state: FinalState,
+    /// What is mapped where nothing is known to be.
+    nothing: Arc<Image>,
+}
+
+impl Recording {
+    /// Joins a timeline with the final state of its run.
+    pub fn new(timeline: Timeline, state: FinalState) -> Self {
+        Self { timeline, state, nothing: Arc::default() }
+    }
+
+    /// The timeline.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    fn thread_info(&self, tid: Tid) -> ThreadInfo {
+        let insns = self.timeline.instructions(tid);
+        let at = |index| self.timeline.global_of(tid, index);
+        let last = insns.checked_sub(1).and_then(at);
+        let cut = self.state.core().is_none();
+        let survived = cut || self.state.thread(tid).is_some();
+        let manifest = self.timeline.reader().manifest();
+        let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
+        let entry = entries.find(|entry| entry.tid == tid);
+        ThreadInfo {
+            tid,
+            pid: self.timeline.process_of(tid),
+            name: entry.map_or_else(String::new, |entry| entry.name.clone()),
+            first: at(0).unwrap_or(self.timeline.total()),
+            ended: last.filter(|_| !survived).map(|last| last + 1),
+        }
+    }
+
+    /// Whether the thread executes nothing at or behind `g`.
+    fn is_at_end(&self, tid: Tid, g: u64) -> bool {
+        self.timeline.index_of(tid, g) == self.timeline.instructions(tid)
+    }
+
+    fn image_at(&self, g: u64) -> &Image {
+        let images = self.timeline.images();
+        let epoch = self.timeline.time_at(g).map(|at| images.epoch_at(at));
+        let epoch = epoch.and_then(|number| images.epochs().get(number));
+        let last = || images.last().unwrap_or(&self.nothing);
+        if g >= self.timeline.total() { last() } else { epoch.map_or_else(last, |e| &e.image) }
+    }
+
+    /// The libraries of the final state.
+    fn loaded(&self) -> Option<Vec<state::Library>> {
+        self.state.libraries(self.image_at(self.timeline.total()))
+    }
+
+    fn frame(&self, tid: Tid, frame: &Frame) -> CallFrame {
+        CallFrame {
+            activation: self.timeline.global_of(tid, frame.index),
+            entry: Some(frame.entry),
+            call_site: Some(frame.site),
+            return_address: Some(frame.return_address),
+            signal_handler: frame.signal,
+        }
+    }
+}
+
+impl History for Recording {
+    fn threads(&self) -> Vec<ThreadInfo> {
+        let mut threads: Vec<_> = self.timeline.threads().map(|t| self.thread_info(t)).collect();
+        threads.sort_by_key(|thread| thread.first);
+        threads
+    }
+
+    fn total(&self) -> u64 {
+        self.timeline.total()
+    }
+
+    fn running_at(&self, g: u64) -> Option<Tid> {
+        self.timeline.running_at(g).or_else(|| {
+            let culprit = self.state.core().and_then(|core| core.contents.threads.first());
+            culprit.map(|thread| thread.tid).or_else(|| self.timeline.running_before(g))
+        })
+    }
+
+    fn index_of(&self, tid: Tid, g: u64) -> u64 {
+        self.timeline.index_of(tid, g)
+    }
+
+    fn position_of(&self, tid: Tid, index: u64) -> Option<u64> {
+        self.timeline.global_of(tid, index)
+    }
+
+    fn pc(&self, tid: Tid, g: u64) -> Option<Addr> {
+        let index = self.timeline.index_of(tid, g);
+        let recorded = self.timeline.pc(tid, index);
+        recorded.or_else(|| {
+            let at_end = self.state.thread(tid).filter(|_| self.is_at_end(tid, g));
+            at_end.map(|thread| Addr(thread.registers.rip))
+        })
+    }
+
+    fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
+        let (within, direction) = match search.direction {
+            Direction::Forward => {
+                let end = search.until.saturating_add(1);
+                (search.from.saturating_add(1)..end, timeline::Direction::Forward)
+            }
+            Direction::Backward => (search.until..search.from, timeline::Direction::Backward),
+        };
+        let search = timeline::Search { within, direction, only: search.only, addrs: search.addrs };
+        match self.timeline.find(&search, interrupted) {
+            timeline::Found::At(g) => Found::At(g),
+            timeline::Found::Nothing => Found::Nothing,
+            timeline::Found::Interrupted(g) => Found::Interrupted(g),
+        }
+    }
+
+    fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {
+        let index = self.timeline.index_of(tid, g);
+        let frames = self.timeline.call_stack(tid, index);
+        frames.iter().map(|frame| self.frame(tid, frame)).collect()
+    }
+
+    fn registers(&self, tid: Tid, g: u64) -> Registers {
+        if let Some(thread) = self.state.thread(tid).filter(|_| self.is_at_end(tid, g)) {
+            return registers(thread);
+        }
+        let mut known = Registers::default();
+        known.set(Register::RIP, self.pc(tid, g).map(|pc| pc.0.into()));
+        known
+    }
+
+    fn read_memory(&self, _tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize {
+        let moment = if g >= self.timeline.total() { Moment::End } else { Moment::Past };
+        self.state.read(moment, self.image_at(g), addr, buf)
+    }
+
+    fn time_ns(&self, g: u64) -> Option<u64> {
+        let end = self.timeline.reader().manifest().end.as_ref()?;
+        Some(end.clock.nanoseconds(self.timeline.time_at(g)?))
+    }
+
+    fn gaps(&self) -> Vec<GapInfo> {
+        let of_thread = |tid| {
+            self.timeline.gaps(tid).iter().map(move |(index, gap)| GapInfo {
+                position: self.timeline.global_of(tid, *index).unwrap_or(self.timeline.total()),
+                tid,
+                offset_bytes: gap.offset,
+                last_ip: gap.last_ip,
+                reason: gap.reason.to_string(),
+            })
+        };
+        let mut gaps: Vec<_> = self.timeline.threads().flat_map(of_thread).collect();
+        gaps.sort_by_key(|gap| gap.position);
+        gaps
+    }
+
+    fn describe(&self) -> Description {
+        let manifest = self.timeline.reader().manifest();
+        let cpu = &manifest.cpu;
+        let exit = manifest.end.as_ref().and_then(|end| end.exit);
+        Description {
+            program: manifest.program.clone(),
+            arguments: manifest.argv.clone(),
+            ending: match exit {
+                Some(Exit::Code(status)) => Ending::Exited(status),
+                Some(Exit::Signal(number)) => Ending::Signal(number),
+                None => Ending::Unknown,
+            },
+            cpu: format!("{} {}/{}/{}", cpu.vendor, cpu.family, cpu.model, cpu.stepping),
+            backend: manifest.capture.backend.clone(),
+        }
+    }
+
+    fn auxv(&self) -> Option<Vec<u8>> {
+        let auxv = &self.state.core()?.contents.auxv;
+        (!auxv.is_empty()).then(|| auxv.clone())
+    }
+
+    fn exec_file(&self) -> Option<PathBuf> {
+        let manifest = self.timeline.reader().manifest();
+        let pid = Pid(manifest.pid.0);
+        let last_exec =
+            self.timeline.records().iter().rev().find_map(|record| match &record.event {
+                crate::sideband::Event::Exec { path } if record.pid == pid => Some(path.clone()),
+                _ => None,
+            });
+        Some(PathBuf::from(last_exec.unwrap_or_else(|| manifest.program.clone())))
+    }
+
+    fn libraries(&self) -> Option<Vec<Library>> {
+        let library = |library: state::Library| Library {
+            path: library.map.name,
+            link_map: library.map.addr,
+            load_bias: Addr(library.map.load_bias),
+            dynamic: library.map.dynamic,
+        };
+        Some(self.loaded()?.into_iter().map(library).collect())
+    }
+
+    fn siginfo(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
+        self.state.thread(tid).filter(|_| self.is_at_end(tid, g))?.siginfo.clone()
+    }
+
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        let images = self.timeline.images();
+        let path = path.to_str()?;
+        let alias = || {
+            let loaded = self.loaded()?;
+            let library = loaded.iter().find(|library| library.map.name == path)?;
+            images.file(&library.file)
+        };
+        let bytes = images.file(path).or_else(alias)?;
+        Some(Box::new(Stored(bytes.clone())))
+    }
+
+    fn pt_trace(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
+        let trace = self.timeline.trace(tid)?;
+        self.is_at_end(tid, g).then(|| trace.to_vec())
+    }
+}
+
+/// A stored file.
+struct Stored(Bytes);
+
+impl FileBytes for Stored {
+    fn size_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.0.len());
+        let bytes = &self.0[start..];
+        let count = bytes.len().min(buf.len());
+        buf[..count].copy_from_slice(&bytes[..count]);
+        count
+    }
+}

@@ -1,0 +1,101 @@
+//! Memory, out of the final state and the images.
+
+use super::link_map::{LinkMap, link_maps};
+use crate::common::{Addr, Tid};
+use crate::image::core::{Core, Thread};
+use crate::image::{Bytes, Error, Image};
+use std::sync::Arc;
+
+/// Where a value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The core file of the run's end.
+    Final,
+    /// A mapped file that was never written in memory.
+    File,
+}
+
+/// When memory is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// At the end of the run, when nothing executes any more.
+    End,
+    /// Before that.
+    Past,
+}
+
+/// A library of the final state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Library {
+    /// What the dynamic linker knows of it.
+    pub map: LinkMap,
+    /// The file that is mapped there: the same under its canonical path.
+    pub file: Arc<str>,
+}
+
+/// The final state of a run, or nothing, where the recorder did not live to write it.
+#[derive(Debug, Default)]
+pub struct FinalState {
+    core: Option<Core>,
+}
+
+impl FinalState {
+    /// The state in a core file.
+    pub fn of_core(bytes: &Bytes) -> Result<Self, Error> {
+        Ok(Self { core: Some(Core::parse(bytes)?) })
+    }
+
+    /// The core, where there is one.
+    pub fn core(&self) -> Option<&Core> {
+        self.core.as_ref()
+    }
+
+    /// A thread that lived to the end of the run. Its registers hold from its last instruction on.
+    pub fn thread(&self, tid: Tid) -> Option<&Thread> {
+        self.core.as_ref()?.contents.threads.iter().find(|thread| thread.tid == tid)
+    }
+
+    /// The libraries that the dynamic linker has loaded, without the program itself. `image` is
+    /// what is mapped at the end.
+    pub fn libraries(&self, image: &Image) -> Option<Vec<Library>> {
+        let auxv = &self.core.as_ref()?.contents.auxv;
+        let maps = link_maps(auxv, &|addr, buf| self.read(Moment::End, image, addr, buf))?;
+        // The vdso has a name without a directory, and no file.
+        let libraries = maps.into_iter().skip(1).filter(|map| map.name.starts_with('/'));
+        let with_file = |map: LinkMap| {
+            let file = image.section_at(map.dynamic)?.name.clone();
+            Some(Library { map, file })
+        };
+        Some(libraries.filter_map(with_file).collect())
+    }
+
+    /// Copies bytes that are known at a moment, from `addr` on; gives how many. `image` is what
+    /// was mapped then.
+    pub fn read(&self, moment: Moment, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            match self.read_run(moment, image, addr.wrapping_add(done as u64), rest) {
+                Some((size, _)) => done += size,
+                None => break,
+            }
+        }
+        done
+    }
+
+    /// Copies a run of bytes that have one source, and says which.
+    pub fn read_run(
+        &self,
+        moment: Moment,
+        image: &Image,
+        addr: Addr,
+        buf: &mut [u8],
+    ) -> Option<(usize, Source)> {
+        let core = self.core.as_ref().filter(|_| moment == Moment::End);
+        let from_core = core.map_or(0, |core| core.read(addr, buf));
+        if from_core > 0 {
+            return Some((from_core, Source::Final));
+        }
+        let from_file = image.read_file_data(addr, buf);
+        (from_file > 0).then_some((from_file, Source::File))
+    }
+}
