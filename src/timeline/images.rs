@@ -177,7 +177,8 @@ fn section(
     })
 }
 
-/// Where code is, to see which changes touch code that was there before.
+/// Where code is or was, to see which changes touch code that may have been decoded before. Taking
+/// an unmapped range for code only costs blocks that are decoded again.
 #[derive(Default)]
 struct CodeRanges {
     ranges: Vec<AddrRange>,
@@ -195,13 +196,13 @@ impl CodeRanges {
             Event::Map { range, protection, .. } => {
                 self.touch(record.tsc, *range);
                 if protection.execute {
-                    self.ranges.push(*range);
+                    self.add(*range);
                 }
             }
             Event::Code { addr, bytes } => {
                 let range = AddrRange::sized(*addr, bytes.len() as u64);
                 self.touch(record.tsc, range);
-                self.ranges.push(range);
+                self.add(range);
             }
             _ => {}
         }
@@ -209,10 +210,15 @@ impl CodeRanges {
 
     /// Something happens at `range`: if code was there, blocks decoded before do not hold.
     fn touch(&mut self, at: Tsc, range: AddrRange) {
-        let before = self.ranges.len();
-        self.ranges.retain(|code| !code.overlaps(range));
-        if self.ranges.len() < before {
+        if self.ranges.iter().any(|code| code.overlaps(range)) {
             self.changes.push(at);
+        }
+    }
+
+    fn add(&mut self, range: AddrRange) {
+        let inside = |code: &AddrRange| code.start <= range.start && range.end <= code.end;
+        if !self.ranges.iter().any(inside) {
+            self.ranges.push(range);
         }
     }
 }

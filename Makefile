@@ -1,0 +1,59 @@
+# contraflow: build, demo, checks, benchmarks, fuzzing. Needs a Rust toolchain; everything else is
+# installed (as root, on Debian and its kin) or asked for.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
+
+# Command and Debian package of each tool that demo and tests use.
+TOOLS := gcc:gcc gdb:gdb
+# lldb and libipt make more tests run; without them those say that they skip.
+CHECK_TOOLS := $(TOOLS) make:make
+
+.PHONY: all build install demo check fmt clippy doc deny test bench fuzz tools check-tools clean
+
+all: build
+
+build:
+	$(CARGO) build --release
+
+install: build
+	install -D target/release/contraflow $(DESTDIR)$(PREFIX)/bin/contraflow
+
+# Records a program that crashes far from its bug, and lets gdb walk back to it, line by line.
+demo: tools build
+	@sh examples/crash/demo.sh target/release/contraflow
+
+check: check-tools fmt clippy doc deny test
+
+fmt:
+	$(CARGO) fmt --check
+
+clippy:
+	$(CARGO) clippy --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet
+
+# Advisories need the network's advisory database and are left to those who have it.
+deny:
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked
+	$(CARGO) deny --log-level error check bans licenses sources
+
+test:
+	$(CARGO) test
+
+bench: build
+	sh benches/run.sh
+
+fuzz:
+	@echo "no fuzz targets yet"; exit 1
+
+tools:
+	@sh .ci/tools $(TOOLS)
+
+check-tools:
+	@sh .ci/tools $(CHECK_TOOLS)
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,216 @@
+//! Holds the tree to its drawing: rooms use only lower rooms, dependencies stay behind their
+//! fences, `unsafe` stays where it may be, and every file says what it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const LINES_LIMIT: usize = 500;
+
+/// Crates and the rooms that may name them.
+const FENCES: [(&str, &[&str]); 8] = [
+    ("gdbstub", &["gdb"]),
+    ("nix", &["tracee", "capture", "cli"]),
+    ("libc", &["tracee", "capture"]),
+    ("gimli", &["symbols"]),
+    ("addr2line", &["symbols"]),
+    ("object", &["image", "symbols"]),
+    ("iced_x86", &["flow", "cli"]),
+    ("clap", &["cli"]),
+];
+
+/// Where `unsafe` may stand: rooms, and one file.
+const UNSAFE: [&str; 3] = ["tracee/", "capture/", "recording/mapped.rs"];
+
+struct Source {
+    /// Relative to `src`.
+    path: String,
+    room: String,
+    text: String,
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn sources() -> Vec<Source> {
+    let src = root().join("src");
+    let mut files = Vec::new();
+    collect(&src, &mut files);
+    let source = |file: PathBuf| {
+        let path = file.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+        let room = path.split('/').next().unwrap().to_owned();
+        Source { path, room, text: fs::read_to_string(file).unwrap() }
+    };
+    files.into_iter().map(source).collect()
+}
+
+fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// The drawing of docs/architecture.md: each room's line, from the bottom.
+fn levels() -> BTreeMap<String, usize> {
+    let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let section = text.split("## Rooms and arrows").nth(1).expect("a drawing");
+    let drawing = section.split("```").nth(1).expect("a drawing");
+    let lines = drawing.lines().filter(|line| !line.is_empty()).rev().enumerate();
+    let rooms = |(level, line): (usize, &str)| {
+        line.split_whitespace().map(|room| (room.to_owned(), level)).collect::<Vec<_>>()
+    };
+    lines.flat_map(rooms).collect()
+}
+
+/// The code of a file without its comments.
+fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
+    let lines = source.text.lines().enumerate();
+    lines.filter_map(|(number, line)| {
+        let code = line.split("//").next().unwrap_or_default();
+        (!code.trim().is_empty()).then_some((number + 1, code))
+    })
+}
+
+/// The rooms that a line of code names.
+fn rooms_named<'a>(line: &'a str, levels: &BTreeMap<String, usize>) -> Vec<&'a str> {
+    let behind = |(at, _): (usize, &str)| line.get(at + "crate::".len()..);
+    let mut named = Vec::new();
+    for rest in line.match_indices("crate::").filter_map(behind) {
+        let list = rest.strip_prefix('{').map_or(rest, |list| list.split('}').next().unwrap());
+        let items = if rest.starts_with('{') { list.split(',').collect() } else { vec![list] };
+        for item in items {
+            let word = |c: char| !c.is_alphanumeric() && c != '_';
+            let name = item.trim().split(word).next().unwrap_or_default();
+            named.extend(levels.contains_key(name).then_some(name));
+        }
+    }
+    named
+}
+
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].ends_with(is_part) && !line[at + word.len()..].starts_with(is_part)
+    })
+}
+
+fn assert_none(what: &str, faults: &[String]) {
+    assert!(faults.is_empty(), "{what}:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_drawing_shows_every_room() {
+    let levels = levels();
+    let mut drawn: Vec<_> = levels.keys().cloned().collect();
+    let src = fs::read_dir(root().join("src")).unwrap().map(Result::unwrap);
+    let mut there: Vec<_> = src
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    drawn.sort();
+    there.sort();
+    assert_eq!(drawn, there);
+}
+
+#[test]
+fn rooms_use_only_lower_rooms() {
+    let levels = levels();
+    let mut faults = Vec::new();
+    for source in sources().iter().filter(|source| levels.contains_key(&source.room)) {
+        for (number, line) in code(source) {
+            for used in rooms_named(line, &levels) {
+                if used != source.room && levels[used] >= levels[&source.room] {
+                    faults.push(format!("{}:{number}: {} uses {used}", source.path, source.room));
+                }
+            }
+        }
+    }
+    assert_none("arrows that go up or sideways", &faults);
+}
+
+#[test]
+fn gdb_reaches_no_deeper_than_the_session_and_capture_is_for_the_top() {
+    let levels = levels();
+    let mut faults = Vec::new();
+    for source in sources() {
+        for (number, line) in code(&source) {
+            for used in rooms_named(line, &levels) {
+                let fine = match (source.room.as_str(), used) {
+                    ("gdb", used) => matches!(used, "gdb" | "session" | "common"),
+                    (room, "capture") => matches!(room, "capture" | "session" | "cli"),
+                    _ => true,
+                };
+                if !fine {
+                    faults.push(format!("{}:{number}: uses {used}", source.path));
+                }
+            }
+        }
+    }
+    assert_none("reaches too deep", &faults);
+}
+
+#[test]
+fn dependencies_stay_behind_their_fences() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        for (number, line) in code(&source) {
+            for (name, rooms) in FENCES {
+                let named =
+                    has_word(line, &format!("{name}::")) || line.contains(&format!("use {name}"));
+                let own = line.contains(&format!("::{name}::"));
+                if named && !own && !rooms.contains(&source.room.as_str()) {
+                    faults.push(format!("{}:{number}: names {name}", source.path));
+                }
+            }
+        }
+    }
+    assert_none("dependencies outside their rooms", &faults);
+}
+
+#[test]
+fn unsafe_code_stays_in_its_places() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let allowed = UNSAFE.iter().any(|place| source.path.starts_with(place));
+        for (number, line) in code(&source) {
+            if !allowed && has_word(line, "unsafe") {
+                faults.push(format!("{}:{number}", source.path));
+            }
+        }
+    }
+    assert_none("unsafe code", &faults);
+}
+
+#[test]
+fn every_file_says_what_it_is_and_is_short() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        if !source.text.starts_with("//!") {
+            faults.push(format!("{}: does not open with //!", source.path));
+        }
+        let lines = source.text.lines().count();
+        if lines > LINES_LIMIT {
+            faults.push(format!("{}: {lines} lines, perhaps two rooms", source.path));
+        }
+    }
+    assert_none("files", &faults);
+}
+
+#[test]
+fn nothing_is_left_unbuilt() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        for (number, line) in code(&source) {
+            if line.contains("todo!(") || line.contains("unimplemented!(") {
+                faults.push(format!("{}:{number}", source.path));
+            }
+        }
+    }
+    assert_none("left unbuilt", &faults);
+}
