@@ -72,6 +72,34 @@ impl Unit {
         self.status
     }
 
+    /// `PacketByteCnt`, not cut to its 17 bits: bytes of trace since the last PSB.
+    pub(super) const fn packet_byte_count(&self) -> u64 {
+        self.since_psb_bytes
+    }
+
+    /// Takes over another configuration; for while the unit is off.
+    pub(super) fn configure(&mut self, config: Config) {
+        self.config = config;
+        self.tnt = TntBuffer::new(&config);
+    }
+
+    /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`; for while the unit is off.
+    pub(super) fn restore_status(&mut self, status: RtitStatus, packet_byte_count: u64) {
+        for flag in [RtitStatus::ERROR, RtitStatus::STOPPED] {
+            self.status.set(flag, status.has(flag));
+        }
+        self.since_psb_bytes = packet_byte_count;
+    }
+
+    /// Ends tracing where it stands, for the reason `why`. What is not yet output is lost.
+    pub(super) fn halt(&mut self, why: RtitStatus) {
+        self.status.set(why, true);
+        self.clear_trigger();
+        self.overflow = super::overflow::Overflow::None;
+        self.tnt.take().for_each(drop);
+        self.out.clear();
+    }
+
     /// `PacketEn`: whether packets about control flow are generated.
     #[must_use]
     pub const fn packet_en(&self) -> bool {
@@ -216,9 +244,13 @@ impl Unit {
 
     /// Writes a packet without a look at those that wait.
     pub(super) fn write(&mut self, packet: &Packet) {
-        if self.overflow.loses(packet) {
-            return;
+        if self.triggered() && !self.overflow.loses(packet) {
+            self.emit(packet);
         }
+    }
+
+    /// Writes a packet, whatever the enables say.
+    pub(super) fn emit(&mut self, packet: &Packet) {
         let before = self.out.len();
         encode(packet, &mut self.out);
         self.since_psb_bytes += (self.out.len() - before) as u64;

@@ -15,26 +15,41 @@
 //! ```
 
 mod branch;
+mod capabilities;
 mod config;
 mod context;
 mod ctl;
 mod events;
 mod filter;
 mod generator;
+mod memory;
+mod output;
 mod overflow;
 mod psb;
+mod registers;
 mod returns;
+mod rtit;
 mod time;
 mod tnt;
+mod topa;
 mod transfer;
 
 pub use branch::{Branch, BranchKind};
+pub use capabilities::{Capabilities, Capability};
 pub use config::{Config, CrystalRatio, TntForm};
 pub use context::Paging;
 pub use ctl::{RtitCtl, RtitStatus};
 pub use events::{FlowEvent, PowerEntry};
 pub use filter::IpRange;
 pub use generator::Unit;
+pub use memory::{Memory, OnRestricted};
+pub use output::OperationalError;
+pub use registers::{
+    GeneralProtection, IA32_RTIT_ADDR0_A, IA32_RTIT_CR3_MATCH, IA32_RTIT_CTL,
+    IA32_RTIT_OUTPUT_BASE, IA32_RTIT_OUTPUT_MASK_PTRS, IA32_RTIT_STATUS,
+};
+pub use rtit::{At, Rtit};
+pub use topa::TopaEntry;
 
 #[cfg(test)]
 mod tests;

@@ -53,10 +53,13 @@ impl Unit {
         self.tnt.take().for_each(drop);
         self.last_ip.reset();
         self.returns.clear();
-        self.put(&Packet::Ovf);
         if stopped {
-            self.put(&Packet::TraceStop);
+            // The trace is at its end, but this was not told.
+            self.emit(&Packet::Ovf);
+            self.emit(&Packet::TraceStop);
+            return;
         }
+        self.put(&Packet::Ovf);
         if state_lost {
             // A PSB+ may stand between OVF and the IP, which its own FUP then is.
             self.put_psb(self.packet_en());

@@ -3,7 +3,10 @@
 mod compression;
 mod enables;
 mod events;
+mod hostile;
+mod output;
 mod overflow;
+mod registers;
 mod time;
 mod walk;
 

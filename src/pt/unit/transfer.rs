@@ -95,6 +95,8 @@ impl Unit {
     pub fn disable(&mut self, ip: Addr) {
         self.begin();
         self.context.ip = ip;
+        // What is buffered goes out now, which resolves an overflow.
+        self.overflow_end();
         if self.packet_en() {
             self.fup(ip);
             self.tip_pgd(None);

@@ -1,0 +1,169 @@
+//! Trace bytes to memory: single range, table of physical addresses, or trace transport (SDM
+//! section "Trace Output"). Knows bytes only, not packets: a packet may be cut where output ends.
+
+use super::topa::Topa;
+use super::{Capabilities, Memory, RtitCtl};
+use thiserror::Error;
+
+/// Why output set `IA32_RTIT_STATUS.Error` (SDM section "Operational Errors").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum OperationalError {
+    /// The ones of a single range's mask do not begin at bit 0 or have a gap.
+    #[error("output mask {0:#x} is not contiguous")]
+    MaskNotContiguous(u64),
+    /// A single range's base has bits in common with its mask.
+    #[error("output base {0:#x} is not aligned to the mask")]
+    BaseMisaligned(u64),
+    /// The output offset is behind the end of the range or region.
+    #[error("output offset {0:#x} is outside the output region")]
+    OffsetOutside(u64),
+    /// The table's base is not 4 KiB-aligned.
+    #[error("ToPA table base {0:#x} is not aligned to 4 KiB")]
+    TableMisaligned(u64),
+    /// Reserved bits are set in the entry at this address.
+    #[error("ToPA entry at {0:#x} has reserved bits set")]
+    ReservedBits(u64),
+    /// The region of the entry at this address is not aligned to its size.
+    #[error("ToPA entry at {0:#x} has a region that is not aligned to its size")]
+    RegionMisaligned(u64),
+    /// The entry at this address has END together with STOP or INT.
+    #[error("ToPA entry at {0:#x} combines END with STOP or INT")]
+    EndCombined(u64),
+    /// The entry at this address is a table's first, and END.
+    #[error("ToPA entry at {0:#x} is END in the first entry of a table")]
+    EndFirst(u64),
+    /// The processor supports one region only, and the entry behind it, at this address, is not an
+    /// END that leads back to it.
+    #[error("ToPA entry at {0:#x} does not lead back to the only region")]
+    NotCircular(u64),
+    /// The table or the output reached restricted memory at this address.
+    #[error("memory at {0:#x} is restricted")]
+    Restricted(u64),
+}
+
+/// How far a store came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    All,
+    /// A region with STOP is full; the rest is lost.
+    Stopped,
+}
+
+/// `IA32_RTIT_OUTPUT_BASE` and `IA32_RTIT_OUTPUT_MASK_PTRS`, and what they point to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Output {
+    pub(super) base: u64,
+    pub(super) mask_ptrs: u64,
+    pub(super) memory: Memory,
+    pub(super) transport: Vec<u8>,
+    /// Interrupts that filled regions asked for.
+    pub(super) topa_pmis: u64,
+}
+
+/// The low 7 bits of `IA32_RTIT_OUTPUT_MASK_PTRS` are ones.
+pub(super) const LOWER_MASK: u64 = 0x7f;
+
+impl Output {
+    /// Looks for what is wrong before the first byte.
+    pub(super) fn check(
+        &mut self,
+        ctl: RtitCtl,
+        capabilities: &Capabilities,
+    ) -> Result<(), OperationalError> {
+        match ctl {
+            _ if ctl.has(RtitCtl::FABRIC_EN) => Ok(()),
+            _ if ctl.has(RtitCtl::TOPA) => self.topa(capabilities).check(),
+            _ => self.check_range(),
+        }
+    }
+
+    /// Stores `bytes`, as far as output goes.
+    pub(super) fn store(
+        &mut self,
+        ctl: RtitCtl,
+        capabilities: &Capabilities,
+        bytes: &[u8],
+    ) -> Result<Stored, OperationalError> {
+        if ctl.has(RtitCtl::FABRIC_EN) {
+            self.transport.extend_from_slice(bytes);
+            return Ok(Stored::All);
+        }
+        if ctl.has(RtitCtl::TOPA) {
+            return self.topa(capabilities).store(bytes);
+        }
+        self.store_in_range(bytes)
+    }
+
+    fn topa<'a>(&'a mut self, capabilities: &'a Capabilities) -> Topa<'a> {
+        Topa { output: self, capabilities }
+    }
+
+    /// `OutputOffset`, bits 63 to 32.
+    pub(super) const fn offset(&self) -> u64 {
+        self.mask_ptrs >> 32
+    }
+
+    pub(super) fn set_offset(&mut self, offset: u64) {
+        self.mask_ptrs = self.mask() | offset << 32;
+    }
+
+    /// `MaskOrTableOffset` with the bits below it.
+    const fn mask(&self) -> u64 {
+        self.mask_ptrs & 0xffff_ffff
+    }
+
+    /// The entry of the current table that is in use: the table's offset, divided by 8.
+    pub(super) const fn table_index(&self) -> u64 {
+        self.mask() >> 7
+    }
+
+    pub(super) fn set_table_index(&mut self, index: u64) {
+        let low = (index << 7 | LOWER_MASK) & 0xffff_ffff;
+        self.mask_ptrs = self.mask_ptrs & !0xffff_ffff | low;
+    }
+
+    fn check_range(&self) -> Result<(), OperationalError> {
+        let mask = self.mask();
+        if mask & (mask + 1) != 0 {
+            return Err(OperationalError::MaskNotContiguous(mask));
+        }
+        if self.base & mask != 0 {
+            return Err(OperationalError::BaseMisaligned(self.base));
+        }
+        if self.offset() > mask {
+            return Err(OperationalError::OffsetOutside(self.offset()));
+        }
+        Ok(())
+    }
+
+    /// The range is circular: behind its end it goes on at its base.
+    fn store_in_range(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
+        while !bytes.is_empty() {
+            let room = self.mask() + 1 - self.offset();
+            let (now, rest) = split(bytes, room);
+            self.put(self.base + self.offset(), now)?;
+            self.set_offset((self.offset() + now.len() as u64) & self.mask());
+            bytes = rest;
+        }
+        Ok(Stored::All)
+    }
+
+    /// Writes `bytes` at `address`, unless that reaches restricted memory and ends tracing.
+    pub(super) fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), OperationalError> {
+        let size_bytes = bytes.len() as u64;
+        let writable_bytes = self.memory.writable_bytes(address, size_bytes);
+        let (now, _) = split(bytes, writable_bytes);
+        self.memory.write(address, now);
+        if writable_bytes < size_bytes {
+            self.set_offset(self.offset() + writable_bytes);
+            return Err(OperationalError::Restricted(address + writable_bytes));
+        }
+        Ok(())
+    }
+}
+
+/// The first `at` of `bytes`, and the rest.
+pub(super) fn split(bytes: &[u8], at: u64) -> (&[u8], &[u8]) {
+    bytes.split_at(usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len())))
+}

@@ -1,0 +1,174 @@
+//! The whole PT facility of a logical processor: registers in front, the unit in the middle, and
+//! its output behind.
+
+use super::output::{LOWER_MASK, Output, Stored};
+use super::registers::{PACKET_BYTE_COUNT, Register, check_ctl};
+use super::{
+    Capabilities, Config, GeneralProtection, Memory, OperationalError, RtitCtl, RtitStatus, Unit,
+};
+use crate::common::Addr;
+
+/// The instruction that accesses a register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct At {
+    /// Its address.
+    pub ip: Addr,
+    /// The address behind it.
+    pub next: Addr,
+}
+
+/// A logical processor's PT: `IA32_RTIT_*` registers, the unit that they configure, and the memory
+/// or transport that it writes to.
+#[derive(Clone, Debug)]
+pub struct Rtit {
+    capabilities: Option<Capabilities>,
+    unit: Unit,
+    output: Output,
+    error: Option<OperationalError>,
+}
+
+impl Rtit {
+    /// A processor after reset. `capabilities` are none for one without PT. `model` gives what no
+    /// register does: how the unit packs, and its clocks' ratios.
+    #[must_use]
+    pub fn new(capabilities: Option<Capabilities>, model: Config, memory: Memory) -> Self {
+        let at_reset = Config { ctl: RtitCtl(0), ..Config::new(RtitCtl(0)) };
+        let config = Config {
+            tnt: model.tnt,
+            deferred_tips: model.deferred_tips,
+            crystal_ratio: model.crystal_ratio,
+            core_bus_ratio: model.core_bus_ratio,
+            ..at_reset
+        };
+        let output = Output { mask_ptrs: LOWER_MASK, memory, ..Output::default() };
+        Self { capabilities, unit: Unit::new(config), output, error: None }
+    }
+
+    /// RDMSR.
+    pub fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
+        let config = self.unit.config();
+        Ok(match Register::at(msr, self.capabilities.as_ref())? {
+            Register::OutputBase => self.output.base,
+            Register::OutputMaskPtrs => self.output.mask_ptrs,
+            Register::Ctl => config.ctl.0,
+            Register::Status => {
+                let count = self.unit.packet_byte_count() << 32 & PACKET_BYTE_COUNT;
+                self.unit.status().0 | count
+            }
+            Register::Cr3Match => config.cr3_match,
+            Register::Addr(n, false) => config.ranges[n].first.0,
+            Register::Addr(n, true) => config.ranges[n].last.0,
+        })
+    }
+
+    /// WRMSR of `value` by the instruction `at`.
+    pub fn wrmsr(&mut self, msr: u32, value: u64, at: At) -> Result<(), GeneralProtection> {
+        let register = Register::at(msr, self.capabilities.as_ref())?;
+        let Some(capabilities) = self.capabilities else {
+            return Err(GeneralProtection::Unsupported(msr));
+        };
+        let old = self.unit.config().ctl;
+        if register == Register::Ctl {
+            check_ctl(old, RtitCtl(value), &capabilities)?;
+            self.write_ctl(old, RtitCtl(value), at, &capabilities);
+            return Ok(());
+        }
+        if old.has(RtitCtl::TRACE_EN) {
+            return Err(GeneralProtection::TraceEnabled(msr));
+        }
+        register.check(value, &capabilities)?;
+        self.write(register, value);
+        Ok(())
+    }
+
+    /// Lets the unit see what the processor executes, and stores what it writes.
+    pub fn execute<T>(&mut self, event: impl FnOnce(&mut Unit) -> T) -> T {
+        let result = event(&mut self.unit);
+        self.store();
+        result
+    }
+
+    /// The unit, to look at.
+    #[must_use]
+    pub const fn unit(&self) -> &Unit {
+        &self.unit
+    }
+
+    /// The memory that output goes to.
+    #[must_use]
+    pub const fn memory(&self) -> &Memory {
+        &self.output.memory
+    }
+
+    /// The memory that output goes to, for tables to be written.
+    pub const fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.output.memory
+    }
+
+    /// What went to the trace transport subsystem.
+    #[must_use]
+    pub fn transport(&self) -> &[u8] {
+        &self.output.transport
+    }
+
+    /// How many interrupts (`ToPA` PMI) output asked for.
+    #[must_use]
+    pub const fn topa_pmis(&self) -> u64 {
+        self.output.topa_pmis
+    }
+
+    /// What set `IA32_RTIT_STATUS.Error` last.
+    #[must_use]
+    pub const fn operational_error(&self) -> Option<OperationalError> {
+        self.error
+    }
+
+    fn write(&mut self, register: Register, value: u64) {
+        let mut config = *self.unit.config();
+        match register {
+            Register::OutputBase => self.output.base = value,
+            Register::OutputMaskPtrs => self.output.mask_ptrs = value | LOWER_MASK,
+            Register::Status => self.unit.restore_status(RtitStatus(value), value >> 32),
+            Register::Cr3Match => config.cr3_match = value,
+            Register::Addr(n, false) => config.ranges[n].first = Addr(value),
+            Register::Addr(n, true) => config.ranges[n].last = Addr(value),
+            Register::Ctl => {}
+        }
+        self.unit.configure(config);
+    }
+
+    fn write_ctl(&mut self, old: RtitCtl, new: RtitCtl, at: At, capabilities: &Capabilities) {
+        let was_on = old.has(RtitCtl::TRACE_EN);
+        let on = new.has(RtitCtl::TRACE_EN);
+        if was_on && !on {
+            self.unit.disable(at.ip);
+            self.store();
+        }
+        if was_on && on {
+            return;
+        }
+        self.unit.configure(Config { ctl: new.without(RtitCtl::TRACE_EN), ..*self.unit.config() });
+        if on {
+            if let Err(error) = self.output.check(new, capabilities) {
+                self.fail(error);
+            }
+            self.unit.enable(at.next, self.unit.packet_byte_count());
+            self.store();
+        }
+    }
+
+    fn store(&mut self) {
+        let bytes = self.unit.drain();
+        let Some(capabilities) = self.capabilities.filter(|_| !bytes.is_empty()) else { return };
+        match self.output.store(self.unit.config().ctl, &capabilities, &bytes) {
+            Ok(Stored::All) => {}
+            Ok(Stored::Stopped) => self.unit.halt(RtitStatus::STOPPED),
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn fail(&mut self, error: OperationalError) {
+        self.error = Some(error);
+        self.unit.halt(RtitStatus::ERROR);
+    }
+}

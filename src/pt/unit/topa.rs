@@ -1,0 +1,152 @@
+//! Output through a table of physical addresses (SDM section "Table of Physical Addresses
+//! (`ToPA`)"). Entries are read when they are reached, never before.
+
+use super::output::{OperationalError, Output, Stored, split};
+use super::{Capabilities, Capability};
+
+/// An entry of a table (SDM table "`ToPA` Table Entry Fields").
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TopaEntry(pub u64);
+
+impl TopaEntry {
+    /// END: the address is another table's.
+    pub const END: u64 = 1 << 0;
+    /// INT: an interrupt when the region is full.
+    pub const INT: u64 = 1 << 2;
+    /// STOP: tracing stops when the region is full.
+    pub const STOP: u64 = 1 << 4;
+    const RESERVED: u64 = 1 << 1 | 1 << 3 | 1 << 5 | 3 << 10;
+
+    /// An output region at `base` of 2^(`size` + 12) bytes, `size` below 16, with `flags`.
+    #[must_use]
+    pub const fn region(base: u64, size: u8, flags: u64) -> Self {
+        Self(base | (size as u64 & 15) << 6 | flags)
+    }
+
+    /// The end of a table, which leads to the table at `base`.
+    #[must_use]
+    pub const fn end(base: u64) -> Self {
+        Self(base | Self::END)
+    }
+
+    const fn has(self, flag: u64) -> bool {
+        self.0 & flag != 0
+    }
+
+    const fn base(self) -> u64 {
+        self.0 & !0xfff
+    }
+
+    const fn size_bytes(self) -> u64 {
+        4096 << (self.0 >> 6 & 15)
+    }
+}
+
+/// The output registers, taken as positions in a table.
+pub(super) struct Topa<'a> {
+    pub(super) output: &'a mut Output,
+    pub(super) capabilities: &'a Capabilities,
+}
+
+impl Topa<'_> {
+    /// Looks at the entry that output begins with.
+    pub(super) fn check(&mut self) -> Result<(), OperationalError> {
+        self.current().map(drop)
+    }
+
+    pub(super) fn store(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
+        while !bytes.is_empty() {
+            let region = self.current()?;
+            let offset = self.output.offset();
+            let (now, rest) = split(bytes, region.size_bytes() - offset);
+            self.output.put(region.base() + offset, now)?;
+            let end = offset + now.len() as u64;
+            self.output.set_offset(end);
+            self.interrupt(region, offset, end);
+            if end == region.size_bytes() {
+                if region.has(TopaEntry::STOP) {
+                    return Ok(Stored::Stopped);
+                }
+                self.advance()?;
+            }
+            bytes = rest;
+        }
+        Ok(Stored::All)
+    }
+
+    /// Counts the interrupt of a region with INT that output went through from `from` to `to`.
+    fn interrupt(&mut self, region: TopaEntry, from: u64, to: u64) {
+        // With one region only, the interrupt comes before it is full; how early is not said, and
+        // an eighth is this model's choice.
+        let single = !self.capabilities.has(Capability::TopaMultiple);
+        let size_bytes = region.size_bytes();
+        let at = if single { size_bytes - size_bytes / 8 } else { size_bytes };
+        if region.has(TopaEntry::INT) && (from..to).contains(&(at - 1)) {
+            self.output.topa_pmis += 1;
+        }
+    }
+
+    /// Goes on to the next entry, and to the next table if that is END.
+    fn advance(&mut self) -> Result<(), OperationalError> {
+        // Behind the last entry that the register can name comes the first.
+        let last = 0xffff_ffff >> 7;
+        let index = self.output.table_index();
+        self.output.set_table_index(if index == last { 0 } else { index + 1 });
+        self.output.set_offset(0);
+        self.current().map(drop)
+    }
+
+    /// The entry in use, with the output offset inside its region. Follows END.
+    fn current(&mut self) -> Result<TopaEntry, OperationalError> {
+        let entry = self.entry()?;
+        let entry = if entry.has(TopaEntry::END) {
+            self.output.base = entry.base();
+            self.output.set_table_index(0);
+            self.output.set_offset(0);
+            self.entry()?
+        } else {
+            entry
+        };
+        let offset = self.output.offset();
+        if offset >= entry.size_bytes() {
+            return Err(OperationalError::OffsetOutside(offset));
+        }
+        Ok(entry)
+    }
+
+    /// The entry at the table's index, if it is well-formed.
+    fn entry(&self) -> Result<TopaEntry, OperationalError> {
+        let (base, index) = (self.output.base, self.output.table_index());
+        if base & 0xfff != 0 {
+            return Err(OperationalError::TableMisaligned(base));
+        }
+        let at = base + index * 8;
+        if self.output.memory.overlaps_restricted(at, 8) {
+            return Err(OperationalError::Restricted(at));
+        }
+        let entry = TopaEntry(self.output.memory.read_u64(at));
+        if entry.has(TopaEntry::RESERVED | self.capabilities.reserved_address_bits()) {
+            return Err(OperationalError::ReservedBits(at));
+        }
+        self.check_kind(entry, at, index)?;
+        Ok(entry)
+    }
+
+    fn check_kind(&self, entry: TopaEntry, at: u64, index: u64) -> Result<(), OperationalError> {
+        let end = entry.has(TopaEntry::END);
+        if end && entry.has(TopaEntry::STOP | TopaEntry::INT) {
+            return Err(OperationalError::EndCombined(at));
+        }
+        if end && index == 0 {
+            return Err(OperationalError::EndFirst(at));
+        }
+        let back = end && entry.base() == self.output.base;
+        if !self.capabilities.has(Capability::TopaMultiple) && index > 0 && !back {
+            return Err(OperationalError::NotCircular(at));
+        }
+        if !end && entry.base() & (entry.size_bytes() - 1) != 0 {
+            return Err(OperationalError::RegionMisaligned(at));
+        }
+        Ok(())
+    }
+}
