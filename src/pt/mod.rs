@@ -3,6 +3,7 @@
 
 mod decode;
 mod encode;
+mod errata;
 mod last_ip;
 mod packet;
 mod packets;
@@ -11,6 +12,7 @@ pub mod unit;
 
 pub use decode::{BlockContext, PacketError, decode, decode_in};
 pub use encode::encode;
+pub use errata::{BadCpu, Cpu, Errata, Erratum, Vendor};
 pub use last_ip::LastIp;
 pub use packet::{ExecMode, IpCompression, IpPayload, Packet, PayloadIp, PayloadSize, Tnt};
 pub use packets::Packets;
