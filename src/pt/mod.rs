@@ -1,6 +1,7 @@
 //! Intel PT packets: decoding, encoding, synchronisation, time, and a model of the PT unit.
 //! Knows nothing of ELF or processes.
 
+mod clock;
 mod decode;
 mod encode;
 mod errata;
@@ -10,6 +11,7 @@ mod packets;
 mod sync;
 pub mod unit;
 
+pub use clock::{Clock, ClockConfig, CrystalRatio, TimeEstimate, TscToNs};
 pub use decode::{BlockContext, PacketError, decode, decode_in};
 pub use encode::encode;
 pub use errata::{BadCpu, Cpu, Errata, Erratum, Vendor};
@@ -18,5 +20,7 @@ pub use packet::{ExecMode, IpCompression, IpPayload, Packet, PayloadIp, PayloadS
 pub use packets::Packets;
 pub use sync::{PSB, find_psb, find_psb_back};
 
+#[cfg(test)]
+mod captures;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! What the unit is told to trace, and how it packs it.
 
 use super::{IpRange, RtitCtl};
+use crate::pt::CrystalRatio;
 
 /// How branch outcomes are packed. Real processors write short packets mostly; long ones make
 /// traces of branches alone a tenth smaller.
@@ -22,16 +23,6 @@ impl TntForm {
             Self::Long => 47,
         }
     }
-}
-
-/// Ticks of the time-stamp counter for each tick of the core crystal clock, as CPUID leaf 15H
-/// gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct CrystalRatio {
-    /// CPUID.15H:EBX, the numerator. A ratio with 0 in it is none.
-    pub ebx: u32,
-    /// CPUID.15H:EAX, the denominator.
-    pub eax: u32,
 }
 
 /// The unit's configuration.

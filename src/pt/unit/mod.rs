@@ -36,7 +36,7 @@ mod transfer;
 
 pub use branch::{Branch, BranchKind};
 pub use capabilities::{Capabilities, Capability};
-pub use config::{Config, CrystalRatio, TntForm};
+pub use config::{Config, TntForm};
 pub use context::Paging;
 pub use ctl::{RtitCtl, RtitStatus};
 pub use events::{FlowEvent, PowerEntry};

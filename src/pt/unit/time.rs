@@ -1,9 +1,9 @@
 //! Packets about time: TSC, TMA, MTC, CYC and CBR (SDM sections "Timestamp Counter (TSC) Packet"
 //! to "Cycle Count Packet (CYC) Packet"). The driver tells the time; the unit has none of its own.
 
-use super::{Config, CrystalRatio, RtitCtl, Unit};
+use super::{Config, RtitCtl, Unit};
 use crate::common::Tsc;
-use crate::pt::Packet;
+use crate::pt::{CrystalRatio, Packet};
 
 /// Core clocks that the cycle counter holds: a CYC stands alone before it wraps.
 const CYCLE_COUNTER: u64 = 1 << 16;
@@ -20,10 +20,9 @@ pub(super) struct Clock {
 
 impl Clock {
     pub(super) fn new(config: &Config) -> Self {
-        let usable = |ratio: &CrystalRatio| ratio.ebx != 0 && ratio.eax != 0;
         Self {
             tsc: None,
-            crystal: config.crystal_ratio.filter(usable),
+            crystal: config.crystal_ratio.and_then(CrystalRatio::usable),
             core_bus_ratio: config.core_bus_ratio,
             cycles: 0,
         }

@@ -1,11 +1,11 @@
 //! Anything done to a processor in any order: no panic, no hang, and what is traced decodes.
 
 use super::super::{
-    At, Branch, BranchKind, Capabilities, Config, CrystalRatio, IA32_RTIT_ADDR0_A, IA32_RTIT_CTL,
+    At, Branch, BranchKind, Capabilities, Config, IA32_RTIT_ADDR0_A, IA32_RTIT_CTL,
     IA32_RTIT_OUTPUT_BASE, Memory, Paging, Rtit, RtitCtl, Unit,
 };
 use crate::common::{Addr, Tsc};
-use crate::pt::Packets;
+use crate::pt::{CrystalRatio, Packets};
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]

@@ -1,9 +1,9 @@
 //! Timing packets.
 
-use super::super::{BranchKind, Config, CrystalRatio, RtitCtl};
+use super::super::{BranchKind, Config, RtitCtl};
 use super::{Seen, USER, branch, finish, in_program};
 use crate::common::{Addr, Tsc};
-use crate::pt::Packet;
+use crate::pt::{CrystalRatio, Packet};
 
 fn cyc(cycles: u64) -> Seen {
     Seen::Other(Packet::Cyc(cycles))

@@ -1,0 +1,216 @@
+//! The running estimate. It takes every packet in order and makes none up: where packets were lost
+//! for longer than they can tell, there is no time until the next TSC packet.
+
+use super::ClockConfig;
+use super::crystal::Crystal;
+use crate::common::Tsc;
+use crate::pt::Packet;
+
+/// When something was traced, in ticks of the time-stamp counter (its low 56 bits). Exact to a
+/// tick where TSC is, and to two where MTC is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TimeEstimate {
+    /// The best guess, from core clocks if CYC packets are there.
+    pub tsc: Tsc,
+    /// It was not before this.
+    pub earliest: Tsc,
+    /// It was not behind this: the time at which the next MTC was due. None where the trace does
+    /// not tell up to here; the earliest time of what comes later bounds it then.
+    pub latest: Option<Tsc>,
+}
+
+impl TimeEstimate {
+    /// How far apart the earliest and the latest time are, if both are known.
+    #[must_use]
+    pub fn uncertainty_ticks(&self) -> Option<u64> {
+        self.latest.map(|latest| latest.0.saturating_sub(self.earliest.0))
+    }
+}
+
+/// A known point in time, and what was counted since.
+#[derive(Clone, Copy, Debug)]
+struct Base {
+    tsc: u64,
+    /// Core clocks since then.
+    cycles: u64,
+    /// Whether a CYC told the core clocks right at it, so that `cycles` is all there were.
+    cycle_exact: bool,
+}
+
+/// TSC ticks for each core clock.
+#[derive(Clone, Copy, Debug)]
+struct Speed {
+    ticks: u64,
+    cycles: u64,
+}
+
+impl Speed {
+    fn ticks_in(self, cycles: u64) -> u64 {
+        let ticks = u128::from(cycles) * u128::from(self.ticks) / u128::from(self.cycles.max(1));
+        u64::try_from(ticks).unwrap_or(u64::MAX)
+    }
+}
+
+/// The clock of a trace. Feed it every packet from a PSB on, and ask between them.
+///
+/// ```
+/// use contraflow::common::Tsc;
+/// use contraflow::pt::{Clock, ClockConfig, Packet};
+/// let mut clock = Clock::new(ClockConfig::default());
+/// assert_eq!(clock.now(), None);
+/// clock.packet(&Packet::Tsc(1234));
+/// assert_eq!(clock.now().map(|now| now.tsc), Some(Tsc(1234)));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    config: ClockConfig,
+    base: Option<Base>,
+    /// The TSC packet that a TMA would belong to.
+    last_tsc: Option<u64>,
+    crystal: Option<Crystal>,
+    speed: Option<Speed>,
+    core_bus_ratio: Option<u8>,
+    /// Core clocks since the clock was made.
+    cycles: u64,
+    cyc: Cyc,
+    /// MTC packets may have been lost since the last TSC.
+    lost: bool,
+}
+
+/// What CYC says of the packet at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cyc {
+    /// Nothing.
+    None,
+    /// A CYC came; it belongs to the next packet that can have one.
+    Before,
+    /// The packet at hand had a CYC before it.
+    Bound,
+}
+
+impl Clock {
+    /// A clock that knows no time yet.
+    #[must_use]
+    pub const fn new(config: ClockConfig) -> Self {
+        Self {
+            config,
+            base: None,
+            last_tsc: None,
+            crystal: None,
+            speed: None,
+            core_bus_ratio: None,
+            cycles: 0,
+            cyc: Cyc::None,
+            lost: false,
+        }
+    }
+
+    /// Takes the trace's next packet.
+    #[inline]
+    pub fn packet(&mut self, packet: &Packet) {
+        match *packet {
+            Packet::Cyc(cycles) => self.count(cycles),
+            Packet::Pad | Packet::Psb | Packet::PsbEnd | Packet::Fup(_) => {}
+            Packet::Mtc(mtc) => self.eligible(|clock| clock.mtc(mtc)),
+            Packet::Tsc(tsc) => self.eligible(|clock| clock.tsc(tsc)),
+            Packet::Ovf => self.eligible(Self::overflow),
+            Packet::Tma { ctc, fast_counter } => {
+                let tsc = self.last_tsc.take();
+                self.crystal =
+                    tsc.and_then(|tsc| Crystal::aligned(&self.config, tsc, ctc, fast_counter));
+            }
+            Packet::Cbr(ratio) => {
+                self.core_bus_ratio = Some(ratio);
+                self.speed = self.speed_by_ratio(ratio);
+            }
+            _ => self.eligible(|_| {}),
+        }
+    }
+
+    /// The time of the packet taken last, and of what it tells; none where it is unknown.
+    #[must_use]
+    pub fn now(&self) -> Option<TimeEstimate> {
+        let base = self.base?;
+        let latest = self.crystal.filter(|_| !self.lost).map(|crystal| crystal.next_edge_tsc());
+        let passed = self.speed.map_or(0, |speed| speed.ticks_in(base.cycles));
+        let guess = base.tsc.saturating_add(passed);
+        let tsc = latest.map_or(guess, |latest| guess.min(latest).max(base.tsc));
+        Some(TimeEstimate { tsc: Tsc(tsc), earliest: Tsc(base.tsc), latest: latest.map(Tsc) })
+    }
+
+    /// Core clocks from the clock's start to the packet taken last, if a CYC told them right at
+    /// it. The difference between two such points is the time that the code between them took.
+    #[must_use]
+    pub fn cycles(&self) -> Option<u64> {
+        (self.cyc == Cyc::Bound).then_some(self.cycles)
+    }
+
+    /// The core:bus ratio, once told.
+    #[must_use]
+    pub const fn core_bus_ratio(&self) -> Option<u8> {
+        self.core_bus_ratio
+    }
+
+    fn count(&mut self, cycles: u64) {
+        self.cycles = self.cycles.saturating_add(cycles);
+        if let Some(base) = &mut self.base {
+            base.cycles = base.cycles.saturating_add(cycles);
+        }
+        self.cyc = Cyc::Before;
+    }
+
+    /// A packet that a CYC can belong to.
+    #[inline]
+    fn eligible(&mut self, effect: impl FnOnce(&mut Self)) {
+        self.cyc = if self.cyc == Cyc::Before { Cyc::Bound } else { Cyc::None };
+        effect(self);
+    }
+
+    fn tsc(&mut self, tsc: u64) {
+        self.last_tsc = Some(tsc);
+        self.crystal = None;
+        self.lost = false;
+        self.rebase(tsc);
+    }
+
+    fn rebase(&mut self, tsc: u64) {
+        self.base = Some(Base { tsc, cycles: 0, cycle_exact: self.cyc == Cyc::Bound });
+    }
+
+    fn mtc(&mut self, mtc: u8) {
+        let Some(tsc) = self.crystal.as_mut().and_then(|crystal| crystal.advance(mtc)) else {
+            return;
+        };
+        if let Some(base) = self.base {
+            self.calibrate(base, tsc);
+        }
+        self.rebase(tsc);
+    }
+
+    /// Between two points with both clocks known, the one's speed in terms of the other is known.
+    fn calibrate(&mut self, base: Base, tsc: u64) {
+        let exact = base.cycle_exact && self.cyc == Cyc::Bound && !self.lost;
+        let ticks = tsc.saturating_sub(base.tsc);
+        if exact && base.cycles > 0 && ticks > 0 {
+            self.speed = Some(Speed { ticks, cycles: base.cycles });
+        }
+    }
+
+    fn speed_by_ratio(&self, ratio: u8) -> Option<Speed> {
+        let nominal = self.config.nominal_ratio.filter(|nominal| *nominal != 0)?;
+        (ratio != 0).then_some(Speed { ticks: nominal.into(), cycles: ratio.into() })
+    }
+
+    fn overflow(&mut self) {
+        let wrapped = match (self.base, self.speed, self.crystal) {
+            (Some(base), Some(speed), Some(crystal)) => {
+                speed.ticks_in(base.cycles) >= crystal.wrap_tsc()
+            }
+            _ => false,
+        };
+        if wrapped {
+            (self.base, self.crystal) = (None, None);
+        }
+        self.lost = true;
+    }
+}
