@@ -27,11 +27,8 @@ impl Sections {
 impl CodeSource for Sections {
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         for (start, bytes) in self.0.iter().rev() {
-            let Some(rest) = addr.0.checked_sub(*start).and_then(|at| bytes.get(at as usize..))
-            else {
-                continue;
-            };
-            if !rest.is_empty() {
+            let at = addr.0.checked_sub(*start).and_then(|at| usize::try_from(at).ok());
+            if let Some(rest) = at.and_then(|at| bytes.get(at..)).filter(|rest| !rest.is_empty()) {
                 let len = rest.len().min(buf.len());
                 buf[..len].copy_from_slice(&rest[..len]);
                 return len;
@@ -104,8 +101,8 @@ fn lldb_three_images() {
     let Some(dir) = captures().map(|dir| dir.join("lldb/intelpt-trace-multi-file")) else { return };
     let sections = Sections::default()
         .elf(&dir.join("a.out"), 0)
-        .elf(&dir.join("libfoo.so"), 0x7ffff7bd9000)
-        .elf(&dir.join("libbar.so"), 0x7ffff79d7000);
+        .elf(&dir.join("libfoo.so"), 0x7fff_f7bd_9000)
+        .elf(&dir.join("libbar.so"), 0x7fff_f79d_7000);
     conforms(&dir.join("multi-file.trace"), &dir.join("multi-file.addresses.txt"), &sections, 1);
 }
 

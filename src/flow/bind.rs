@@ -8,7 +8,7 @@ use super::item::{Event, EventKind, FlowItem, GapReason};
 use super::lead::{Goal, Then};
 use super::psb::{Fault, PsbPlus};
 use crate::common::{Addr, Tsc};
-use crate::pt::Packet;
+use crate::pt::{Packet, PacketError};
 
 /// Packets that wait for a FUP at most. The CPU makes one or two.
 const MAX_BOUND: usize = 16;
@@ -27,16 +27,19 @@ impl Decoder<'_> {
     }
 
     fn bind_next(&mut self, code: &mut Code<'_>) -> Result<Option<FlowItem>, Fault> {
-        let Some(peeked) = self.cursor.peek()? else {
-            self.state = State::Done;
-            return Ok(None);
+        let peeked = match self.cursor.peek() {
+            Ok(Some(peeked)) => peeked,
+            end => {
+                self.bind_end(end, code)?;
+                return Ok(None);
+            }
         };
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
                 self.cursor.pass(&peeked);
                 self.tnt = tnt.into();
             }
-            Packet::Tip(_) => return self.bind_tip(&peeked, code),
+            Packet::Tip(_) => return Ok(self.bind_tip(&peeked, code)),
             Packet::TipPgd(_) | Packet::Fup(_) | Packet::Psb | Packet::Ptw { ip: false, .. } => {
                 self.bind_ahead(&peeked, code)?;
             }
@@ -53,17 +56,30 @@ impl Decoder<'_> {
         Ok(None)
     }
 
-    /// A TIP: executes the block that it ends, or sets out to it.
-    fn bind_tip(
+    /// The trace is over, within a packet perhaps. Code that needs no packet is taken as executed.
+    fn bind_end(
         &mut self,
-        peeked: &Peeked,
+        end: Result<Option<Peeked>, Fault>,
         code: &mut Code<'_>,
-    ) -> Result<Option<FlowItem>, Fault> {
+    ) -> Result<(), Fault> {
+        let then = match end {
+            Ok(_) => Then::End,
+            Err((offset, reason @ GapReason::Packet(PacketError::Truncated))) => {
+                Then::Lose(offset, reason)
+            }
+            Err(fault) => return Err(fault),
+        };
+        self.set_out(code, self.cursor.offset(), Goal::End, then);
+        Ok(())
+    }
+
+    /// A TIP: executes the block that it ends, or sets out to it.
+    fn bind_tip(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Option<FlowItem> {
         if self.here(code).block.end.takes_tip() {
-            return Ok(self.run_block(code));
+            return self.run_block(code);
         }
-        self.set_out(code, peeked.offset, Goal::Tip, Then::Bind)?;
-        Ok(None)
+        self.set_out(code, peeked.offset, Goal::Tip, Then::Bind);
+        None
     }
 
     /// Packets that bind to a place that is walked to without the trace.
@@ -81,25 +97,26 @@ impl Decoder<'_> {
                 (Goal::Ptwrite, Then::Ptwrite(offset, value, size))
             }
             _ => {
-                let Some(ip) = self.goal_at_psb(peeked.offset)? else {
+                let Some(goal) = self.goal_at_psb(peeked.offset)? else {
                     self.enter(peeked.offset);
                     return Ok(());
                 };
-                (Goal::Ip(ip), Then::Psb(peeked.offset))
+                (goal, Then::Psb(peeked.offset))
             }
         };
-        self.set_out(code, peeked.offset, goal, then)
+        self.set_out(code, peeked.offset, goal, then);
+        Ok(())
     }
 
     /// How far the last block before a PSB was executed. None when its PSB+ does not tell, for an
     /// overflow or because it is broken; what is broken there belongs to the segment behind.
-    fn goal_at_psb(&self, psb: usize) -> Result<Option<Addr>, Fault> {
+    fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match PsbPlus::read(self.trace, psb) {
-            Ok(Some(plus)) if plus.ip.is_none() && !plus.cut => {
-                Err((psb, GapReason::PsbContradicts))
-            }
-            Ok(Some(plus)) => Ok(plus.ip),
-            Ok(None) | Err(_) => Ok(None),
+            Ok(Some(PsbPlus { ip: Some(ip), .. })) => Ok(Some(Goal::Ip(ip))),
+            Ok(Some(PsbPlus { cut: true, .. })) => Ok(None),
+            Ok(Some(_)) => Err((psb, GapReason::PsbContradicts)),
+            Ok(None) | Err((_, GapReason::Packet(PacketError::Truncated))) => Ok(Some(Goal::End)),
+            Err(_) => Ok(None),
         }
     }
 

@@ -42,6 +42,8 @@ pub struct Decoder<'t> {
     /// The last instruction that was executed.
     pub(super) last: Addr,
     pub(super) tnt: TntBits,
+    /// Direct jumps since the last bit was used.
+    pub(super) without_bit: u32,
     pub(super) last_ip: LastIp,
     pub(super) stack: ReturnStack,
     /// Found already, to be given out before anything else.
@@ -90,6 +92,7 @@ impl<'t> Decoder<'t> {
             mode: ExecMode::Bits64,
             last: Addr(0),
             tnt: TntBits::default(),
+            without_bit: 0,
             last_ip: LastIp::new(),
             stack: ReturnStack::new(),
             queue: VecDeque::with_capacity(8),
@@ -215,6 +218,8 @@ impl<'t> Decoder<'t> {
             self.state = State::Done;
             return;
         }
+        // What went before is none of this segment's business.
+        self.state = State::Off;
         match PsbPlus::read(self.trace, psb) {
             Ok(Some(plus)) => self.adopt(&plus),
             Ok(None) => self.state = State::Done,
@@ -240,6 +245,7 @@ impl<'t> Decoder<'t> {
     fn forget(&mut self) {
         self.hint = BlockId::NONE;
         self.tnt = TntBits::default();
+        self.without_bit = 0;
         self.last_ip.reset();
         self.stack.clear();
         self.bound.clear();

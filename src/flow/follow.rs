@@ -9,6 +9,9 @@ use super::psb::Fault;
 use crate::common::Addr;
 use crate::pt::Packet;
 
+/// After how many direct jumps in a row it is looked whether they ever end.
+const CIRCLE_BLOCKS: u32 = 64;
+
 /// A block about to be executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Here {
@@ -53,6 +56,7 @@ impl Decoder<'_> {
             End::Jmp | End::Call | End::CallNext => {
                 self.push_call(here);
                 self.jump(here, code);
+                self.check_end_of_circle(code)?;
                 return Ok(if block.end == End::Jmp { Exit::Jmp } else { Exit::Call });
             }
             End::Ptwrite | End::MovCr3 | End::Vmptrld | End::Limit => {
@@ -64,8 +68,19 @@ impl Decoder<'_> {
         Ok(exit)
     }
 
+    /// Bits that are left do not keep a path out of a circle of direct jumps.
+    fn check_end_of_circle(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
+        self.without_bit += 1;
+        if self.without_bit < CIRCLE_BLOCKS {
+            return Ok(());
+        }
+        self.without_bit = 0;
+        if self.is_endless(code) { Err(self.here_is(GapReason::Endless)) } else { Ok(()) }
+    }
+
     /// A conditional branch: one bit.
     fn leave_jcc(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
+        self.without_bit = 0;
         match self.tnt.pop() {
             Some(true) => {
                 self.jump(here, code);

@@ -7,7 +7,6 @@ use super::block::{Block, End, Way};
 use super::code::Code;
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
-use super::psb::Fault;
 use crate::common::Addr;
 use crate::pt::PayloadSize;
 
@@ -26,6 +25,8 @@ pub(super) enum Goal {
     Disable(Option<Addr>),
     /// The next PTWRITE.
     Ptwrite,
+    /// The next branch that needs the trace, of which there is no more.
+    End,
 }
 
 /// A way that leads to a goal.
@@ -51,24 +52,30 @@ pub(super) enum Then {
     Ptwrite(u64, u64, PayloadSize),
     /// A PSB at this offset begins the next segment.
     Psb(usize),
+    /// The trace is over.
+    End,
+    /// The path is lost at this offset.
+    Lose(usize, GapReason),
 }
 
 impl Decoder<'_> {
-    /// Starts on the way to `goal`.
-    pub(super) fn set_out(
-        &mut self,
-        code: &mut Code<'_>,
-        offset: usize,
-        goal: Goal,
-        then: Then,
-    ) -> Result<(), Fault> {
-        let (blocks, insns) = self.look_over(code, goal).map_err(|reason| (offset, reason))?;
-        self.state = State::Lead(Lead { blocks, insns, then });
-        Ok(())
+    /// Starts on the way to `goal`. Where no way leads there, goes as far as the code is certain.
+    pub(super) fn set_out(&mut self, code: &mut Code<'_>, offset: usize, goal: Goal, then: Then) {
+        let lead = match self.look_over(code, goal) {
+            Ok((blocks, insns)) => Lead { blocks, insns, then },
+            Err((blocks, reason)) => Lead { blocks, insns: 0, then: Then::Lose(offset, reason) },
+        };
+        self.state = State::Lead(lead);
     }
 
-    /// How many whole blocks, and instructions behind them, lead to `goal`.
-    fn look_over(&self, code: &mut Code<'_>, goal: Goal) -> Result<(u32, u32), GapReason> {
+    /// Whether the code goes on for ever without a branch that needs the trace.
+    pub(super) fn is_endless(&self, code: &mut Code<'_>) -> bool {
+        matches!(self.look_over(code, Goal::End), Err((_, GapReason::Endless)))
+    }
+
+    /// How many whole blocks, and instructions behind them, lead to `goal`; or how many lead to
+    /// where the way is lost.
+    fn look_over(&self, code: &mut Code<'_>, goal: Goal) -> Result<(u32, u32), (u32, GapReason)> {
         let (mut id, mut ip) = (self.hint, self.ip);
         for blocks in 0..MAX_BLOCKS {
             if goal == Goal::Ip(ip) {
@@ -82,21 +89,22 @@ impl Decoder<'_> {
             match goal.at_end_of(&block) {
                 AtEnd::Reached => return Ok((blocks + 1, 0)),
                 AtEnd::ReachedBefore => return Ok((blocks, 0)),
-                AtEnd::Lost(reason) => return Err(reason),
+                AtEnd::Lost(reason) => return Err((blocks + 1, reason)),
                 AtEnd::Follow(way) => {
                     ip = if way == Way::Branch { block.target } else { block.fall() };
                     id = code.follow(id, way, ip, self.mode);
                 }
             }
         }
-        Err(GapReason::Endless)
+        // A circle: how often it was run is not known.
+        Err((0, GapReason::Endless))
     }
 
     /// Goes one block on its way.
     pub(super) fn lead(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         if lead.blocks > 0 {
             self.state = State::Lead(Lead { blocks: lead.blocks - 1, ..lead });
-            return Some(self.run_direct(lead, code));
+            return self.run_direct(lead, code);
         }
         let span = self.run_part(lead.insns, code);
         self.state = State::On;
@@ -105,7 +113,7 @@ impl Decoder<'_> {
     }
 
     /// Executes a whole block whose branch needs nothing of the trace, or is the goal.
-    fn run_direct(&mut self, lead: Lead, code: &mut Code<'_>) -> FlowItem {
+    fn run_direct(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         let here = self.here(code);
         let block = here.block;
         let exit = match block.end {
@@ -121,7 +129,7 @@ impl Decoder<'_> {
             Some(Way::Fall) => self.fall(here, code),
             None => self.go_on_at(block.fall()),
         }
-        self.span(&block, exit)
+        (block.insns > 0).then(|| self.span(&block, exit))
     }
 
     /// Executes the first `insns` instructions of the block at the current IP.
@@ -147,6 +155,8 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Ptwrite { ip: Some(self.last), value, size });
             }
             Then::Psb(offset) => self.enter(offset),
+            Then::End => self.state = State::Done,
+            Then::Lose(offset, reason) => self.gap((offset, reason)),
         }
     }
 }
@@ -188,14 +198,16 @@ impl Goal {
 
     fn at_end_of(self, block: &Block) -> AtEnd {
         match (block.end, self) {
-            (End::NoCode, _) => AtEnd::Lost(GapReason::NoCode(block.fall())),
-            (End::BadInsn, _) => AtEnd::Lost(GapReason::BadInsn(block.fall())),
             (End::Jmp | End::Call | End::CallNext, Self::Disable(Some(to)))
                 if to == block.target =>
             {
                 AtEnd::Reached
             }
-            (End::MovCr3, Self::Disable(None)) | (End::Ptwrite, Self::Ptwrite) => AtEnd::Reached,
+            (End::MovCr3, Self::Disable(None))
+            | (End::Ptwrite, Self::Ptwrite)
+            | (End::NoCode | End::BadInsn, Self::End) => AtEnd::Reached,
+            (End::NoCode, _) => AtEnd::Lost(GapReason::NoCode(block.fall())),
+            (End::BadInsn, _) => AtEnd::Lost(GapReason::BadInsn(block.fall())),
             (end, goal) => match (end.straight(), goal) {
                 (Some(way), _) => AtEnd::Follow(way),
                 (None, Self::Ip(addr)) => AtEnd::Lost(GapReason::NotReached(addr)),
@@ -203,7 +215,7 @@ impl Goal {
                     AtEnd::Lost(GapReason::NoBranchPacket(block.last()))
                 }
                 (None, Self::Tip) => AtEnd::ReachedBefore,
-                (None, Self::Disable(_)) => AtEnd::Reached,
+                (None, Self::Disable(_) | Self::End) => AtEnd::Reached,
                 (None, Self::Ptwrite) => AtEnd::Lost(GapReason::Endless),
             },
         }

@@ -1,9 +1,8 @@
-/* Prints what Intel's reference decoder makes of a raw trace and raw code sections: one
- * instruction address a line, and "gap" where it lost the path.
+/* Prints what Intel's reference block decoder makes of a raw trace and raw code sections.
  *
- *   libipt insns|blocks TRACE [ADDRESS CODE]...
- *
- * "blocks" decodes with the block decoder, prints only "instructions N blocks B gaps G seconds S".
+ *   libipt list TRACE [ADDRESS CODE]...     a line "IP COUNT" for each block, "gap" where it
+ *                                           lost the path
+ *   libipt count TRACE [ADDRESS CODE]...    how much, and how long it took
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -15,7 +14,7 @@
 
 struct section {
 	uint64_t start, size;
-	uint8_t *bytes;
+	const char *path;
 };
 
 static struct section sections[64];
@@ -38,68 +37,26 @@ static uint8_t *slurp(const char *path, uint64_t *size)
 	return bytes;
 }
 
-static int read_code(uint8_t *buffer, size_t size, const struct pt_asid *asid, uint64_t ip, void *context)
+static void add_code(struct pt_block_decoder *decoder, struct pt_image *image, struct pt_image_section_cache *cache)
 {
-	(void)asid;
-	(void)context;
-	for (int at = section_count - 1; at >= 0; at--) {
+	for (int at = 0; at < section_count; at++) {
 		const struct section *section = &sections[at];
-		if (ip < section->start || ip - section->start >= section->size)
-			continue;
-		uint64_t left = section->size - (ip - section->start);
-		if (left < size)
-			size = left;
-		memcpy(buffer, section->bytes + (ip - section->start), size);
-		return (int)size;
+		int id = pt_iscache_add_file(cache, section->path, 0, section->size, section->start);
+		if (id < 0 || pt_image_add_cached(image, cache, id, NULL) < 0)
+			exit(2);
 	}
-	return -pte_nomap;
+	pt_blk_set_image(decoder, image);
 }
 
-static void list(struct pt_config *config)
-{
-	struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(config);
-	pt_image_set_callback(pt_insn_get_image(decoder), read_code, NULL);
-	for (;;) {
-		int status = pt_insn_sync_forward(decoder);
-		while (status >= 0) {
-			while (status & pts_event_pending) {
-				struct pt_event event;
-				status = pt_insn_event(decoder, &event, sizeof(event));
-				if (status < 0)
-					break;
-			}
-			if (status < 0)
-				break;
-			struct pt_insn insn;
-			memset(&insn, 0, sizeof(insn));
-			status = pt_insn_next(decoder, &insn, sizeof(insn));
-			if (status >= 0 || insn.iclass != ptic_error)
-				printf("%016" PRIx64 "\n", insn.ip);
-		}
-		if (status == -pte_eos)
-			break;
-		uint64_t offset = 0;
-		pt_insn_get_offset(decoder, &offset);
-		printf("gap\n");
-		fprintf(stderr, "gap at %" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
-	}
-	pt_insn_free_decoder(decoder);
-}
-
-static void count(struct pt_config *config)
+static void decode(struct pt_config *config, int list)
 {
 	uint64_t insns = 0, blocks = 0, gaps = 0;
 	struct timespec from, to;
-	clock_gettime(CLOCK_MONOTONIC, &from);
 	struct pt_block_decoder *decoder = pt_blk_alloc_decoder(config);
 	struct pt_image *image = pt_image_alloc("code");
 	struct pt_image_section_cache *cache = pt_iscache_alloc(NULL);
-	for (int at = 0; at < section_count; at++) {
-		const struct section *section = &sections[at];
-		int id = pt_iscache_add_file(cache, (const char *)section->bytes, 0, section->size, section->start);
-		pt_image_add_cached(image, cache, id, NULL);
-	}
-	pt_blk_set_image(decoder, image);
+	add_code(decoder, image, cache);
+	clock_gettime(CLOCK_MONOTONIC, &from);
 	for (;;) {
 		int status = pt_blk_sync_forward(decoder);
 		while (status >= 0) {
@@ -112,18 +69,26 @@ static void count(struct pt_config *config)
 			if (status < 0)
 				break;
 			struct pt_block block;
-			memset(&block, 0, sizeof(block));
+			block.ninsn = 0;
 			status = pt_blk_next(decoder, &block, sizeof(block));
 			insns += block.ninsn;
 			blocks += block.ninsn > 0;
+			if (list && block.ninsn)
+				printf("%" PRIx64 " %u\n", block.ip, block.ninsn);
 		}
 		if (status == -pte_eos)
 			break;
 		gaps++;
+		if (list)
+			printf("gap\n");
+		uint64_t offset = 0;
+		pt_blk_get_offset(decoder, &offset);
+		fprintf(stderr, "gap at %" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
 	}
 	clock_gettime(CLOCK_MONOTONIC, &to);
 	double seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
-	printf("instructions %" PRIu64 " blocks %" PRIu64 " gaps %" PRIu64 " seconds %.6f\n", insns, blocks, gaps, seconds);
+	if (!list)
+		printf("instructions %" PRIu64 " blocks %" PRIu64 " gaps %" PRIu64 " seconds %.6f\n", insns, blocks, gaps, seconds);
 	pt_blk_free_decoder(decoder);
 	pt_image_free(image);
 	pt_iscache_free(cache);
@@ -133,7 +98,6 @@ int main(int argc, char **argv)
 {
 	if (argc < 3)
 		return 2;
-	int blocks = strcmp(argv[1], "blocks") == 0;
 	struct pt_config config;
 	uint64_t size;
 	pt_config_init(&config);
@@ -142,14 +106,9 @@ int main(int argc, char **argv)
 	for (int at = 3; at + 1 < argc && section_count < 64; at += 2) {
 		struct section *section = &sections[section_count++];
 		section->start = strtoull(argv[at], NULL, 16);
-		if (blocks) {
-			/* The section cache maps files itself. */
-			free(slurp(argv[at + 1], &section->size));
-			section->bytes = (uint8_t *)argv[at + 1];
-		} else {
-			section->bytes = slurp(argv[at + 1], &section->size);
-		}
+		section->path = argv[at + 1];
+		free(slurp(section->path, &section->size));
 	}
-	(blocks ? count : list)(&config);
+	decode(&config, strcmp(argv[1], "list") == 0);
 	return 0;
 }

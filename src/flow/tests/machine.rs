@@ -11,20 +11,18 @@ pub(super) struct Traced {
     pub(super) trace: Vec<u8>,
 }
 
-/// What happens besides branches.
+/// What happens besides branches: each about once in so many runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mishaps {
-    /// An interrupt, traced or not, every so many runs.
-    pub(super) interrupt_every: usize,
-    /// A PSB every so many runs.
-    pub(super) psb_every: usize,
-    /// A TSC every so many runs.
-    pub(super) tsc_every: usize,
+    /// An interrupt, to the program or to the kernel.
+    pub(super) interrupt: usize,
+    pub(super) psb: usize,
+    pub(super) tsc: usize,
 }
 
 impl Default for Mishaps {
     fn default() -> Self {
-        Self { interrupt_every: 50, psb_every: 100, tsc_every: 30 }
+        Self { interrupt: 50, psb: 100, tsc: 30 }
     }
 }
 
@@ -67,19 +65,19 @@ impl Machine<'_> {
     fn run(&mut self, mishaps: Mishaps) {
         self.now += 100;
         self.unit.set_tsc(Tsc(self.now));
-        if self.random.one_in(mishaps.tsc_every) {
+        if self.random.one_in(mishaps.tsc) {
             self.unit.stamp();
         }
         let program = self.program;
         let number = program.run_at(self.ip).expect("the walk stays on runs");
         let run = &program.runs[number];
-        if self.random.one_in(mishaps.interrupt_every) && !run.addrs.is_empty() {
+        if self.random.one_in(mishaps.interrupt) && !run.addrs.is_empty() {
             let done = self.random.below(run.addrs.len());
             self.addrs.extend(&run.addrs[..done]);
             self.interrupt(run.addrs[done]);
             return;
         }
-        if self.random.one_in(mishaps.psb_every) && run.addrs.len() > 1 {
+        if self.random.one_in(mishaps.psb) && run.addrs.len() > 1 {
             self.unit.psb();
         }
         self.addrs.extend(&run.addrs);

@@ -14,21 +14,21 @@ pub(super) struct Decoded {
 }
 
 pub(super) fn decode(mut decoder: Decoder<'_>, code: &mut Code<'_>) -> Decoded {
-    let mut decoded = Decoded { items: vec![], addrs: vec![], gaps: vec![] };
+    let mut found = Decoded { items: vec![], addrs: vec![], gaps: vec![] };
     while let Some(item) = decoder.next(code) {
-        decoded.items.push(item);
+        found.items.push(item);
         match item {
             FlowItem::Block(span) => {
-                let before = decoded.addrs.len();
-                decoded.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
-                assert_eq!(decoded.addrs.len() - before, span.insns as usize);
-                assert_eq!(decoded.addrs.last(), Some(&span.last));
+                let before = found.addrs.len();
+                found.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+                assert_eq!(found.addrs.len() - before, span.insns as usize);
+                assert_eq!(found.addrs.last(), Some(&span.last));
             }
-            FlowItem::Gap(gap) => decoded.gaps.push(gap),
+            FlowItem::Gap(gap) => found.gaps.push(gap),
             FlowItem::Event(_) => {}
         }
     }
-    decoded
+    found
 }
 
 pub(super) fn whole(traced: &[u8], program: &Program) -> Decoded {
@@ -130,20 +130,18 @@ proptest! {
         let (program, mut traced) = random_run(seed, form(false));
         let mut random = Random::new(seed ^ 1);
         let good = whole(&traced.trace, &program);
-        let length = traced.trace.len();
         let from = damage(&mut traced.trace, &mut random);
+        prop_assume!(find_psb(&traced.trace, 0).is_some());
         let bad = whole(&traced.trace, &program);
         prop_assert_eq!(in_segments(&traced.trace, &program), bad.items.clone());
         // From the second PSB behind the damage on, all is as it was.
         if let Some((start, _)) = segments(&traced.trace).into_iter().filter(|(at, _)| *at >= from).nth(1) {
-            let tail_bytes = traced.trace.len() - start;
             let behind = decode(
                 Decoder::segment(&traced.trace, start, None, Config::default()),
                 &mut Code::new(&program),
             );
             prop_assert!(bad.addrs.ends_with(&behind.addrs));
             prop_assert!(good.addrs.ends_with(&behind.addrs));
-            prop_assert!(tail_bytes < length);
         }
     }
 }
