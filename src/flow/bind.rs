@@ -37,6 +37,7 @@ impl Decoder<'_> {
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
                 self.cursor.pass(&peeked);
+                self.place_bound(None);
                 self.tnt = tnt.into();
             }
             Packet::Tip(_) => return Ok(self.bind_tip(&peeked, code)),
@@ -97,6 +98,7 @@ impl Decoder<'_> {
                 (Goal::Ptwrite, Then::Ptwrite(offset, value, size))
             }
             _ => {
+                self.release();
                 let Some(goal) = self.goal_at_psb(peeked.offset)? else {
                     self.enter(peeked.offset);
                     return Ok(());
@@ -133,20 +135,25 @@ impl Decoder<'_> {
     /// At the IP of a FUP: it tells the place of the packets before it, or else something
     /// asynchronous happened here.
     pub(super) fn at_fup(&mut self, offset: u64) {
-        let aborted =
-            |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
-        let is_async = self.bound.is_empty() || self.bound.iter().any(aborted);
+        let is_async = !self.bound.iter().any(|(_, packet)| owns_fup(packet));
         self.place_bound(Some(self.ip));
         if is_async {
             self.state = State::Async { fup: offset };
         }
     }
 
-    /// Gives out the packets that waited for a FUP.
+    /// Gives out the packets whose place was to be told by a later one.
     pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
-        for (offset, packet) in std::mem::take(&mut self.bound) {
-            self.event(offset, placed(packet, ip));
+        for (offset, packet) in self.bound.drain(..) {
+            let kind = placed(packet, ip);
+            self.queue.push_back(FlowItem::Event(Event { offset, kind }));
         }
+    }
+
+    /// Gives out all that waits for something which did not come.
+    pub(super) fn release(&mut self) {
+        self.place_bound(None);
+        self.release_held();
     }
 
     pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
@@ -158,8 +165,7 @@ impl Decoder<'_> {
 
     pub(super) fn overflow(&mut self, peeked: &Peeked) {
         self.cursor.pass(peeked);
-        self.place_bound(None);
-        self.release_held();
+        self.release();
         self.next_mode = None;
         self.last_ip.reset();
         self.stack.clear();
@@ -167,7 +173,7 @@ impl Decoder<'_> {
     }
 
     pub(super) fn switch_off(&mut self) {
-        self.release_held();
+        self.release();
         self.state = State::Off;
     }
 
@@ -187,18 +193,7 @@ impl Decoder<'_> {
                 self.hold(offset, EventKind::Paging { cr3, non_root });
             }
             Packet::Vmcs(base) => self.hold(offset, EventKind::Vmcs { base }),
-            packet if waits_for_fup(&packet) && self.state != State::Off => {
-                self.wait_for_fup(offset, packet);
-            }
-            packet if waits_for_fup(&packet) && has_fup(&packet) => {
-                self.wait_for_fup(offset, packet);
-            }
-            packet if is_note(&packet) => {
-                if packet == (Packet::ExStop { ip: false }) {
-                    self.place_bound(None);
-                }
-                self.event(offset, placed(packet, None));
-            }
+            packet if is_note(&packet) => self.note(offset, packet),
             _ => return false,
         }
         self.cursor.pass(peeked);
@@ -213,17 +208,39 @@ impl Decoder<'_> {
         }
     }
 
-    fn wait_for_fup(&mut self, offset: u64, packet: Packet) {
-        if self.bound.len() >= MAX_BOUND {
+    /// A packet about the machine: its place is told by a later packet, or not at all.
+    fn note(&mut self, offset: u64, packet: Packet) {
+        let waits = match self.state {
+            State::On => waits_for_place(&packet),
+            _ => has_fup(&packet),
+        };
+        if waits {
+            if self.bound.len() >= MAX_BOUND {
+                self.place_bound(None);
+            }
+            self.bound.push((offset, packet));
+            return;
+        }
+        if matches!(packet, Packet::ExStop { .. }) {
             self.place_bound(None);
         }
-        self.bound.push((offset, packet));
+        self.event(offset, placed(packet, None));
     }
 }
 
-/// Whether a FUP tells the packet's place when tracing is on.
-const fn waits_for_fup(packet: &Packet) -> bool {
-    matches!(packet, Packet::ModeTsx { .. } | Packet::Mwait { .. }) || has_fup(packet)
+/// Whether, with tracing on, a later packet tells the place of this one: a FUP, or the TIP of
+/// the branch that it speaks of.
+const fn waits_for_place(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::ModeTsx { .. } | Packet::Mwait { .. } | Packet::Cfe { .. } | Packet::Evd { .. }
+    ) || has_fup(packet)
+}
+
+/// Whether a FUP follows for this packet alone. An aborted transaction's FUP belongs to the
+/// asynchronous branch as well.
+const fn owns_fup(packet: &Packet) -> bool {
+    matches!(packet, Packet::ModeTsx { aborted: false, .. }) || has_fup(packet)
 }
 
 /// Whether the packet itself says that a FUP follows.

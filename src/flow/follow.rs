@@ -114,6 +114,7 @@ impl Decoder<'_> {
     fn leave_by_tip(&mut self, here: Here, code: &mut Code<'_>) -> Result<(), Fault> {
         self.ip = self.take_tip(here.block.last())?;
         self.take_next_mode();
+        self.place_bound(Some(here.block.last()));
         self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
         Ok(())
     }

@@ -148,6 +148,7 @@ impl Decoder<'_> {
             Then::Bind => {}
             Then::Fup(offset) => self.at_fup(offset),
             Then::Disable(offset, ip) => {
+                self.place_bound(Some(self.last));
                 self.event(offset, EventKind::Disabled { at: self.last, ip });
                 self.switch_off();
             }
@@ -155,7 +156,10 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Ptwrite { ip: Some(self.last), value, size });
             }
             Then::Psb(offset) => self.enter(offset),
-            Then::End => self.state = State::Done,
+            Then::End => {
+                self.release();
+                self.state = State::Done;
+            }
             Then::Lose(offset, reason) => self.gap((offset, reason)),
         }
     }

@@ -43,6 +43,7 @@ impl Decoder<'_> {
 
     /// Goes over a PSB with tracing off, which its PSB+ must confirm.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
+        self.release();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = PsbPlus::read(self.trace, psb) {
             return Err((psb, GapReason::PsbContradicts));
         }
@@ -91,6 +92,12 @@ impl Decoder<'_> {
             }
             Some(peeked) if is_time(&peeked.packet) => {
                 self.pass_aside(&peeked);
+            }
+            // The PSB+ has the FUP if the overflow lost state that nothing else repeats.
+            Some(peeked) if peeked.packet == Packet::Psb => {
+                let plus = PsbPlus::read(self.trace, peeked.offset).unwrap_or_default();
+                self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
+                self.enter(peeked.offset);
             }
             _ => {
                 self.event(ovf, EventKind::Overflow { ip: None });

@@ -2,7 +2,7 @@
 //! where gcc or libipt is not installed.
 
 use super::machine::{Mishaps, execute};
-use super::paths::{damage, first_difference, whole};
+use super::paths::{damage, first_difference, quiet_unit, whole};
 use super::program::{Program, Random};
 use crate::common::Addr;
 use crate::flow::{Class, Code};
@@ -89,7 +89,7 @@ fn whole_traces_decode_alike() {
     let Some(reference) = Reference::build() else { return };
     for seed in 0..60 {
         let program = random_program(seed);
-        let config = unit::Config::user_only();
+        let config = quiet_unit();
         let traced = execute(&program, seed, 2000, config, Mishaps::default());
         let theirs = reference.decode(&traced.trace, &program);
         let ours = whole(&traced.trace, &program);
@@ -105,7 +105,7 @@ fn damaged_traces_agree_again() {
     let Some(reference) = Reference::build() else { return };
     for seed in 0..100 {
         let program = random_program(seed);
-        let config = unit::Config::user_only();
+        let config = quiet_unit();
         let mut traced = execute(&program, seed, 2000, config, Mishaps::default());
         let whole_from = damage(&mut traced.trace, &mut Random::new(seed ^ 5));
         let Some(start) = second_psb(&traced.trace, whole_from) else { continue };

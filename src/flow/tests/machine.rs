@@ -1,7 +1,8 @@
 //! Walks a random program at random and tells a model of the PT unit what it executes.
 
-use super::program::{Program, Random, Tail};
+use super::program::{Program, Random, Run, Tail};
 use crate::common::{Addr, Tsc};
+use crate::pt::PayloadSize;
 use crate::pt::unit::{Branch, BranchKind, Config, Unit};
 
 /// What was executed, and its trace.
@@ -18,11 +19,15 @@ pub(super) struct Mishaps {
     pub(super) interrupt: usize,
     pub(super) psb: usize,
     pub(super) tsc: usize,
+    /// A transaction that begins, is committed or aborted.
+    pub(super) transaction: usize,
+    /// Packets lost for some runs.
+    pub(super) overflow: usize,
 }
 
 impl Default for Mishaps {
     fn default() -> Self {
-        Self { interrupt: 50, psb: 100, tsc: 30 }
+        Self { interrupt: 50, psb: 100, tsc: 30, transaction: 60, overflow: usize::MAX }
     }
 }
 
@@ -34,6 +39,9 @@ struct Machine<'p> {
     ip: Addr,
     addrs: Vec<Addr>,
     now: u64,
+    in_tx: bool,
+    /// Whether the unit knows where execution stands: packets told nothing since the last branch.
+    at_branch: bool,
 }
 
 /// Executes about `runs` runs of `program`.
@@ -52,6 +60,8 @@ pub(super) fn execute(
         ip: program.start(0),
         addrs: Vec::new(),
         now: 1000,
+        in_tx: false,
+        at_branch: true,
     };
     machine.unit.set_tsc(Tsc(machine.now));
     machine.unit.enter(machine.ip, 3);
@@ -63,25 +73,73 @@ pub(super) fn execute(
 
 impl Machine<'_> {
     fn run(&mut self, mishaps: Mishaps) {
+        let program = self.program;
+        let run = &program.runs[program.run_at(self.ip).expect("the walk stays on runs")];
+        self.pass_time(mishaps);
+        if !run.addrs.is_empty() && self.random.one_in(mishaps.interrupt) {
+            let at = self.execute_some(run);
+            return self.interrupt(at);
+        }
+        if !run.addrs.is_empty() && self.random.one_in(mishaps.transaction) {
+            return self.transaction(run);
+        }
+        self.execute_all(run);
+        self.leave(run);
+    }
+
+    fn pass_time(&mut self, mishaps: Mishaps) {
         self.now += 100;
         self.unit.set_tsc(Tsc(self.now));
+        self.unit.advance_cycles(50);
         if self.random.one_in(mishaps.tsc) {
             self.unit.stamp();
         }
-        let program = self.program;
-        let number = program.run_at(self.ip).expect("the walk stays on runs");
-        let run = &program.runs[number];
-        if self.random.one_in(mishaps.interrupt) && !run.addrs.is_empty() {
-            let done = self.random.below(run.addrs.len());
-            self.addrs.extend(&run.addrs[..done]);
-            self.interrupt(run.addrs[done]);
-            return;
-        }
-        if self.random.one_in(mishaps.psb) && run.addrs.len() > 1 {
+        if self.at_branch && self.random.one_in(mishaps.psb) {
             self.unit.psb();
         }
-        self.addrs.extend(&run.addrs);
-        self.leave(number);
+        if self.random.one_in(mishaps.overflow) {
+            self.unit.overflow_begin();
+        } else if self.random.one_in(4) {
+            self.unit.overflow_end();
+        }
+    }
+
+    fn execute_all(&mut self, run: &Run) {
+        if self.unit.packet_en() {
+            self.addrs.extend(&run.addrs);
+        }
+    }
+
+    /// Executes a part of the run; gives the instruction that comes next.
+    fn execute_some(&mut self, run: &Run) -> Addr {
+        let done = self.random.below(run.addrs.len());
+        if self.unit.packet_en() {
+            self.addrs.extend(&run.addrs[..done]);
+        }
+        run.addrs[done]
+    }
+
+    /// A transaction begins or ends somewhere in the run.
+    fn transaction(&mut self, run: &Run) {
+        let at = self.execute_some(run);
+        self.at_branch = false;
+        if !self.in_tx {
+            self.in_tx = true;
+            self.unit.tx_begin(at);
+        } else if self.random.one_in(2) {
+            self.in_tx = false;
+            self.unit.tx_commit(at);
+        } else {
+            self.in_tx = false;
+            self.ip = self.any();
+            self.at_branch = true;
+            return self.unit.tx_abort(at, self.ip);
+        }
+        let done = run.addrs.iter().position(|addr| *addr == at).expect("an address of the run");
+        if self.unit.packet_en() {
+            self.addrs.extend(&run.addrs[done..]);
+        }
+        self.leave(run);
     }
 
     /// At `at`, which is not executed: into the kernel and back, or to a handler in the program.
@@ -94,6 +152,7 @@ impl Machine<'_> {
             self.unit.enter(handler, 3);
         }
         self.ip = handler;
+        self.at_branch = true;
     }
 
     fn any(&mut self) -> Addr {
@@ -101,13 +160,18 @@ impl Machine<'_> {
         self.program.start(number)
     }
 
-    fn leave(&mut self, number: usize) {
-        let run = &self.program.runs[number];
+    fn leave(&mut self, run: &Run) {
         let next = run.next;
         let start = |number| self.program.start(number);
         let (kind, target) = match run.tail {
             Tail::None => {
                 self.ip = next;
+                return;
+            }
+            Tail::Ptwrite => {
+                self.unit.ptwrite(run.tail_ip, self.now, PayloadSize::Bytes8);
+                self.ip = next;
+                self.at_branch = false;
                 return;
             }
             Tail::Loop(_) => return self.repeat(run.tail_ip, next),
@@ -126,6 +190,7 @@ impl Machine<'_> {
         let branch = Branch { kind, ip: run.tail_ip, next, target, cpl: 3 };
         self.unit.branch(&branch);
         self.ip = branch.landing();
+        self.at_branch = true;
     }
 
     /// Mostly where the last call came from.
@@ -145,7 +210,9 @@ impl Machine<'_> {
                 self.ip = next;
                 return;
             }
-            self.addrs.push(ip);
+            if self.unit.packet_en() {
+                self.addrs.push(ip);
+            }
         }
         let kind = BranchKind::Jcc { taken: false };
         self.unit.branch(&Branch { kind, ip, next, target: ip, cpl: 3 });
@@ -161,6 +228,7 @@ impl Machine<'_> {
 
     /// An interrupt into the kernel, so that the trace tells the very last instruction.
     fn end(mut self) -> Traced {
+        self.unit.overflow_end();
         self.unit.interrupt(self.ip, Addr(0xffff_ffff_8000_0000), 0);
         self.unit.flush();
         Traced { addrs: self.addrs, trace: self.unit.drain() }

@@ -4,7 +4,8 @@ use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
 use crate::common::Addr;
 use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap};
-use crate::pt::{find_psb, unit};
+use crate::pt::find_psb;
+use crate::pt::unit::{self, RtitCtl};
 use proptest::prelude::*;
 
 pub(super) struct Decoded {
@@ -35,10 +36,11 @@ pub(super) fn whole(traced: &[u8], program: &Program) -> Decoded {
     decode(Decoder::new(traced, Config::default()), &mut Code::new(program))
 }
 
-fn random_run(seed: u64, config: unit::Config) -> (Program, Traced) {
+fn random_run(seed: u64) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(40);
     let program = Program::random(&mut random, runs, Addr(0x40_1000));
+    let config = any_unit(&mut random, &program);
     let traced = execute(&program, seed, 2000, config, Mishaps::default());
     (program, traced)
 }
@@ -59,9 +61,46 @@ pub(super) fn first_difference(ours: &[Addr], theirs: &[Addr]) -> Option<usize> 
     common.or((ours.len() != theirs.len()).then(|| ours.len().min(theirs.len())))
 }
 
-fn form(long: bool) -> unit::Config {
-    let form = if long { unit::TntForm::Long } else { unit::TntForm::Short };
-    unit::Config::user_only().with_tnt(form)
+/// A unit that writes a PSB only when told to: it learns where execution stands at branches only,
+/// so that one that it writes in the middle of a run would tell an earlier place.
+pub(super) fn quiet_unit() -> unit::Config {
+    unit::Config::user_only().with_psb_period(1 << 26)
+}
+
+/// A unit set up at random: how it packs, what it tells beside the path, which code it traces.
+pub(super) fn any_unit(random: &mut Random, program: &Program) -> unit::Config {
+    let mut config = quiet_unit();
+    if random.one_in(2) {
+        config = config.with_tnt(unit::TntForm::Long);
+    }
+    config.deferred_tips = random.one_in(2);
+    config.crystal_ratio = Some(unit::CrystalRatio { ebx: 10, eax: 1 });
+    let extras = [
+        RtitCtl::DIS_RETC,
+        RtitCtl::MTC_EN,
+        RtitCtl::CYC_EN,
+        RtitCtl::PTW_EN,
+        RtitCtl::PTW_EN | RtitCtl::FUP_ON_PTW,
+    ];
+    for extra in extras {
+        if random.one_in(3) {
+            config = config.with(extra);
+        }
+    }
+    if random.one_in(3) {
+        config = config.with_filter(0, any_range(random, program));
+    }
+    if random.one_in(10) {
+        config = config.with_trace_stop(1, any_range(random, program));
+    }
+    config
+}
+
+fn any_range(random: &mut Random, program: &Program) -> unit::IpRange {
+    let first = random.below(program.runs.len());
+    let last = first + random.below(program.runs.len() - first);
+    let (first, last) = (program.start(first), program.start(last));
+    unit::IpRange { first, last: last.wrapping_add(random.below(8) as u64) }
 }
 
 fn in_segments(trace: &[u8], program: &Program) -> Vec<FlowItem> {
@@ -103,23 +142,23 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn decoded_path_is_the_executed_path(seed: u64, long: bool) {
-        let (program, traced) = random_run(seed, form(long));
+    fn decoded_path_is_the_executed_path(seed: u64) {
+        let (program, traced) = random_run(seed);
         let decoded = whole(&traced.trace, &program);
         prop_assert_eq!(decoded.gaps, vec![]);
         prop_assert_eq!(first_difference(&decoded.addrs, &traced.addrs), None);
     }
 
     #[test]
-    fn segments_tile_the_whole(seed: u64, long: bool) {
-        let (program, traced) = random_run(seed, form(long));
+    fn segments_tile_the_whole(seed: u64) {
+        let (program, traced) = random_run(seed);
         let decoded = whole(&traced.trace, &program);
         prop_assert_eq!(in_segments(&traced.trace, &program), decoded.items);
     }
 
     #[test]
     fn a_small_cache_changes_nothing(seed: u64) {
-        let (program, traced) = random_run(seed, form(false));
+        let (program, traced) = random_run(seed);
         let mut code = Code::with_cache(&program, BlockCache::with_limit(1));
         let decoded = decode(Decoder::new(&traced.trace, Config::default()), &mut code);
         prop_assert_eq!(decoded.items, whole(&traced.trace, &program).items);
@@ -127,7 +166,7 @@ proptest! {
 
     #[test]
     fn damage_costs_one_segment(seed: u64) {
-        let (program, mut traced) = random_run(seed, form(false));
+        let (program, mut traced) = random_run(seed);
         let mut random = Random::new(seed ^ 1);
         let good = whole(&traced.trace, &program);
         let from = damage(&mut traced.trace, &mut random);
@@ -143,5 +182,65 @@ proptest! {
             prop_assert!(bad.addrs.ends_with(&behind.addrs));
             prop_assert!(good.addrs.ends_with(&behind.addrs));
         }
+    }
+}
+#[test]
+fn zz_debug() {
+    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
+    let mut random = Random::new(seed);
+    let runs = 2 + random.below(40);
+    let program = Program::random(&mut random, runs, Addr(0x40_1000));
+    let (traced, config) = if std::env::var("USER_ONLY").is_ok() {
+        (
+            execute(&program, seed, 2000, unit::Config::user_only(), Mishaps::default()),
+            unit::Config::user_only(),
+        )
+    } else {
+        let config = any_unit(&mut random, &program);
+        (execute(&program, seed, 2000, config, Mishaps::default()), config)
+    };
+    println!("{config:x?}");
+    std::fs::write("/tmp/trace", &traced.trace).unwrap();
+    std::fs::write("/tmp/code", program.bytes()).unwrap();
+    let d = whole(&traced.trace, &program);
+    let at = first_difference(&d.addrs, &traced.addrs).unwrap_or(d.addrs.len());
+    let f = |v: &[Addr]| {
+        format!("{:x?}", &v[at.saturating_sub(8).min(v.len())..(at + 10).min(v.len())])
+    };
+    println!(
+        "at {at} ours {} theirs {}\n {}\n {}",
+        d.addrs.len(),
+        traced.addrs.len(),
+        f(&d.addrs),
+        f(&traced.addrs)
+    );
+    println!("{:x?}", d.gaps);
+    let mut n = 0;
+    let mut off = 0;
+    for item in &d.items {
+        if n + 20 > at && n < at + 20 {
+            println!("{n} {item:x?}");
+        }
+        match item {
+            FlowItem::Block(s) => n += s.insns as usize,
+            FlowItem::Event(e) => {
+                if n <= at {
+                    off = e.offset
+                }
+            }
+            FlowItem::Gap(g) => {
+                if n <= at {
+                    off = g.offset
+                }
+            }
+        }
+    }
+    for (o, p) in
+        crate::pt::Packets::new(&traced.trace).filter(|(o, _)| *o + 60 > off && *o < off + 60)
+    {
+        println!("{o:x} {p:x?}");
+    }
+    for (i, r) in program.runs.iter().enumerate() {
+        println!("{i} {:x?} {:x?}", r.addrs, r.tail);
     }
 }

@@ -40,6 +40,7 @@ pub(super) enum Tail {
     CallIndirect,
     Ret,
     Syscall,
+    Ptwrite,
     /// No branch: the next block follows.
     None,
 }
@@ -110,6 +111,7 @@ impl Program {
             13 => Tail::JmpIndirect,
             14 => Tail::CallIndirect,
             15..18 => Tail::Ret,
+            18 if random.one_in(2) => Tail::Ptwrite,
             18 => Tail::Syscall,
             _ => Tail::None,
         }
@@ -159,7 +161,7 @@ impl Tail {
             Self::None => 0,
             Self::Ret => 1,
             Self::Loop(_) | Self::JmpIndirect | Self::CallIndirect | Self::Syscall => 2,
-            Self::Jmp(_) | Self::Call(_) | Self::CallNext => 5,
+            Self::Jmp(_) | Self::Call(_) | Self::CallNext | Self::Ptwrite => 5,
             Self::Jcc(_) => 6,
         }
     }
@@ -181,6 +183,7 @@ impl Tail {
             Self::CallIndirect => vec![0xff, 0xd0],
             Self::Ret => vec![0xc3],
             Self::Syscall => vec![0x0f, 0x05],
+            Self::Ptwrite => vec![0xf3, 0x48, 0x0f, 0xae, 0xe0],
         }
     }
 }
