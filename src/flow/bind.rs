@@ -92,18 +92,25 @@ impl Decoder<'_> {
                 let ip = self.last_ip.reconstruct(payload);
                 (Goal::Disable(ip), Then::Disable(offset, ip))
             }
-            Packet::Fup(_) => (Goal::Ip(self.take_fup(peeked)?), Then::Fup(offset)),
+            Packet::Fup(_) => {
+                let ip = self.take_fup(peeked)?;
+                // The PTWRITE at a PTW's IP has been executed.
+                let of_ptwrite = self.bound.iter().any(|(_, packet)| is_ptwrite(packet));
+                let goal = if of_ptwrite { Goal::Ptwrite(Some(ip)) } else { Goal::Ip(ip) };
+                (goal, Then::Fup(offset, ip))
+            }
             Packet::Ptw { value, size, .. } => {
                 self.cursor.pass(peeked);
-                (Goal::Ptwrite, Then::Ptwrite(offset, value, size))
+                (Goal::Ptwrite(None), Then::Ptwrite(offset, value, size))
             }
             _ => {
                 self.release();
-                let Some(goal) = self.goal_at_psb(peeked.offset)? else {
-                    self.enter(peeked.offset);
+                let psb = self.psb_at(peeked.offset);
+                let Some(goal) = self.goal_at_psb(psb)? else {
+                    self.enter(psb);
                     return Ok(());
                 };
-                (goal, Then::Psb(peeked.offset))
+                (goal, Then::Psb(psb))
             }
         };
         self.set_out(code, peeked.offset, goal, then);
@@ -134,9 +141,9 @@ impl Decoder<'_> {
 
     /// At the IP of a FUP: it tells the place of the packets before it, or else something
     /// asynchronous happened here.
-    pub(super) fn at_fup(&mut self, offset: u64) {
+    pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
         let is_async = !self.bound.iter().any(|(_, packet)| owns_fup(packet));
-        self.place_bound(Some(self.ip));
+        self.place_bound(Some(ip));
         if is_async {
             self.state = State::Async { fup: offset };
         }
@@ -241,6 +248,10 @@ const fn waits_for_place(packet: &Packet) -> bool {
 /// asynchronous branch as well.
 const fn owns_fup(packet: &Packet) -> bool {
     matches!(packet, Packet::ModeTsx { aborted: false, .. }) || has_fup(packet)
+}
+
+const fn is_ptwrite(packet: &Packet) -> bool {
+    matches!(packet, Packet::Ptw { .. })
 }
 
 /// Whether the packet itself says that a FUP follows.

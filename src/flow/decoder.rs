@@ -209,6 +209,12 @@ impl<'t> Decoder<'t> {
         }
     }
 
+    /// Where the PSB whose bytes were met at `offset` begins by [`find_psb`], which knows what to
+    /// do with bytes before it that look like a PSB's. Segments begin there as well.
+    pub(super) fn psb_at(&self, offset: usize) -> usize {
+        find_psb(self.trace, offset).unwrap_or(offset)
+    }
+
     /// Takes the state from the PSB+ at `psb`, unless the segment ends there.
     pub(super) fn enter(&mut self, psb: usize) {
         self.forget();

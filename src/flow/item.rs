@@ -200,6 +200,9 @@ pub enum GapReason {
     /// The code does not lead to the address that a packet gives.
     #[error("the code does not lead to {0}")]
     NotReached(Addr),
+    /// A PTW packet has no PTWRITE to belong to.
+    #[error("the code does not lead to a PTWRITE")]
+    NoPtwrite,
     /// The code leads nowhere that a packet could bind to.
     #[error("the code runs on without a branch that the packet could belong to")]
     Endless,

@@ -23,8 +23,8 @@ pub(super) enum Goal {
     Tip,
     /// The branch that a TIP.PGD with this payload belongs to.
     Disable(Option<Addr>),
-    /// The next PTWRITE.
-    Ptwrite,
+    /// Behind the next PTWRITE, or behind the one at this address.
+    Ptwrite(Option<Addr>),
     /// The next branch that needs the trace, of which there is no more.
     End,
 }
@@ -44,8 +44,8 @@ pub(super) struct Lead {
 pub(super) enum Then {
     /// Look at the packet again, which is not taken yet.
     Bind,
-    /// A FUP at this offset stands here.
-    Fup(u64),
+    /// A FUP at this offset, with this address, stands here.
+    Fup(u64, Addr),
     /// A TIP.PGD at this offset, with this address, disables tracing.
     Disable(u64, Option<Addr>),
     /// A PTW, at this offset and with this operand, is of the PTWRITE that was executed last.
@@ -146,7 +146,7 @@ impl Decoder<'_> {
     fn arrive(&mut self, then: Then) {
         match then {
             Then::Bind => {}
-            Then::Fup(offset) => self.at_fup(offset),
+            Then::Fup(offset, ip) => self.at_fup(offset, ip),
             Then::Disable(offset, ip) => {
                 self.place_bound(Some(self.last));
                 self.event(offset, EventKind::Disabled { at: self.last, ip });
@@ -207,20 +207,25 @@ impl Goal {
             {
                 AtEnd::Reached
             }
-            (End::MovCr3, Self::Disable(None))
-            | (End::Ptwrite, Self::Ptwrite)
-            | (End::NoCode | End::BadInsn, Self::End) => AtEnd::Reached,
+            (End::Ptwrite, Self::Ptwrite(at)) if at.is_none_or(|at| at == block.last()) => {
+                AtEnd::Reached
+            }
+            (End::MovCr3, Self::Disable(None)) | (End::NoCode | End::BadInsn, Self::End) => {
+                AtEnd::Reached
+            }
             (End::NoCode, _) => AtEnd::Lost(GapReason::NoCode(block.fall())),
             (End::BadInsn, _) => AtEnd::Lost(GapReason::BadInsn(block.fall())),
             (end, goal) => match (end.straight(), goal) {
                 (Some(way), _) => AtEnd::Follow(way),
-                (None, Self::Ip(addr)) => AtEnd::Lost(GapReason::NotReached(addr)),
+                (None, Self::Ip(addr) | Self::Ptwrite(Some(addr))) => {
+                    AtEnd::Lost(GapReason::NotReached(addr))
+                }
                 (None, Self::Tip) if end == End::Jcc => {
                     AtEnd::Lost(GapReason::NoBranchPacket(block.last()))
                 }
                 (None, Self::Tip) => AtEnd::ReachedBefore,
                 (None, Self::Disable(_) | Self::End) => AtEnd::Reached,
-                (None, Self::Ptwrite) => AtEnd::Lost(GapReason::Endless),
+                (None, Self::Ptwrite(None)) => AtEnd::Lost(GapReason::NoPtwrite),
             },
         }
     }

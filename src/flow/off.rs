@@ -24,7 +24,7 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Enabled { ip });
                 self.take_next_mode();
             }
-            Packet::Psb => self.leave_off(peeked.offset)?,
+            Packet::Psb => self.leave_off(self.psb_at(peeked.offset))?,
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
             Packet::TraceStop => {
                 self.cursor.pass(&peeked);
@@ -95,9 +95,10 @@ impl Decoder<'_> {
             }
             // The PSB+ has the FUP if the overflow lost state that nothing else repeats.
             Some(peeked) if peeked.packet == Packet::Psb => {
-                let plus = PsbPlus::read(self.trace, peeked.offset).unwrap_or_default();
+                let psb = self.psb_at(peeked.offset);
+                let plus = PsbPlus::read(self.trace, psb).unwrap_or_default();
                 self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
-                self.enter(peeked.offset);
+                self.enter(psb);
             }
             _ => {
                 self.event(ovf, EventKind::Overflow { ip: None });

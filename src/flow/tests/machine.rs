@@ -94,7 +94,10 @@ impl Machine<'_> {
         if self.random.one_in(mishaps.tsc) {
             self.unit.stamp();
         }
-        if self.at_branch && self.random.one_in(mishaps.psb) {
+        if !self.at_branch {
+            return;
+        }
+        if self.random.one_in(mishaps.psb) {
             self.unit.psb();
         }
         if self.random.one_in(mishaps.overflow) {
@@ -228,8 +231,8 @@ impl Machine<'_> {
 
     /// An interrupt into the kernel, so that the trace tells the very last instruction.
     fn end(mut self) -> Traced {
-        self.unit.overflow_end();
         self.unit.interrupt(self.ip, Addr(0xffff_ffff_8000_0000), 0);
+        self.unit.overflow_end();
         self.unit.flush();
         Traced { addrs: self.addrs, trace: self.unit.drain() }
     }

@@ -37,11 +37,15 @@ pub(super) fn whole(traced: &[u8], program: &Program) -> Decoded {
 }
 
 fn random_run(seed: u64) -> (Program, Traced) {
+    random_run_with(seed, Mishaps::default())
+}
+
+fn random_run_with(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(40);
     let program = Program::random(&mut random, runs, Addr(0x40_1000));
-    let config = any_unit(&mut random, &program);
-    let traced = execute(&program, seed, 2000, config, Mishaps::default());
+    let config = any_filtering_unit(&mut random, &program);
+    let traced = execute(&program, seed, 2000, config, mishaps);
     (program, traced)
 }
 
@@ -67,8 +71,8 @@ pub(super) fn quiet_unit() -> unit::Config {
     unit::Config::user_only().with_psb_period(1 << 26)
 }
 
-/// A unit set up at random: how it packs, what it tells beside the path, which code it traces.
-pub(super) fn any_unit(random: &mut Random, program: &Program) -> unit::Config {
+/// A unit set up at random: how it packs, and what it tells beside the path.
+pub(super) fn any_unit(random: &mut Random) -> unit::Config {
     let mut config = quiet_unit();
     if random.one_in(2) {
         config = config.with_tnt(unit::TntForm::Long);
@@ -87,6 +91,12 @@ pub(super) fn any_unit(random: &mut Random, program: &Program) -> unit::Config {
             config = config.with(extra);
         }
     }
+    config
+}
+
+/// As [`any_unit`], that traces some of the program only, perhaps.
+fn any_filtering_unit(random: &mut Random, program: &Program) -> unit::Config {
+    let mut config = any_unit(random);
     if random.one_in(3) {
         config = config.with_filter(0, any_range(random, program));
     }
@@ -150,6 +160,17 @@ proptest! {
     }
 
     #[test]
+    fn an_overflow_costs_only_what_it_lost(seed: u64) {
+        let mishaps = Mishaps { overflow: 100, ..Mishaps::default() };
+        let (program, traced) = random_run_with(seed, mishaps);
+        let decoded = whole(&traced.trace, &program);
+        prop_assert_eq!(decoded.gaps, vec![]);
+        let mut executed = traced.addrs.iter();
+        prop_assert!(decoded.addrs.iter().all(|addr| executed.any(|known| known == addr)));
+        prop_assert_eq!(in_segments(&traced.trace, &program), decoded.items);
+    }
+
+    #[test]
     fn segments_tile_the_whole(seed: u64) {
         let (program, traced) = random_run(seed);
         let decoded = whole(&traced.trace, &program);
@@ -182,65 +203,5 @@ proptest! {
             prop_assert!(bad.addrs.ends_with(&behind.addrs));
             prop_assert!(good.addrs.ends_with(&behind.addrs));
         }
-    }
-}
-#[test]
-fn zz_debug() {
-    let seed: u64 = std::env::var("SEED").unwrap().parse().unwrap();
-    let mut random = Random::new(seed);
-    let runs = 2 + random.below(40);
-    let program = Program::random(&mut random, runs, Addr(0x40_1000));
-    let (traced, config) = if std::env::var("USER_ONLY").is_ok() {
-        (
-            execute(&program, seed, 2000, unit::Config::user_only(), Mishaps::default()),
-            unit::Config::user_only(),
-        )
-    } else {
-        let config = any_unit(&mut random, &program);
-        (execute(&program, seed, 2000, config, Mishaps::default()), config)
-    };
-    println!("{config:x?}");
-    std::fs::write("/tmp/trace", &traced.trace).unwrap();
-    std::fs::write("/tmp/code", program.bytes()).unwrap();
-    let d = whole(&traced.trace, &program);
-    let at = first_difference(&d.addrs, &traced.addrs).unwrap_or(d.addrs.len());
-    let f = |v: &[Addr]| {
-        format!("{:x?}", &v[at.saturating_sub(8).min(v.len())..(at + 10).min(v.len())])
-    };
-    println!(
-        "at {at} ours {} theirs {}\n {}\n {}",
-        d.addrs.len(),
-        traced.addrs.len(),
-        f(&d.addrs),
-        f(&traced.addrs)
-    );
-    println!("{:x?}", d.gaps);
-    let mut n = 0;
-    let mut off = 0;
-    for item in &d.items {
-        if n + 20 > at && n < at + 20 {
-            println!("{n} {item:x?}");
-        }
-        match item {
-            FlowItem::Block(s) => n += s.insns as usize,
-            FlowItem::Event(e) => {
-                if n <= at {
-                    off = e.offset
-                }
-            }
-            FlowItem::Gap(g) => {
-                if n <= at {
-                    off = g.offset
-                }
-            }
-        }
-    }
-    for (o, p) in
-        crate::pt::Packets::new(&traced.trace).filter(|(o, _)| *o + 60 > off && *o < off + 60)
-    {
-        println!("{o:x} {p:x?}");
-    }
-    for (i, r) in program.runs.iter().enumerate() {
-        println!("{i} {:x?} {:x?}", r.addrs, r.tail);
     }
 }
