@@ -1,1 +1,480 @@
-"""Makes gdb at home in a contraflow recording. Load it with `source`; gdb 13 or newer."""
+"""Makes gdb at home in a contraflow recording. Load it with `source`; gdb 13 or newer.
+
+In the past of a recording gdb knows the path of the program, and often nothing of its registers
+and its stack. gdb's own unwinders need those. This script feeds gdb with the frames of the call
+history that the server keeps, so that `backtrace`, `up`, `finish`, `next`, `reverse-next` and
+`reverse-finish` work. Where all registers are known it stands aside.
+
+It makes no values up: in a frame of the call history only the pc is known. The addresses in its
+frame ids, which gdb compares, are the real ones where a stop with all registers has shown them.
+Otherwise they are stand-ins in the right order, at places where no program has memory, so that
+nothing can be read through them. A frame whose caller is not known has the caller 0, as gdb
+expects of an outermost frame.
+
+It changes none of the user's settings, except `print finish` while a `finish` runs where the value
+returned is not known: gdb would print a zero.
+"""
+
+import re
+
+import gdb
+import gdb.FrameDecorator
+import gdb.unwinder
+
+FRAMES_A_REQUEST = 64
+# Stand-ins for the addresses of frames count down from here with the depth of the stack: below
+# every program, for frames inside of those with real addresses; above every program, for the
+# frames around them.
+STAND_IN_INSIDE = 0x3F0000
+STAND_IN_AROUND = 0xFFFF00000000
+# Frames whose real addresses are looked up at a stop with all registers.
+REMEMBERED_FRAMES = 2000
+
+
+def execute(command):
+    return gdb.execute(command, to_string=True)
+
+
+def request(packet):
+    """The server's reply to a packet; None when there is none."""
+    try:
+        text = execute("maintenance packet " + packet)
+    except gdb.error:
+        return None
+    _, found, reply = text.partition('received: "')
+    return reply.rpartition('"')[0] if found else None
+
+
+class Frame:
+    """One activation of the call history."""
+
+    def __init__(self, text):
+        fields = [None if field == "-" else int(field, 16) for field in text.split(",")]
+        self.activation, self.entry, self.call_site, self.return_address, self.signal = fields
+
+
+class Stack:
+    """The call history of a thread at a position, innermost frame first, read as needed."""
+
+    def __init__(self, tid):
+        self.tid = tid
+        self.frames = []
+        self.position = self.complete = self.depth = None
+        self.read_more()
+
+    def read_more(self):
+        reply = request(
+            "qContraflow.stack:%x,%x,%x" % (self.tid, len(self.frames), FRAMES_A_REQUEST)
+        )
+        head, *frames = (reply or "").split(";")
+        fields = head.split(",")
+        if len(fields) != 3:
+            self.depth = 0
+            return
+        self.position, self.complete = int(fields[0], 16), fields[1] == "1"
+        self.depth = int(fields[2], 16)
+        self.frames.extend(Frame(frame) for frame in frames)
+
+    def known(self):
+        return self.depth > 0
+
+    def frame(self, index):
+        while len(self.frames) <= index < self.depth:
+            before = len(self.frames)
+            self.read_more()
+            if len(self.frames) == before:
+                return None
+        return self.frames[index] if index < len(self.frames) else None
+
+
+class Server:
+    """Whether the selected inferior is a contraflow recording, asked once a connection."""
+
+    def __init__(self):
+        self.answers = {}
+
+    def is_contraflow(self):
+        connection = gdb.selected_inferior().connection
+        if connection is None or connection.type not in ("remote", "extended-remote"):
+            return False
+        if connection.num not in self.answers:
+            reply = request("qContraflow.stack:0,0,0")
+            self.answers[connection.num] = bool(reply) and not reply.startswith("E")
+        return self.answers[connection.num]
+
+    def forget(self, event):
+        self.answers.pop(event.connection.num, None)
+
+
+class Shown:
+    """What a stop with all registers has shown of an activation."""
+
+    def __init__(self, address, start, caller):
+        self.address, self.start, self.caller = address, start, caller
+
+
+class Memory:
+    """What such stops have shown of a thread's stack."""
+
+    def __init__(self):
+        self.shown = {}
+        # The outermost activation shown, counted from the outermost of the call history.
+        self.shallowest = None
+
+    def add(self, activation, depth, shown):
+        self.shown[activation] = shown
+        self.shallowest = depth if self.shallowest is None else min(depth, self.shallowest)
+
+    def get(self, activation, start):
+        """Activations from before the history have no number: the function tells them apart."""
+        shown = self.shown.get(activation)
+        return shown if shown and (activation is not None or shown.start == start) else None
+
+
+server = Server()
+memories = {}
+
+
+def selected_tid():
+    thread = gdb.selected_thread()
+    return thread.ptid[1] or thread.ptid[0] if thread else 0
+
+
+def function_start(pc):
+    """Where gdb thinks that the function around pc begins; 0 when it has no idea."""
+    block, function = gdb.block_for_pc(pc), None
+    while block is not None and not block.is_static and not block.is_global:
+        function = block.function or function
+        block = block.superblock
+    if function is not None:
+        return int(function.value().address)
+    # Without debug information the symbol table knows: "NAME + OFFSET in section ...".
+    name, _, rest = execute("info symbol 0x%x" % pc).partition(" in section ")
+    if not rest:
+        return 0
+    _, plus, offset = name.rpartition(" + ")
+    return pc - int(offset) if plus else pc
+
+
+def stand_in(memory, depth):
+    """An address for a frame whose own is not known: higher for outer frames, and always the same
+    for one activation."""
+    around = memory.shallowest is not None and depth < memory.shallowest
+    return (STAND_IN_AROUND if around else STAND_IN_INSIDE) - depth
+
+
+def unsigned(number):
+    kind = gdb.selected_inferior().architecture().integer_type(64, False)
+    return gdb.Value(number).cast(kind)
+
+
+class FrameId:
+    def __init__(self, sp, pc):
+        self.sp, self.pc = unsigned(sp), unsigned(pc)
+
+
+class CallHistoryUnwinder(gdb.unwinder.Unwinder):
+    """Frames of the call history, where registers are not known."""
+
+    def __init__(self):
+        super().__init__("contraflow-call-history")
+        self.stack = None
+        # Index in the stack of each frame level that gdb has asked about. Inlined functions have
+        # levels of their own and no frame in the stack.
+        self.levels = {}
+
+    def __call__(self, pending):
+        if not server.is_contraflow():
+            return None
+        pc = int(pending.read_register("rip"))
+        index = self.index_of(pending.level(), pc)
+        if index is None or self.stack.complete:
+            return None
+        frame = self.stack.frame(index)
+        if frame is None:
+            return None
+        # A caller stands behind its call, which may be the last instruction of its function.
+        start = function_start(pc if index == 0 else pc - 1)
+        memory = memories.setdefault(self.stack.tid, Memory())
+        shown = memory.get(frame.activation, start)
+        if shown is not None:
+            identity = FrameId(shown.address, start)
+        else:
+            depth = self.stack.depth - 1 - index
+            identity = FrameId(stand_in(memory, depth), start or frame.entry or 0)
+        caller = frame.return_address or (shown.caller if shown else 0)
+        unwound = pending.create_unwind_info(identity)
+        unwound.add_saved_register("rip", unsigned(caller))
+        return unwound
+
+    def index_of(self, level, pc):
+        """Which frame of the stack gdb asks about: frames come innermost first."""
+        inner = [known for known in self.levels if known < level]
+        if inner and self.stack.tid == selected_tid():
+            index = self.levels[max(inner)]
+            frame = self.stack.frame(index)
+            if frame is not None and frame.return_address == pc:
+                self.levels[level] = index + 1
+                return index + 1
+        self.stack, self.levels = Stack(selected_tid()), {}
+        if not self.stack.known():
+            return None
+        self.levels[level] = 0
+        return 0
+
+
+def caller_of(frame):
+    """The next outer frame that is no inlined part of this one."""
+    older = frame.older()
+    while older is not None and older.type() == gdb.INLINE_FRAME:
+        older = older.older()
+    return older
+
+
+def remember_addresses(event=None):
+    """At a stop with all registers: keeps the real addresses of the frames, so that they have the
+    same ids in the past."""
+    if event is not None and not isinstance(event, gdb.StopEvent):
+        return
+    if not server.is_contraflow() or gdb.selected_thread() is None:
+        return
+    stack = Stack(selected_tid())
+    if not stack.known() or not stack.complete:
+        return
+    memory = memories.setdefault(stack.tid, Memory())
+    frame = gdb.newest_frame()
+    if frame.type() == gdb.INLINE_FRAME:
+        frame = caller_of(frame)
+    index = 0
+    while frame is not None and index < min(stack.depth, REMEMBERED_FRAMES):
+        recorded, caller = stack.frame(index), caller_of(frame)
+        if frame.type() == gdb.NORMAL_FRAME:
+            shown = look_at(frame, caller, recorded, index)
+            if shown is None:
+                break
+            memory.add(recorded.activation, stack.depth - 1 - index, shown)
+            index += 1
+        frame = caller
+
+
+def look_at(frame, caller, recorded, index):
+    """A frame's address and caller, if the call history and gdb agree on them."""
+    start = function_start(frame.pc() if index == 0 else frame.pc() - 1)
+    if caller is None:
+        # gdb shows no caller of `main`, but knows it.
+        text = execute("info frame level %d" % frame.level())
+        address = re.search(r"frame at (0x[0-9a-f]+)", text)
+        saved = re.search(r"saved rip = (0x[0-9a-f]+)", text)
+        if address is None:
+            return None
+        return Shown(int(address[1], 16), start, int(saved[1], 16) if saved else 0)
+    beyond = caller
+    while beyond is not None and beyond.type() not in (gdb.NORMAL_FRAME, gdb.INLINE_FRAME):
+        beyond = beyond.older()
+    if beyond is None or recorded.return_address not in (None, beyond.pc()):
+        return None
+    return Shown(int(caller.read_register("rsp")), start, beyond.pc())
+
+
+class Selection:
+    """Tells the server which thread the user has selected: `reverse-stepi` does not."""
+
+    def __init__(self):
+        self.told = None
+
+    def tell(self, event=None):
+        tid = selected_tid()
+        if tid != self.told and server.is_contraflow() and tid:
+            request("qContraflow.select:%x" % tid)
+            self.told = tid
+
+    def forget(self, event):
+        self.told = None
+
+
+selection = Selection()
+
+
+class When(gdb.Command):
+    """Show where in the recorded history this is.
+
+Usage: cf-when"""
+
+    def __init__(self):
+        super().__init__("cf-when", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        gdb.write(execute("monitor when"))
+
+
+class Info(gdb.Command):
+    """Show what was recorded, how it ended, and where the history has gaps.
+
+Usage: cf-info"""
+
+    def __init__(self):
+        super().__init__("cf-info", gdb.COMMAND_STATUS)
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        gdb.write(execute("monitor info"))
+        gdb.write(execute("monitor gaps"))
+
+
+class Seek(gdb.Command):
+    """Go to a position of the recorded history.
+
+Usage: cf-seek POSITION | +COUNT | -COUNT | begin | end
+
+POSITION counts the instructions of all threads from the beginning of the history. It may be an
+expression. COUNT is relative to here."""
+
+    def __init__(self):
+        super().__init__("cf-seek", gdb.COMMAND_RUNNING)
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        answer = execute("monitor seek " + self.target(argument.strip()))
+        if not answer.startswith("position"):
+            raise gdb.GdbError(answer.strip())
+        self.forget_the_old_place()
+        remember_addresses()
+        gdb.write(answer)
+        gdb.execute("frame")
+
+    def target(self, argument):
+        if not argument:
+            raise gdb.GdbError("cf-seek needs a position; see `help cf-seek`")
+        if argument in ("begin", "end"):
+            return argument
+        sign = argument[0] if argument[0] in "+-" else ""
+        return sign + str(int(gdb.parse_and_eval(argument[len(sign) :])))
+
+    def forget_the_old_place(self):
+        execute("maintenance flush register-cache")
+        # Lists the threads of the new place, so that gdb knows them.
+        execute("info threads")
+        reply = request("qC") or ""
+        for thread in gdb.selected_inferior().threads():
+            if reply == "QC%x" % (thread.ptid[1] or thread.ptid[0]):
+                thread.switch()
+
+    def complete(self, text, word):
+        return [choice for choice in ("begin", "end") if choice.startswith(word)]
+
+
+def need_contraflow():
+    if not server.is_contraflow():
+        raise gdb.GdbError("this is not a contraflow recording; connect with `target remote` first")
+
+
+class PrintFinish:
+    """Keeps `finish` from printing a value that nobody knows."""
+
+    def __init__(self):
+        self.switched_off = self.returns_value = False
+
+    def before(self):
+        backward = "Reverse" in execute("show exec-direction")
+        if not backward and server.is_contraflow() and gdb.parameter("print finish"):
+            if not Stack(selected_tid()).complete:
+                gdb.execute("set print finish off")
+                self.switched_off = True
+                self.returns_value = returns_value(gdb.selected_frame().function())
+
+    def after(self, event=None):
+        if self.switched_off:
+            gdb.execute("set print finish on")
+            self.switched_off = False
+            if event is None and self.returns_value:
+                gdb.write("(that value is not known: this is the past)\n")
+
+
+def returns_value(function):
+    return function is not None and function.type.target().code != gdb.TYPE_CODE_VOID
+
+
+class Decorator(gdb.FrameDecorator.FrameDecorator):
+    """A frame of the call history: its variables are unavailable. gdb would say so by an address
+    that it could not read, and that address is a stand-in."""
+
+    def __init__(self, frame, unavailable):
+        super().__init__(frame)
+        self.unavailable = unavailable
+
+    def frame_args(self):
+        return self.all_unavailable(super().frame_args())
+
+    def frame_locals(self):
+        return self.all_unavailable(super().frame_locals())
+
+    def all_unavailable(self, variables):
+        return variables and [Variable(v.symbol(), self.unavailable) for v in variables]
+
+
+class Variable:
+    def __init__(self, symbol, value):
+        self.name, self.unavailable = symbol, value
+
+    def symbol(self):
+        return self.name
+
+    def value(self):
+        return self.unavailable
+
+
+class CallHistoryFilter:
+    """Decorates the frames of `backtrace`."""
+
+    def __init__(self):
+        self.name, self.priority, self.enabled = "contraflow-call-history", 100, True
+        gdb.frame_filters[self.name] = self
+
+    def filter(self, frames):
+        if not server.is_contraflow() or Stack(selected_tid()).complete:
+            return frames
+        unavailable = gdb.newest_frame().read_register("rsp")
+        if not unavailable.is_optimized_out and is_available(unavailable):
+            return frames
+        real = (frame for frame in frames if frame.inferior_frame().pc() != 0)
+        return (Decorator(frame, unavailable) for frame in real)
+
+
+def is_available(value):
+    try:
+        int(value)
+        return True
+    except gdb.error:
+        return False
+
+
+print_finish = PrintFinish()
+
+
+def define_hooks():
+    """`finish` has no event of its own: hooks are the way. A hook of the user's is left alone."""
+    if "hook-finish" in execute("help user-defined"):
+        return
+    gdb.execute("define hook-finish\npython contraflow_print_finish.before()\nend")
+    gdb.execute("define hookpost-finish\npython contraflow_print_finish.after()\nend")
+
+
+def load():
+    import __main__
+
+    __main__.contraflow_print_finish = print_finish
+    gdb.unwinder.register_unwinder(None, CallHistoryUnwinder(), replace=True)
+    gdb.events.stop.connect(remember_addresses)
+    gdb.events.connection_removed.connect(server.forget)
+    gdb.events.before_prompt.connect(selection.tell)
+    gdb.events.cont.connect(selection.forget)
+    gdb.events.before_prompt.connect(print_finish.after)
+    define_hooks()
+    CallHistoryFilter()
+    When()
+    Info()
+    Seek()
+
+
+load()

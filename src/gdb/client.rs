@@ -1,7 +1,8 @@
 //! One client: takes packets off the line, answers each, and runs the session when told to.
 
+use super::chosen::Chosen;
 use super::frame::{self, Framer, Unit};
-use super::resume::{self, Chosen};
+use super::resume;
 use super::server::Options;
 use super::stub::Stub;
 use super::supported::{self, ClientFeatures};
@@ -107,7 +108,7 @@ impl<'a, R: Run> Client<'a, R> {
         transport: &'a mut dyn Transport,
         options: &'a Options,
     ) -> Self {
-        let general = served.session.last_stop().thread;
+        let stopped = served.session.last_stop().thread;
         let polled = Instant::now();
         let line = Line { transport, framer: Framer::default(), polled, broken: false };
         Self {
@@ -115,7 +116,7 @@ impl<'a, R: Run> Client<'a, R> {
             options,
             stub: Stub::new(),
             line: RefCell::new(line),
-            chosen: Chosen { general, resumed: None },
+            chosen: Chosen::stopped_at(stopped),
             features: ClientFeatures::default(),
             acknowledges: true,
             last_sent: Vec::new(),
@@ -170,7 +171,7 @@ impl<'a, R: Run> Client<'a, R> {
             }
             b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
             [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),
-            [b'T', id @ ..] => self.probe_thread(id),
+            [b'T', id @ ..] => self.select_thread(id),
             _ if body.starts_with(b"vKill") => Answer::End(Some(b"OK"), Ended::Killed),
             _ if body.starts_with(b"D;") => Answer::End(Some(b"OK"), Ended::Detached),
             _ if body.starts_with(b"qSupported") => self.negotiate(body),
@@ -181,7 +182,13 @@ impl<'a, R: Run> Client<'a, R> {
 
     /// Packets that read or write, without choosing or running anything.
     fn answer_data(&mut self, body: &[u8]) -> Answer {
-        let tid = self.chosen.general;
+        let tid = self.chosen.general();
+        if body == b"qfThreadInfo" || body.starts_with(b"qXfer:threads:") {
+            self.chosen.list();
+        }
+        if let Some(id) = body.strip_prefix(b"qContraflow.select:") {
+            return self.select_thread(id);
+        }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
             let reply = stack::answer(&self.served.session, text);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
@@ -208,7 +215,7 @@ impl<'a, R: Run> Client<'a, R> {
     fn negotiate(&mut self, body: &[u8]) -> Answer {
         self.features = supported::parse(body);
         let packets =
-            self.stub.answer(self.served, self.chosen.general, b"qSupported:xmlRegisters=i386");
+            self.stub.answer(self.served, self.chosen.general(), b"qSupported:xmlRegisters=i386");
         let features = frame::first_body(&packets).unwrap_or_default();
         Answer::Reply(supported::extend(&features, self.options.btrace))
     }
@@ -223,16 +230,20 @@ impl<'a, R: Run> Client<'a, R> {
             ThreadChoice::All | ThreadChoice::Any => None,
         };
         if kind == b'c' {
-            self.chosen.resumed = named;
+            self.chosen.resume_only(named);
         } else {
-            self.chosen.general = named.unwrap_or(self.served.session.last_stop().thread);
+            self.chosen.look_at(named.unwrap_or(self.served.session.last_stop().thread));
         }
         Answer::ok()
     }
 
-    fn probe_thread(&mut self, id: &[u8]) -> Answer {
+    /// `T`, which gdb sends when its user selects a thread.
+    fn select_thread(&mut self, id: &[u8]) -> Answer {
         match thread_id::parse(id) {
-            Some(ThreadChoice::One(tid)) if self.served.session.is_alive(tid) => Answer::ok(),
+            Some(ThreadChoice::One(tid)) if self.served.session.is_alive(tid) => {
+                self.chosen.select(tid);
+                Answer::ok()
+            }
             _ => Answer::malformed(),
         }
     }
@@ -254,8 +265,7 @@ impl<'a, R: Run> Client<'a, R> {
             }
             stop = session.resume(resume.order, &interrupted);
         }
-        // gdb takes the stopped thread as chosen for `Hg`, and its own choice for `Hc` to stand.
-        self.chosen.general = stop.thread;
+        self.chosen.stop(stop.thread);
         Answer::Reply(self.stop_reply(stop))
     }
 

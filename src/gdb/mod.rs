@@ -9,6 +9,7 @@
 
 mod arch;
 mod btrace;
+mod chosen;
 mod client;
 mod door;
 mod files;

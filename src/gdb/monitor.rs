@@ -104,7 +104,7 @@ fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
         (_, Ok(position)) => Some(position),
         (_, Err(_)) => return format!("not a position: {to}; try: monitor help\n"),
     };
-    let Some(target) = target else { return "that is outside the history\n".to_owned() };
+    let Some(target) = target else { return "that position is outside the history\n".to_owned() };
     match session.seek(target) {
         Ok(_) => when(session),
         Err(error) => format!("{error}\n"),

@@ -1,8 +1,9 @@
 //! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and which thread they mean.
 
+use super::chosen::Chosen;
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
-use crate::common::{Addr, AddrRange, Tid};
+use crate::common::{Addr, AddrRange};
 use crate::session::{Action, Direction, Order};
 
 /// The reply to `vCont?`.
@@ -17,15 +18,6 @@ pub(super) struct Resume {
     pub(super) range: Option<AddrRange>,
 }
 
-/// The threads that a client has chosen.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Chosen {
-    /// The thread to look at.
-    pub(super) general: Tid,
-    /// The only thread to resume, if the client named one (`Hc`).
-    pub(super) resumed: Option<Tid>,
-}
-
 /// Whether a packet is one of run control, well-formed or not.
 pub(super) fn is_resume(body: &[u8]) -> bool {
     match body {
@@ -38,8 +30,8 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
 /// Reads a run control packet; `None` when it is malformed or asks for what a history cannot do.
 pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
     let simple = |action, direction| {
-        let thread = chosen.resumed.unwrap_or(chosen.general);
-        let order = Order { action, direction, thread, locked: chosen.resumed.is_some() };
+        let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
+        let order = Order { action, direction, thread, locked };
         Some(Resume { order, range: None })
     };
     match body {
@@ -71,7 +63,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
     let named_count = parts.len() - usize::from(for_others.is_some());
     let (thread, part) = match (named, for_others) {
         (Some(named), _) => named,
-        (None, Some(part)) => (chosen.general, part),
+        (None, Some(part)) => (chosen.stepping(), part),
         (None, None) => return None,
     };
     let locked = for_others.is_none() && named_count == 1;

@@ -1,1 +1,124 @@
-//! The server without gdb: raw packets in, raw packets out.
+//! The server without gdb: packets in, packets out, over a history of two threads.
+
+mod control;
+mod data;
+mod wire;
+
+use super::client::{Client, Ended};
+use super::frame::{self, Framer, Unit};
+use super::hex;
+use super::server::Options;
+use super::target::Served;
+use super::transport::Transport;
+use crate::common::{Addr, Tid};
+use crate::session::{
+    Instruction, Library, Recorded, Register, Registers, Scripted, Session, Transfer,
+};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+/// Thread 1 runs at 0x1000 and up, thread 2 at 0x2000 and up; thread 1 calls 0x1010.
+fn history() -> Scripted {
+    let mut history = Scripted::default();
+    let mut add = |tid, pc, transfer| {
+        let instruction = Instruction { tid: Tid(tid), pc: Addr(pc), size_bytes: 2, transfer };
+        history.instructions.push(instruction);
+    };
+    add(1, 0x1000, Transfer::None);
+    add(1, 0x1002, Transfer::Call);
+    add(2, 0x2000, Transfer::None);
+    add(1, 0x1010, Transfer::None);
+    add(2, 0x2002, Transfer::None);
+    add(1, 0x1012, Transfer::Return);
+    add(2, 0x2004, Transfer::None);
+    add(1, 0x1004, Transfer::None);
+    for (tid, rip) in [(1, 0x1006), (2, 0x2006)] {
+        let mut registers = Registers::default();
+        registers.set(Register::RIP, Some(rip));
+        registers.set(Register::RSP, Some(0x7fff_0000));
+        history.final_registers.insert(Tid(tid), registers);
+    }
+    history.final_thread = Some(Tid(1));
+    history.names.insert(Tid(2), "a<b".to_owned());
+    history.constant_memory.push((Addr(0x1000), Arc::from([0x90; 0x20])));
+    history.final_memory.push((Addr(0x7fff_0000), Arc::from([7; 8])));
+    history.exec_file = Some("/bin/true".into());
+    history.files.insert("/bin/true".into(), Arc::from(*b"#$}*elf"));
+    history.libraries = Some(vec![Library {
+        path: "/lib/libc.so".to_owned(),
+        link_map: Addr(0x10),
+        load_bias: Addr(0x20),
+        dynamic: Addr(0x30),
+    }]);
+    history.traces.insert(Tid(1), vec![2, 0x82]);
+    history.index()
+}
+
+/// Bytes to come in, and bytes that went out.
+#[derive(Default)]
+struct Wire {
+    input: VecDeque<Vec<u8>>,
+    output: Vec<u8>,
+}
+
+impl Transport for Wire {
+    fn wait(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.input.pop_front().unwrap_or_default())
+    }
+
+    fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {
+        Ok(self.input.pop_front())
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.output.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+fn exchange_bytes(options: &Options, input: Vec<Vec<u8>>) -> (Vec<u8>, Ended) {
+    let mut served = Served::new(Session::new(Recorded::at_end(history())));
+    let mut wire = Wire { input: input.into(), output: Vec::new() };
+    let ended = Client::new(&mut served, &mut wire, options).serve().unwrap();
+    (wire.output, ended)
+}
+
+fn bodies(bytes: &[u8]) -> Vec<String> {
+    let mut framer = Framer::default();
+    framer.push(bytes);
+    std::iter::from_fn(|| framer.take())
+        .filter_map(|unit| match unit {
+            Unit::Packet(body) => Some(String::from_utf8_lossy(&body).into_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn exchange_with(options: &Options, packets: &[&[u8]]) -> Vec<String> {
+    let input = packets.iter().map(|packet| frame::encode(packet)).collect();
+    bodies(&exchange_bytes(options, input).0)
+}
+
+/// The replies to packets, one each, without console output.
+fn exchange(packets: &[&str]) -> Vec<String> {
+    let packets: Vec<&[u8]> = packets.iter().map(|packet| packet.as_bytes()).collect();
+    let mut replies = exchange_with(&Options::default(), &packets);
+    replies.retain(|reply| reply == "OK" || !reply.starts_with('O'));
+    assert_eq!(replies.len(), packets.len(), "{replies:?}");
+    replies
+}
+
+/// The reply to the last of some packets.
+fn last(packets: &[&str]) -> String {
+    exchange(packets).pop().unwrap()
+}
+
+fn hex_text(reply: &str) -> String {
+    let bytes: Vec<u8> = reply
+        .as_bytes()
+        .chunks_exact(2)
+        .map(|pair| hex::number(pair).unwrap().to_le_bytes()[0])
+        .collect();
+    String::from_utf8(bytes).unwrap()
+}

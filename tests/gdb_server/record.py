@@ -5,6 +5,8 @@ Environment: HISTORY, the file to write; TURN, after how many instructions anoth
 turn (0: threads are not switched); LIMIT, the most instructions to step.
 """
 import os
+import signal
+
 import gdb
 
 out = open(os.environ["HISTORY"], "w")
@@ -81,8 +83,6 @@ def write_threads():
         thread.switch()
         tid = thread.ptid[1]
         out.write("thread %d %s\n" % (tid, thread.name))
-        for line in quiet("info registers all").splitlines():
-            pass
         for name in names:
             if name in WANTED:
                 value = gdb.selected_frame().read_register(name)
@@ -100,7 +100,6 @@ WANTED = set(
 def to_hex(value):
     if value.type.strip_typedefs().code == gdb.TYPE_CODE_UNION:
         value = value["uint128"]
-        text = gdb.parse_and_eval("(unsigned char)0")
         return "%x" % int(str(value), 0)
     return "%x" % (int(value) & ((1 << (8 * value.type.sizeof)) - 1))
 
@@ -130,7 +129,7 @@ def run():
             here = threads.index(gdb.selected_thread())
             threads[(here + 1) % len(threads)].switch()
     if signals:
-        out.write("signal %d\n" % {"SIGSEGV": 11, "SIGABRT": 6, "SIGTRAP": 5}.get(signals[0], 0))
+        out.write("signal %d\n" % signal.Signals[signals[0]].value)
     write_auxv()
     write_threads()
     write_memory()

@@ -1,0 +1,103 @@
+//! Run control: threads, steps, breakpoints, edges.
+
+use super::*;
+
+#[test]
+fn offers_reverse_execution_and_no_events_that_never_come() {
+    let reply = last(&["qSupported:multiprocess+;swbreak+;hwbreak+;xmlRegisters=i386"]);
+    for feature in ["PacketSize=20000", "ReverseStep+", "ReverseContinue+", "swbreak+", "hwbreak+"]
+    {
+        assert!(reply.split(';').any(|item| item == feature), "{feature}: {reply}");
+    }
+    for absent in ["multiprocess", "fork", "btrace"] {
+        assert!(!reply.contains(absent), "{absent}: {reply}");
+    }
+    let options = Options { btrace: true, ..Options::default() };
+    let replies = exchange_with(&options, &[b"qSupported"]);
+    assert!(replies[0].contains("Qbtrace:pt+"));
+}
+
+#[test]
+fn the_first_question_names_the_thread_that_stopped() {
+    let reply = last(&["?"]);
+    assert!(reply.starts_with("T05thread:1;"), "{reply}");
+    assert!(reply.contains("10:0610000000000000;07:0000ff7f00000000;"), "{reply}");
+    assert!(!reply.contains("06:"), "rbp is unknown: {reply}");
+    assert_eq!(last(&["qC"]), "QC1");
+}
+
+#[test]
+fn a_reverse_step_without_a_thread_is_of_the_last_stopped_one() {
+    let reply = last(&["Hc0", "bs"]);
+    assert!(reply.starts_with("T05thread:1;10:0410000000000000;"), "{reply}");
+    // Looking at all threads selects none of them.
+    let reply = last(&["qfThreadInfo", "Hg2", "Hc0", "bs"]);
+    assert!(reply.starts_with("T05thread:1;"), "{reply}");
+    // `thread 2` does, and so does `Hg` of a client that lists nothing.
+    assert!(last(&["qfThreadInfo", "T2", "Hc0", "bs"]).starts_with("T05thread:2;"));
+    assert!(last(&["Hg2", "Hc0", "bs"]).starts_with("T05thread:2;"));
+    assert!(last(&["Hgp1.2", "Hcp1.0", "bs"]).starts_with("T05thread:2;"));
+    assert!(last(&["qContraflow.select:2", "bs"]).starts_with("T05thread:2;"));
+}
+
+#[test]
+fn a_chosen_thread_steps_alone() {
+    let reply = last(&["Z0,2004,1", "Hc1", "bs", "bs"]);
+    assert!(reply.starts_with("T05thread:1;10:1210000000000000;"), "{reply}");
+    let reply = last(&["qSupported:swbreak+", "Z0,2004,1", "Hc0", "bs", "bs"]);
+    assert!(reply.starts_with("T05thread:2;swbreak:;10:0420000000000000;"), "{reply}");
+    // gdb does not repeat its choice after a stop.
+    assert!(last(&["Hc2", "bc", "bc"]).starts_with("T05thread:2;replaylog:begin;"));
+}
+
+#[test]
+fn scheduler_locking_forward_is_a_step_without_the_others() {
+    let seek = "qRcmd,7365656b2030";
+    let locked = last(&[seek, "Z0,2000,1", "vCont;s:1", "vCont;s:1", "vCont;s:1"]);
+    assert!(locked.contains("10:1210000000000000;"), "{locked}");
+    let free = last(&[seek, "Z0,2000,1", "vCont;s:1;c", "vCont;s:1;c", "vCont;s:1;c"]);
+    assert!(free.starts_with("T05thread:2;10:0020000000000000;"), "{free}");
+}
+
+#[test]
+fn a_range_is_stepped_through() {
+    let reply = last(&["qRcmd,7365656b2030", "vCont;r1000,1004:1;c"]);
+    assert!(reply.contains("thread:1;10:1010000000000000;"), "{reply}");
+}
+
+#[test]
+fn edges_are_told_or_hidden() {
+    assert!(last(&["bc"]).contains("replaylog:begin;"));
+    assert!(last(&["vCont;c"]).contains("replaylog:end;"));
+    let options = Options { edge_as_trap: true, ..Options::default() };
+    let replies = exchange_with(&options, &[b"bc"]);
+    assert!(replies[0].starts_with("T05thread:1;10:"), "{replies:?}");
+}
+
+#[test]
+fn breakpoints_stop_both_ways_and_never_twice_at_the_start() {
+    let packets =
+        ["qSupported:swbreak+;hwbreak+", "Z1,1010,1", "bc", "bc", "c", "c", "z1,1010,1", "bc"];
+    let replies = exchange(&packets);
+    assert!(replies[2].contains("hwbreak:;10:1010"), "{replies:?}");
+    assert!(replies[3].contains("replaylog:begin;"), "{replies:?}");
+    assert!(replies[4].contains("hwbreak:;10:1010"), "{replies:?}");
+    assert!(replies[5].contains("replaylog:end;"), "{replies:?}");
+    assert!(replies[7].contains("replaylog:begin;"), "{replies:?}");
+    // Without the feature the stop is a plain trap; watchpoints are not offered.
+    assert!(last(&["Z0,1010,1", "bc"]).starts_with("T05thread:1;10:1010"));
+    assert_eq!(last(&["Z2,1010,4"]), "");
+}
+
+#[test]
+fn the_sequence_of_codelldb_survives_the_start_of_history() {
+    let back = ["Hc1", "bs", "bs", "s"];
+    let mut packets = vec!["qRcmd,7365656b2031"];
+    for _ in 0..3 {
+        packets.extend(back);
+    }
+    packets.extend(["bc", "bs", "s"]);
+    let replies = exchange(&packets);
+    assert!(replies.iter().filter(|reply| reply.contains("replaylog:begin;")).count() >= 2);
+    assert!(replies.last().unwrap().contains("10:0210000000000000;"), "{replies:?}");
+}

@@ -1,0 +1,165 @@
+//! What a client reads: registers, memory, documents, files, and answers in text.
+
+use super::*;
+
+#[test]
+fn unknown_registers_are_unavailable() {
+    let all = last(&["bs", "g"]);
+    let rip = 16 * 16;
+    assert_eq!(&all[..rip], "x".repeat(rip));
+    assert_eq!(&all[rip..rip + 16], "0410000000000000");
+    assert_eq!(all.len() % 2, 0);
+    assert_eq!(last(&["p7"]), "0000ff7f00000000");
+    assert_eq!(last(&["bs", "p7"]), "x".repeat(16));
+    assert_eq!(last(&["p99"]), "");
+}
+
+#[test]
+fn the_description_matches_the_registers() {
+    let xml = last(&["qXfer:features:read:target.xml:0,ffff"]);
+    let sizes = xml.split("bitsize=\"").skip(1);
+    let bits: usize =
+        sizes.map(|rest| rest.split('"').next().unwrap().parse::<usize>().unwrap()).sum();
+    assert_eq!(last(&["g"]).len(), bits / 4);
+    for register in ["rip", "eflags", "st7", "fop", "xmm15", "mxcsr", "orig_rax", "gs_base"] {
+        assert!(xml.contains(&format!("<reg name=\"{register}\"")), "{register}");
+    }
+    assert!(!xml.contains("ymm0h"));
+    assert_eq!(last(&["qXfer:features:read:other.xml:0,ffff"]), "E00");
+}
+
+#[test]
+fn the_upper_avx_halves_are_served_when_the_end_knows_them() {
+    let mut history = history();
+    let registers = history.final_registers.get_mut(&Tid(1)).unwrap();
+    registers.set(Register::ymm_high(3).unwrap(), Some(5));
+    let served = Served::new(Session::new(Recorded::at_end(history)));
+    assert!(served.target_xml.contains("org.gnu.gdb.i386.avx"));
+    assert!(served.target_xml.contains("ymm15h"));
+}
+
+#[test]
+fn memory_is_served_as_far_as_it_is_known() {
+    assert_eq!(last(&["m1000,4"]), "90909090");
+    assert_eq!(last(&["m101e,10"]), "9090");
+    assert_eq!(last(&["m3000,4"]), "E0e");
+    assert_eq!(last(&["m7fff0000,2"]), "0707");
+    assert_eq!(last(&["bs", "m7fff0000,2"]), "E0e", "the stack of the past is unknown");
+    assert_eq!(last(&["m1000,ffffffffffffffff"]).len(), 2 * 0x20);
+    assert_eq!(last(&["mffffffffffffffff,8"]), "E0e");
+    assert_eq!(last(&["m1000,0"]), "");
+    for broken in ["m", "m1000", "mx,4", "m1000,", "m-1,4"] {
+        assert_eq!(last(&[broken]), "E01");
+    }
+}
+
+#[test]
+fn writes_are_refused_in_words() {
+    let all = format!("G{}", "00".repeat(last(&["g"]).len() / 2));
+    for write in ["P0=0000000000000000", "M1000,1:00", "X1000,1:a", &all] {
+        let reply = last(&["bs", write]);
+        assert!(reply.starts_with("E.the past cannot be changed"), "{write}: {reply}");
+    }
+    assert_eq!(last(&["X1000,0:"]), "OK", "gdb asks whether binary writes are understood");
+}
+
+#[test]
+fn threads_are_listed_with_their_names() {
+    assert_eq!(exchange(&["qfThreadInfo", "qsThreadInfo"])[..], ["m01,02", "l"]);
+    let xml = last(&["qXfer:threads:read::0,1000"]);
+    assert!(xml.ends_with(r#"<thread id="1"/><thread id="2" name="a&lt;b"/></threads>"#), "{xml}");
+    assert_eq!(hex_text(&last(&["qThreadExtraInfo,2"])), "a<b");
+    assert_eq!(last(&["T3"]), "E01");
+    // Before its first instruction a thread does not exist.
+    assert_eq!(last(&["qRcmd,7365656b2030", "qfThreadInfo"]), "m01");
+    assert_eq!(last(&["qRcmd,7365656b2030", "Hg2"]), "E01");
+}
+
+#[test]
+fn documents_are_read_in_pieces() {
+    let whole = last(&["qXfer:libraries-svr4:read::0,1000"]);
+    assert!(whole.contains(r#"name="/lib/libc.so" lm="0x10" l_addr="0x20" l_ld="0x30""#));
+    let packets: Vec<String> =
+        (0..whole.len()).map(|at| format!("qXfer:libraries-svr4:read::{at:x},1")).collect();
+    let packets: Vec<&str> = packets.iter().map(String::as_str).collect();
+    let pieces: String = exchange(&packets).iter().map(|piece| &piece[1..]).collect();
+    assert_eq!(pieces, whole[1..]);
+    assert_eq!(last(&["qXfer:exec-file:read:1:0,100"]), "l/bin/true");
+    assert_eq!(last(&["qXfer:auxv:read::0,100"]), "E00", "not known here");
+    assert_eq!(last(&["qXfer:exec-file:read::ffffffffffffffff,ffffffffffffffff"]), "l");
+    assert_eq!(last(&["qXfer:nonsense:read::0,100"]), "");
+    assert_eq!(last(&["qXfer:auxv:write::0,100"]), "E00");
+}
+
+#[test]
+fn only_files_of_the_recording_can_be_opened() {
+    let path = hex::encode(b"/bin/true");
+    let passwd = hex::encode(b"/etc/passwd");
+    let replies = exchange(&[
+        "vFile:setfs:0",
+        &format!("vFile:open:{path},0,0"),
+        "vFile:pread:0,100,0",
+        "vFile:pread:0,2,5",
+        "vFile:close:0",
+        "vFile:close:0",
+        &format!("vFile:open:{passwd},0,0"),
+        &format!("vFile:open:{path},1,0"),
+    ]);
+    assert_eq!(
+        replies,
+        ["F0", "F00", "F07;}\u{3}}\u{4}}]}\nelf", "F02;lf", "F0", "F-1,09", "F-1,02", "F-1,1e"]
+    );
+}
+
+#[test]
+fn branch_traces_are_served_when_asked_for() {
+    let options = Options { btrace: true, ..Options::default() };
+    let replies = exchange_with(
+        &options,
+        &[
+            b"qXfer:btrace-conf:read::0,1000",
+            b"Qbtrace-conf:pt:size=0x10000",
+            b"Qbtrace:pt",
+            b"qXfer:btrace-conf:read::0,1000",
+            b"qXfer:btrace:read:all:0,1000",
+            b"qXfer:btrace:read:delta:0,1000",
+            b"Qbtrace:bts",
+            b"Qbtrace:off",
+        ],
+    );
+    assert!(!replies[0].contains("<pt"));
+    assert!(replies[3].contains("<pt size="));
+    assert!(replies[4].contains("<raw>0282</raw>"));
+    assert_eq!(replies[5..], ["E00", "", "OK"]);
+    assert_eq!(exchange(&["Qbtrace:pt", "qXfer:btrace:read:all:0,1000"])[..], ["", ""]);
+}
+
+#[test]
+fn the_call_history_is_told() {
+    let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,0,10"]);
+    assert_eq!(reply, "4,0,2;1,1010,1002,1004,0;-,-,-,-,0");
+    let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,1,1"]);
+    assert_eq!(reply, "4,0,2;-,-,-,-,0");
+    assert_eq!(last(&["qContraflow.stack:zz"]), "E01");
+}
+
+#[test]
+fn monitor_commands_answer_in_text() {
+    let say = |command: &str| {
+        let packet = format!("qRcmd,{}", hex::encode(command.as_bytes()));
+        let replies = exchange_with(&Options::default(), &[packet.as_bytes()]);
+        let text = replies.iter().filter_map(|reply| reply.strip_prefix('O'));
+        text.filter(|rest| *rest != "K").map(hex_text).collect::<String>()
+    };
+    assert!(say("when").starts_with("position 8 of 8, thread 1"));
+    assert!(say("seek 3").starts_with("position 3 of 8"));
+    assert!(say("seek -8").starts_with("position 0 of 8"));
+    assert_eq!(say("seek -9"), "that position is outside the history\n");
+    assert!(say("seek 9").contains("no such position: 9"));
+    assert!(say("seek").contains("seek where"));
+    assert!(say("seek x").contains("not a position"));
+    assert!(say("info").contains("8 instructions"));
+    assert!(say("gaps").contains("no gaps"));
+    assert!(say("").contains("seek N"));
+    assert!(say("dance").contains("no such command: dance"));
+}
