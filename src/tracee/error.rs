@@ -36,7 +36,7 @@ pub enum Error {
         errno: Errno,
     },
     /// The new process ended before it ran the program.
-    #[error("{}: the process ended before it ran the program", program.display())]
+    #[error("{}: cannot execute: the kernel gave up on the file half-way; is it damaged?", program.display())]
     EndedEarly {
         /// The program.
         program: PathBuf,

@@ -6,12 +6,13 @@ use super::stop::{PtraceEvent, Stop, wait_for};
 use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{ForkResult, fork, pipe2};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -93,20 +94,24 @@ impl Launch<'_> {
             });
         }
         File::from(go).write_all(b"!").map_err(|error| io_error("write", &error))?;
-        let mut errno = Vec::new();
-        File::from(errors).read_to_end(&mut errno).map_err(|error| io_error("read", &error))?;
-        let failed = errno.try_into().ok().map(|bytes| Errno::from_raw(i32::from_ne_bytes(bytes)));
-        match (failed, wait_for(tracee.0)?) {
-            (None, Stop::Event(PtraceEvent::Exec)) => Ok(pid),
-            (failed, _) => {
-                Tracee::kill_process(pid);
-                let program = self.program.to_owned();
-                Err(match failed {
-                    Some(errno) => Error::Exec { program, errno },
-                    None => Error::EndedEarly { program },
-                })
+        loop {
+            match wait_for(tracee.0)? {
+                Stop::Event(PtraceEvent::Exec) => return Ok(pid),
+                Stop::Signal(signal) => tracee.resume(signal)?,
+                Stop::Group(_) | Stop::Event(PtraceEvent::Stop) => tracee.resume(0)?,
+                _ => break,
             }
         }
+        // The child stands at its end, and what it had to say is in the pipe.
+        Tracee::kill_process(pid);
+        let mut errno = [0; 4];
+        let said = available(&errors) && File::from(errors).read_exact(&mut errno).is_ok();
+        let program = self.program.to_owned();
+        Err(if said {
+            Error::Exec { program, errno: Errno::from_raw(i32::from_ne_bytes(errno)) }
+        } else {
+            Error::EndedEarly { program }
+        })
     }
 }
 
@@ -130,6 +135,14 @@ fn one_cpu(cpu: usize) -> Result<CpuSet, Error> {
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
+}
+
+/// Whether something can be read at once.
+fn available(pipe: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
+    let ready = poll(&mut fds, PollTimeout::ZERO);
+    let readable = fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLIN));
+    ready.is_ok_and(|count| count > 0) && readable
 }
 
 fn c_string(text: &OsStr) -> Result<CString, Error> {

@@ -1,0 +1,139 @@
+//! The instructions that the timeline gives are those that the tracer stepped, one by one.
+
+use crate::support::{Recorded, Scene, have, text};
+
+/// Compares all threads; gives how many instructions they are.
+fn assert_equal(recorded: &Recorded) -> usize {
+    let mut total = 0;
+    for tid in recorded.threads() {
+        let output = recorded.dump(&["insns", "--addresses", "--thread", &tid.to_string()]);
+        assert_eq!(text(&output.stderr), "", "gaps in thread {tid}");
+        let decoded = text(&output.stdout);
+        let mut decoded = decoded.lines().map(|line| u64::from_str_radix(line, 16).unwrap());
+        let logged = recorded.logged(tid);
+        assert!(!logged.is_empty(), "an empty log");
+        for (number, wanted) in logged.iter().enumerate() {
+            let got = decoded.next();
+            assert_eq!(
+                got,
+                Some(*wanted),
+                "instruction {number} of thread {tid}: {got:x?} {wanted:x}"
+            );
+        }
+        assert_eq!(decoded.next(), None, "thread {tid} goes on behind its log");
+        total += logged.len();
+    }
+    total
+}
+
+fn of_program(source: &str, flags: &[&str], arguments: &[&str], prints: &str) {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile(source, flags);
+    let mut command = vec![program.to_str().unwrap()];
+    command.extend(arguments);
+    let recorded = scene.record(&command);
+    assert_eq!(text(&recorded.output.stdout), prints);
+    assert_equal(&recorded);
+}
+
+#[test]
+fn plain_code() {
+    let prints = "9 nodes, sum 380, first 10, ackermann 9\n";
+    of_program("recursion.c", &["-O0"], &[], prints);
+}
+
+#[test]
+fn optimized_static_code() {
+    let prints = "9 nodes, sum 380, first 10, ackermann 9\n";
+    of_program("recursion.c", &["-O2", "-static"], &[], prints);
+}
+
+#[test]
+fn signal_handlers() {
+    let prints = "nested 2, read 1, interrupted 1, alarms 2, faults 3\n";
+    of_program("handler.c", &[], &[], prints);
+}
+
+#[test]
+fn threads() {
+    of_program("threads.c", &[], &[], "total 1\n");
+}
+
+#[test]
+fn fork_and_exec() {
+    of_program("forks.c", &[], &["hello"], "sum 3, true 0\nhello\n");
+}
+
+#[test]
+fn code_that_changes_while_it_runs() {
+    of_program("selfmod.c", &[], &[], "sum 251\n");
+}
+
+#[test]
+fn string_instructions_and_traps() {
+    of_program("strings.c", &[], &[], "at 501, trap flag 0, traps 1\n");
+}
+
+#[test]
+fn a_crash() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("crash.c", &[]);
+    let recorded = scene.record(&[program.to_str().unwrap()]);
+    assert_eq!(recorded.output.status.code(), Some(128 + 11));
+    assert_equal(&recorded);
+}
+
+#[test]
+fn a_program_of_the_system() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/ls", "-l", "/etc/passwd"]);
+    assert!(text(&recorded.output.stdout).contains("/etc/passwd"));
+    assert!(assert_equal(&recorded) > 50_000);
+}
+
+#[test]
+fn small_segments() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("threads.c", &[]);
+    let recorded = scene.record_with(&["--psb-period", "2048"], &[program.to_str().unwrap()]);
+    assert_equal(&recorded);
+}
+
+#[test]
+fn followed_children_have_recordings_of_their_own() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("forks.c", &[]);
+    let recorded = scene.record_with(&["--follow-forks"], &[program.to_str().unwrap()]);
+    let children: Vec<_> = std::fs::read_dir(scene.path("store")).unwrap().collect();
+    assert_eq!(children.len(), 3, "{}", text(&recorded.output.stderr));
+    let mut instructions = 0;
+    for child in children {
+        let dir = child.unwrap().path();
+        let one = Recorded {
+            dir: dir.clone(),
+            log: recorded.log.clone(),
+            output: recorded.output.clone(),
+        };
+        let manifest = std::fs::read_to_string(dir.join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+        let tid = i32::try_from(manifest["pid"].as_i64().unwrap()).unwrap();
+        let output = one.dump(&["insns", "--addresses"]);
+        let decoded: Vec<_> =
+            text(&output.stdout).lines().map(|l| u64::from_str_radix(l, 16).unwrap()).collect();
+        assert_eq!(decoded, one.logged(tid));
+        instructions += decoded.len();
+    }
+    assert!(instructions > 1000);
+}

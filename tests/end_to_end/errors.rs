@@ -1,0 +1,186 @@
+//! Each thing that can be wrong is one clear sentence, and exit status 2.
+
+use crate::support::{Scene, contraflow, have, text};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+/// Asserts that a command fails with one line that holds `wanted`.
+fn fails(command: &mut Command, wanted: &str) {
+    let output = command.output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains(wanted), "{wanted:?} is not in {said:?}");
+    assert_eq!(said.trim().lines().count(), 1, "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+fn record(scene: &Scene) -> Command {
+    let mut command = contraflow();
+    command.env("CONTRAFLOW_HOME", scene.path("store")).arg("record");
+    command
+}
+
+#[test]
+fn programs_that_cannot_be_recorded() {
+    let scene = Scene::new();
+    fails(record(&scene).arg("/no/such/program"), "/no/such/program: no such program");
+    fails(record(&scene).arg("no-such-program"), "no-such-program: no such program");
+    let file = scene.path("file");
+    let path = file.to_str().unwrap();
+    fs::write(&file, "text").unwrap();
+    fails(record(&scene).arg(path), "not executable");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    fails(record(&scene).arg(path), "not an ELF program");
+    fs::write(&file, "#!/bin/sh\n").unwrap();
+    fails(record(&scene).arg(path), "a script; record its interpreter instead");
+    fails(record(&scene).arg("/tmp"), "not executable");
+    assert!(!scene.path("store").exists(), "a recording was begun");
+}
+
+#[test]
+fn a_32_bit_program() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("recursion.c", &[]);
+    let mut bytes = fs::read(&program).unwrap();
+    (bytes[4], bytes[18]) = (1, 3);
+    fs::write(&program, bytes).unwrap();
+    fails(record(&scene).arg(program), "a 32-bit program");
+}
+
+#[test]
+fn a_program_that_is_no_valid_executable() {
+    let scene = Scene::new();
+    let file = scene.path("elf");
+    let mut bytes = fs::read("/bin/true").unwrap();
+    bytes.truncate(80);
+    fs::write(&file, bytes).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    fails(record(&scene).arg(file), "cannot execute");
+}
+
+#[test]
+fn a_set_user_id_program() {
+    let scene = Scene::new();
+    let file = scene.path("setuid");
+    fs::copy("/bin/true", &file).unwrap();
+    if !is_root() {
+        eprintln!("SKIPPED: only root can make a program set-user-ID to somebody else");
+        return;
+    }
+    std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o4755)).unwrap();
+    fails(record(&scene).arg(file), "set-user-ID");
+}
+
+fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    status.lines().any(|line| line.starts_with("Uid:\t0\t"))
+}
+
+#[test]
+fn recordings_that_do_not_open() {
+    let scene = Scene::new();
+    let info = |recording: &str| {
+        let mut command = contraflow();
+        command.env("CONTRAFLOW_HOME", scene.path("store")).args(["info", recording]);
+        command
+    };
+    fails(&mut info("/no/such/recording"), "no such recording");
+    fails(
+        contraflow().env("CONTRAFLOW_HOME", scene.path("store")).arg("info"),
+        "no recordings yet",
+    );
+    let empty = scene.path("empty");
+    fs::create_dir(&empty).unwrap();
+    fails(&mut info(empty.to_str().unwrap()), "not a recording");
+    let recorded = scene.record(&["/bin/true"]);
+    let manifest = recorded.dir.join("manifest.json");
+    let whole = fs::read_to_string(&manifest).unwrap();
+    let dir = recorded.dir.to_str().unwrap();
+    fs::write(&manifest, whole.replace("\"format\": 1", "\"format\": 99")).unwrap();
+    fails(&mut info(dir), "recording format 99");
+    fs::write(&manifest, "{").unwrap();
+    fails(&mut info(dir), "the manifest does not read");
+}
+
+#[test]
+fn images_that_are_gone_show_as_gaps() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/true"]);
+    for image in fs::read_dir(recorded.dir.join("images")).unwrap() {
+        fs::remove_file(image.unwrap().path()).unwrap();
+    }
+    let output = recorded.dump(&["insns", "--addresses"]);
+    assert_eq!(output.status.code(), Some(0));
+    let said = text(&output.stderr);
+    assert!(said.contains("a stored image is gone"), "{said}");
+    assert!(said.contains("gap: offset"), "{said}");
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let scene = Scene::new();
+    let small = scene.path("small");
+    fs::create_dir(&small).unwrap();
+    let mount = ["-t", "tmpfs", "-o", "size=1500k", "tmpfs"];
+    let mounted = Command::new("mount").args(mount).arg(&small).output();
+    if !mounted.is_ok_and(|output| output.status.success()) {
+        eprintln!("SKIPPED: cannot mount a small file system here");
+        return;
+    }
+    let dir = small.join("recording");
+    let output = record(&scene)
+        .arg("-o")
+        .arg(&dir)
+        .args(["/bin/sh", "-c", "echo done; exit 3"])
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    let complete = dir.join("manifest.json").exists();
+    Command::new("umount").arg(&small).status().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    assert!(said.contains("went on unrecorded"), "{said}");
+    assert_eq!(text(&output.stdout), "done\n", "the program was harmed");
+    assert!(!complete, "a half-written recording is reported as good");
+}
+
+#[test]
+fn a_port_in_use() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/true"]);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = contraflow();
+    command.args(["replay", "--listen", &address]).arg(&recorded.dir);
+    fails(&mut command, "cannot listen on");
+    let mut command = contraflow();
+    command.args(["replay", "--listen", "nonsense"]).arg(&recorded.dir);
+    fails(&mut command, "give :PORT, HOST:PORT or unix:PATH");
+}
+
+#[test]
+fn ptrace_that_is_refused() {
+    let scene = Scene::new();
+    // Whoever is traced already cannot be traced again; strace stands for any other tracer.
+    if !have("strace") {
+        return;
+    }
+    let mut command = Command::new("strace");
+    command.args([
+        "-f",
+        "-o",
+        "/dev/null",
+        env!("CARGO_BIN_EXE_contraflow"),
+        "record",
+        "/bin/true",
+    ]);
+    command.env("CONTRAFLOW_HOME", scene.path("store"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("ptrace is refused"), "{}", text(&output.stderr));
+}

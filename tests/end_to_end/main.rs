@@ -1,0 +1,10 @@
+//! The whole of contraflow as a user has it: real programs recorded by the binary, walked by real
+//! gdb. One small program and one test each; what a machine lacks is skipped, and said.
+
+mod btrace;
+mod cut;
+mod equality;
+mod errors;
+mod passthrough;
+mod support;
+mod walk;

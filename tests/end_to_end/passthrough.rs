@@ -1,0 +1,84 @@
+//! A recorded program is the program: its input, output, status and signals are its own.
+
+use crate::support::{Scene, contraflow, text};
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+fn record(scene: &Scene) -> Command {
+    let mut command = contraflow();
+    command.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "-q"]);
+    command
+}
+
+#[test]
+fn standard_streams_and_status() {
+    let scene = Scene::new();
+    let mut child = record(&scene)
+        .args(["/bin/sh", "-c", "read line; echo \"out $line\"; echo err >&2; exit 42"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(42));
+    assert_eq!(text(&output.stdout), "out hello\n");
+    assert_eq!(text(&output.stderr), "err\n");
+}
+
+#[test]
+fn the_disposition_of_sigpipe_is_the_default() {
+    let scene = Scene::new();
+    let output =
+        record(&scene).args(["/bin/sh", "-c", "kill -PIPE $$; echo survived"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + 13));
+    assert_eq!(text(&output.stdout), "");
+}
+
+#[test]
+fn a_signal_to_the_recorder_reaches_the_program() {
+    let scene = Scene::new();
+    let script = "trap 'echo got it; exit 7' TERM; echo ready; while :; do sleep 0.1; done";
+    let mut child =
+        record(&scene).args(["/bin/sh", "-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    line.clear();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "got it\n");
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+}
+
+#[test]
+fn job_control_stops_and_continues_it() {
+    let scene = Scene::new();
+    // The shell's child stops its parent, the recorded shell, and wakes it up again.
+    let script = "(sleep 0.3; kill -CONT $$) & kill -STOP $$; echo awake";
+    let start = Instant::now();
+    let output = record(&scene).args(["/bin/sh", "-c", script]).output().unwrap();
+    assert_eq!(text(&output.stdout), "awake\n");
+    assert!(start.elapsed() >= Duration::from_millis(300));
+}
+
+#[test]
+fn address_space_randomization_is_off_unless_kept() {
+    let scene = Scene::new();
+    let maps = |options: &[&str]| {
+        let mut command = record(&scene);
+        command.args(options).args(["/bin/sh", "-c", "read line < /proc/self/maps; echo $line"]);
+        text(&command.output().unwrap().stdout)
+    };
+    assert_eq!(maps(&[]), maps(&[]));
+    let randomized = std::fs::read_to_string("/proc/sys/kernel/randomize_va_space").unwrap();
+    if randomized.trim() == "2" {
+        assert_ne!(maps(&["--aslr"]), maps(&["--aslr"]));
+    } else {
+        eprintln!("SKIPPED: this kernel does not randomize addresses");
+    }
+}

@@ -1,0 +1,148 @@
+//! Compiles, records, and runs gdb. Knows nothing of what is tested.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::{env, fs};
+
+/// The binary under test.
+pub fn contraflow() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_contraflow"))
+}
+
+/// Whether a tool is there. Says loudly what is not tested without it.
+pub fn have(tool: &str) -> bool {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path).any(|dir| dir.join(tool).is_file());
+    if !found {
+        eprintln!("SKIPPED: {tool} is not installed");
+    }
+    found
+}
+
+/// A directory of its own for a test, removed with it.
+pub struct Scene {
+    dir: tempfile::TempDir,
+}
+
+impl Scene {
+    pub fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Compiles a program of tests/programs or examples.
+    pub fn compile(&self, source: &str, flags: &[&str]) -> PathBuf {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let places = ["tests/programs", "examples/crash"].map(|dir| root.join(dir).join(source));
+        let source = places.iter().find(|path| path.exists()).expect("the source");
+        let program = self.path(source.file_stem().unwrap().to_str().unwrap());
+        let mut gcc = Command::new("gcc");
+        gcc.args(["-g", "-pthread", "-o"]).arg(&program).arg(source).args(flags);
+        let output = gcc.output().expect("gcc runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        program
+    }
+
+    /// Records a run and gives its recording.
+    pub fn record(&self, command: &[&str]) -> Recorded {
+        self.record_with(&[], command)
+    }
+
+    pub fn record_with(&self, options: &[&str], command: &[&str]) -> Recorded {
+        let dir = self.path("recording");
+        let log = self.path("log");
+        fs::create_dir_all(&log).unwrap();
+        let output = contraflow()
+            .env("CONTRAFLOW_HOME", self.path("store"))
+            .arg("record")
+            .args(options)
+            .arg("--step-log")
+            .arg(&log)
+            .arg("-o")
+            .arg(&dir)
+            .args(command)
+            .stdin(Stdio::null())
+            .output()
+            .expect("contraflow runs");
+        assert!(dir.join("manifest.json").exists(), "{}", text(&output.stderr));
+        Recorded { dir, log, output }
+    }
+}
+
+/// A recording, the log of its steps, and what its program printed.
+pub struct Recorded {
+    pub dir: PathBuf,
+    pub log: PathBuf,
+    pub output: Output,
+}
+
+impl Recorded {
+    /// The addresses that the tracer logged, of a thread.
+    pub fn logged(&self, tid: i32) -> Vec<u64> {
+        let bytes = fs::read(self.log.join(format!("{tid}.log"))).unwrap_or_default();
+        bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect()
+    }
+
+    /// The threads, by their logs.
+    pub fn threads(&self) -> Vec<i32> {
+        let logs = fs::read_dir(&self.log).unwrap().map(|entry| entry.unwrap().path());
+        let mut tids: Vec<i32> =
+            logs.map(|log| log.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
+        tids.sort_unstable();
+        tids
+    }
+
+    /// `contraflow dump` of this recording.
+    pub fn dump(&self, arguments: &[&str]) -> Output {
+        let mut command = contraflow();
+        command.arg("dump").args(arguments).arg(&self.dir);
+        command.output().expect("contraflow runs")
+    }
+
+    /// What gdb prints when it runs these commands on the recording, through `replay`.
+    pub fn gdb(&self, commands: &str) -> String {
+        self.gdb_with(&[], commands)
+    }
+
+    pub fn gdb_with(&self, options: &[&str], commands: &str) -> String {
+        let mut replay = contraflow();
+        replay.arg("replay").args(options).arg(&self.dir).args(["--", "-nx", "-batch"]);
+        run_gdb(replay, commands)
+    }
+}
+
+/// Runs gdb with commands, a line each; `echo` marks what belongs to which.
+pub fn run_gdb(mut gdb: Command, commands: &str) -> String {
+    gdb.args(["-ex", "set pagination off", "-ex", "set style enabled off", "-ex", "set width 0"]);
+    for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        gdb.args(["-ex", &format!("echo \\n>>> {line}\\n"), "-ex", line]);
+    }
+    let output = gdb.stdin(Stdio::null()).env_remove("DEBUGINFOD_URLS").output().expect("gdb runs");
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What stands behind the `nth` echo of a command.
+pub fn answer<'a>(output: &'a str, command: &str, nth: usize) -> &'a str {
+    let marker = format!(">>> {command}\n");
+    let rest = output.split(&marker).nth(nth + 1);
+    let rest = rest.unwrap_or_else(|| panic!("{command:?} is not in:\n{output}"));
+    rest.split("\n>>> ").next().unwrap().trim()
+}
+
+/// Asserts that texts come in this order.
+pub fn assert_in_order(output: &str, wanted: &[&str]) {
+    let mut rest = output;
+    for text in wanted {
+        let Some(at) = rest.find(text) else {
+            panic!("{text:?} is missing, or too early, in:\n{output}")
+        };
+        rest = &rest[at + text.len()..];
+    }
+}
