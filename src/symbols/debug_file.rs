@@ -1,0 +1,90 @@
+//! Where the separate debug file of a module lies, and whether a file found there is the right
+//! one. Opens nothing itself. The places are gdb's (gdb manual, "Separate Debug Files").
+
+use crate::image::Bytes;
+use crate::image::elf::{DebugLink, Elf};
+use crate::symbols::Files;
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
+
+const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
+
+/// A debug file and where it was found.
+#[derive(Clone, Debug)]
+pub(super) struct DebugFile {
+    pub(super) path: PathBuf,
+    pub(super) bytes: Bytes,
+}
+
+/// The separate debug file of the module `elf` at `path`: by build id, else by debug link.
+pub(super) fn find(files: &dyn Files, path: &Path, elf: &Elf) -> Option<DebugFile> {
+    let by_id = elf.build_id.as_deref().and_then(|id| open_by_id(files, id));
+    by_id.or_else(|| find_linked(files, path, elf.debug_link.as_ref()?))
+}
+
+/// The file that several debug files share (section `.gnu_debugaltlink`, made by dwz): `name` is
+/// relative to the debug file that names it.
+pub(super) fn find_supplement(
+    files: &dyn Files,
+    of: &Path,
+    name: &[u8],
+    build_id: &[u8],
+) -> Option<Bytes> {
+    let path = of.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(name));
+    let named = files.open(&normal(&path)).filter(|bytes| has_id(bytes, build_id));
+    named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
+}
+
+fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
+    let (first, rest) = id.split_first()?;
+    let mut name = format!("{DEBUG_DIRECTORY}/.build-id/{first:02x}/");
+    for byte in rest {
+        write!(name, "{byte:02x}").ok()?;
+    }
+    name.push_str(".debug");
+    let path = PathBuf::from(name);
+    let bytes = files.open(&path).filter(|bytes| has_id(bytes, id))?;
+    Some(DebugFile { path, bytes })
+}
+
+fn has_id(bytes: &Bytes, id: &[u8]) -> bool {
+    Elf::parse(bytes).is_ok_and(|elf| elf.build_id.as_deref() == Some(id))
+}
+
+/// Beside the module, in `.debug` beside it, and in the global directory; the checksum decides.
+fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<DebugFile> {
+    let name = OsStr::from_bytes(&link.file_name);
+    // A link names a file, no way elsewhere: the module may be hostile.
+    if link.file_name.contains(&b'/') {
+        return None;
+    }
+    let directory = module.parent()?;
+    let global = Path::new(DEBUG_DIRECTORY);
+    let below = directory.strip_prefix("/").unwrap_or(directory);
+    // /lib may be a link to /usr/lib, and the debug file be installed under either name.
+    let other =
+        below.strip_prefix("usr").map_or_else(|_| Path::new("usr").join(below), Path::to_path_buf);
+    let directories =
+        [directory.to_path_buf(), directory.join(".debug"), global.join(below), global.join(other)];
+    directories.into_iter().map(|directory| normal(&directory.join(name))).find_map(|path| {
+        let bytes = files.open(&path).filter(|bytes| crc32fast::hash(bytes) == link.crc)?;
+        Some(DebugFile { path, bytes })
+    })
+}
+
+/// The path without `.` and `..`, as its text says; links are not followed.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    let mut normal = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if normal.file_name().is_some() => {
+                normal.pop();
+            }
+            other => normal.push(other),
+        }
+    }
+    normal
+}

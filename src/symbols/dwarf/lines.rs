@@ -1,0 +1,175 @@
+//! The line table of one unit. Which row holds an address follows gdb (`find_pc_line`): the last
+//! one at or below it, but a recommended breakpoint place (`is_stmt`) before others there. Which
+//! rows count follows gdb too (`dwarf_record_line_p`).
+
+use super::Reader;
+use super::units::file_path;
+use crate::symbols::spans::{Span, Spans};
+use gimli::{ColumnType, LineInstruction, LineRow, UnitRef};
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A line table.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    /// Paths by their number in the table.
+    files: HashMap<u64, Arc<str>>,
+    rows: Vec<Row>,
+    /// The rows of each run of code without a hole, by address.
+    sequences: Vec<Range<usize>>,
+    by_address: Spans,
+}
+
+/// From this address on, the code is of this line.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Row {
+    pub(super) address: u64,
+    pub(super) file: u64,
+    /// Zero when the code is of no line.
+    pub(super) line: u32,
+    /// Zero when it is not known.
+    pub(super) column: u32,
+    pub(super) is_stmt: bool,
+}
+
+impl Lines {
+    /// Reads the whole table, up to where it is damaged. Sequences that begin outside `code` belong
+    /// to functions that the linker dropped.
+    pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
+        let Some(mut program) = unit.line_program.clone() else { return Self::default() };
+        let mut builder = Builder {
+            code,
+            lines: Self::default(),
+            spans: Vec::new(),
+            start: 0,
+            is_discriminated: false,
+        };
+        let mut instructions = program.header().instructions();
+        let mut row = LineRow::new(program.header());
+        let mut is_dropped = false;
+        while let Ok(Some(instruction)) = instructions.next_instruction(program.header()) {
+            match &instruction {
+                // Addresses rise within a sequence; linkers give dropped code a low or a huge one.
+                LineInstruction::SetAddress(to) => {
+                    is_dropped = *to < row.address() || *to >= u64::MAX - 1;
+                }
+                // Its negation would overflow in the executor.
+                LineInstruction::AdvanceLine(i64::MIN) => break,
+                _ => {}
+            }
+            match row.execute(instruction, &mut program) {
+                Ok(true) => {
+                    builder.push(&row, is_dropped);
+                    is_dropped &= !row.end_sequence();
+                    row.reset(program.header());
+                }
+                Ok(false) => {}
+                Err(_) => break,
+            }
+        }
+        let mut lines = builder.finish();
+        let numbers =
+            lines.rows.iter().map(|row| row.file).collect::<std::collections::HashSet<_>>();
+        let path = |file| Some((file, file_path(unit, program.header(), file)?));
+        lines.files = numbers.into_iter().filter_map(path).collect();
+        lines
+    }
+
+    /// Where it covers addresses.
+    pub(super) fn sequences(&self) -> impl Iterator<Item = Span> {
+        self.by_address.iter()
+    }
+
+    /// The row that holds `addr`; `None` when its code is of no line.
+    pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
+        let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
+        let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
+        let rows = rows.get(..rows.partition_point(|row| row.address <= addr))?;
+        let last = rows.last()?;
+        let mut same = rows.iter().rev().take_while(|row| row.address == last.address);
+        Some(*same.find(|row| row.is_stmt).unwrap_or(last)).filter(|row| row.line != 0)
+    }
+
+    /// The path of a file that a row names.
+    pub(super) fn file(&self, number: u64) -> Option<&Arc<str>> {
+        self.files.get(&number)
+    }
+
+    /// All rows of lines of a file whose path `is_meant`, where a breakpoint may be put.
+    pub(super) fn rows_of<'a>(
+        &'a self,
+        is_meant: impl Fn(&str) -> bool + 'a,
+    ) -> impl Iterator<Item = &'a Row> + 'a {
+        let meant: Vec<u64> =
+            self.files.iter().filter(|(_, path)| is_meant(path)).map(|(file, _)| *file).collect();
+        let rows = if meant.is_empty() { &[] } else { &*self.rows };
+        rows.iter().filter(move |row| row.is_stmt && row.line != 0 && meant.contains(&row.file))
+    }
+}
+
+/// Gathers the rows of one sequence after another.
+struct Builder<'a> {
+    code: &'a Spans,
+    lines: Lines,
+    spans: Vec<Span>,
+    /// Where the rows of the sequence under way begin.
+    start: usize,
+    /// Whether a row of the present run of one line bore a discriminator.
+    is_discriminated: bool,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, row: &LineRow, is_dropped: bool) {
+        if row.end_sequence() {
+            self.end_sequence(row.address());
+        } else if !is_dropped {
+            let column = match row.column() {
+                ColumnType::LeftEdge => 0,
+                ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
+            };
+            let line = row.line().map_or(0, std::num::NonZeroU64::get);
+            let row_of = Row {
+                address: row.address(),
+                file: row.file_index(),
+                line: u32::try_from(line).unwrap_or(0),
+                column,
+                is_stmt: row.is_stmt(),
+            };
+            self.push_row(row_of, row.discriminator() != 0);
+        }
+    }
+
+    /// Appends a row, but not one that only tells blocks of the line before apart.
+    fn push_row(&mut self, row: Row, is_discriminated: bool) {
+        let last = self.lines.rows.get(self.start..).and_then(<[Row]>::last);
+        let is_same_line = last.is_some_and(|last| last.line == row.line);
+        self.is_discriminated = is_discriminated || is_same_line && self.is_discriminated;
+        let is_same = is_same_line && last.is_some_and(|last| last.file == row.file);
+        if !(is_same && self.is_discriminated) {
+            self.lines.rows.push(row);
+        }
+    }
+
+    fn end_sequence(&mut self, end: u64) {
+        let rows = self.start..self.lines.rows.len();
+        let first = self.lines.rows.get(self.start).map(|row| row.address);
+        match (first, u32::try_from(self.lines.sequences.len())) {
+            (Some(start), Ok(value)) if start < end && self.code.find(start).is_some() => {
+                if let Some(rows) = self.lines.rows.get_mut(rows.clone()) {
+                    rows.sort_by_key(|row| row.address);
+                }
+                self.spans.push(Span { start, end, value });
+                self.lines.sequences.push(rows);
+            }
+            _ => self.lines.rows.truncate(self.start),
+        }
+        self.start = self.lines.rows.len();
+    }
+
+    fn finish(mut self) -> Lines {
+        self.lines.rows.truncate(self.start);
+        self.lines.by_address = Spans::new(self.spans);
+        self.lines
+    }
+}

@@ -1,0 +1,17 @@
+//! DWARF of one module: lines, functions and inline frames, at the addresses of its file. Each
+//! compilation unit is read when an address in it is first asked for. Nothing here recurses or
+//! trusts a size, since the file may be hostile.
+
+mod data;
+mod lines;
+mod origin;
+mod query;
+mod scopes;
+mod sections;
+mod units;
+
+pub(super) use query::Dwarf;
+pub use query::{Frame, Location};
+pub(super) use sections::has_dwarf;
+
+use data::Data as Reader;

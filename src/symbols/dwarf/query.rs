@@ -1,0 +1,161 @@
+//! What DWARF knows of an address, a line or a function of one module.
+
+use super::scopes::{Call, Scope};
+use super::units::{Unit, Units, file_path};
+use super::{origin, sections};
+use crate::symbols::debug_file::{self, DebugFile, normal};
+use crate::symbols::spans::Spans;
+use crate::symbols::{Files, names};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A place in the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// Path of the file: below the directory of compilation, unless it was absolute.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in bytes, from 1, where it is known.
+    pub column: Option<u32>,
+}
+
+/// A function that executes at an address: the one itself, or one that it was inlined into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its demangled name.
+    pub function: Option<String>,
+    /// Where it executes: for all but the innermost, the place of the inlined call.
+    pub location: Option<Location>,
+}
+
+/// The DWARF of one module.
+pub(in crate::symbols) struct Dwarf {
+    units: Units,
+    supplement: Option<Units>,
+    by_address: Spans,
+    files: Arc<dyn Files>,
+}
+
+impl Dwarf {
+    /// Reads the list of units in `file`. `code` are the sections of the module that hold code.
+    pub(in crate::symbols) fn parse(
+        file: &DebugFile,
+        code: &Spans,
+        files: Arc<dyn Files>,
+    ) -> Option<Self> {
+        let mut dwarf = sections::load(&file.bytes, false)?;
+        let supplement = sections::supplement(&file.bytes).and_then(|(name, build_id)| {
+            debug_file::find_supplement(&*files, &file.path, &name, &build_id)
+        });
+        if let Some(shared) = supplement.as_ref().and_then(|bytes| sections::load(bytes, false)) {
+            dwarf.set_sup(shared);
+        }
+        // The units of the shared file are kept beside, with sections of their own.
+        let supplement = supplement.and_then(|bytes| sections::load(&bytes, false));
+        let units = Units::parse(dwarf);
+        let by_address = units.by_address(code);
+        Some(Self { units, supplement: supplement.map(Units::parse), by_address, files })
+    }
+
+    /// The place in the source of the code at `addr`.
+    pub(in crate::symbols) fn location(&self, addr: u64, code: &Spans) -> Option<Location> {
+        let lines = self.unit_at(addr)?.lines(&self.units.dwarf, code);
+        let row = lines.row_at(addr)?;
+        let file = lines.file(row.file)?.clone();
+        Some(Location { file, line: row.line, column: (row.column > 0).then_some(row.column) })
+    }
+
+    /// The functions that execute at `addr`, innermost first; empty when it is in none.
+    pub(in crate::symbols) fn frames(&self, addr: u64, code: &Spans) -> Vec<Frame> {
+        let Some(unit) = self.unit_at(addr) else { return Vec::new() };
+        let mut location = self.location(addr, code);
+        let mut frames = Vec::new();
+        for (_, scope) in unit.scopes(&self.units.dwarf, code, &*self.files).at(addr) {
+            let function = self.name(unit, scope).map(|name| names::demangle(&name));
+            let caller = scope.call.and_then(|call| self.call_location(unit, call));
+            frames.push(Frame { function, location: std::mem::replace(&mut location, caller) });
+        }
+        frames
+    }
+
+    /// The function of its own around `addr`: demangled name, start and size in bytes.
+    pub(in crate::symbols) fn function(
+        &self,
+        addr: u64,
+        code: &Spans,
+    ) -> Option<(String, u64, u64)> {
+        let unit = self.unit_at(addr)?;
+        let (_, scope) = unit.scopes(&self.units.dwarf, code, &*self.files).at(addr).last()?;
+        let name = names::demangle(&self.name(unit, scope)?);
+        Some((name, scope.start, scope.size_bytes))
+    }
+
+    /// Where the functions that `query` means begin, inlined copies too.
+    pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
+        let mut addresses = Vec::new();
+        for unit in &self.units.units {
+            for scope in unit.scopes(&self.units.dwarf, code, &*self.files).iter() {
+                if self.name(unit, scope).is_some_and(|name| names::is_meant(query, &name)) {
+                    addresses.push(scope.start);
+                }
+            }
+        }
+        addresses
+    }
+
+    /// The first line from `line` on that has code in a file that `file` means.
+    pub(in crate::symbols) fn next_line(&self, file: &str, line: u32, code: &Spans) -> Option<u32> {
+        let lines = self.units.units.iter().flat_map(|unit| {
+            let rows = unit.lines(&self.units.dwarf, code).rows_of(|path| is_file(file, path));
+            rows.map(|row| row.line).filter(|found| *found >= line)
+        });
+        lines.min()
+    }
+
+    /// Where the code of exactly this line begins: once in each function and inlined copy.
+    pub(in crate::symbols) fn addresses_of_line(
+        &self,
+        file: &str,
+        line: u32,
+        code: &Spans,
+    ) -> Vec<u64> {
+        let mut addresses = Vec::new();
+        for unit in &self.units.units {
+            let lines = unit.lines(&self.units.dwarf, code);
+            let rows = lines.rows_of(|path| is_file(file, path)).filter(|row| row.line == line);
+            let mut found: Vec<u64> = rows.map(|row| row.address).collect();
+            found.sort_unstable();
+            let scopes = unit.scopes(&self.units.dwarf, code, &*self.files);
+            let mut seen = HashSet::new();
+            found.retain(|addr| seen.insert(scopes.at(*addr).next().map(|(index, _)| index)));
+            addresses.extend(found);
+        }
+        addresses
+    }
+
+    fn unit_at(&self, addr: u64) -> Option<&Unit> {
+        let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
+        self.units.units.get(index)
+    }
+
+    fn name(&self, unit: &Unit, scope: &Scope) -> Option<String> {
+        let entries = unit.entries(&self.units.dwarf, &*self.files);
+        origin::name(&self.units, self.supplement.as_ref(), entries, scope.entry)
+    }
+
+    fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {
+        let entries = unit.entries(&self.units.dwarf, &*self.files);
+        let header = entries.line_program.as_ref()?.header();
+        let file = file_path(entries, header, call.file)?;
+        let column = (call.column > 0).then_some(call.column);
+        (call.line > 0).then_some(Location { file, line: call.line, column })
+    }
+}
+
+/// Whether what a user typed for a file means the one at `path`: its last components.
+fn is_file(query: &str, path: &str) -> bool {
+    let query = normal(Path::new(query));
+    Path::new(path).ends_with(query)
+}

@@ -1,0 +1,75 @@
+//! Takes the DWARF sections out of an ELF file, unpacked. Only those that this room reads.
+
+use super::data::Data;
+use crate::image::Bytes;
+use gimli::SectionId;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection};
+use std::borrow::Cow;
+
+/// A section may unpack to this many times its size: zlib cannot do more.
+const MAX_EXPANSION: u64 = 1032;
+
+/// Whether the file at `bytes` carries DWARF itself.
+pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
+    ElfFile64::<Endianness>::parse(&**bytes).is_ok_and(|elf| {
+        let section = elf.section_by_name(".debug_info");
+        section.and_then(|section| section.data().ok()).is_some_and(|data| !data.is_empty())
+    })
+}
+
+/// The DWARF sections of the file at `bytes`; `None` when it is no 64-bit little-endian ELF file.
+/// With `split`, the sections of a split DWARF file (`.dwo`).
+pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
+    let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
+    if !elf.is_little_endian() {
+        return None;
+    }
+    let load = |id: SectionId| -> Result<Data, gimli::Error> {
+        let name = if split { id.dwo_name() } else { Some(id.name()) };
+        let data = name.filter(|_| is_needed(id)).and_then(|name| section(&elf, bytes, name));
+        Ok(data.unwrap_or_else(|| Data::new(Bytes::default(), 0..0)))
+    };
+    gimli::Dwarf::load(load).ok()
+}
+
+/// The file that this one's DWARF refers to for what it shares with others: name and build id.
+pub(super) fn supplement(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
+    let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
+    let (name, build_id) = elf.gnu_debugaltlink().ok()??;
+    Some((name.to_vec(), build_id.to_vec()))
+}
+
+const fn is_needed(id: SectionId) -> bool {
+    matches!(
+        id,
+        SectionId::DebugAbbrev
+            | SectionId::DebugAddr
+            | SectionId::DebugInfo
+            | SectionId::DebugLine
+            | SectionId::DebugLineStr
+            | SectionId::DebugRanges
+            | SectionId::DebugRngLists
+            | SectionId::DebugStr
+            | SectionId::DebugStrOffsets
+    )
+}
+
+/// A section in place, or unpacked.
+fn section(elf: &ElfFile64<'_, Endianness>, file: &Bytes, name: &str) -> Option<Data> {
+    let packed = elf.section_by_name(name)?.compressed_data().ok()?;
+    let limit = MAX_EXPANSION.saturating_mul(packed.data.len() as u64).saturating_add(4096);
+    if packed.uncompressed_size > limit {
+        return None;
+    }
+    match packed.decompress().ok()? {
+        Cow::Borrowed(data) => {
+            let start = data.as_ptr().addr().checked_sub(file.as_ptr().addr())?;
+            Some(Data::new(file.clone(), start..start.checked_add(data.len())?))
+        }
+        Cow::Owned(data) => {
+            let window = 0..data.len();
+            Some(Data::new(Bytes::from(data), window))
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The compilation units of a module: which one covers an address, and its parts, read when first
+//! asked for.
+
+use super::lines::Lines;
+use super::scopes::Scopes;
+use super::{Reader, sections};
+use crate::symbols::Files;
+use crate::symbols::debug_file::normal;
+use crate::symbols::spans::{Span, Spans};
+use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitRef};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+/// How many address ranges one unit, or the list of units, may state: more is damage.
+const MAX_RANGES: usize = 1 << 22;
+
+/// All units of one file, by their offset in `.debug_info`.
+#[derive(Debug)]
+pub(super) struct Units {
+    pub(super) dwarf: gimli::Dwarf<Reader>,
+    pub(super) units: Vec<Unit>,
+}
+
+/// One compilation unit.
+#[derive(Debug)]
+pub(super) struct Unit {
+    pub(super) offset: usize,
+    pub(super) head: gimli::Unit<Reader>,
+    split: OnceLock<Option<Box<Split>>>,
+    lines: OnceLock<Lines>,
+    scopes: OnceLock<Scopes>,
+}
+
+/// The part of a unit that lies in a file of its own (`-gsplit-dwarf`).
+#[derive(Debug)]
+struct Split {
+    dwarf: gimli::Dwarf<Reader>,
+    unit: gimli::Unit<Reader>,
+}
+
+impl Units {
+    /// Reads the header and the first entry of each unit.
+    pub(super) fn parse(mut dwarf: gimli::Dwarf<Reader>) -> Self {
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        let mut units = Vec::new();
+        let mut headers = dwarf.units();
+        while let Ok(Some(header)) = headers.next() {
+            let Some(offset) = header.debug_info_offset() else { continue };
+            if let Ok(unit) = dwarf.unit(header) {
+                units.push(Unit::new(offset.0, unit));
+            }
+        }
+        Self { dwarf, units }
+    }
+
+    /// The unit whose data holds `offset` of `.debug_info`.
+    pub(super) fn find(&self, offset: usize) -> Option<&Unit> {
+        let next = self.units.partition_point(|unit| unit.offset <= offset);
+        self.units.get(next.checked_sub(1)?)
+    }
+
+    /// Which unit covers which address; a span's value is the unit's index.
+    pub(super) fn by_address(&self, code: &Spans) -> Spans {
+        let mut ranges = Ranges::default();
+        for (index, unit) in (0_u32..).zip(&self.units) {
+            let mut entries = unit.head.entries();
+            let root = entries.next_dfs().ok().flatten();
+            let unit_ref = unit.head.unit_ref(&self.dwarf);
+            if root.and_then(|root| ranges.push(unit_ref, root, code, index)).is_none() {
+                // Assemblers write line tables for units that state no range.
+                let lines = unit.lines(&self.dwarf, code);
+                ranges.spans.extend(lines.sequences().map(|span| Span { value: index, ..span }));
+            }
+        }
+        ranges.into_spans()
+    }
+}
+
+impl Unit {
+    fn new(offset: usize, head: gimli::Unit<Reader>) -> Self {
+        let (split, lines, scopes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { offset, head, split, lines, scopes }
+    }
+
+    /// Its line table.
+    pub(super) fn lines(&self, dwarf: &gimli::Dwarf<Reader>, code: &Spans) -> &Lines {
+        self.lines.get_or_init(|| Lines::parse(self.head.unit_ref(dwarf), code))
+    }
+
+    /// Its functions.
+    pub(super) fn scopes(
+        &self,
+        dwarf: &gimli::Dwarf<Reader>,
+        code: &Spans,
+        files: &dyn Files,
+    ) -> &Scopes {
+        self.scopes.get_or_init(|| Scopes::parse(self.entries(dwarf, files), code))
+    }
+
+    /// Where its entries lie: in its file, or in one of their own.
+    pub(super) fn entries<'a>(
+        &'a self,
+        dwarf: &'a gimli::Dwarf<Reader>,
+        files: &dyn Files,
+    ) -> UnitRef<'a, Reader> {
+        let split = self.split.get_or_init(|| self.load_split(dwarf, files).map(Box::new));
+        match split {
+            Some(split) => split.unit.unit_ref(&split.dwarf),
+            None => self.head.unit_ref(dwarf),
+        }
+    }
+
+    fn load_split(&self, dwarf: &gimli::Dwarf<Reader>, files: &dyn Files) -> Option<Split> {
+        let id = self.head.dwo_id?;
+        let unit = self.head.unit_ref(dwarf);
+        let name = unit.attr_string(self.head.dwo_name().ok()??).ok()?;
+        let directory = self.head.comp_dir.as_ref().map(gimli::Reader::to_slice);
+        let directory = directory.and_then(Result::ok).unwrap_or_default();
+        let name = gimli::Reader::to_slice(&name).ok()?;
+        let path = Path::new(OsStr::from_bytes(&directory)).join(OsStr::from_bytes(&name));
+        let mut split = sections::load(&files.open(&normal(&path))?, true)?;
+        // `make_dwo` shares the sections that stay in the main file.
+        split.make_dwo(dwarf);
+        let header = split.units().next().ok()??;
+        let mut unit = split.unit(header).ok().filter(|unit| unit.dwo_id == Some(id))?;
+        unit.copy_relocated_attributes(&self.head);
+        Some(Split { dwarf: split, unit })
+    }
+}
+
+/// Address ranges of entries, gathered. Bounded, because entries of a hostile file can share one
+/// long list.
+#[derive(Debug, Default)]
+pub(super) struct Ranges {
+    spans: Vec<Span>,
+    visited: usize,
+}
+
+impl Ranges {
+    /// Appends the ranges of `entry`, standing for `value`; returns its entry address and how many
+    /// bytes there are from there to the end of its range. Ranges that begin outside all code
+    /// belong to functions that the linker dropped.
+    pub(super) fn push(
+        &mut self,
+        unit: UnitRef<'_, Reader>,
+        entry: &Entry<Reader>,
+        code: &Spans,
+        value: u32,
+    ) -> Option<(u64, u64)> {
+        let before = self.spans.len();
+        let low = address(unit, entry, gimli::DW_AT_low_pc);
+        let list = entry.attr_value(gimli::DW_AT_ranges);
+        if let Some(list) = list.and_then(|list| unit.attr_ranges(list).ok().flatten()) {
+            for range in list.map_while(Result::ok) {
+                self.visited += 1;
+                if self.visited > MAX_RANGES {
+                    break;
+                }
+                self.push_span(Span { start: range.begin, end: range.end, value }, code);
+            }
+        } else if let Some(start) = low {
+            let end = high_pc(unit, entry, start).unwrap_or(0);
+            self.push_span(Span { start, end, value }, code);
+        }
+        let new = self.spans.get(before..)?;
+        let start = address(unit, entry, gimli::DW_AT_entry_pc).or(low);
+        let holding = |at| new.iter().find(|span| span.start <= at && at < span.end);
+        match start.and_then(|at| Some((at, holding(at)?))) {
+            Some((at, span)) => Some((at, span.end - at)),
+            None => new.first().map(|span| (span.start, span.end - span.start)),
+        }
+    }
+
+    fn push_span(&mut self, span: Span, code: &Spans) {
+        if span.start < span.end && code.find(span.start).is_some() {
+            self.spans.push(span);
+        }
+    }
+
+    /// Which entry covers which address.
+    pub(super) fn into_spans(self) -> Spans {
+        Spans::new(self.spans)
+    }
+}
+
+fn address(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, name: gimli::DwAt) -> Option<u64> {
+    unit.attr_address(entry.attr_value(name)?).ok()?
+}
+
+/// `DW_AT_high_pc` is an address, or a size from `start` on.
+fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Option<u64> {
+    match entry.attr_value(gimli::DW_AT_high_pc)? {
+        AttributeValue::Addr(_) | AttributeValue::DebugAddrIndex(_) => {
+            address(unit, entry, gimli::DW_AT_high_pc)
+        }
+        size => start.checked_add(size.udata_value()?),
+    }
+}
+
+/// A string that DWARF data refers to.
+pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> Option<String> {
+    let reader = unit.attr_string(value).ok()?;
+    gimli::Reader::to_string_lossy(&reader).ok().map(std::borrow::Cow::into_owned)
+}
+
+/// The path of a file of a line table: below its directory, which is below the unit's.
+pub(super) fn file_path(
+    unit: UnitRef<'_, Reader>,
+    header: &gimli::LineProgramHeader<Reader>,
+    index: u64,
+) -> Option<Arc<str>> {
+    let file = header.file(index)?;
+    let directory = unit.comp_dir.as_ref().and_then(|dir| gimli::Reader::to_string_lossy(dir).ok());
+    let mut path = Path::new(directory.as_deref().unwrap_or_default()).to_path_buf();
+    // Directory 0 is the unit's own.
+    if file.directory_index() != 0 {
+        path.push(file.directory(header).and_then(|name| text(unit, name)).unwrap_or_default());
+    }
+    path.push(text(unit, file.path_name())?);
+    Some(normal(&path).to_string_lossy().into())
+}

@@ -1,0 +1,135 @@
+//! One mapped file: finds its symbols and its DWARF when first asked, at run-time addresses.
+
+use crate::common::{Addr, AddrRange};
+use crate::image::Bytes;
+use crate::image::elf::Elf;
+use crate::symbols::debug_file::{self, DebugFile};
+use crate::symbols::dwarf::{Dwarf, Frame, Location, has_dwarf};
+use crate::symbols::table::SymbolTable;
+use crate::symbols::{Files, Function, names};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+/// A program or library, and where it is mapped.
+pub(super) struct Module {
+    pub(super) range: AddrRange,
+    path: PathBuf,
+    bytes: Bytes,
+    bias: u64,
+    files: Arc<dyn Files>,
+    debug_file: OnceLock<Option<DebugFile>>,
+    table: OnceLock<SymbolTable>,
+    dwarf: OnceLock<Option<Dwarf>>,
+}
+
+impl Module {
+    pub(super) fn new(
+        name: &str,
+        bytes: Bytes,
+        bias: u64,
+        range: AddrRange,
+        files: Arc<dyn Files>,
+    ) -> Self {
+        Self {
+            range,
+            path: PathBuf::from(name),
+            bytes,
+            bias,
+            files,
+            debug_file: OnceLock::new(),
+            table: OnceLock::new(),
+            dwarf: OnceLock::new(),
+        }
+    }
+
+    /// The function around `addr`: by ELF symbol, else by DWARF.
+    pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
+        let at = addr.0.wrapping_sub(self.bias);
+        let (name, start, size_bytes) = match self.table().function_at(at) {
+            Some(found) => (found.name, found.start, found.size_bytes),
+            None => self.dwarf()?.function(at, self.table().code())?,
+        };
+        let start = Addr(start.wrapping_add(self.bias));
+        Some(Function { name, start, size_bytes, offset: addr.0.wrapping_sub(start.0) })
+    }
+
+    /// The place in the source of the code at `addr`.
+    pub(super) fn location_at(&self, addr: Addr) -> Option<Location> {
+        self.dwarf()?.location(addr.0.wrapping_sub(self.bias), self.table().code())
+    }
+
+    /// The functions that execute at `addr`, innermost first.
+    pub(super) fn frames_at(&self, addr: Addr) -> Vec<Frame> {
+        let at = addr.0.wrapping_sub(self.bias);
+        let mut frames = self.dwarf().map(|dwarf| dwarf.frames(at, self.table().code()));
+        if let Some(outermost) = frames.as_mut().and_then(|frames| frames.last_mut()) {
+            self.qualify(outermost, at);
+        }
+        frames.filter(|frames| !frames.is_empty()).unwrap_or_else(|| {
+            let function = self.function_at(addr).map(|function| function.name);
+            let location = self.location_at(addr);
+            let is_known = function.is_some() || location.is_some();
+            is_known.then_some(Frame { function, location }).into_iter().collect()
+        })
+    }
+
+    /// DWARF states no linker's name for local functions; the symbol has their namespace.
+    fn qualify(&self, frame: &mut Frame, at: u64) {
+        let Some(symbol) = self.table().function_at(at) else { return };
+        let full = names::without_parameters(&symbol.name);
+        let is_same =
+            |name: &String| full.strip_suffix(&**name).is_some_and(|before| before.ends_with("::"));
+        if frame.function.as_ref().is_none_or(is_same) {
+            frame.function = Some(symbol.name);
+        }
+    }
+
+    /// Where the functions that `query` means begin.
+    pub(super) fn addresses_of_function(&self, query: &str) -> Vec<Addr> {
+        let mut found: Vec<u64> = self.table().addresses_of(query).collect();
+        if let Some(dwarf) = self.dwarf() {
+            found.extend(dwarf.addresses_of_function(query, self.table().code()));
+        }
+        self.at_run_time(found)
+    }
+
+    /// The first line from `line` on that has code in a file that `file` means.
+    pub(super) fn next_line(&self, file: &str, line: u32) -> Option<u32> {
+        self.dwarf()?.next_line(file, line, self.table().code())
+    }
+
+    /// Where the code of exactly this line begins.
+    pub(super) fn addresses_of_line(&self, file: &str, line: u32) -> Vec<Addr> {
+        let code = self.table().code();
+        let found = self.dwarf().map(|dwarf| dwarf.addresses_of_line(file, line, code));
+        self.at_run_time(found.unwrap_or_default())
+    }
+
+    fn at_run_time(&self, mut addresses: Vec<u64>) -> Vec<Addr> {
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.into_iter().map(|addr| Addr(addr.wrapping_add(self.bias))).collect()
+    }
+
+    fn debug_file(&self) -> Option<&DebugFile> {
+        let find = || debug_file::find(&*self.files, &self.path, &Elf::parse(&self.bytes).ok()?);
+        self.debug_file.get_or_init(find).as_ref()
+    }
+
+    fn table(&self) -> &SymbolTable {
+        self.table.get_or_init(|| {
+            let separate = self.debug_file().map(|file| file.bytes.clone());
+            SymbolTable::parse([self.bytes.clone()].into_iter().chain(separate).collect())
+        })
+    }
+
+    fn dwarf(&self) -> Option<&Dwarf> {
+        let load = || {
+            let own = || DebugFile { path: self.path.clone(), bytes: self.bytes.clone() };
+            let file = has_dwarf(&self.bytes).then(own);
+            let file = file.or_else(|| self.debug_file().cloned())?;
+            Dwarf::parse(&file, self.table().code(), self.files.clone())
+        };
+        self.dwarf.get_or_init(load).as_ref()
+    }
+}

@@ -1,0 +1,94 @@
+//! Names of functions: from the compiler's form to the source's, and whether one is meant by what
+//! a user typed.
+
+use std::borrow::Cow;
+
+/// The name as the source spells it, with parameters where C++ has them; C names stay as they are.
+pub(super) fn demangle(name: &str) -> String {
+    // Without a prefix a demangler takes single letters for types: C's `i` is no `int`.
+    let mangled = ["_Z", "__Z", "_R", "__R"].iter().any(|prefix| name.starts_with(prefix));
+    if !mangled {
+        return name.to_owned();
+    }
+    addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned()
+}
+
+/// Whether a function of the linker's name `name` is meant by `query`: its name before or after
+/// demangling, with or without parameters, with or without the namespaces around it.
+pub(super) fn is_meant(query: &str, name: &str) -> bool {
+    if query == name {
+        return true;
+    }
+    // Every form of a mangled name contains the last part of the query as it stands.
+    let last = query.split(['(', '<']).next().and_then(|q| q.rsplit("::").next());
+    if !name.starts_with('_') || !last.is_some_and(|last| name.contains(last)) {
+        return false;
+    }
+    let full = demangle(name);
+    let plain = without_parameters(&full);
+    [&*full, plain].iter().any(|form| {
+        form.strip_suffix(query).is_some_and(|before| before.is_empty() || before.ends_with("::"))
+    })
+}
+
+/// A demangled name without its parameters and without a template's return type.
+pub(super) fn without_parameters(name: &str) -> &str {
+    let (mut depth, mut start, mut end) = (0_u32, 0, name.len());
+    for (at, byte) in name.bytes().enumerate() {
+        let before = name.get(start..at).unwrap_or_default();
+        match byte {
+            b'<' if !before.ends_with("operator") && !before.ends_with("operator<") => depth += 1,
+            b'{' => depth += 1, // As in `{lambda(int)#1}`.
+            b'(' if depth > 0 || opens_name(name, before, at) => depth += 1,
+            b'>' | b'}' | b')' => depth = depth.saturating_sub(1),
+            b' ' if depth == 0 && !before.ends_with("operator") => start = at + 1,
+            b'(' => {
+                end = at;
+                break;
+            }
+            _ => {}
+        }
+    }
+    name.get(start..end).unwrap_or(name)
+}
+
+/// Whether the parenthesis at `at` belongs to the name itself.
+fn opens_name(name: &str, before: &str, at: usize) -> bool {
+    before.ends_with("operator")
+        || name.get(at..).is_some_and(|rest| rest.starts_with("(anonymous namespace)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_and_return_types_are_cut_off() {
+        for (full, plain) in [
+            ("main", "main"),
+            ("foo(int)", "foo"),
+            ("void ns::foo<int (*)(char)>(int)", "ns::foo<int (*)(char)>"),
+            ("(anonymous namespace)::foo()", "(anonymous namespace)::foo"),
+            ("a::operator()(int) const", "a::operator()"),
+            ("a::operator<(a const&)", "a::operator<"),
+            ("a::operator<<(a const&)", "a::operator<<"),
+            ("a::operator new(unsigned long)", "a::operator new"),
+            ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()"),
+        ] {
+            assert_eq!(without_parameters(full), plain);
+        }
+    }
+
+    #[test]
+    fn a_name_is_meant_in_all_its_forms() {
+        let mangled = "_ZN2ns5Thing3fooEi";
+        for query in ["ns::Thing::foo(int)", "ns::Thing::foo", "Thing::foo", "foo", "foo(int)"] {
+            assert!(is_meant(query, mangled), "{query}");
+        }
+        for query in ["oo", "ns::Thing", "Thing::fo", "foo(char)", "ns", ""] {
+            assert!(!is_meant(query, mangled), "{query}");
+        }
+        assert!(is_meant("foo", "foo") && !is_meant("foo", "xfoo"));
+        assert_eq!(demangle("i"), "i");
+    }
+}

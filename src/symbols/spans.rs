@@ -1,0 +1,72 @@
+//! Which of many nested ranges is the innermost around an address. Knows nothing of what the
+//! ranges stand for.
+
+use std::cmp::Reverse;
+
+/// A range of addresses and what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) value: u32,
+}
+
+/// Ranges cut so that they do not overlap, each piece standing for the innermost range there.
+#[derive(Debug, Default)]
+pub(super) struct Spans(Vec<Span>);
+
+impl Spans {
+    /// Cuts `ranges`. Of two that overlap, the one that starts later is the inner one; of two
+    /// that start together, the shorter one; of two that are equal, the later one in the list.
+    pub(super) fn new(mut ranges: Vec<Span>) -> Self {
+        ranges.retain(|range| range.start < range.end);
+        ranges.sort_by_key(|range| (range.start, Reverse(range.end)));
+        let mut sweep = Sweep::default();
+        for range in ranges {
+            sweep.close(range.start);
+            sweep.at = range.start;
+            sweep.open.push(range);
+        }
+        sweep.close(u64::MAX);
+        Self(sweep.done)
+    }
+
+    /// The piece around `addr`.
+    pub(super) fn find(&self, addr: u64) -> Option<Span> {
+        let next = self.0.partition_point(|span| span.start <= addr);
+        self.0.get(next.checked_sub(1)?).copied().filter(|span| addr < span.end)
+    }
+
+    /// All pieces, by address.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Span> {
+        self.0.iter().copied()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[derive(Default)]
+struct Sweep {
+    done: Vec<Span>,
+    open: Vec<Span>,
+    at: u64,
+}
+
+impl Sweep {
+    /// Emits the pieces of open ranges from `at` up to `until`.
+    fn close(&mut self, until: u64) {
+        while let Some(inner) = self.open.last().copied() {
+            let end = inner.end.min(until);
+            if self.at < end {
+                self.done.push(Span { start: self.at, end, ..inner });
+                self.at = end;
+            }
+            if inner.end > until {
+                break;
+            }
+            self.open.pop();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The ELF symbols of a module: functions by address and by name. Reads no DWARF.
+
+use crate::image::Bytes;
+use crate::symbols::names;
+use crate::symbols::plt;
+use crate::symbols::spans::{Span, Spans};
+use object::elf::{STB_GLOBAL, STB_LOCAL, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE};
+use object::read::elf::{ElfFile64, Sym, SymbolTable as ElfTable};
+use object::{Endianness, Object, ObjectSection};
+
+type File<'data> = ElfFile64<'data, Endianness>;
+
+/// The functions of a module, at the addresses of its file.
+#[derive(Debug, Default)]
+pub(super) struct SymbolTable {
+    symbols: Vec<Symbol>,
+    by_address: Spans,
+    code: Spans,
+    files: Vec<Bytes>,
+}
+
+/// A function found by address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// Demangled.
+    pub(super) name: String,
+    pub(super) start: u64,
+    pub(super) size_bytes: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Symbol {
+    start: u64,
+    /// Zero when the symbol does not say.
+    size_bytes: u64,
+    name: Name,
+    rank: Rank,
+}
+
+/// Where a name lies: in which file, from which byte on.
+#[derive(Clone, Copy, Debug)]
+struct Name {
+    file: usize,
+    start: usize,
+    size_bytes: usize,
+    is_plt: bool,
+}
+
+/// Which of several names of one address is shown: the highest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_function: bool,
+    is_sized: bool,
+    binding: u8,
+    is_public: bool,
+}
+
+impl SymbolTable {
+    /// The symbols of `files`: the module itself, and its separate debug file if it has one.
+    pub(super) fn parse(files: Vec<Bytes>) -> Self {
+        let mut symbols = Vec::new();
+        let mut code = Spans::default();
+        for (index, bytes) in files.iter().enumerate() {
+            let Ok(elf) = File::parse(&**bytes) else { continue };
+            if code.is_empty() {
+                code = code_sections(&elf);
+            }
+            for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
+                push_symbols(&mut symbols, table, &code, index, bytes);
+            }
+            push_stubs(&mut symbols, &elf, index, bytes);
+        }
+        symbols.sort_by_key(|symbol| (symbol.start, symbol.rank));
+        let by_address = by_address(&symbols, &code);
+        Self { symbols, by_address, code, files }
+    }
+
+    /// The sections that hold code, each standing for nothing.
+    pub(super) fn code(&self) -> &Spans {
+        &self.code
+    }
+
+    /// The function around `addr`.
+    pub(super) fn function_at(&self, addr: u64) -> Option<Found> {
+        let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
+        let symbol = self.symbols.get(index)?;
+        let mut name = names::demangle(self.raw_name(symbol.name)?);
+        if symbol.name.is_plt {
+            name.push_str("@plt");
+        }
+        Some(Found { name, start: symbol.start, size_bytes: symbol.size_bytes })
+    }
+
+    /// Where the functions that `query` means begin.
+    pub(super) fn addresses_of<'a>(&'a self, query: &'a str) -> impl Iterator<Item = u64> + 'a {
+        let (name, wants_plt) = match query.strip_suffix("@plt") {
+            Some(name) => (name, true),
+            None => (query, false),
+        };
+        let meant = move |symbol: &&Symbol| {
+            symbol.name.is_plt == wants_plt
+                && self.raw_name(symbol.name).is_some_and(|raw| names::is_meant(name, raw))
+        };
+        self.symbols.iter().filter(meant).map(|symbol| symbol.start)
+    }
+
+    fn raw_name(&self, name: Name) -> Option<&str> {
+        let end = name.start.checked_add(name.size_bytes)?;
+        std::str::from_utf8(self.files.get(name.file)?.get(name.start..end)?).ok()
+    }
+}
+
+fn code_sections(elf: &File<'_>) -> Spans {
+    let is_code = |flags: object::SectionFlags| matches!(flags, object::SectionFlags::Elf { sh_flags, .. } if sh_flags.contains(object::elf::SHF_EXECINSTR));
+    let sections = elf.sections().filter(|section| is_code(section.flags()));
+    let spans = sections.map(|section| {
+        let start = section.address();
+        Span { start, end: start.saturating_add(section.size()), value: 0 }
+    });
+    Spans::new(spans.collect())
+}
+
+fn push_symbols(
+    symbols: &mut Vec<Symbol>,
+    table: &ElfTable<'_, object::elf::FileHeader64<Endianness>>,
+    code: &Spans,
+    file: usize,
+    bytes: &Bytes,
+) {
+    let endian = Endianness::Little;
+    for symbol in table.iter() {
+        let start = symbol.st_value(endian);
+        let kind = symbol.st_type();
+        let is_function = kind == STT_FUNC || kind == STT_GNU_IFUNC;
+        if !(is_function || kind == STT_NOTYPE)
+            || symbol.is_undefined(endian)
+            || code.find(start).is_none()
+        {
+            continue;
+        }
+        let raw = table.symbol_name(endian, symbol).ok();
+        let Some(name) = raw.and_then(|raw| name_in(file, bytes, raw, false)) else { continue };
+        let binding = match symbol.st_bind() {
+            STB_GLOBAL => 2,
+            STB_LOCAL => 0,
+            _ => 1,
+        };
+        let size_bytes = symbol.st_size(endian);
+        let is_public = raw.is_some_and(|raw| !raw.starts_with(b"_"));
+        let rank = Rank { is_function, is_sized: size_bytes > 0, binding, is_public };
+        symbols.push(Symbol { start, size_bytes, name, rank });
+    }
+}
+
+fn push_stubs(symbols: &mut Vec<Symbol>, elf: &File<'_>, file: usize, bytes: &Bytes) {
+    for stub in plt::stubs(elf) {
+        let Some(name) = name_in(file, bytes, stub.target, true) else { continue };
+        let rank = Rank { is_function: false, is_sized: true, binding: 0, is_public: false };
+        symbols.push(Symbol { start: stub.start, size_bytes: stub.size_bytes, name, rank });
+    }
+}
+
+/// Where `raw`, a name inside `bytes`, lies. Its version (`@@GLIBC_2.2.5`) is left out.
+fn name_in(file: usize, bytes: &Bytes, raw: &[u8], is_plt: bool) -> Option<Name> {
+    let start = raw.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+    let size_bytes = raw.iter().position(|byte| *byte == b'@').unwrap_or(raw.len());
+    (size_bytes > 0).then_some(Name { file, start, size_bytes, is_plt })
+}
+
+/// Sized symbols cover what they say. One without a size reaches to the next symbol or to the end
+/// of its section, unless it is a label inside a sized one. Bytes between are nobody's.
+fn by_address(symbols: &[Symbol], code: &Spans) -> Spans {
+    let mut ranges = Vec::new();
+    let mut covered_to = 0;
+    for (index, symbol) in (0_u32..).zip(symbols) {
+        let start = symbol.start;
+        let Some(section) = code.find(start) else { continue };
+        let end = if symbol.size_bytes > 0 {
+            start.saturating_add(symbol.size_bytes).min(section.end)
+        } else if start < covered_to {
+            continue;
+        } else {
+            next_start(symbols, start).map_or(section.end, |next| next.min(section.end))
+        };
+        if symbol.size_bytes > 0 {
+            covered_to = covered_to.max(end);
+        }
+        ranges.push(Span { start, end, value: index });
+    }
+    Spans::new(only_best(&ranges, symbols))
+}
+
+/// Of the ranges that begin together, the one whose symbol ranks highest.
+fn only_best(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
+    let rank = |span: &Span| usize::try_from(span.value).ok().and_then(|at| symbols.get(at));
+    let same_start = |a: &Span, b: &Span| a.start == b.start;
+    let best = |run: &[Span]| run.iter().copied().max_by_key(|span| rank(span).map(|s| s.rank));
+    ranges.chunk_by(same_start).filter_map(best).collect()
+}
+
+fn next_start(symbols: &[Symbol], start: u64) -> Option<u64> {
+    let next = symbols.partition_point(|symbol| symbol.start <= start);
+    symbols.get(next).map(|symbol| symbol.start)
+}

@@ -1,0 +1,73 @@
+//! Programs are compiled here and asked about; `addr2line`, `nm` and gdb are the judges.
+
+mod oracles;
+
+use super::*;
+use crate::common::{Addr, AddrRange};
+use crate::image::Bytes;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Opens files of this machine.
+fn disk(path: &Path) -> Option<Bytes> {
+    std::fs::read(path).ok().map(Bytes::from)
+}
+
+const BIAS: u64 = 0x5555_0000_0000;
+
+/// The symbols of the program at `path`, loaded at `BIAS`.
+fn symbols(path: &Path) -> Symbols {
+    symbols_with(path, disk)
+}
+
+fn symbols_with(path: &Path, files: impl Files + 'static) -> Symbols {
+    let mut symbols = Symbols::new(files);
+    let range = AddrRange::sized(Addr(BIAS), 1 << 32);
+    symbols.add_module(path.to_str().unwrap(), disk(path).unwrap(), BIAS, range);
+    symbols
+}
+
+/// What a tool prints; `None`, and a word about it, when it is missing.
+fn run(tool: &str, args: &[&str]) -> Option<String> {
+    let Ok(output) = Command::new(tool).args(args).env("LC_ALL", "C").output() else {
+        eprintln!("SKIPPED: {tool} is not installed; install it to test symbols against it");
+        return None;
+    };
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        output.status.success(),
+        "{tool} {args:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Some(said)
+}
+
+/// A program in a directory of its own, which is removed with it.
+struct Program {
+    directory: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Program {
+    fn arg(&self) -> &str {
+        self.path.to_str().unwrap()
+    }
+}
+
+/// Compiles `source`, a file of this directory; `None` when there is no compiler.
+fn compile(compiler: &str, source: &str, options: &[&str]) -> Option<Program> {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("program");
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/symbols/tests").join(source);
+    let mut args = vec![from.to_str().unwrap(), "-o", path.to_str().unwrap()];
+    args.extend(options);
+    run(compiler, &args)?;
+    Some(Program { directory, path })
+}
+
+/// The address of every instruction in `.text`, as objdump sees it.
+fn instructions(program: &Program) -> Option<Vec<u64>> {
+    let listing = run("objdump", &["-d", "-j", ".text", "--no-show-raw-insn", program.arg()])?;
+    let address = |line: &str| u64::from_str_radix(line.trim().split_once(":\t")?.0, 16).ok();
+    Some(listing.lines().filter_map(address).collect())
+}
