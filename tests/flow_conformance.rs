@@ -13,14 +13,12 @@ use std::path::{Path, PathBuf};
 struct Sections(Vec<(u64, Vec<u8>)>);
 
 impl Sections {
-    fn elf(mut self, path: &Path, base: u64) -> Self {
-        let bytes = fs::read(path).expect("the capture's image");
-        let file = object::File::parse(&*bytes).expect("an ELF file");
+    fn add_elf(&mut self, bytes: &[u8], base: u64) {
+        let file = object::File::parse(bytes).expect("an ELF file");
         for segment in file.segments() {
             let data = segment.data().expect("a segment's bytes").to_vec();
             self.0.push((segment.address() + base, data));
         }
-        self
     }
 }
 
@@ -50,106 +48,124 @@ fn captures() -> Option<PathBuf> {
     None
 }
 
-fn decode(trace: &[u8], sections: &Sections) -> (Vec<u64>, Vec<Gap>) {
+fn decode(trace: &[u8], sections: &Sections, cpu: &str) -> (Vec<u64>, Vec<Gap>) {
     let mut code = Code::new(sections);
-    let mut decoder = Decoder::new(trace, Config::default());
+    let mut decoder = Decoder::new(trace, Config::of(cpu.parse().expect("a processor")));
     let (mut addrs, mut gaps) = (Vec::new(), Vec::new());
     while let Some(item) = decoder.next(&mut code) {
         match item {
             FlowItem::Block(span) => {
                 addrs.extend(code.addrs(span.ip, span.mode, span.insns).map(|addr| addr.0));
             }
-            FlowItem::Event(event) => println!("  {event:x?} at insn {}", addrs.len()),
-            FlowItem::Gap(gap) => {
-                println!("  {gap} at insn {}", addrs.len());
-                gaps.push(gap);
-            }
+            FlowItem::Gap(gap) => gaps.push(gap),
+            FlowItem::Event(_) => {}
         }
     }
     (addrs, gaps)
 }
 
-fn conforms(trace: &Path, expected: &Path, sections: &Sections, gaps: usize) {
-    println!("{}", trace.display());
-    let (addrs, found) = decode(&fs::read(trace).expect("the trace"), sections);
-    let expected: Vec<u64> = fs::read_to_string(expected)
-        .expect("the expected addresses")
-        .lines()
-        .map(|line| u64::from_str_radix(line.trim(), 16).expect("an address"))
-        .collect();
-    let first = addrs.iter().zip(&expected).position(|(a, b)| a != b);
-    println!("  ours {} expected {} first difference {first:?}", addrs.len(), expected.len());
-    if let Some(at) = first {
-        println!(
-            "  ours {:x?}\n  theirs {:x?}",
-            &addrs[at.saturating_sub(4)..addrs.len().min(at + 4)],
-            &expected[at.saturating_sub(4)..expected.len().min(at + 4)]
-        );
+/// A capture: where it is, who took it, what code it ran, and what must come of it.
+struct Capture {
+    folder: &'static str,
+    trace: &'static str,
+    expected: &'static str,
+    cpu: &'static str,
+    /// ELF files, cores among them, and what is added to their addresses.
+    images: &'static [(&'static str, u64)],
+    gaps: usize,
+}
+
+const CAPTURES: &[Capture] = &[
+    Capture {
+        folder: "lldb/intelpt-trace",
+        trace: "3842849.trace",
+        expected: "3842849.addresses.txt",
+        cpu: "6/79/1",
+        images: &[("a.out", 0)],
+        gaps: 0,
+    },
+    Capture {
+        folder: "lldb/intelpt-trace-multi-file",
+        trace: "multi-file.trace",
+        expected: "multi-file.addresses.txt",
+        cpu: "6/79/1",
+        images: &[("a.out", 0), ("libfoo.so", 0x7fff_f7bd_9000), ("libbar.so", 0x7fff_f79d_7000)],
+        gaps: 1,
+    },
+    Capture {
+        folder: "lldb/intelpt-multi-core-trace",
+        trace: "cores/45.intelpt_trace",
+        expected: "multi-core-45.addresses.txt",
+        cpu: "6/85/4",
+        images: &[("modules/m.out", 0)],
+        gaps: 1,
+    },
+    Capture {
+        folder: "lldb/intelpt-multi-core-trace",
+        trace: "cores/51.intelpt_trace",
+        expected: "multi-core-51.addresses.txt",
+        cpu: "6/85/4",
+        images: &[("modules/m.out", 0)],
+        gaps: 3,
+    },
+    Capture {
+        folder: "hase/control_flow-20180404T163033",
+        trace: "perf.data.1-aux-idx1.bin",
+        expected: "control_flow-20180404T163033.addresses.txt",
+        cpu: "6/94/3",
+        images: &[("core.1", 0), ("control_flow", 0)],
+        gaps: 0,
+    },
+    Capture {
+        folder: "hase/loopy-20180514T145114",
+        trace: "perf.data.1-aux-idx1.bin",
+        expected: "loopy-20180514T145114.addresses.txt",
+        cpu: "6/61/4",
+        images: &[("core.1", 0), ("binaries/home/joerg/git/hase/tests/bin/loopy/loopy", 0)],
+        gaps: 0,
+    },
+    Capture {
+        folder: "dynamorio/hello-cyc",
+        trace: "pt.bin",
+        expected: "dynamorio-hello.addresses.txt",
+        cpu: "6/85/4",
+        images: &[("hello", 0)],
+        gaps: 0,
+    },
+    Capture {
+        folder: "dynamorio/hello-libc",
+        trace: "pt.bin",
+        expected: "dynamorio-2aad718d12.addresses.txt",
+        cpu: "6/85/7",
+        images: &[("hello", 0)],
+        gaps: 0,
+    },
+];
+
+impl Capture {
+    fn check(&self, captures: &Path) {
+        let folder = captures.join(self.folder);
+        let read = |file: &str| fs::read(folder.join(file)).expect("a file of the capture");
+        let mut sections = Sections::default();
+        for (image, base) in self.images {
+            sections.add_elf(&read(image), *base);
+        }
+        let (addrs, gaps) = decode(&read(self.trace), &sections, self.cpu);
+        let expected: Vec<u64> = String::from_utf8_lossy(&read(self.expected))
+            .lines()
+            .map(|line| u64::from_str_radix(line.trim(), 16).expect("an address"))
+            .collect();
+        let name = format!("{}/{}", self.folder, self.trace);
+        let same = addrs.iter().zip(&expected).take_while(|(ours, theirs)| ours == theirs).count();
+        assert_eq!((same, addrs.len()), (expected.len(), expected.len()), "{name}: {gaps:?}");
+        assert_eq!(gaps.len(), self.gaps, "{name}: {gaps:?}");
     }
-    assert_eq!((addrs == expected, found.len()), (true, gaps), "{}", trace.display());
 }
 
 #[test]
-fn lldb_single_thread() {
-    let Some(dir) = captures().map(|dir| dir.join("lldb/intelpt-trace")) else { return };
-    let sections = Sections::default().elf(&dir.join("a.out"), 0);
-    conforms(&dir.join("3842849.trace"), &dir.join("3842849.addresses.txt"), &sections, 0);
-}
-
-#[test]
-fn lldb_three_images() {
-    let Some(dir) = captures().map(|dir| dir.join("lldb/intelpt-trace-multi-file")) else { return };
-    let sections = Sections::default()
-        .elf(&dir.join("a.out"), 0)
-        .elf(&dir.join("libfoo.so"), 0x7fff_f7bd_9000)
-        .elf(&dir.join("libbar.so"), 0x7fff_f79d_7000);
-    conforms(&dir.join("multi-file.trace"), &dir.join("multi-file.addresses.txt"), &sections, 1);
-}
-
-#[test]
-fn lldb_multi_core() {
-    let Some(dir) = captures().map(|dir| dir.join("lldb/intelpt-multi-core-trace")) else { return };
-    let sections = Sections::default().elf(&dir.join("modules/m.out"), 0);
-    for (core, gaps) in [(45, 1), (51, 3)] {
-        let trace = dir.join(format!("cores/{core}.intelpt_trace"));
-        let expected = dir.join(format!("multi-core-{core}.addresses.txt"));
-        conforms(&trace, &expected, &sections, gaps);
-    }
-}
-
-#[test]
-fn hase_crashes() {
-    let Some(dir) = captures().map(|dir| dir.join("hase")) else { return };
-    let control = dir.join("control_flow-20180404T163033");
-    let sections =
-        Sections::default().elf(&control.join("control_flow"), 0).elf(&control.join("core.1"), 0);
-    conforms(
-        &control.join("perf.data.1-aux-idx1.bin"),
-        &control.join("control_flow-20180404T163033.addresses.txt"),
-        &sections,
-        0,
-    );
-    let loopy = dir.join("loopy-20180514T145114");
-    let sections = Sections::default()
-        .elf(&loopy.join("binaries/home/joerg/git/hase/tests/bin/loopy/loopy"), 0)
-        .elf(&loopy.join("core.1"), 0);
-    conforms(
-        &loopy.join("perf.data.1-aux-idx1.bin"),
-        &loopy.join("loopy-20180514T145114.addresses.txt"),
-        &sections,
-        0,
-    );
-}
-
-#[test]
-fn dynamorio_hello() {
-    let Some(dir) = captures().map(|dir| dir.join("dynamorio")) else { return };
-    for (name, expected) in [
-        ("hello-cyc", "dynamorio-hello.addresses.txt"),
-        ("hello-libc", "dynamorio-2aad718d12.addresses.txt"),
-    ] {
-        let dir = dir.join(name);
-        let sections = Sections::default().elf(&dir.join("hello"), 0);
-        conforms(&dir.join("pt.bin"), &dir.join(expected), &sections, 0);
+fn captures_decode_to_their_instructions() {
+    let Some(captures) = captures() else { return };
+    for capture in CAPTURES {
+        capture.check(&captures);
     }
 }

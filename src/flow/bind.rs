@@ -3,12 +3,12 @@
 
 use super::code::Code;
 use super::cursor::Peeked;
-use super::decoder::{Decoder, State};
+use super::decoder::{Decoder, NextMode, State};
 use super::item::{Event, EventKind, FlowItem, GapReason};
 use super::lead::{Goal, Then};
 use super::psb::{Fault, PsbPlus};
 use crate::common::{Addr, Tsc};
-use crate::pt::{Packet, PacketError};
+use crate::pt::Packet;
 
 /// Packets that wait for a FUP at most. The CPU makes one or two.
 const MAX_BOUND: usize = 16;
@@ -27,12 +27,10 @@ impl Decoder<'_> {
     }
 
     fn bind_next(&mut self, code: &mut Code<'_>) -> Result<Option<FlowItem>, Fault> {
-        let peeked = match self.cursor.peek() {
-            Ok(Some(peeked)) => peeked,
-            end => {
-                self.bind_end(end, code)?;
-                return Ok(None);
-            }
+        let Some(peeked) = self.cursor.peek()? else {
+            self.release();
+            self.state = State::Done;
+            return Ok(None);
         };
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
@@ -45,6 +43,12 @@ impl Decoder<'_> {
                 self.bind_ahead(&peeked, code)?;
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            Packet::Pip { .. } | Packet::Vmcs(_) => {
+                self.pass_aside(&peeked);
+                if self.leads_to(Goal::Context, code) {
+                    self.set_out(code, peeked.offset, Goal::Context, Then::Bind);
+                }
+            }
             Packet::TraceStop => {
                 self.cursor.pass(&peeked);
                 self.event(peeked.offset as u64, EventKind::Stop);
@@ -55,23 +59,6 @@ impl Decoder<'_> {
             packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
         }
         Ok(None)
-    }
-
-    /// The trace is over, within a packet perhaps. Code that needs no packet is taken as executed.
-    fn bind_end(
-        &mut self,
-        end: Result<Option<Peeked>, Fault>,
-        code: &mut Code<'_>,
-    ) -> Result<(), Fault> {
-        let then = match end {
-            Ok(_) => Then::End,
-            Err((offset, reason @ GapReason::Packet(PacketError::Truncated))) => {
-                Then::Lose(offset, reason)
-            }
-            Err(fault) => return Err(fault),
-        };
-        self.set_out(code, self.cursor.offset(), Goal::End, then);
-        Ok(())
     }
 
     /// A TIP: executes the block that it ends, or sets out to it.
@@ -97,6 +84,7 @@ impl Decoder<'_> {
                 // The PTWRITE at a PTW's IP has been executed.
                 let of_ptwrite = self.bound.iter().any(|(_, packet)| is_ptwrite(packet));
                 let goal = if of_ptwrite { Goal::Ptwrite(Some(ip)) } else { Goal::Ip(ip) };
+                self.undo_bdm64(ip, code);
                 (goal, Then::Fup(offset, ip))
             }
             Packet::Ptw { value, size, .. } => {
@@ -120,12 +108,10 @@ impl Decoder<'_> {
     /// How far the last block before a PSB was executed. None when its PSB+ does not tell, for an
     /// overflow or because it is broken; what is broken there belongs to the segment behind.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
-        match PsbPlus::read(self.trace, psb) {
+        match self.read_psb(psb) {
             Ok(Some(PsbPlus { ip: Some(ip), .. })) => Ok(Some(Goal::Ip(ip))),
-            Ok(Some(PsbPlus { cut: true, .. })) => Ok(None),
-            Ok(Some(_)) => Err((psb, GapReason::PsbContradicts)),
-            Ok(None) | Err((_, GapReason::Packet(PacketError::Truncated))) => Ok(Some(Goal::End)),
-            Err(_) => Ok(None),
+            Ok(Some(PsbPlus { cut: false, .. })) => Err((psb, GapReason::PsbContradicts)),
+            Ok(_) | Err(_) => Ok(None),
         }
     }
 
@@ -142,7 +128,9 @@ impl Decoder<'_> {
     /// At the IP of a FUP: it tells the place of the packets before it, or else something
     /// asynchronous happened here.
     pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
-        let is_async = !self.bound.iter().any(|(_, packet)| owns_fup(packet));
+        let is_owned = self.bound.iter().any(|(_, packet)| owns_fup(packet));
+        let is_async = !is_owned && self.next_mode.is_none();
+        self.take_next_mode();
         self.place_bound(Some(ip));
         if is_async {
             self.state = State::Async { fup: offset };
@@ -164,9 +152,10 @@ impl Decoder<'_> {
     }
 
     pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
-        if let Packet::ModeExec { mode, .. } = peeked.packet {
+        if let Packet::ModeExec { mode, interrupts } = peeked.packet {
             self.cursor.pass(peeked);
-            self.next_mode = Some((peeked.offset as u64, mode));
+            let offset = peeked.offset as u64;
+            self.next_mode = Some(NextMode { offset, mode, interrupts });
         }
     }
 
@@ -184,7 +173,7 @@ impl Decoder<'_> {
         self.state = State::Off;
     }
 
-    fn release_held(&mut self) {
+    pub(super) fn release_held(&mut self) {
         self.queue.extend(self.held.drain(..).map(FlowItem::Event));
     }
 
@@ -210,7 +199,9 @@ impl Decoder<'_> {
     /// PIP and VMCS come before the instruction that they are of, if tracing is on.
     fn hold(&mut self, offset: u64, kind: EventKind) {
         match self.state {
-            State::On if self.held.len() < MAX_BOUND => self.held.push(Event { offset, kind }),
+            State::On | State::Async { .. } if self.held.len() < MAX_BOUND => {
+                self.held.push(Event { offset, kind });
+            }
             _ => self.event(offset, kind),
         }
     }

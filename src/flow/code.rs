@@ -60,6 +60,13 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
+    /// Whether VMLAUNCH or VMRESUME is at `ip`.
+    pub(super) fn is_vm_entry(&self, ip: Addr) -> bool {
+        let mut bytes = [0; 3];
+        let known = self.image.read(ip, &mut bytes);
+        matches!(bytes.get(..known), Some([0x0f, 0x01, 0xc2 | 0xc3]))
+    }
+
     /// The block at `ip`; it may be empty when there is no code.
     pub(super) fn find(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
         self.cache.find(ip, mode).unwrap_or_else(|| self.build(ip, mode))

@@ -2,7 +2,7 @@
 
 use super::item::GapReason;
 use super::psb::Fault;
-use crate::pt::{BlockContext, Packet, decode_in};
+use crate::pt::{BlockContext, Errata, Erratum, Packet, PacketError, decode_in};
 
 /// Reads packets in order.
 #[derive(Clone, Copy, Debug)]
@@ -10,7 +10,11 @@ pub(super) struct Cursor<'t> {
     trace: &'t [u8],
     offset: usize,
     context: BlockContext,
+    errata: Errata,
 }
+
+/// The size of the TMA packet and the byte that erratum SKZ84 puts behind it.
+const SKZ84_TMA_BYTES: usize = 8;
 
 /// A packet that was looked at and not yet taken.
 #[derive(Clone, Copy, Debug)]
@@ -23,8 +27,13 @@ pub(super) struct Peeked {
 }
 
 impl<'t> Cursor<'t> {
-    pub(super) const fn at(trace: &'t [u8], offset: usize) -> Self {
-        Self { trace, offset, context: BlockContext::None }
+    pub(super) const fn at(trace: &'t [u8], offset: usize, errata: Errata) -> Self {
+        Self { trace, offset, context: BlockContext::None, errata }
+    }
+
+    /// The same trace from another place on.
+    pub(super) const fn moved_to(&self, offset: usize) -> Self {
+        Self::at(self.trace, offset, self.errata)
     }
 
     /// The offset of the next packet.
@@ -41,9 +50,25 @@ impl<'t> Cursor<'t> {
         }
         let (offset, mut context) = (self.offset, self.context);
         match decode_in(rest, &mut context) {
+            Ok((Packet::Cyc(_), 2)) if self.is_skd007(rest) => {
+                let (offset, end) = (offset + 1, offset + 3);
+                Ok(Some(Peeked { packet: Packet::Ovf, offset, end, context: BlockContext::None }))
+            }
             Ok((packet, len)) => Ok(Some(Peeked { packet, offset, end: offset + len, context })),
+            Err(PacketError::BadTma)
+                if self.errata.has(Erratum::Skz84) && rest.len() >= SKZ84_TMA_BYTES =>
+            {
+                let end = offset + SKZ84_TMA_BYTES;
+                Ok(Some(Peeked { packet: Packet::Pad, offset, end, context }))
+            }
             Err(error) => Err((offset, GapReason::Packet(error))),
         }
+    }
+
+    /// Erratum SKD007: an OVF stands where the second byte of a CYC belongs. Its bytes make up a
+    /// second CYC right behind the first, which the CPU never writes otherwise.
+    fn is_skd007(&self, rest: &[u8]) -> bool {
+        self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
     }
 
     /// Moves behind a packet that [`Self::peek`] gave.

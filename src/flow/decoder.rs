@@ -10,16 +10,37 @@ use super::psb::{Fault, PsbPlus};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
 use crate::common::{Addr, AddrRange, Tsc};
-use crate::pt::{ExecMode, LastIp, PSB, Packet, find_psb};
+use crate::pt::{Cpu, Errata, ExecMode, LastIp, PSB, Packet, find_psb};
 use std::collections::VecDeque;
 
 /// What the decoder is told about how the trace was taken.
-#[derive(Clone, Debug, Default)]
-#[non_exhaustive]
+#[derive(Clone, Debug)]
 pub struct Config {
+    /// The errata of the processor. None are worked around where it is not known.
+    pub errata: Errata,
     /// The IP filter ranges (`IA32_RTIT_ADDRn_A` to `_B`, configured as filters). Empty when none
-    /// were set. Only errata need them.
+    /// were set. Only erratum SKL014 needs them.
     pub filter: Vec<AddrRange>,
+    /// The `TraceStop` ranges, for the same erratum.
+    pub trace_stop: Vec<AddrRange>,
+}
+
+impl Config {
+    /// A trace of a processor that follows the SDM, of all code.
+    pub const fn new() -> Self {
+        Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new() }
+    }
+
+    /// A trace of `cpu`, of all code. No errata are known of a processor that no table has.
+    pub fn of(cpu: Cpu) -> Self {
+        Self { errata: Errata::of(cpu).unwrap_or(Errata::NONE), ..Self::new() }
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 /// Decodes a trace into [`FlowItem`]s.
@@ -31,7 +52,6 @@ pub struct Decoder<'t> {
     end: Option<usize>,
     /// Behind the last PSB that was entered, or tried.
     fresh_from: usize,
-    #[expect(dead_code, reason = "only errata read it")]
     pub(super) config: Config,
     pub(super) state: State,
     /// The next instruction; meaningful while tracing is on.
@@ -52,10 +72,20 @@ pub struct Decoder<'t> {
     pub(super) bound: Vec<(u64, Packet)>,
     /// Events of the next far branch, MOV CR3 or VMPTRLD.
     pub(super) held: Vec<Event>,
-    /// The width that the next TIP or TIP.PGE brings.
-    pub(super) next_mode: Option<(u64, ExecMode)>,
+    /// What the next TIP, TIP.PGE or FUP brings.
+    pub(super) next_mode: Option<NextMode>,
+    /// RFLAGS.IF as the trace last told it.
+    pub(super) interrupts: Option<bool>,
     cr3: Option<u64>,
     tsc: Option<Tsc>,
+}
+
+/// A MODE.Exec packet that waits for its place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NextMode {
+    pub(super) offset: u64,
+    pub(super) mode: ExecMode,
+    pub(super) interrupts: bool,
 }
 
 /// What the decoder is about to do.
@@ -82,7 +112,7 @@ impl<'t> Decoder<'t> {
     pub fn new(trace: &'t [u8], config: Config) -> Self {
         Self {
             trace,
-            cursor: Cursor::at(trace, 0),
+            cursor: Cursor::at(trace, 0, config.errata),
             end: None,
             fresh_from: 0,
             config,
@@ -99,6 +129,7 @@ impl<'t> Decoder<'t> {
             bound: Vec::new(),
             held: Vec::new(),
             next_mode: None,
+            interrupts: None,
             cr3: None,
             tsc: None,
         }
@@ -218,7 +249,7 @@ impl<'t> Decoder<'t> {
     /// Takes the state from the PSB+ at `psb`, unless the segment ends there.
     pub(super) fn enter(&mut self, psb: usize) {
         self.forget();
-        self.cursor = Cursor::at(self.trace, psb);
+        self.cursor = self.cursor.moved_to(psb);
         self.fresh_from = psb + PSB.len();
         if self.end.is_some_and(|end| psb >= end) {
             self.state = State::Done;
@@ -226,17 +257,23 @@ impl<'t> Decoder<'t> {
         }
         // What went before is none of this segment's business.
         self.state = State::Off;
-        match PsbPlus::read(self.trace, psb) {
+        match self.read_psb(psb) {
             Ok(Some(plus)) => self.adopt(&plus),
             Ok(None) => self.state = State::Done,
             Err(fault) => self.gap(fault),
         }
     }
 
+    /// The PSB+ at `psb`, or None where the trace ends in it.
+    pub(super) fn read_psb(&self, psb: usize) -> Result<Option<PsbPlus>, Fault> {
+        PsbPlus::read(self.cursor.moved_to(psb), self.config.errata)
+    }
+
     fn adopt(&mut self, plus: &PsbPlus) {
-        self.cursor = Cursor::at(self.trace, plus.end);
+        self.cursor = self.cursor.moved_to(plus.end);
         self.last_ip = plus.last_ip;
-        self.mode = plus.mode.unwrap_or(ExecMode::Bits64);
+        self.mode = plus.mode.map_or(ExecMode::Bits64, |(mode, _)| mode);
+        self.interrupts = plus.mode.map(|(_, interrupts)| interrupts);
         self.cr3 = plus.cr3;
         self.state = State::Off;
         if let Some(ip) = plus.ip {

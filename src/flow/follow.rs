@@ -3,7 +3,7 @@
 
 use super::block::{Block, BlockId, End, Way};
 use super::code::Code;
-use super::decoder::Decoder;
+use super::decoder::{Decoder, NextMode};
 use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
 use super::psb::Fault;
 use crate::common::Addr;
@@ -139,14 +139,18 @@ impl Decoder<'_> {
         }
     }
 
-    /// The width of the code that a MODE.Exec announced for this TIP or TIP.PGE.
+    /// What a MODE.Exec announced for this TIP, TIP.PGE or FUP.
     pub(super) fn take_next_mode(&mut self) {
-        if let Some((offset, mode)) = self.next_mode.take() {
-            if mode != self.mode {
-                self.event(offset, EventKind::ExecMode { mode });
-            }
+        let Some(NextMode { offset, mode, interrupts }) = self.next_mode.take() else { return };
+        if mode != self.mode {
+            self.event(offset, EventKind::ExecMode { mode });
             self.mode = mode;
+            self.hint = BlockId::NONE;
         }
+        if self.interrupts.is_some_and(|known| known != interrupts) {
+            self.event(offset, EventKind::Interrupts { enabled: interrupts });
+        }
+        self.interrupts = Some(interrupts);
     }
 
     pub(super) fn jump(&mut self, here: Here, code: &mut Code<'_>) {

@@ -25,7 +25,9 @@ pub(super) enum Goal {
     Disable(Option<Addr>),
     /// Behind the next PTWRITE, or behind the one at this address.
     Ptwrite(Option<Addr>),
-    /// The next branch that needs the trace, of which there is no more.
+    /// Behind the next MOV CR3 or VMPTRLD.
+    Context,
+    /// The next branch that needs the trace, or the end of the code.
     End,
 }
 
@@ -52,8 +54,6 @@ pub(super) enum Then {
     Ptwrite(u64, u64, PayloadSize),
     /// A PSB at this offset begins the next segment.
     Psb(usize),
-    /// The trace is over.
-    End,
     /// The path is lost at this offset.
     Lose(usize, GapReason),
 }
@@ -86,7 +86,7 @@ impl Decoder<'_> {
                 return Ok((blocks, insns));
             }
             let block = code.block(id).copied().unwrap_or(Block::none(ip, self.mode));
-            match goal.at_end_of(&block) {
+            match self.at_end_of(&block, goal) {
                 AtEnd::Reached => return Ok((blocks + 1, 0)),
                 AtEnd::ReachedBefore => return Ok((blocks, 0)),
                 AtEnd::Lost(reason) => return Err((blocks + 1, reason)),
@@ -100,6 +100,19 @@ impl Decoder<'_> {
         Err((0, GapReason::Endless))
     }
 
+    /// What the end of `block` means for `goal`, errata included.
+    fn at_end_of(&self, block: &Block, goal: Goal) -> AtEnd {
+        if goal == Goal::Disable(None) && self.is_skl014(block) {
+            return AtEnd::Reached;
+        }
+        goal.at_end_of(block)
+    }
+
+    /// Whether `goal` can be walked to.
+    pub(super) fn leads_to(&self, goal: Goal, code: &mut Code<'_>) -> bool {
+        self.look_over(code, goal).is_ok()
+    }
+
     /// Goes one block on its way.
     pub(super) fn lead(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         if lead.blocks > 0 {
@@ -108,7 +121,7 @@ impl Decoder<'_> {
         }
         let span = self.run_part(lead.insns, code);
         self.state = State::On;
-        self.arrive(lead.then);
+        self.arrive(lead.then, code);
         span
     }
 
@@ -143,10 +156,13 @@ impl Decoder<'_> {
         Some(FlowItem::Block(Span { ip, last, insns, mode, exit }))
     }
 
-    fn arrive(&mut self, then: Then) {
+    fn arrive(&mut self, then: Then, code: &mut Code<'_>) {
         match then {
             Then::Bind => {}
-            Then::Fup(offset, ip) => self.at_fup(offset, ip),
+            Then::Fup(offset, ip) => {
+                self.at_fup(offset, ip);
+                self.undo_skd022(code);
+            }
             Then::Disable(offset, ip) => {
                 self.place_bound(Some(self.last));
                 self.event(offset, EventKind::Disabled { at: self.last, ip });
@@ -156,10 +172,6 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Ptwrite { ip: Some(self.last), value, size });
             }
             Then::Psb(offset) => self.enter(offset),
-            Then::End => {
-                self.release();
-                self.state = State::Done;
-            }
             Then::Lose(offset, reason) => self.gap((offset, reason)),
         }
     }
@@ -226,6 +238,7 @@ impl Goal {
                 (None, Self::Tip) => AtEnd::ReachedBefore,
                 (None, Self::Disable(_) | Self::End) => AtEnd::Reached,
                 (None, Self::Ptwrite(None)) => AtEnd::Lost(GapReason::NoPtwrite),
+                (None, Self::Context) => AtEnd::Lost(GapReason::Endless),
             },
         }
     }

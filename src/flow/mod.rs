@@ -9,6 +9,7 @@ mod block;
 mod code;
 mod cursor;
 mod decoder;
+mod errata;
 mod follow;
 mod insn;
 mod item;

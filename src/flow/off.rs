@@ -4,6 +4,7 @@
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, GapReason};
 use super::psb::{Fault, PsbPlus};
+use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Decoder<'_> {
@@ -44,7 +45,7 @@ impl Decoder<'_> {
     /// Goes over a PSB with tracing off, which its PSB+ must confirm.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
         self.release();
-        if let Ok(Some(PsbPlus { ip: Some(_), .. })) = PsbPlus::read(self.trace, psb) {
+        if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {
             return Err((psb, GapReason::PsbContradicts));
         }
         self.enter(psb);
@@ -64,6 +65,7 @@ impl Decoder<'_> {
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let to = self.last_ip.reconstruct(payload).ok_or(no_address)?;
                 self.event(fup, EventKind::AsyncBranch { from, to });
+                self.release_held();
                 self.take_next_mode();
                 self.go(to);
             }
@@ -83,12 +85,14 @@ impl Decoder<'_> {
     /// One packet behind an OVF: a FUP tells that tracing is on again, and where. Only packets of
     /// time may come before it.
     pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
-        let peeked = self.cursor.peek()?;
-        match peeked {
+        match self.cursor.peek()? {
             Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {
                 let ip = self.take_fup(&peeked)?;
-                self.go(ip);
-                self.event(ovf, EventKind::Overflow { ip: Some(ip) });
+                if self.is_apl12() {
+                    self.overflown(ovf, None);
+                } else {
+                    self.overflown(ovf, Some(ip));
+                }
             }
             Some(peeked) if is_time(&peeked.packet) => {
                 self.pass_aside(&peeked);
@@ -96,16 +100,29 @@ impl Decoder<'_> {
             // The PSB+ has the FUP if the overflow lost state that nothing else repeats.
             Some(peeked) if peeked.packet == Packet::Psb => {
                 let psb = self.psb_at(peeked.offset);
-                let plus = PsbPlus::read(self.trace, psb).unwrap_or_default();
+                let plus = self.read_psb(psb).unwrap_or_default();
                 self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
                 self.enter(psb);
             }
+            Some(peeked) if self.is_apl11(&peeked) => {
+                self.cursor.pass(&peeked);
+                self.overflown(ovf, None);
+            }
             _ => {
-                self.event(ovf, EventKind::Overflow { ip: None });
-                self.switch_off();
+                let ip = self.recover_skd010();
+                self.overflown(ovf, ip);
             }
         }
         Ok(())
+    }
+
+    /// The overflow is over, with tracing on at `ip` or off.
+    fn overflown(&mut self, ovf: u64, ip: Option<Addr>) {
+        match ip {
+            Some(ip) => self.go(ip),
+            None => self.switch_off(),
+        }
+        self.event(ovf, EventKind::Overflow { ip });
     }
 }
 

@@ -4,14 +4,15 @@
 use super::cursor::Cursor;
 use super::item::GapReason;
 use crate::common::{Addr, Tsc};
-use crate::pt::{ExecMode, LastIp, Packet};
+use crate::pt::{Errata, Erratum, ExecMode, LastIp, Packet};
 
 /// The state that a PSB+ tells.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PsbPlus {
     /// The next instruction, if tracing is on.
     pub(super) ip: Option<Addr>,
-    pub(super) mode: Option<ExecMode>,
+    /// The width of the code and RFLAGS.IF.
+    pub(super) mode: Option<(ExecMode, bool)>,
     pub(super) cr3: Option<u64>,
     /// The time, and the offset of its packet.
     pub(super) tsc: Option<(u64, Tsc)>,
@@ -26,9 +27,8 @@ pub(super) struct PsbPlus {
 pub(super) type Fault = (usize, GapReason);
 
 impl PsbPlus {
-    /// Reads the PSB+ at `offset` of `trace`. None at the trace's end.
-    pub(super) fn read(trace: &[u8], offset: usize) -> Result<Option<Self>, Fault> {
-        let mut cursor = Cursor::at(trace, offset);
+    /// Reads the PSB+ at `cursor`. None at the trace's end.
+    pub(super) fn read(mut cursor: Cursor<'_>, errata: Errata) -> Result<Option<Self>, Fault> {
         match cursor.take()? {
             Some((_, Packet::Psb)) => {}
             Some((at, other)) => return Err((at, GapReason::Unexpected(other))),
@@ -41,11 +41,15 @@ impl PsbPlus {
             tsc: None,
             last_ip: LastIp::new(),
             cut: false,
-            end: offset,
+            end: cursor.offset(),
         };
         while let Some((at, packet)) = cursor.take()? {
             if state.accept(at, packet)? {
                 state.end = if state.cut { at } else { cursor.offset() };
+                if errata.has(Erratum::Bdm70) && !state.cut && is_before_enable(cursor) {
+                    state.ip = None;
+                    state.last_ip.reset();
+                }
                 return Ok(Some(state));
             }
         }
@@ -64,7 +68,7 @@ impl PsbPlus {
                 Some(ip) => self.ip = Some(ip),
                 None => return Err((at, GapReason::NoAddress(packet))),
             },
-            Packet::ModeExec { mode, .. } => self.mode = Some(mode),
+            Packet::ModeExec { mode, interrupts } => self.mode = Some((mode, interrupts)),
             Packet::Pip { cr3, .. } => self.cr3 = Some(cr3),
             Packet::Tsc(tsc) => self.tsc = Some((at as u64, Tsc(tsc))),
             Packet::ModeTsx { .. }
@@ -79,4 +83,27 @@ impl PsbPlus {
         }
         Ok(false)
     }
+}
+
+/// Erratum BDM70: with a TIP.PGE right behind it, a PSB+ does not have its FUP from there but from
+/// what is about to be enabled.
+fn is_before_enable(mut cursor: Cursor<'_>) -> bool {
+    while let Ok(Some((_, packet))) = cursor.take() {
+        match packet {
+            Packet::TipPge(_) => return true,
+            Packet::Pad
+            | Packet::Tsc(_)
+            | Packet::Cbr(_)
+            | Packet::Pip { .. }
+            | Packet::ModeExec { .. }
+            | Packet::ModeTsx { .. }
+            | Packet::Vmcs(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Mnt(_) => {}
+            _ => return false,
+        }
+    }
+    false
 }

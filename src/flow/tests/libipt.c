@@ -75,6 +75,9 @@ static void decode(struct pt_config *config, int list)
 			blocks += block.ninsn > 0;
 			if (list && block.ninsn)
 				printf("%" PRIx64 " %u\n", block.ip, block.ninsn);
+			/* It would go on in straight code; that is a guess. */
+			if (status >= 0 && (status & pts_eos))
+				status = -pte_eos;
 		}
 		if (status == -pte_eos)
 			break;

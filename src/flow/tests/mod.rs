@@ -1,6 +1,9 @@
 //! Random programs with a known path, traced by the model of the PT unit and decoded again.
 
+mod binding;
+mod errata;
 mod libipt;
 mod machine;
 mod paths;
 mod program;
+mod trace;

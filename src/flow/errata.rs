@@ -1,0 +1,159 @@
+//! What is done about traces that are not as the SDM says, for processors that are known to write
+//! them (Intel's specification updates; [`crate::pt::Erratum`] says what each is).
+
+use super::block::{Block, End};
+use super::code::Code;
+use super::cursor::{Cursor, Peeked};
+use super::decoder::{Decoder, State};
+use super::lead::{Goal, Then};
+use crate::common::Addr;
+use crate::pt::{Erratum, Packet};
+
+impl Decoder<'_> {
+    fn has(&self, erratum: Erratum) -> bool {
+        self.config.errata.has(erratum)
+    }
+
+    /// BDM64: where the code does not lead from the target of the last branch to the abort at
+    /// `ip`, the target was wrong and the abort's IP is it.
+    pub(super) fn undo_bdm64(&mut self, ip: Addr, code: &mut Code<'_>) {
+        let abort =
+            |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
+        if self.has(Erratum::Bdm64)
+            && self.bound.iter().any(abort)
+            && !self.leads_to(Goal::Ip(ip), code)
+        {
+            self.go_on_at(ip);
+        }
+    }
+
+    /// SKL014: whether the direct branch at the end of `block` leaves the traced code, which its
+    /// TIP.PGD then does not tell.
+    pub(super) fn is_skl014(&self, block: &Block) -> bool {
+        let config = &self.config;
+        let is_direct = matches!(block.end, End::Jmp | End::Call | End::CallNext);
+        if !is_direct || !self.has(Erratum::Skl014) {
+            return false;
+        }
+        let inside = |range: &crate::common::AddrRange| range.contains(block.target);
+        let filtered = !config.filter.is_empty() && !config.filter.iter().any(inside);
+        filtered || config.trace_stop.iter().any(inside)
+    }
+
+    /// SKD022: a FUP at a VM entry that a TIP.PGD follows is none: the VM entry disables tracing.
+    pub(super) fn undo_skd022(&mut self, code: &mut Code<'_>) {
+        let State::Async { .. } = self.state else { return };
+        if !self.has(Erratum::Skd022) || !code.is_vm_entry(self.ip) {
+            return;
+        }
+        if let Ok(Some(peeked)) = self.cursor.peek()
+            && let Packet::TipPgd(payload) = peeked.packet
+        {
+            self.cursor.pass(&peeked);
+            let ip = self.last_ip.reconstruct(payload);
+            let then = Then::Disable(peeked.offset as u64, ip);
+            self.set_out(code, peeked.offset, Goal::Disable(ip), then);
+        }
+    }
+
+    /// APL11: whether the packet behind an OVF is the TIP.PGD that should not be there.
+    pub(super) fn is_apl11(&self, peeked: &Peeked) -> bool {
+        self.has(Erratum::Apl11) && matches!(peeked.packet, Packet::TipPgd(_))
+    }
+
+    /// APL12: whether the FUP behind an OVF, which was just taken, should not be there, as the
+    /// packets that follow show that tracing is off.
+    pub(super) fn is_apl12(&self) -> bool {
+        self.has(Erratum::Apl12) && self.shows_off(self.cursor)
+    }
+
+    fn shows_off(&self, mut cursor: Cursor<'_>) -> bool {
+        while let Ok(Some((at, packet))) = cursor.take() {
+            match packet {
+                Packet::TipPge(_) | Packet::TraceStop => return true,
+                Packet::Psb => {
+                    return matches!(self.read_psb(at), Ok(Some(plus)) if plus.ip.is_none());
+                }
+                Packet::TntShort(_)
+                | Packet::TntLong(_)
+                | Packet::Tip(_)
+                | Packet::TipPgd(_)
+                | Packet::PsbEnd
+                | Packet::Ovf => return false,
+                _ => {}
+            }
+        }
+        false
+    }
+
+    /// SKD010: behind an OVF without a FUP, looks for a packet that shows that tracing is on
+    /// after all, and where. Moves to it, or behind it. None if tracing is off.
+    pub(super) fn recover_skd010(&mut self) -> Option<Addr> {
+        if !self.has(Erratum::Skd010) {
+            return None;
+        }
+        let mut cursor = self.cursor;
+        let mut transaction = None;
+        while let Ok(Some(peeked)) = cursor.peek() {
+            match peeked.packet {
+                Packet::Fup(payload) => {
+                    // It is read again, for what it binds to.
+                    let ip = self.last_ip.reconstruct(payload);
+                    return self.resume_at(transaction.unwrap_or(cursor), ip);
+                }
+                Packet::ModeTsx { .. } if transaction.is_none() => {
+                    transaction = Some(cursor);
+                    cursor.pass(&peeked);
+                }
+                Packet::Tip(payload) => {
+                    cursor.pass(&peeked);
+                    let ip = self.last_ip.reconstruct(payload);
+                    return self.resume_at(cursor, ip);
+                }
+                Packet::TipPgd(_) => {
+                    cursor.pass(&peeked);
+                    self.cursor = cursor;
+                    return None;
+                }
+                Packet::Psb => {
+                    let ip = self.read_psb(peeked.offset).unwrap_or_default()?.ip;
+                    return self.resume_at(cursor, ip);
+                }
+                packet if !can_be_skipped(&packet) => return None,
+                _ => cursor.pass(&peeked),
+            }
+        }
+        None
+    }
+
+    fn resume_at(&mut self, cursor: Cursor<'_>, ip: Option<Addr>) -> Option<Addr> {
+        if ip.is_some() {
+            self.cursor = self.cursor.moved_to(cursor.offset());
+        }
+        ip
+    }
+}
+
+/// Whether the packet leaves open if tracing is on, and can be lost without harm.
+const fn can_be_skipped(packet: &Packet) -> bool {
+    matches!(
+        packet,
+        Packet::Pad
+            | Packet::Mnt(_)
+            | Packet::Tsc(_)
+            | Packet::Tma { .. }
+            | Packet::Mtc(_)
+            | Packet::Cyc(_)
+            | Packet::Cbr(_)
+            | Packet::Pip { .. }
+            | Packet::Vmcs(_)
+            | Packet::ModeExec { .. }
+            | Packet::PwrE { .. }
+            | Packet::PwrX { .. }
+            | Packet::Evd { .. }
+            | Packet::Trig { ip: false, .. }
+            | Packet::ExStop { ip: false }
+            | Packet::Ptw { ip: false, .. }
+            | Packet::Cfe { ip: false, .. }
+    )
+}
