@@ -45,11 +45,15 @@ def request(packet):
     return reply.rpartition('"')[0] if found else None
 
 
+def number(field):
+    return int(field, 16) if re.fullmatch("[0-9a-f]+", field) else None
+
+
 class Frame:
     """One activation of the call history."""
 
     def __init__(self, text):
-        fields = [None if field == "-" else int(field, 16) for field in text.split(",")]
+        fields = [number(field) for field in text.split(",")]
         self.activation, self.entry, self.call_site, self.return_address, self.signal = fields
 
 
@@ -59,7 +63,7 @@ class Stack:
     def __init__(self, tid):
         self.tid = tid
         self.frames = []
-        self.position = self.complete = self.depth = None
+        self.complete, self.depth, self.pc = False, 0, None
         self.read_more()
 
     def read_more(self):
@@ -67,16 +71,15 @@ class Stack:
             "qContraflow.stack:%x,%x,%x" % (self.tid, len(self.frames), FRAMES_A_REQUEST)
         )
         head, *frames = (reply or "").split(";")
-        fields = head.split(",")
-        if len(fields) != 3:
-            self.depth = 0
-            return
-        self.position, self.complete = int(fields[0], 16), fields[1] == "1"
-        self.depth = int(fields[2], 16)
-        self.frames.extend(Frame(frame) for frame in frames)
+        fields = [number(field) for field in head.split(",")]
+        if len(fields) == 4:
+            _, complete, self.depth, self.pc = fields
+            self.complete = complete == 1
+            self.frames.extend(Frame(frame) for frame in frames)
 
-    def known(self):
-        return self.depth > 0
+    def is_at(self, pc):
+        """Whether gdb stands where the server does: `record` moves it elsewhere."""
+        return self.depth > 0 and self.pc == pc
 
     def frame(self, index):
         while len(self.frames) <= index < self.depth:
@@ -142,6 +145,8 @@ def selected_tid():
 
 def function_start(pc):
     """Where gdb thinks that the function around pc begins; 0 when it has no idea."""
+    if pc <= 0:
+        return 0
     block, function = gdb.block_for_pc(pc), None
     while block is not None and not block.is_static and not block.is_global:
         function = block.function or function
@@ -179,30 +184,20 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
     def __init__(self):
         super().__init__("contraflow-call-history")
         self.stack = None
-        # Index in the stack of each frame level that gdb has asked about. Inlined functions have
-        # levels of their own and no frame in the stack.
+        # For each frame level that gdb has asked about: the index in the stack, and the caller's
+        # pc. Inlined functions have levels of their own and no frame in the stack.
         self.levels = {}
 
     def __call__(self, pending):
         if not server.is_contraflow():
             return None
-        pc = int(pending.read_register("rip"))
-        index = self.index_of(pending.level(), pc)
+        level, pc = pending.level(), int(pending.read_register("rip"))
+        index = self.index_of(level, pc)
         if index is None or self.stack.complete:
             return None
-        frame = self.stack.frame(index)
-        if frame is None:
-            return None
         # A caller stands behind its call, which may be the last instruction of its function.
-        start = function_start(pc if index == 0 else pc - 1)
-        memory = memories.setdefault(self.stack.tid, Memory())
-        shown = memory.get(frame.activation, start)
-        if shown is not None:
-            identity = FrameId(shown.address, start)
-        else:
-            depth = self.stack.depth - 1 - index
-            identity = FrameId(stand_in(memory, depth), start or frame.entry or 0)
-        caller = frame.return_address or (shown.caller if shown else 0)
+        identity, caller = self.look_up(index, function_start(pc if index == 0 else pc - 1))
+        self.levels[level] = index, caller
         unwound = pending.create_unwind_info(identity)
         unwound.add_saved_register("rip", unsigned(caller))
         return unwound
@@ -211,16 +206,25 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         """Which frame of the stack gdb asks about: frames come innermost first."""
         inner = [known for known in self.levels if known < level]
         if inner and self.stack.tid == selected_tid():
-            index = self.levels[max(inner)]
-            frame = self.stack.frame(index)
-            if frame is not None and frame.return_address == pc:
-                self.levels[level] = index + 1
+            index, caller = self.levels[max(inner)]
+            if caller == pc:
                 return index + 1
         self.stack, self.levels = Stack(selected_tid()), {}
-        if not self.stack.known():
-            return None
-        self.levels[level] = 0
-        return 0
+        return 0 if self.stack.is_at(pc) else None
+
+    def look_up(self, index, start):
+        """The id and the caller of a frame."""
+        depth = self.stack.depth - 1 - index
+        frame = self.stack.frame(index)
+        if frame is None:
+            # Around the outermost of the call history: gdb shows one more, or a caller 0.
+            return FrameId(STAND_IN_AROUND - depth, start), 0
+        memory = memories.setdefault(self.stack.tid, Memory())
+        shown = memory.get(frame.activation, start)
+        if shown is not None:
+            return FrameId(shown.address, start), frame.return_address or shown.caller
+        address = stand_in(memory, depth)
+        return FrameId(address, start or frame.entry or 0), frame.return_address or 0
 
 
 def caller_of(frame):
@@ -239,7 +243,7 @@ def remember_addresses(event=None):
     if not server.is_contraflow() or gdb.selected_thread() is None:
         return
     stack = Stack(selected_tid())
-    if not stack.known() or not stack.complete:
+    if not stack.complete or not stack.is_at(gdb.newest_frame().pc()):
         return
     memory = memories.setdefault(stack.tid, Memory())
     frame = gdb.newest_frame()
@@ -432,21 +436,23 @@ class CallHistoryFilter:
         gdb.frame_filters[self.name] = self
 
     def filter(self, frames):
-        if not server.is_contraflow() or Stack(selected_tid()).complete:
-            return frames
-        unavailable = gdb.newest_frame().read_register("rsp")
-        if not unavailable.is_optimized_out and is_available(unavailable):
+        unavailable = self.unavailable_value() if server.is_contraflow() else None
+        if unavailable is None:
             return frames
         real = (frame for frame in frames if frame.inferior_frame().pc() != 0)
         return (Decorator(frame, unavailable) for frame in real)
 
-
-def is_available(value):
-    try:
-        int(value)
-        return True
-    except gdb.error:
-        return False
+    def unavailable_value(self):
+        """gdb's own unavailable value, if these are frames of the call history."""
+        frame, stack = gdb.newest_frame(), Stack(selected_tid())
+        if stack.complete or not stack.is_at(frame.pc()):
+            return None
+        value = frame.read_register("rsp")
+        try:
+            int(value)
+            return None
+        except gdb.error:
+            return value
 
 
 print_finish = PrintFinish()

@@ -1,13 +1,14 @@
 //! `qContraflow.stack:TID,OFFSET,COUNT`: the call history, for the unwinder script. Not part of
 //! gdb's protocol; the script sends it with `maintenance packet`.
 //!
-//! The reply is `POSITION,COMPLETE,DEPTH` and then a `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a
+//! The reply is `POSITION,COMPLETE,DEPTH,PC` and then a `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a
 //! frame, innermost first, in hex; `-` is unknown. COMPLETE tells whether the general registers
 //! are known, so that gdb's own unwinders work.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::session::{CallFrame, Run, Session};
+use std::fmt::LowerHex;
 
 /// Frames in one reply.
 const MAX_FRAMES: u64 = 512;
@@ -24,7 +25,9 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     let stack = session.run().call_stack(tid);
     let position = session.run().position().map_or(0, |position| position.at);
     let complete = session.run().registers(tid).has_all_general();
-    let mut reply = format!("{position:x},{},{:x}", u8::from(complete), stack.len());
+    let (complete, depth) = (u8::from(complete), stack.len());
+    let mut reply =
+        format!("{position:x},{complete},{depth:x},{}", hex_or_dash(session.run().pc(tid)));
     let count = usize::try_from(count.min(MAX_FRAMES)).ok()?;
     for frame in stack.iter().skip(offset).take(count) {
         reply.push(';');
@@ -34,13 +37,16 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
 }
 
 fn entry(frame: &CallFrame) -> String {
-    let text = |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:x}"));
     format!(
         "{},{},{},{},{}",
-        text(frame.activation),
-        text(frame.entry.map(|addr| addr.0)),
-        text(frame.call_site.map(|addr| addr.0)),
-        text(frame.return_address.map(|addr| addr.0)),
+        hex_or_dash(frame.activation),
+        hex_or_dash(frame.entry),
+        hex_or_dash(frame.call_site),
+        hex_or_dash(frame.return_address),
         u8::from(frame.signal_handler),
     )
+}
+
+fn hex_or_dash(value: Option<impl LowerHex>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:x}"))
 }

@@ -47,6 +47,7 @@ fn history() -> Scripted {
     history.files.insert("/bin/true".into(), Arc::from(*b"#$}*elf"));
     history.libraries = Some(vec![Library {
         path: "/lib/libc.so".to_owned(),
+        namespace: 0,
         link_map: Addr(0x10),
         load_bias: Addr(0x20),
         dynamic: Addr(0x30),

@@ -117,11 +117,12 @@ fn libraries(libraries: &[Library]) -> Vec<u8> {
     for library in libraries.iter().filter(|library| !library.path.is_empty()) {
         let _ = write!(
             xml,
-            r#"<library name="{}" lm="{:#x}" l_addr="{:#x}" l_ld="{:#x}"/>"#,
+            r#"<library name="{}" lm="{:#x}" l_addr="{:#x}" l_ld="{:#x}" lmid="{:#x}"/>"#,
             attribute(&library.path),
             library.link_map.0,
             library.load_bias.0,
             library.dynamic.0,
+            library.namespace,
         );
     }
     xml.push_str("</library-list-svr4>");

@@ -102,6 +102,8 @@ pub struct GapInfo {
 pub struct Library {
     /// Path on the machine of the recording.
     pub path: String,
+    /// The linker's namespace that it is in; 0 for all but what `dlmopen` loads.
+    pub namespace: u64,
     /// Address of its `struct link_map`.
     pub link_map: Addr,
     /// Difference between its addresses in memory and in its file (`l_addr`).

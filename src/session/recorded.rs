@@ -46,6 +46,11 @@ impl<H: History> Recorded<H> {
         &self.history
     }
 
+    /// The history, given back.
+    pub fn into_history(self) -> H {
+        self.history
+    }
+
     fn step_back(&mut self, walk: &Walk<'_>) -> Stop {
         let tid = walk.order.thread;
         let executed = self.history.index_of(tid, self.position);

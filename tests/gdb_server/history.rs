@@ -1,8 +1,10 @@
 //! Histories of real programs, which gdb itself wrote down by single-stepping (`record.py`).
 
+use crate::pt;
 use contraflow::common::{Addr, Tid};
 use contraflow::session::{
-    Description, Ending, Instruction, Recorded, Register, Registers, Scripted, Session, Transfer,
+    Description, Ending, Instruction, Library, Recorded, Register, Registers, Run, Scripted,
+    Session, Transfer,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -51,6 +53,11 @@ impl Program {
 
 /// Reads a history that `record.py` wrote.
 pub(crate) fn load(path: &Path) -> Session<Recorded<Scripted>> {
+    Session::new(Recorded::at_end(read(path)))
+}
+
+/// The history alone, with PT packets made for it.
+pub(crate) fn read(path: &Path) -> Scripted {
     let text = std::fs::read_to_string(path).expect("a history");
     let mut history = Scripted::default();
     history.description.backend = "single steps of gdb".into();
@@ -58,7 +65,12 @@ pub(crate) fn load(path: &Path) -> Session<Recorded<Scripted>> {
         let words: Vec<&str> = line.split(' ').collect();
         read_line(&mut history, &words);
     }
-    Session::new(Recorded::at_end(history.index()))
+    let run = Recorded::at_end(history.index());
+    let tids = run.threads().into_iter().map(|thread| thread.tid);
+    let traces = tids.map(|tid| (tid, pt::encode(&run, tid))).collect();
+    let mut history = run.into_history();
+    history.traces = traces;
+    history
 }
 
 fn read_line(history: &mut Scripted, words: &[&str]) {
@@ -89,6 +101,13 @@ fn read_line(history: &mut Scripted, words: &[&str]) {
         ["code", addr, bytes] => history.constant_memory.push((Addr(hex(addr)), unhex(bytes))),
         ["data", addr, bytes] => history.final_memory.push((Addr(hex(addr)), unhex(bytes))),
         ["auxv", bytes] => history.auxv = Some(unhex(bytes).to_vec()),
+        ["lib", link_map, load_bias, dynamic, path] => {
+            let (link_map, load_bias) = (Addr(hex(link_map)), Addr(hex(load_bias)));
+            let dynamic = Addr(hex(dynamic));
+            let path = (*path).to_owned();
+            let library = Library { path, namespace: 0, link_map, load_bias, dynamic };
+            history.libraries.get_or_insert_default().push(library);
+        }
         ["exec", path] => {
             history.description.program = (*path).into();
             history.exec_file = Some(path.into());

@@ -4,6 +4,7 @@
 
 mod gdb;
 mod history;
+mod pt;
 
 use crate::history::Program;
 use contraflow::gdb::{Listener, Options, serve};

@@ -110,6 +110,26 @@ def write_auxv():
     out.write("exec %s\n" % gdb.current_progspace().filename)
 
 
+def write_libraries():
+    """The dynamic linker's list: _r_debug.r_map, then l_addr, l_name, l_ld, l_next of each."""
+
+    def word(addr):
+        return int.from_bytes(bytes(gdb.selected_inferior().read_memory(addr, 8)), "little")
+
+    def text(addr):
+        data = b""
+        while not data.endswith(b"\0"):
+            data += bytes(gdb.selected_inferior().read_memory(addr + len(data), 1))
+        return data[:-1].decode()
+
+    entry = word(int(gdb.parse_and_eval("(long)&_r_debug")) + 8)
+    while entry:
+        load_bias, name, dynamic = word(entry), text(word(entry + 8)), word(entry + 16)
+        if "/" in name or not name:
+            out.write("lib %x %x %x %s\n" % (entry, load_bias, dynamic, name))
+        entry = word(entry + 24)
+
+
 def run():
     quiet("set confirm off")
     quiet("set pagination off")
@@ -131,6 +151,7 @@ def run():
     if signals:
         out.write("signal %d\n" % signal.Signals[signals[0]].value)
     write_auxv()
+    write_libraries()
     write_threads()
     write_memory()
     out.close()

@@ -137,9 +137,9 @@ fn branch_traces_are_served_when_asked_for() {
 #[test]
 fn the_call_history_is_told() {
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,0,10"]);
-    assert_eq!(reply, "4,0,2;1,1010,1002,1004,0;-,-,-,-,0");
+    assert_eq!(reply, "4,0,2,1012;1,1010,1002,1004,0;-,-,-,-,0");
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,1,1"]);
-    assert_eq!(reply, "4,0,2;-,-,-,-,0");
+    assert_eq!(reply, "4,0,2,1012;-,-,-,-,0");
     assert_eq!(last(&["qContraflow.stack:zz"]), "E01");
 }
 
