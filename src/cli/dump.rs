@@ -1,7 +1,8 @@
 //! `contraflow dump`: each rung of the ladder as text, a line an item. Gaps go to stderr.
 
 use super::arguments::What;
-use super::{Failure, arguments};
+use super::disassembly::Disassembler;
+use super::{Failure, arguments, source};
 use crate::common::{Addr, Tid};
 use crate::flow::{Insn, Span};
 use crate::pt::Packets;
@@ -34,12 +35,19 @@ pub(super) fn run(arguments: &arguments::Dump) -> Result<ExitCode, Failure> {
         for lost in timeline.lost_images() {
             eprintln!("contraflow: {lost}");
         }
+        let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
         let labels = tids.len() > 1 && !arguments.addresses;
         for tid in tids {
             if labels {
                 writeln!(out, "thread {tid}")?;
             }
-            let mut dump = Dump { out: &mut out, arguments, what, timeline: &timeline };
+            let mut dump = Dump {
+                out: &mut out,
+                arguments,
+                what,
+                timeline: &timeline,
+                disassembler: &mut disassembler,
+            };
             dump.thread(tid)?;
         }
     }
@@ -63,6 +71,7 @@ struct Dump<'a, W> {
     arguments: &'a arguments::Dump,
     what: What,
     timeline: &'a Timeline,
+    disassembler: &'a mut Disassembler,
 }
 
 impl<W: Write> Dump<'_, W> {
@@ -120,12 +129,14 @@ impl<W: Write> Dump<'_, W> {
     fn insn(
         &mut self,
         addr: Addr,
-        _span: &Span,
-        _code: &dyn Fn(Addr, &mut [u8]) -> usize,
+        span: &Span,
+        code: &dyn Fn(Addr, &mut [u8]) -> usize,
     ) -> io::Result<()> {
         if self.arguments.addresses {
             return writeln!(self.out, "{addr:016x}");
         }
-        writeln!(self.out, "{addr}")
+        let mut bytes = [0; 15];
+        code(addr, &mut bytes);
+        writeln!(self.out, "{}", self.disassembler.line(addr, span.mode, bytes))
     }
 }

@@ -3,6 +3,7 @@
 //! the program's own.
 
 mod arguments;
+mod disassembly;
 mod dump;
 mod gdbinit;
 mod info;
@@ -11,6 +12,7 @@ mod open;
 mod record;
 mod replay;
 mod rm;
+mod source;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

@@ -78,7 +78,7 @@ pub(super) fn any_unit(random: &mut Random) -> unit::Config {
         config = config.with_tnt(unit::TntForm::Long);
     }
     config.deferred_tips = random.one_in(2);
-    config.crystal_ratio = Some(unit::CrystalRatio { ebx: 10, eax: 1 });
+    config.crystal_ratio = Some(crate::pt::CrystalRatio { ebx: 10, eax: 1 });
     let extras = [
         RtitCtl::DIS_RETC,
         RtitCtl::MTC_EN,

@@ -1,0 +1,64 @@
+//! Functions and source lines of a recording's code.
+
+use crate::common::AddrRange;
+use crate::image::elf::Elf;
+use crate::image::{Bytes, Section};
+use crate::recording::Mapped;
+use crate::symbols::{Files, Symbols};
+use crate::timeline::Images;
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+/// The symbols of all code that a run mapped. Where two files were at one place, the later one's.
+pub(super) fn symbols(images: &Images) -> Symbols {
+    let stored = images.files().map(|(path, bytes)| (path.to_owned(), bytes.clone())).collect();
+    let mut symbols = Symbols::new(RecordedFiles { stored });
+    let mut added = HashMap::new();
+    for epoch in images.epochs() {
+        let mut modules: BTreeMap<(&str, u64), (AddrRange, &Section)> = BTreeMap::new();
+        for section in epoch.image.sections() {
+            let Some(bias) = bias(section) else { continue };
+            let entry = modules.entry((&section.name, bias)).or_insert((section.range, section));
+            entry.0.end = entry.0.end.max(section.range.end);
+        }
+        for ((name, bias), (range, section)) in modules {
+            let known = added.insert(range.start, (range, name.to_owned(), bias));
+            if known.as_ref() != Some(&(range, name.to_owned(), bias)) {
+                symbols.add_module(name, section.bytes.clone(), bias, range);
+            }
+        }
+    }
+    symbols
+}
+
+/// What is added to the file's addresses where a section is mapped.
+fn bias(section: &Section) -> Option<u64> {
+    let elf = Elf::parse(&section.bytes).ok()?;
+    let covers =
+        |offset: u64, size: u64| (offset & !0xfff..offset + size).contains(&section.offset);
+    let segment = elf.segments.iter().find(|s| covers(s.offset, s.file_size_bytes))?;
+    let linked = (segment.start.0 & !0xfff) + (section.offset - (segment.offset & !0xfff));
+    Some(section.range.start.0.wrapping_sub(linked))
+}
+
+/// Where separate debug files are, besides the directories of what they belong to.
+const DEBUG_DIR: &str = "/usr/lib/debug";
+
+/// The recording's own files, and for separate debug files this machine's. A recording may name
+/// any path, so no other files are opened for it.
+struct RecordedFiles {
+    stored: HashMap<String, Bytes>,
+}
+
+impl Files for RecordedFiles {
+    fn open(&self, path: &Path) -> Option<Bytes> {
+        if let Some(stored) = path.to_str().and_then(|path| self.stored.get(path)) {
+            return Some(stored.clone());
+        }
+        let plain = path.components().all(|part| part != std::path::Component::ParentDir);
+        let is_debug =
+            path.starts_with(DEBUG_DIR) || path.extension().is_some_and(|e| e == "debug");
+        let regular = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+        (plain && is_debug && regular).then(|| Mapped::open(path).ok().map(Bytes::new)).flatten()
+    }
+}
