@@ -65,8 +65,8 @@ impl Symbols {
         self.module_at(addr).map(|module| module.frames_at(addr)).unwrap_or_default()
     }
 
-    /// Where to break for a line: once in each function, and in each inlined copy, that has code
-    /// of it. `file` is a path or its last components. When no code is of the line, the next line
+    /// Where to break for a line: once in each function, inlined copy and block with variables of
+    /// its own that has code of it, as gdb does. `file` is a path or its last components. When no code is of the line, the next line
     /// that has code counts.
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<Addr> {
         let modules = self.modules.values();

@@ -5,30 +5,46 @@ use std::borrow::Cow;
 
 /// The name as the source spells it, with parameters where C++ has them; C names stay as they are.
 pub(super) fn demangle(name: &str) -> String {
-    // Without a prefix a demangler takes single letters for types: C's `i` is no `int`.
-    let mangled = ["_Z", "__Z", "_R", "__R"].iter().any(|prefix| name.starts_with(prefix));
-    if !mangled {
+    if !is_mangled(name) {
         return name.to_owned();
     }
     addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned()
 }
 
-/// Whether a function of the linker's name `name` is meant by `query`: its name before or after
-/// demangling, with or without parameters, with or without the namespaces around it.
-pub(super) fn is_meant(query: &str, name: &str) -> bool {
-    if query == name {
-        return true;
+/// Without a prefix a demangler takes single letters for types: C's `i` is no `int`.
+fn is_mangled(name: &str) -> bool {
+    ["_Z", "__Z", "_R", "__R"].iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// What a user typed for a function: its name before or after demangling, with or without
+/// parameters, with or without the namespaces around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Query<'a> {
+    text: &'a str,
+    /// Its last part, which every mangled form of the name contains as it stands.
+    last: &'a str,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        let plain = text.split(['(', '<']).next().unwrap_or_default();
+        Self { text, last: plain.rsplit("::").next().unwrap_or_default() }
     }
-    // Every form of a mangled name contains the last part of the query as it stands.
-    let last = query.split(['(', '<']).next().and_then(|q| q.rsplit("::").next());
-    if !name.starts_with('_') || !last.is_some_and(|last| name.contains(last)) {
-        return false;
+
+    /// Whether it means the function of the linker's name `name`.
+    pub(super) fn means(&self, name: &str) -> bool {
+        if self.text == name {
+            return true;
+        }
+        if !is_mangled(name) || !name.contains(self.last) {
+            return false;
+        }
+        let full = demangle(name);
+        [&*full, without_parameters(&full)].iter().any(|form| {
+            let before = form.strip_suffix(self.text);
+            before.is_some_and(|before| before.is_empty() || before.ends_with("::"))
+        })
     }
-    let full = demangle(name);
-    let plain = without_parameters(&full);
-    [&*full, plain].iter().any(|form| {
-        form.strip_suffix(query).is_some_and(|before| before.is_empty() || before.ends_with("::"))
-    })
 }
 
 /// A demangled name without its parameters and without a template's return type.
@@ -83,12 +99,12 @@ mod tests {
     fn a_name_is_meant_in_all_its_forms() {
         let mangled = "_ZN2ns5Thing3fooEi";
         for query in ["ns::Thing::foo(int)", "ns::Thing::foo", "Thing::foo", "foo", "foo(int)"] {
-            assert!(is_meant(query, mangled), "{query}");
+            assert!(Query::new(query).means(mangled), "{query}");
         }
         for query in ["oo", "ns::Thing", "Thing::fo", "foo(char)", "ns", ""] {
-            assert!(!is_meant(query, mangled), "{query}");
+            assert!(!Query::new(query).means(mangled), "{query}");
         }
-        assert!(is_meant("foo", "foo") && !is_meant("foo", "xfoo"));
+        assert!(Query::new("foo").means("foo") && !Query::new("foo").means("xfoo"));
         assert_eq!(demangle("i"), "i");
     }
 }

@@ -97,9 +97,10 @@ impl SymbolTable {
             Some(name) => (name, true),
             None => (query, false),
         };
+        let query = names::Query::new(name);
         let meant = move |symbol: &&Symbol| {
             symbol.name.is_plt == wants_plt
-                && self.raw_name(symbol.name).is_some_and(|raw| names::is_meant(name, raw))
+                && self.raw_name(symbol.name).is_some_and(|raw| query.means(raw))
         };
         self.symbols.iter().filter(meant).map(|symbol| symbol.start)
     }

@@ -1,6 +1,6 @@
 //! The line table of one unit. Which row holds an address follows gdb (`find_pc_line`): the last
 //! one at or below it, but a recommended breakpoint place (`is_stmt`) before others there. Which
-//! rows count follows gdb too (`dwarf_record_line_p`).
+//! rows count follows gdb too (`lnp_state_machine::record_line`).
 
 use super::Reader;
 use super::units::file_path;
@@ -26,7 +26,6 @@ pub(super) struct Lines {
 pub(super) struct Row {
     pub(super) address: u64,
     pub(super) file: u64,
-    /// Zero when the code is of no line.
     pub(super) line: u32,
     /// Zero when it is not known.
     pub(super) column: u32,
@@ -43,7 +42,7 @@ impl Lines {
             lines: Self::default(),
             spans: Vec::new(),
             start: 0,
-            is_discriminated: false,
+            last: Last::default(),
         };
         let mut instructions = program.header().instructions();
         let mut row = LineRow::new(program.header());
@@ -81,14 +80,14 @@ impl Lines {
         self.by_address.iter()
     }
 
-    /// The row that holds `addr`; `None` when its code is of no line.
+    /// The row that holds `addr`.
     pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
         let rows = rows.get(..rows.partition_point(|row| row.address <= addr))?;
         let last = rows.last()?;
         let mut same = rows.iter().rev().take_while(|row| row.address == last.address);
-        Some(*same.find(|row| row.is_stmt).unwrap_or(last)).filter(|row| row.line != 0)
+        Some(*same.find(|row| row.is_stmt).unwrap_or(last))
     }
 
     /// The path of a file that a row names.
@@ -104,7 +103,7 @@ impl Lines {
         let meant: Vec<u64> =
             self.files.iter().filter(|(_, path)| is_meant(path)).map(|(file, _)| *file).collect();
         let rows = if meant.is_empty() { &[] } else { &*self.rows };
-        rows.iter().filter(move |row| row.is_stmt && row.line != 0 && meant.contains(&row.file))
+        rows.iter().filter(move |row| row.is_stmt && meant.contains(&row.file))
     }
 }
 
@@ -115,7 +114,18 @@ struct Builder<'a> {
     spans: Vec<Span>,
     /// Where the rows of the sequence under way begin.
     start: usize,
-    /// Whether a row of the present run of one line bore a discriminator.
+    last: Last,
+}
+
+/// What is remembered of the rows before.
+#[derive(Default)]
+struct Last {
+    address: u64,
+    /// Whether a row of that address was recommended for breakpoints.
+    has_stmt: bool,
+    /// File and line of the last row that was kept.
+    place: Option<(u64, u32)>,
+    /// Whether a row of this run of one line bore a discriminator.
     is_discriminated: bool,
 }
 
@@ -129,29 +139,54 @@ impl Builder<'_> {
                 ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
             };
             let line = row.line().map_or(0, std::num::NonZeroU64::get);
-            let row_of = Row {
+            let short = Row {
                 address: row.address(),
                 file: row.file_index(),
                 line: u32::try_from(line).unwrap_or(0),
                 column,
                 is_stmt: row.is_stmt(),
             };
-            self.push_row(row_of, row.discriminator() != 0);
+            if self.is_kept(&short, row.discriminator() != 0) {
+                self.last.place = Some((short.file, short.line));
+                self.lines.rows.push(short);
+            }
+            self.last.has_stmt =
+                row.is_stmt() || self.last.has_stmt && self.last.address == row.address();
+            self.last.address = row.address();
         }
     }
 
-    /// Appends a row, but not one that only tells blocks of the line before apart.
-    fn push_row(&mut self, row: Row, is_discriminated: bool) {
-        let last = self.lines.rows.get(self.start..).and_then(<[Row]>::last);
-        let is_same_line = last.is_some_and(|last| last.line == row.line);
-        self.is_discriminated = is_discriminated || is_same_line && self.is_discriminated;
-        let is_same = is_same_line && last.is_some_and(|last| last.file == row.file);
-        if !(is_same && self.is_discriminated) {
-            self.lines.rows.push(row);
+    /// Whether gdb keeps a row. Of two files at one address the later counts, unless only the
+    /// earlier is recommended for breakpoints; rows that merely tell blocks of one line apart and
+    /// rows of no line do not count.
+    fn is_kept(&mut self, row: &Row, is_discriminated: bool) -> bool {
+        let last = &mut self.last;
+        let (is_new_file, is_new_line) = match last.place {
+            Some((file, line)) => (file != row.file, line != row.line),
+            None => (true, true),
+        };
+        last.is_discriminated = is_discriminated || !is_new_line && last.is_discriminated;
+        let is_beaten = last.address == row.address && last.has_stmt && !row.is_stmt;
+        if row.line == 0 || is_new_file && is_beaten {
+            return false;
+        }
+        if is_new_file {
+            self.drop_rows_at(row.address);
+        }
+        is_new_file || is_new_line || !self.last.is_discriminated
+    }
+
+    /// Drops the last rows of the sequence under way that begin at `address`.
+    fn drop_rows_at(&mut self, address: u64) {
+        while self.lines.rows.len() > self.start
+            && self.lines.rows.last().is_some_and(|row| row.address == address)
+        {
+            self.lines.rows.pop();
         }
     }
 
     fn end_sequence(&mut self, end: u64) {
+        self.drop_rows_at(end);
         let rows = self.start..self.lines.rows.len();
         let first = self.lines.rows.get(self.start).map(|row| row.address);
         match (first, u32::try_from(self.lines.sequences.len())) {
@@ -165,6 +200,7 @@ impl Builder<'_> {
             _ => self.lines.rows.truncate(self.start),
         }
         self.start = self.lines.rows.len();
+        self.last = Last::default();
     }
 
     fn finish(mut self) -> Lines {

@@ -1,14 +1,14 @@
 //! What DWARF knows of an address, a line or a function of one module.
 
-use super::scopes::{Call, Scope};
+use super::scopes::{Call, Kind, Scope};
 use super::units::{Unit, Units, file_path};
 use super::{origin, sections};
 use crate::symbols::debug_file::{self, DebugFile, normal};
 use crate::symbols::spans::Spans;
 use crate::symbols::{Files, names};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A place in the source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(in crate::symbols) struct Dwarf {
     supplement: Option<Units>,
     by_address: Spans,
     files: Arc<dyn Files>,
+    /// Where functions begin, by the linker's name.
+    by_name: OnceLock<HashMap<String, Vec<u64>>>,
 }
 
 impl Dwarf {
@@ -56,7 +58,13 @@ impl Dwarf {
         let supplement = supplement.and_then(|bytes| sections::load(&bytes, false));
         let units = Units::parse(dwarf);
         let by_address = units.by_address(code);
-        Some(Self { units, supplement: supplement.map(Units::parse), by_address, files })
+        Some(Self {
+            units,
+            supplement: supplement.map(Units::parse),
+            by_address,
+            files,
+            by_name: OnceLock::new(),
+        })
     }
 
     /// The place in the source of the code at `addr`.
@@ -73,8 +81,12 @@ impl Dwarf {
         let mut location = self.location(addr, code);
         let mut frames = Vec::new();
         for (_, scope) in unit.scopes(&self.units.dwarf, code, &*self.files).at(addr) {
+            let caller = match scope.kind {
+                Kind::Block { .. } => continue,
+                Kind::Inlined(call) => self.call_location(unit, call),
+                Kind::Function => None,
+            };
             let function = self.name(unit, scope).map(|name| names::demangle(&name));
-            let caller = scope.call.and_then(|call| self.call_location(unit, call));
             frames.push(Frame { function, location: std::mem::replace(&mut location, caller) });
         }
         frames
@@ -94,15 +106,23 @@ impl Dwarf {
 
     /// Where the functions that `query` means begin, inlined copies too.
     pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
-        let mut addresses = Vec::new();
+        let query = names::Query::new(query);
+        let by_name = self.by_name.get_or_init(|| self.functions_by_name(code));
+        let meant = by_name.iter().filter(|(name, _)| query.means(name));
+        meant.flat_map(|(_, starts)| starts).copied().collect()
+    }
+
+    fn functions_by_name(&self, code: &Spans) -> HashMap<String, Vec<u64>> {
+        let mut by_name: HashMap<String, Vec<u64>> = HashMap::new();
         for unit in &self.units.units {
-            for scope in unit.scopes(&self.units.dwarf, code, &*self.files).iter() {
-                if self.name(unit, scope).is_some_and(|name| names::is_meant(query, &name)) {
-                    addresses.push(scope.start);
+            let scopes = unit.scopes(&self.units.dwarf, code, &*self.files).iter();
+            for scope in scopes.filter(|scope| !matches!(scope.kind, Kind::Block { .. })) {
+                if let Some(name) = self.name(unit, scope) {
+                    by_name.entry(name).or_default().push(scope.start);
                 }
             }
         }
-        addresses
+        by_name
     }
 
     /// The first line from `line` on that has code in a file that `file` means.
@@ -114,7 +134,7 @@ impl Dwarf {
         lines.min()
     }
 
-    /// Where the code of exactly this line begins: once in each function and inlined copy.
+    /// Where the code of exactly this line begins: once in each function, inlined copy and block.
     pub(in crate::symbols) fn addresses_of_line(
         &self,
         file: &str,
@@ -147,8 +167,10 @@ impl Dwarf {
 
     fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {
         let entries = unit.entries(&self.units.dwarf, &*self.files);
-        let header = entries.line_program.as_ref()?.header();
-        let file = file_path(entries, header, call.file)?;
+        let main = unit.head.unit_ref(&self.units.dwarf);
+        // Entries in a file of their own may number files by the main file's table.
+        let numbered = if entries.line_program.is_some() { entries } else { main };
+        let file = file_path(numbered, numbered.line_program.as_ref()?.header(), call.file)?;
         let column = (call.column > 0).then_some(call.column);
         (call.line > 0).then_some(Location { file, line: call.line, column })
     }

@@ -13,7 +13,7 @@ pub(super) struct Scopes {
     by_address: Spans,
 }
 
-/// A function, or an inlined copy of one.
+/// A function, an inlined copy of one, or a block inside.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scope {
     /// Its entry in the unit.
@@ -22,10 +22,23 @@ pub(super) struct Scope {
     pub(super) start: u64,
     /// Bytes from `start` to the end of the range that holds it.
     pub(super) size_bytes: u64,
-    /// Where it was inlined; `None` for a function of its own.
-    pub(super) call: Option<Call>,
+    pub(super) kind: Kind,
     /// The scope around it, by index.
     parent: Option<usize>,
+}
+
+/// What a scope is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A function of its own.
+    Function,
+    /// A copy of a function, inlined at a call.
+    Inlined(Call),
+    /// A block of statements.
+    Block {
+        /// Whether it declares variables: gdb knows only blocks that do.
+        has_variables: bool,
+    },
 }
 
 /// The place of an inlined call.
@@ -48,13 +61,15 @@ impl Scopes {
         Self { scopes: builder.scopes, by_address: builder.ranges.into_spans() }
     }
 
-    /// The innermost scope around `addr` and those around it, outwards, by index.
+    /// The innermost scope around `addr` and those around it, outwards, by index; without blocks
+    /// that declare nothing.
     pub(super) fn at(&self, addr: u64) -> impl Iterator<Item = (usize, &Scope)> {
         let found = self.by_address.find(addr).and_then(|span| usize::try_from(span.value).ok());
         let with_scope = |index: usize| Some((index, self.scopes.get(index)?));
         // A parent comes before its child, so this ends.
         let outer = move |(_, scope): &(usize, &Scope)| scope.parent.and_then(with_scope);
-        std::iter::successors(found.and_then(with_scope), outer)
+        let scopes = std::iter::successors(found.and_then(with_scope), outer);
+        scopes.filter(|(_, scope)| !matches!(scope.kind, Kind::Block { has_variables: false }))
     }
 
     /// All scopes.
@@ -82,15 +97,18 @@ impl Builder<'_> {
             while open.last().is_some_and(|(around, _)| *around >= depth) {
                 open.pop();
             }
-            let tag = abbreviation.tag();
-            if tag != gimli::DW_TAG_subprogram && tag != gimli::DW_TAG_inlined_subroutine {
+            if abbreviation.tag() == gimli::DW_TAG_variable {
+                self.note_variable(open.last().copied(), depth);
+            }
+            if !is_scope(abbreviation.tag()) {
                 entries.skip_attributes(abbreviation.attributes())?;
                 continue;
             }
             entries.read_attributes(abbreviation.attributes(), &mut entry.attrs)?;
-            let is_inlined = tag == gimli::DW_TAG_inlined_subroutine;
-            let parent = open.last().map(|(_, index)| *index).filter(|_| is_inlined);
-            if let Some(index) = self.push(&entry, offset, is_inlined, parent) {
+            let kind = kind(abbreviation.tag(), &entry);
+            let is_inside = !matches!(kind, Kind::Function);
+            let parent = open.last().map(|(_, index)| *index).filter(|_| is_inside);
+            if let Some(index) = self.push(&entry, offset, kind, parent) {
                 open.push((depth, index));
             }
         }
@@ -102,23 +120,43 @@ impl Builder<'_> {
         &mut self,
         entry: &Entry<Reader>,
         offset: UnitOffset,
-        is_inlined: bool,
+        kind: Kind,
         parent: Option<usize>,
     ) -> Option<usize> {
         let index = self.scopes.len();
         let value = u32::try_from(index).ok()?;
         let (start, size_bytes) = self.ranges.push(self.unit, entry, self.code, value)?;
-        let call = is_inlined.then(|| Call {
-            file: number(entry, gimli::DW_AT_call_file).unwrap_or(0),
-            line: number(entry, gimli::DW_AT_call_line)
-                .and_then(|n| n.try_into().ok())
-                .unwrap_or(0),
-            column: number(entry, gimli::DW_AT_call_column)
-                .and_then(|n| n.try_into().ok())
-                .unwrap_or(0),
-        });
-        self.scopes.push(Scope { entry: offset, start, size_bytes, call, parent });
+        self.scopes.push(Scope { entry: offset, start, size_bytes, kind, parent });
         Some(index)
+    }
+
+    /// A variable at `depth` belongs to the scope around it if nothing else lies between.
+    fn note_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
+        let around = around.filter(|(around, _)| around + 1 == depth);
+        if let Some(scope) = around.and_then(|(_, index)| self.scopes.get_mut(index))
+            && let Kind::Block { has_variables } = &mut scope.kind
+        {
+            *has_variables = true;
+        }
+    }
+}
+
+fn is_scope(tag: gimli::DwTag) -> bool {
+    let scopes =
+        [gimli::DW_TAG_subprogram, gimli::DW_TAG_inlined_subroutine, gimli::DW_TAG_lexical_block];
+    scopes.contains(&tag)
+}
+
+fn kind(tag: gimli::DwTag, entry: &Entry<Reader>) -> Kind {
+    let short = |name| number(entry, name).and_then(|n| n.try_into().ok()).unwrap_or(0);
+    match tag {
+        gimli::DW_TAG_inlined_subroutine => Kind::Inlined(Call {
+            file: number(entry, gimli::DW_AT_call_file).unwrap_or(0),
+            line: short(gimli::DW_AT_call_line),
+            column: short(gimli::DW_AT_call_column),
+        }),
+        gimli::DW_TAG_lexical_block => Kind::Block { has_variables: false },
+        _ => Kind::Function,
     }
 }
 

@@ -154,3 +154,33 @@ fn inlined_calls_are_those_of_addr2line() {
         Some(())
     });
 }
+
+/// Where gdb would break for each line from 1 to `count` of the program's source.
+fn gdb_breaks(program: &Program, file: &str, count: u32) -> Option<Vec<Vec<u64>>> {
+    let script = program.directory.path().join("breaks.py");
+    let text = format!(
+        "import gdb\n\
+         for line in range(1, {count} + 1):\n\
+         \x20   try: print(*sorted({{sal.pc for sal in gdb.decode_line('{file}:%d' % line)[1]}}))\n\
+         \x20   except gdb.error: print()\n"
+    );
+    std::fs::write(&script, text).unwrap();
+    let said = run("gdb", &["-nx", "-batch", "-x", script.to_str().unwrap(), program.arg()])?;
+    let parse = |line: &str| line.split_whitespace().map(|pc| pc.parse().unwrap()).collect();
+    Some(said.lines().map(parse).collect())
+}
+
+#[test]
+fn breaks_are_those_of_gdb() {
+    for_each_program(|program, options| {
+        let file = options.split(' ').next().unwrap();
+        let expected = gdb_breaks(program, file, 60)?;
+        let symbols = symbols(&program.path);
+        for (line, expected) in (1..).zip(&expected) {
+            let ours = symbols.addresses_of_line(file, line);
+            let ours: Vec<u64> = ours.iter().map(|addr| addr.0 - BIAS).collect();
+            assert_eq!(ours, *expected, "{options} line {line}");
+        }
+        Some(())
+    });
+}
