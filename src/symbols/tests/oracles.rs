@@ -101,26 +101,38 @@ fn for_each_program(mut test: impl FnMut(&Program, &str) -> Option<()>) {
 
 #[test]
 fn lines_and_functions_are_those_of_gdb() {
-    for_each_program(|program, options| {
-        let addresses = instructions(program)?;
-        let expected = gdb_says(program, &addresses)?;
-        assert_eq!(expected.len(), addresses.len());
-        let symbols = symbols(&program.path);
-        for (address, (line, functions)) in addresses.iter().zip(&expected) {
-            let ours = symbols.location_at(Addr(BIAS + address));
-            let ours = ours.map(|at| (base_name(&at.file), at.line));
-            assert_eq!(ours, *line, "{options} at {address:#x}");
-            if functions.is_empty() {
-                continue; // gdb's blocks know DWARF only.
-            }
-            let ours = our_frames(&symbols, *address);
-            assert_eq!(ours.len(), functions.len(), "{options} at {address:#x}");
-            for ((ours, _), theirs) in ours.iter().zip(functions) {
-                assert!(is_same_name(ours, theirs), "{options} at {address:#x}: {ours}, {theirs}");
-            }
+    for_each_program(assert_told_as_by_gdb);
+}
+
+/// With its debug file installed this is a large program with DWARF of many makers.
+#[test]
+fn lines_and_functions_of_the_c_library_are_those_of_gdb() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("libc");
+    if std::fs::copy("/lib/x86_64-linux-gnu/libc.so.6", &path).is_ok() {
+        assert_told_as_by_gdb(&Program { directory, path }, "libc");
+    }
+}
+
+fn assert_told_as_by_gdb(program: &Program, options: &str) -> Option<()> {
+    let addresses = instructions(program)?;
+    let expected = gdb_says(program, &addresses)?;
+    assert_eq!(expected.len(), addresses.len());
+    let symbols = symbols(&program.path);
+    for (address, (line, functions)) in addresses.iter().zip(&expected) {
+        let ours = symbols.location_at(Addr(BIAS + address));
+        let ours = ours.map(|at| (base_name(&at.file), at.line));
+        assert_eq!(ours, *line, "{options} at {address:#x}");
+        if functions.is_empty() {
+            continue; // gdb's blocks know DWARF only.
         }
-        Some(())
-    });
+        let ours = our_frames(&symbols, *address);
+        assert_eq!(ours.len(), functions.len(), "{options} at {address:#x}");
+        for ((ours, _), theirs) in ours.iter().zip(functions) {
+            assert!(is_same_name(ours, theirs), "{options} at {address:#x}: {ours}, {theirs}");
+        }
+    }
+    Some(())
 }
 
 /// Whether two demanglers could mean the same: they spell parameters differently, and local
