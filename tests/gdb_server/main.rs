@@ -2,11 +2,16 @@
 
 #![allow(missing_docs, clippy::cast_possible_truncation)]
 
+mod btrace;
 mod gdb;
 mod history;
+mod oracle;
 mod pt;
+mod serving;
+mod slow;
+mod threads;
+mod walks;
 
-use crate::history::Program;
 use contraflow::gdb::{Listener, Options, serve};
 
 /// Not a test: the server in a process of its own, for `target remote | COMMAND` and by hand.
@@ -21,16 +26,4 @@ fn server_process() {
     };
     let options = Options { btrace: std::env::var_os("BTRACE").is_some(), ..Options::default() };
     serve(listener, session, options).expect("serving");
-}
-
-#[test]
-fn breakpoints_are_hit_in_both_directions() {
-    let program = Program::record("walk", &["-O0"], 0);
-    let text = gdb::walk(
-        &program,
-        &["break middle", "reverse-continue", "reverse-continue", "continue", "monitor when"],
-    );
-    assert_eq!(text.matches("Breakpoint 1, middle").count(), 2, "{text}");
-    assert!(text.contains("No more reverse-execution history.\nmain () at"), "{text}");
-    assert!(text.contains("position 6 of 172"), "{text}");
 }

@@ -18,14 +18,14 @@ pub(crate) fn encode(run: &Recorded<Scripted>, tid: Tid) -> Vec<u8> {
     for pair in pcs.windows(2) {
         let mut code = [0; 8];
         run.read_memory(tid, Addr(pair[0]), &mut code);
-        trace.extend(branch(&code, pair[0], pair[1]));
+        trace.extend(branch(code, pair[0], pair[1]));
     }
     trace
 }
 
 /// What a branch leaves in the trace: a TNT packet with one bit, or a TIP.
-fn branch(code: &[u8; 8], pc: u64, next: u64) -> Vec<u8> {
-    let code = code.strip_prefix(&[0xf2]).unwrap_or(code);
+fn branch(code: [u8; 8], pc: u64, next: u64) -> Vec<u8> {
+    let code = code.strip_prefix(&[0xf2]).unwrap_or(&code);
     match *code {
         [0x70..=0x7f, ..] => vec![tnt(next != pc + 2)],
         [0x0f, 0x80..=0x8f, ..] => vec![tnt(next != pc + 6)],

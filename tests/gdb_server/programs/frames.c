@@ -1,4 +1,4 @@
-/* For -O2: inlined functions, tail calls, recursion and callbacks, then an abort. */
+/* Inlined functions, tail calls, recursion and callbacks, then an abort. */
 
 #define NOINLINE __attribute__((noinline, noclone))
 
