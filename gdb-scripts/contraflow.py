@@ -7,9 +7,10 @@ history that the server keeps, so that `backtrace`, `up`, `finish`, `next`, `rev
 
 It makes no values up: in a frame of the call history only the pc is known. The addresses in its
 frame ids, which gdb compares, are the real ones where a stop with all registers has shown them.
-Otherwise they are stand-ins in the right order, at places where no program has memory, so that
-nothing can be read through them. A frame whose caller is not known has the caller 0, as gdb
-expects of an outermost frame.
+Otherwise they are stand-ins in the right order, 0x3bad... and 0xbbad..., at places where programs
+have no memory, so that nothing can be read through them; pointers that gdb computes from them are
+shown as unavailable. A frame whose caller is not known has the caller 0, as gdb expects of an
+outermost frame.
 
 It changes none of the user's settings, except `print finish` while a `finish` runs where the value
 returned is not known: gdb would print a zero.
@@ -23,10 +24,12 @@ import gdb.unwinder
 
 FRAMES_A_REQUEST = 64
 # Stand-ins for the addresses of frames count down from here with the depth of the stack: below
-# every program, for frames inside of those with real addresses; above every program, for the
-# frames around them.
-STAND_IN_INSIDE = 0x3F0000
-STAND_IN_AROUND = 0xFFFF00000000
+# the stacks of programs, for frames inside of those with real addresses; above every program, for
+# the frames around them.
+STAND_IN_INSIDE = 0x3BAD80000000
+STAND_IN_AROUND = 0xBBAD80000000
+STAND_IN_BYTES = 0x100
+STAND_IN_WINDOWS = {STAND_IN_INSIDE >> 32, STAND_IN_AROUND >> 32}
 # Frames whose real addresses are looked up at a stop with all registers.
 REMEMBERED_FRAMES = 2000
 
@@ -165,7 +168,7 @@ def stand_in(memory, depth):
     """An address for a frame whose own is not known: higher for outer frames, and always the same
     for one activation."""
     around = memory.shallowest is not None and depth < memory.shallowest
-    return (STAND_IN_AROUND if around else STAND_IN_INSIDE) - depth
+    return (STAND_IN_AROUND if around else STAND_IN_INSIDE) - STAND_IN_BYTES * depth
 
 
 def unsigned(number):
@@ -218,7 +221,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         frame = self.stack.frame(index)
         if frame is None:
             # Around the outermost of the call history: gdb shows one more, or a caller 0.
-            return FrameId(STAND_IN_AROUND - depth, start), 0
+            return FrameId(STAND_IN_AROUND - STAND_IN_BYTES * depth, start), 0
         memory = memories.setdefault(self.stack.tid, Memory())
         shown = memory.get(frame.activation, start)
         if shown is not None:
@@ -357,6 +360,7 @@ expression. COUNT is relative to here."""
 
     def forget_the_old_place(self):
         execute("maintenance flush register-cache")
+        execute("maintenance flush dcache")
         # Lists the threads of the new place, so that gdb knows them.
         execute("info threads")
         reply = request("qC") or ""
@@ -399,6 +403,24 @@ def returns_value(function):
     return function is not None and function.type.target().code != gdb.TYPE_CODE_VOID
 
 
+class UnavailablePointer:
+    """A pointer computed from a stand-in."""
+
+    def to_string(self):
+        return "<unavailable>"
+
+
+def printer_of_stand_ins(value):
+    kind = value.type.strip_typedefs().code
+    if kind not in (gdb.TYPE_CODE_PTR, gdb.TYPE_CODE_REF) or not server.is_contraflow():
+        return None
+    try:
+        address = int(value if kind == gdb.TYPE_CODE_PTR else value.address)
+    except gdb.error:
+        return None
+    return UnavailablePointer() if address >> 32 in STAND_IN_WINDOWS else None
+
+
 class Decorator(gdb.FrameDecorator.FrameDecorator):
     """A frame of the call history: its variables are unavailable. gdb would say so by an address
     that it could not read, and that address is a stand-in."""
@@ -406,6 +428,9 @@ class Decorator(gdb.FrameDecorator.FrameDecorator):
     def __init__(self, frame, unavailable):
         super().__init__(frame)
         self.unavailable = unavailable
+
+    def function(self):
+        return self.inferior_frame().name() or "??"
 
     def frame_args(self):
         return self.all_unavailable(super().frame_args())
@@ -432,13 +457,20 @@ class CallHistoryFilter:
     """Decorates the frames of `backtrace`."""
 
     def __init__(self):
-        self.name, self.priority, self.enabled = "contraflow-call-history", 100, True
+        self.name, self.priority, self.wanted = "contraflow-call-history", 100, True
         gdb.frame_filters[self.name] = self
 
+    @property
+    def enabled(self):
+        """With a filter gdb prints all frames in another way: only where there is a need."""
+        return self.wanted and server.is_contraflow() and self.unavailable_value() is not None
+
+    @enabled.setter
+    def enabled(self, wanted):
+        self.wanted = wanted
+
     def filter(self, frames):
-        unavailable = self.unavailable_value() if server.is_contraflow() else None
-        if unavailable is None:
-            return frames
+        unavailable = self.unavailable_value()
         real = (frame for frame in frames if frame.inferior_frame().pc() != 0)
         return (Decorator(frame, unavailable) for frame in real)
 
@@ -477,6 +509,7 @@ def load():
     gdb.events.cont.connect(selection.forget)
     gdb.events.before_prompt.connect(print_finish.after)
     define_hooks()
+    gdb.pretty_printers.append(printer_of_stand_ins)
     CallHistoryFilter()
     When()
     Info()

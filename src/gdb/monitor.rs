@@ -11,8 +11,8 @@ seek begin | end    go to the beginning or the end of the history
 info                show what was recorded and how it ended
 gaps                list the holes in the history
 help                show this
-After a seek gdb still shows what it read before: type `maintenance flush register-cache`,
-or use the command cf-seek of contraflow's gdb script.
+After a seek gdb still shows what it read before: type `maintenance flush register-cache` and
+`maintenance flush dcache`, or use the command cf-seek of contraflow's gdb script.
 ";
 
 /// Answers one command.

@@ -242,6 +242,31 @@ fn values_of_the_past_are_unavailable_and_cannot_be_written() {
 }
 
 #[test]
+fn nothing_of_the_end_or_of_the_stand_ins_leaks_into_the_past() {
+    let program = Program::record("frames", &["-O0"], 0);
+    let text = walk(
+        &program,
+        &[
+            "up",
+            "info locals",
+            "down",
+            "cf-seek 60",
+            "bt -frame-info short-location",
+            "info locals",
+            "info args",
+            "up",
+            "p &n",
+            "info registers rbp",
+        ],
+    );
+    let past = text.split_once("position 60 of").unwrap_or_else(|| panic!("{text}")).1;
+    for line in past.lines().filter(|line| line.contains(" = ")) {
+        let honest = ["unavailable", "Cannot access", "not saved", "optimized out"];
+        assert!(honest.iter().any(|word| line.contains(word)), "{line}\n{text}");
+    }
+}
+
+#[test]
 fn the_commands_of_the_script_help_and_complete() {
     let text = walk(
         &program(),
