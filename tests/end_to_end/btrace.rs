@@ -1,1 +1,52 @@
-//! x
+//! gdb's own decoder as an oracle: `record btrace pt`, fed with our stream, prints the
+//! instructions that were executed.
+
+use crate::support::{Scene, answer, have};
+use std::process::Command;
+
+/// Whether gdb was built with libipt.
+fn gdb_has_libipt() -> bool {
+    let output = Command::new("gdb").arg("--configuration").output();
+    let has = output.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("--with-intel-pt"));
+    if !has {
+        eprintln!("SKIPPED: gdb has no libipt");
+    }
+    has
+}
+
+fn assert_gdb_agrees(source: &str, flags: &[&str]) {
+    if !have("gcc") || !have("gdb") || !gdb_has_libipt() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile(source, flags);
+    let recorded = scene.record(&[program.to_str().unwrap()]);
+    let log = recorded.logged(recorded.threads()[0]);
+    let output = recorded.gdb_with(
+        &["--btrace"],
+        "record btrace pt
+         info record
+         record instruction-history 1,100000000",
+    );
+    let history = answer(&output, "record instruction-history 1,100000000", 0);
+    let shown: Vec<u64> = history
+        .lines()
+        .filter_map(|line| line.split_once("\t   0x")?.1.split([' ', '\t', ':']).next())
+        .filter_map(|addr| u64::from_str_radix(addr, 16).ok())
+        .collect();
+    assert!(shown.len() > 50_000, "{} instructions: {}", shown.len(), &output[..2000]);
+    for (number, (ours, gdbs)) in log.iter().zip(&shown).enumerate() {
+        assert_eq!(ours, gdbs, "instruction {number}: {ours:x} logged, {gdbs:x} by gdb");
+    }
+    assert_eq!(log.len(), shown.len());
+}
+
+#[test]
+fn gdb_decodes_the_same_instructions() {
+    assert_gdb_agrees("recursion.c", &["-O2"]);
+}
+
+#[test]
+fn gdb_decodes_signal_handlers_alike() {
+    assert_gdb_agrees("handler.c", &[]);
+}

@@ -5,12 +5,12 @@ use std::process::{Command, Output, Stdio};
 use std::{env, fs};
 
 /// The binary under test.
-pub fn contraflow() -> Command {
+pub(crate) fn contraflow() -> Command {
     Command::new(env!("CARGO_BIN_EXE_contraflow"))
 }
 
 /// Whether a tool is there. Says loudly what is not tested without it.
-pub fn have(tool: &str) -> bool {
+pub(crate) fn have(tool: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).any(|dir| dir.join(tool).is_file());
     if !found {
@@ -20,21 +20,21 @@ pub fn have(tool: &str) -> bool {
 }
 
 /// A directory of its own for a test, removed with it.
-pub struct Scene {
+pub(crate) struct Scene {
     dir: tempfile::TempDir,
 }
 
 impl Scene {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Compiles a program of tests/programs or examples.
-    pub fn compile(&self, source: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn compile(&self, source: &str, flags: &[&str]) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let places = ["tests/programs", "examples/crash"].map(|dir| root.join(dir).join(source));
         let source = places.iter().find(|path| path.exists()).expect("the source");
@@ -47,11 +47,11 @@ impl Scene {
     }
 
     /// Records a run and gives its recording.
-    pub fn record(&self, command: &[&str]) -> Recorded {
+    pub(crate) fn record(&self, command: &[&str]) -> Recorded {
         self.record_with(&[], command)
     }
 
-    pub fn record_with(&self, options: &[&str], command: &[&str]) -> Recorded {
+    pub(crate) fn record_with(&self, options: &[&str], command: &[&str]) -> Recorded {
         let dir = self.path("recording");
         let log = self.path("log");
         fs::create_dir_all(&log).unwrap();
@@ -73,21 +73,21 @@ impl Scene {
 }
 
 /// A recording, the log of its steps, and what its program printed.
-pub struct Recorded {
-    pub dir: PathBuf,
-    pub log: PathBuf,
-    pub output: Output,
+pub(crate) struct Recorded {
+    pub(crate) dir: PathBuf,
+    pub(crate) log: PathBuf,
+    pub(crate) output: Output,
 }
 
 impl Recorded {
     /// The addresses that the tracer logged, of a thread.
-    pub fn logged(&self, tid: i32) -> Vec<u64> {
+    pub(crate) fn logged(&self, tid: i32) -> Vec<u64> {
         let bytes = fs::read(self.log.join(format!("{tid}.log"))).unwrap_or_default();
         bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect()
     }
 
     /// The threads, by their logs.
-    pub fn threads(&self) -> Vec<i32> {
+    pub(crate) fn threads(&self) -> Vec<i32> {
         let logs = fs::read_dir(&self.log).unwrap().map(|entry| entry.unwrap().path());
         let mut tids: Vec<i32> =
             logs.map(|log| log.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
@@ -96,18 +96,18 @@ impl Recorded {
     }
 
     /// `contraflow dump` of this recording.
-    pub fn dump(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn dump(&self, arguments: &[&str]) -> Output {
         let mut command = contraflow();
         command.arg("dump").args(arguments).arg(&self.dir);
         command.output().expect("contraflow runs")
     }
 
     /// What gdb prints when it runs these commands on the recording, through `replay`.
-    pub fn gdb(&self, commands: &str) -> String {
+    pub(crate) fn gdb(&self, commands: &str) -> String {
         self.gdb_with(&[], commands)
     }
 
-    pub fn gdb_with(&self, options: &[&str], commands: &str) -> String {
+    pub(crate) fn gdb_with(&self, options: &[&str], commands: &str) -> String {
         let mut replay = contraflow();
         replay.arg("replay").args(options).arg(&self.dir).args(["--", "-nx", "-batch"]);
         run_gdb(replay, commands)
@@ -115,29 +115,35 @@ impl Recorded {
 }
 
 /// Runs gdb with commands, a line each; `echo` marks what belongs to which.
-pub fn run_gdb(mut gdb: Command, commands: &str) -> String {
+pub(crate) fn run_gdb(mut gdb: Command, commands: &str) -> String {
     gdb.args(["-ex", "set pagination off", "-ex", "set style enabled off", "-ex", "set width 0"]);
     for line in commands.lines().map(str::trim).filter(|line| !line.is_empty()) {
         gdb.args(["-ex", &format!("echo \\n>>> {line}\\n"), "-ex", line]);
     }
-    let output = gdb.stdin(Stdio::null()).env_remove("DEBUGINFOD_URLS").output().expect("gdb runs");
-    text(&output.stdout) + &text(&output.stderr)
+    // Both streams into one file, so that what they say stays in order.
+    let both = tempfile::NamedTempFile::new().expect("a temporary file");
+    let append = || fs::File::options().append(true).open(both.path()).expect("a temporary file");
+    gdb.stdin(Stdio::null()).stdout(append()).stderr(append()).env_remove("DEBUGINFOD_URLS");
+    gdb.status().expect("gdb runs");
+    text(&fs::read(both.path()).expect("a temporary file"))
 }
 
-pub fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// What stands behind the `nth` echo of a command.
-pub fn answer<'a>(output: &'a str, command: &str, nth: usize) -> &'a str {
+pub(crate) fn answer<'a>(output: &'a str, command: &str, nth: usize) -> &'a str {
     let marker = format!(">>> {command}\n");
     let rest = output.split(&marker).nth(nth + 1);
     let rest = rest.unwrap_or_else(|| panic!("{command:?} is not in:\n{output}"));
-    rest.split("\n>>> ").next().unwrap().trim()
+    let rest = rest.split("\n>>> ").next().unwrap();
+    // What gdb says at its own end is no answer.
+    rest.split("[Inferior 1 (Remote target) detached]").next().unwrap().trim()
 }
 
 /// Asserts that texts come in this order.
-pub fn assert_in_order(output: &str, wanted: &[&str]) {
+pub(crate) fn assert_in_order(output: &str, wanted: &[&str]) {
     let mut rest = output;
     for text in wanted {
         let Some(at) = rest.find(text) else {
