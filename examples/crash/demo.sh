@@ -20,23 +20,17 @@ echo '$ contraflow replay'
 cat > walk.gdb <<'GDB'
 set pagination off
 set style enabled off
-define say
-  printf "(gdb) "
-end
-say
-echo backtrace\n
+echo (gdb) backtrace\n
 backtrace
 echo (gdb) print a->owner\n
 print a->owner
-echo \nThe owner of an account is no string any more. Who changed it? Back to the last retire().\n\n
+echo \nThe account has no owner any more. Who took it? Back, out of here and into what ran before.\n\n
 echo (gdb) reverse-next\n
 reverse-next
 echo (gdb) reverse-finish\n
 reverse-finish
 echo (gdb) reverse-finish\n
 reverse-finish
-echo (gdb) reverse-next\n
-reverse-next
 echo (gdb) reverse-step\n
 reverse-step
 echo (gdb) reverse-step\n
