@@ -14,6 +14,13 @@ impl Bytes {
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self(Arc::new(owner))
     }
+
+    /// The same bytes at an address that the tables of ELF files, of 8-byte words, can be read at:
+    /// a copy where they lie at an odd one.
+    #[must_use]
+    pub fn aligned(self) -> Self {
+        if self.as_ptr().addr().is_multiple_of(8) { self } else { self.to_vec().into() }
+    }
 }
 
 impl Deref for Bytes {

@@ -78,8 +78,8 @@ fn copy_padded(bytes: &[u8], position: u64, buf: &mut [u8]) -> usize {
     let size = clamp(padded_end.saturating_sub(position)).min(buf.len());
     let rest = bytes.get(clamp(position)..).unwrap_or_default();
     let from_file = rest.len().min(size);
-    for (to, from) in buf.iter_mut().zip(rest.iter().take(from_file)) {
-        *to = *from;
+    if let (Some(to), Some(from)) = (buf.get_mut(..from_file), rest.get(..from_file)) {
+        to.copy_from_slice(from);
     }
     if let Some(padding) = buf.get_mut(from_file..size) {
         padding.fill(0);

@@ -80,6 +80,14 @@ impl Image {
         Reader { image: self, last: Cell::new(None) }
     }
 
+    /// How many nodes all of `images` have between them.
+    #[cfg(test)]
+    pub(super) fn count_nodes<'a>(images: impl Iterator<Item = &'a Self>) -> usize {
+        let mut seen = std::collections::HashSet::new();
+        images.for_each(|image| tree::tests::collect(&image.root, &mut seen));
+        seen.len()
+    }
+
     /// Asserts that the tree is sound.
     #[cfg(test)]
     pub(super) fn check(&self) {

@@ -142,3 +142,47 @@ fn a_mapping_reads_as_zero_to_the_page_end_and_is_unknown_behind() {
     assert_eq!(image.read(Addr(0x3000), &mut buf), 0);
     assert_eq!(image.read(Addr(u64::MAX), &mut buf), 0);
 }
+
+/// A process with libraries that writes 10,000 functions into memory that it reserved for code.
+fn jit(pokes: u64) -> AddressSpace {
+    let mut space = AddressSpace::new();
+    let range = |start, size| AddrRange::sized(Addr(start), size);
+    for library in 0..100 {
+        let bytes = vec![0xcc; 4096].into();
+        let range = range(0x7f00_0000_0000 + library * 0x10_0000, 0x1000);
+        space.map(Tsc(0), Section { range, bytes, ..Section::default() });
+    }
+    let range = range(0x1000_0000, 0x1000_0000);
+    space.map(Tsc(1), Section { range, writable: true, executable: true, ..Section::default() });
+    for at in 0..pokes {
+        // All over the place, as code caches are filled and refilled.
+        let addr = 0x1000_0000 + at.wrapping_mul(0x9e37_79b9) % 0xfff_0000;
+        space.poke(Tsc(2 + at), Addr(addr), vec![0x90; 200]);
+    }
+    space
+}
+
+#[test]
+fn images_of_a_process_that_writes_code_share_what_is_the_same() {
+    let space = jit(10_000);
+    let epochs = space.epochs();
+    assert_eq!(epochs.len(), 10_002);
+    let nodes = Image::count_nodes(epochs.iter().map(|(_, image)| &**image));
+    let longest_path = 20;
+    assert!(nodes < 10_000 * 4 * longest_path, "{nodes} nodes");
+    epochs.iter().step_by(1000).for_each(|(_, image)| image.check());
+}
+
+#[test]
+fn read_only_data_that_was_relocated_is_not_served_for_the_past() {
+    let mut space = AddressSpace::new();
+    let range = AddrRange::sized(Addr(0x1000), 0x3000);
+    let bytes = vec![7; 0x3000].into();
+    let name = "/lib/libc.so.6".into();
+    space.map(Tsc(1), Section { range, bytes, name, writable: true, ..Section::default() });
+    space.protect(Tsc(2), AddrRange::sized(Addr(0x1000), 0x1000), false, false);
+    let image = space.image_at(Tsc(2));
+    let mut buf = [0; 4];
+    assert_eq!(image.read_file_data(Addr(0x1000), &mut buf), 0);
+    assert_eq!(image.read(Addr(0x1000), &mut buf), 4);
+}

@@ -167,6 +167,15 @@ fn rotate_left(low: Link, section: Arc<Section>, high: &Node) -> Link {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::collections::HashSet;
+
+    /// Adds the nodes that are not yet among `seen`.
+    pub(in crate::image) fn collect(tree: &Link, seen: &mut HashSet<*const Node>) {
+        if let Some(node) = tree.as_ref().filter(|node| seen.insert(Arc::as_ptr(node))) {
+            collect(&node.left, seen);
+            collect(&node.right, seen);
+        }
+    }
 
     /// Asserts order, balance and heights of the whole tree; gives its height.
     pub(in crate::image) fn check(tree: &Link) -> u8 {

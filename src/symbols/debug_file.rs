@@ -3,7 +3,7 @@
 
 use crate::image::Bytes;
 use crate::image::elf::{DebugLink, Elf};
-use crate::symbols::Files;
+use crate::symbols::files::{Files, open};
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +33,7 @@ pub(super) fn find_supplement(
     build_id: &[u8],
 ) -> Option<Bytes> {
     let path = of.parent().unwrap_or(Path::new("/")).join(OsStr::from_bytes(name));
-    let named = files.open(&normal(&path)).filter(|bytes| has_id(bytes, build_id));
+    let named = open(files, &normal(&path)).filter(|bytes| has_id(bytes, build_id));
     named.or_else(|| open_by_id(files, build_id).map(|file| file.bytes))
 }
 
@@ -45,7 +45,7 @@ fn open_by_id(files: &dyn Files, id: &[u8]) -> Option<DebugFile> {
     }
     name.push_str(".debug");
     let path = PathBuf::from(name);
-    let bytes = files.open(&path).filter(|bytes| has_id(bytes, id))?;
+    let bytes = open(files, &path).filter(|bytes| has_id(bytes, id))?;
     Some(DebugFile { path, bytes })
 }
 
@@ -69,7 +69,7 @@ fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<Deb
     let directories =
         [directory.to_path_buf(), directory.join(".debug"), global.join(below), global.join(other)];
     directories.into_iter().map(|directory| normal(&directory.join(name))).find_map(|path| {
-        let bytes = files.open(&path).filter(|bytes| crc32fast::hash(bytes) == link.crc)?;
+        let bytes = open(files, &path).filter(|bytes| crc32fast::hash(bytes) == link.crc)?;
         Some(DebugFile { path, bytes })
     })
 }

@@ -10,6 +10,11 @@ pub trait Files: Send + Sync {
     fn open(&self, path: &Path) -> Option<Bytes>;
 }
 
+/// The contents of the file at `path`, where ELF tables can be read.
+pub(super) fn open(files: &dyn Files, path: &Path) -> Option<Bytes> {
+    files.open(path).map(Bytes::aligned)
+}
+
 impl<F: Fn(&Path) -> Option<Bytes> + Send + Sync> Files for F {
     fn open(&self, path: &Path) -> Option<Bytes> {
         self(path)

@@ -39,7 +39,7 @@ impl Symbols {
     pub fn add_module(&mut self, name: &str, bytes: Bytes, bias: u64, range: AddrRange) {
         self.remove_modules(range);
         if !range.is_empty() {
-            let module = Module::new(name, bytes, bias, range, self.files.clone());
+            let module = Module::new(name, bytes.aligned(), bias, range, self.files.clone());
             self.modules.insert(range.start, module);
         }
     }

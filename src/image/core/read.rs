@@ -22,6 +22,7 @@ pub struct Core {
 impl Core {
     /// Reads the headers and notes of a core of a 64-bit x86 process. Memory is read on demand.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
+        let bytes = &bytes.clone().aligned();
         let elf = Elf::parse(bytes)?;
         check_kind(&elf)?;
         let mut contents = parse_notes(bytes)?;

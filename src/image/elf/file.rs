@@ -76,7 +76,8 @@ impl Elf {
     /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
     /// refused.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
-        let data: &[u8] = bytes;
+        let bytes = bytes.clone().aligned();
+        let data: &[u8] = &bytes;
         if !data.starts_with(&raw::ELFMAG) {
             return Err(Error::NotElf { start: data.iter().take(4).copied().collect() });
         }
@@ -94,6 +95,7 @@ fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, E
     let programs = header
         .program_headers(endian, data)
         .map_err(|_| damaged("the program headers are cut off"))?;
+    let dynamic = Dynamic::read(programs, endian, data);
     let interpreter = programs
         .iter()
         .find_map(|program| program.interpreter(endian, data).ok().flatten())
@@ -107,7 +109,7 @@ fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, E
         is_64: header.is_class_64(),
         entry: Addr(header.e_entry(endian).into()),
         is_pie: file_type == FileType::Dynamic
-            && (interpreter.is_some() || has_pie_flag(programs, endian, data)),
+            && (dynamic.has_pie_flag || interpreter.is_some() && !dynamic.has_name),
         segments: programs.iter().filter_map(|program| segment(program, endian)).collect(),
         interpreter,
         build_id: build_id(programs, &sections, endian, data),
@@ -155,15 +157,31 @@ fn segment<P: ProgramHeader>(program: &P, endian: P::Endian) -> Option<Segment> 
     })
 }
 
-/// Static executables that run at any bias have no interpreter, but say so in the dynamic table.
-fn has_pie_flag<P: ProgramHeader>(programs: &[P], endian: P::Endian, data: &[u8]) -> bool {
-    let tables = programs.iter().filter_map(|program| program.dynamic(endian, data).ok().flatten());
-    tables.flatten().any(|entry| {
-        entry.d_tag(endian) == raw::DT_FLAGS_1 && entry.d_val(endian).into() & DF_1_PIE != 0
-    })
+/// What the dynamic table tells of a file's purpose. Executables that run at any bias carry a flag;
+/// old ones do not, but have an interpreter, as a C library that can be run has, and no name.
+#[derive(Default)]
+struct Dynamic {
+    has_pie_flag: bool,
+    has_name: bool,
 }
 
 const DF_1_PIE: u64 = 0x0800_0000;
+
+impl Dynamic {
+    fn read<P: ProgramHeader>(programs: &[P], endian: P::Endian, data: &[u8]) -> Self {
+        let mut dynamic = Self::default();
+        let tables = programs.iter().filter_map(|each| each.dynamic(endian, data).ok().flatten());
+        for entry in tables.flatten() {
+            let value: u64 = entry.d_val(endian).into();
+            match entry.d_tag(endian) {
+                raw::DT_FLAGS_1 => dynamic.has_pie_flag |= value & DF_1_PIE != 0,
+                raw::DT_SONAME => dynamic.has_name = true,
+                _ => {}
+            }
+        }
+        dynamic
+    }
+}
 
 fn build_id<H: FileHeader>(
     programs: &[H::ProgramHeader],

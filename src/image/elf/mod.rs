@@ -3,6 +3,9 @@
 mod file;
 mod load;
 
+#[cfg(test)]
+mod tests;
+
 pub use file::{DebugLink, Elf, FileType, Segment};
 pub use load::load;
 

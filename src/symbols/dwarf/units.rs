@@ -4,8 +4,8 @@
 use super::lines::Lines;
 use super::scopes::Scopes;
 use super::{Reader, sections};
-use crate::symbols::Files;
 use crate::symbols::debug_file::normal;
+use crate::symbols::files::{Files, open};
 use crate::symbols::spans::{Span, Spans};
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitRef};
 use std::ffi::OsStr;
@@ -120,7 +120,7 @@ impl Unit {
         let directory = directory.and_then(Result::ok).unwrap_or_default();
         let name = gimli::Reader::to_slice(&name).ok()?;
         let path = Path::new(OsStr::from_bytes(&directory)).join(OsStr::from_bytes(&name));
-        let mut split = sections::load(&files.open(&normal(&path))?, true)?;
+        let mut split = sections::load(&open(files, &normal(&path))?, true)?;
         // `make_dwo` shares the sections that stay in the main file.
         split.make_dwo(dwarf);
         let header = split.units().next().ok()??;
