@@ -72,6 +72,11 @@ pub struct DebugLink {
     pub crc: u32,
 }
 
+/// The loadable segments (`PT_LOAD`) of an ELF file, in the order of its program headers.
+pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
+    Elf::parse(bytes).map(|elf| elf.segments)
+}
+
 impl Elf {
     /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
     /// refused.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::common::{Addr, AddrRange};
+use crate::image::Bytes;
 use crate::image::{CodeSource, Image};
 use proptest::prelude::*;
 use std::collections::HashSet;

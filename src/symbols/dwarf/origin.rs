@@ -2,8 +2,8 @@
 //! declaration, in the same unit, in another, or in the file shared by dwz.
 
 use super::Reader;
-use super::units::{Units, text};
-use gimli::{AttributeValue, UnitOffset, UnitRef};
+use super::units::{Units, is_sane, text};
+use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
 /// Names are at most this many entries away: a longer chain is a loop.
 const MAX_STEPS: usize = 16;
@@ -18,7 +18,7 @@ pub(super) fn name(
     let mut place = Place { units: Some(units), unit, entry };
     let mut plain = None;
     for _ in 0..MAX_STEPS {
-        let Ok(entry) = place.unit.entry(place.entry) else { break };
+        let Some(entry) = place.read() else { break };
         let attribute = |name| text(place.unit, entry.attr_value(name)?);
         let linkage = attribute(gimli::DW_AT_linkage_name);
         if let Some(name) = linkage.or_else(|| attribute(gimli::DW_AT_MIPS_linkage_name)) {
@@ -43,6 +43,14 @@ struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
+    fn read(&self) -> Option<Entry<Reader>> {
+        let mut entries = self.unit.entries_raw(Some(self.entry)).ok()?;
+        let abbreviation = entries.read_abbreviation().ok()?.filter(|each| is_sane(each))?;
+        let mut entry = Entry::default();
+        entries.read_attributes(abbreviation.attributes(), &mut entry.attrs).ok()?;
+        Some(entry)
+    }
+
     fn follow(
         &self,
         reference: &AttributeValue<Reader>,

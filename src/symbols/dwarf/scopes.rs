@@ -2,7 +2,7 @@
 //! asked for.
 
 use super::Reader;
-use super::units::Ranges;
+use super::units::{Ranges, is_sane};
 use crate::symbols::spans::Spans;
 use gimli::{DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
@@ -94,6 +94,9 @@ impl Builder<'_> {
         while !entries.is_empty() {
             let (depth, offset) = (entries.next_depth(), entries.next_offset());
             let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+            if !is_sane(abbreviation) {
+                break;
+            }
             while open.last().is_some_and(|(around, _)| *around >= depth) {
                 open.pop();
             }

@@ -8,6 +8,8 @@ use crate::symbols::debug_file::normal;
 use crate::symbols::files::{Files, open};
 use crate::symbols::spans::{Span, Spans};
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitRef};
+use gimli::{Reader as _, Section as _};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -15,6 +17,9 @@ use std::sync::{Arc, OnceLock};
 
 /// How many address ranges one unit, or the list of units, may state: more is damage.
 const MAX_RANGES: usize = 1 << 22;
+
+/// How many attributes an entry may have: compilers write thirty at most.
+const MAX_ATTRIBUTES: usize = 256;
 
 /// All units of one file, by their offset in `.debug_info`.
 #[derive(Debug)]
@@ -42,16 +47,22 @@ struct Split {
 
 impl Units {
     /// Reads the header and the first entry of each unit.
-    pub(super) fn parse(mut dwarf: gimli::Dwarf<Reader>) -> Self {
-        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
-        let mut units = Vec::new();
-        let mut headers = dwarf.units();
-        while let Ok(Some(header)) = headers.next() {
-            let Some(offset) = header.debug_info_offset() else { continue };
-            if let Ok(unit) = dwarf.unit(header) {
-                units.push(Unit::new(offset.0, unit));
+    pub(super) fn parse(dwarf: gimli::Dwarf<Reader>) -> Self {
+        let headers: Vec<_> = dwarf.units().map_while(Result::ok).collect();
+        let tables = abbreviations(&dwarf, &headers);
+        let parse = |header: gimli::UnitHeader<Reader>| {
+            let offset = header.debug_info_offset()?.0;
+            let table = tables.get(&header.debug_abbrev_offset().0)?.clone();
+            let mut root = header.entries_raw(&table, None).ok()?;
+            let root = root.read_abbreviation().ok()?.filter(|root| is_sane(root))?;
+            let mut head =
+                gimli::Unit::new_with_abbreviations(&dwarf, header, table.clone()).ok()?;
+            if root.tag() == gimli::DW_TAG_partial_unit {
+                head.line_program = None; // It has no code; its includers have the same table.
             }
-        }
+            Some(Unit::new(offset, head))
+        };
+        let units = headers.into_iter().filter_map(parse).collect();
         Self { dwarf, units }
     }
 
@@ -128,6 +139,32 @@ impl Unit {
         unit.copy_relocated_attributes(&self.head);
         Some(Split { dwarf: split, unit })
     }
+}
+
+/// The tables of abbreviations by offset. Each is taken to end where the next begins, since the
+/// units of a hostile file can name overlapping parts of one long table.
+fn abbreviations(
+    dwarf: &gimli::Dwarf<Reader>,
+    headers: &[gimli::UnitHeader<Reader>],
+) -> BTreeMap<usize, Arc<gimli::Abbreviations>> {
+    let offsets = headers.iter().map(|header| header.debug_abbrev_offset().0);
+    let offsets: BTreeSet<usize> = offsets.collect();
+    let ends = offsets.iter().skip(1).copied().map(Some).chain([None]);
+    let table = |(start, end): (&usize, Option<usize>)| {
+        let mut section = dwarf.debug_abbrev.reader().clone();
+        if let Some(end) = end {
+            section.truncate(end).ok()?;
+        }
+        let section = gimli::DebugAbbrev::from(section);
+        let table = section.abbreviations(gimli::DebugAbbrevOffset(*start)).ok()?;
+        Some((*start, Arc::new(table)))
+    };
+    offsets.iter().zip(ends).filter_map(table).collect()
+}
+
+/// Whether an entry can be read in reasonable time: attributes may take no space in it.
+pub(super) fn is_sane(abbreviation: &gimli::Abbreviation) -> bool {
+    abbreviation.attributes().len() <= MAX_ATTRIBUTES
 }
 
 /// Address ranges of entries, gathered. Bounded, because entries of a hostile file can share one
