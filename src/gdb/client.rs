@@ -99,6 +99,8 @@ pub(super) struct Client<'a, R: Run> {
     chosen: Chosen,
     features: ClientFeatures,
     acknowledges: bool,
+    /// Whether it has read a register yet.
+    probed: bool,
     last_sent: Vec<u8>,
 }
 
@@ -119,6 +121,7 @@ impl<'a, R: Run> Client<'a, R> {
             chosen: Chosen::stopped_at(stopped),
             features: ClientFeatures::default(),
             acknowledges: true,
+            probed: false,
             last_sent: Vec::new(),
         }
     }
@@ -208,8 +211,17 @@ impl<'a, R: Run> Client<'a, R> {
         let packets = self.stub.answer(self.served, tid, body);
         match self.served.refusal.take() {
             Some(error) => Answer::Reply(format!("E.{error}").into_bytes()),
+            None if self.hides_unavailable(body, &packets) => Answer::Reply(b"E45".to_vec()),
             None => Answer::Framed(packets),
         }
+    }
+
+    /// LLDB takes an unavailable register (`xx`) for bytes of 0xcc, and an error for what it is. Its
+    /// first `p` only asks whether the packet is understood.
+    fn hides_unavailable(&mut self, body: &[u8], packets: &[u8]) -> bool {
+        let asks_register = self.features.lldb && body.starts_with(b"p");
+        let probes = asks_register && !std::mem::replace(&mut self.probed, true);
+        asks_register && !probes && packets.starts_with(b"$xx")
     }
 
     fn negotiate(&mut self, body: &[u8]) -> Answer {

@@ -20,7 +20,12 @@ pub(super) fn format<R: Run>(
     edge_as_trap: bool,
 ) -> Vec<u8> {
     let tid = thread_id::format(stop.thread);
-    let mut reply = format!("T{:02x}thread:{tid};", signal(session, stop));
+    let (signal, description) = match signal(session, stop) {
+        // LLDB would deliver the signal on resuming, and refuses to while going backwards.
+        number if client.lldb && number != SIGTRAP => (SIGTRAP, describe(session)),
+        number => (number, String::new()),
+    };
+    let mut reply = format!("T{signal:02x}thread:{tid};{description}");
     reply.push_str(match stop.reason {
         StopReason::Breakpoint(BreakpointKind::Software) if client.swbreak => "swbreak:;",
         StopReason::Breakpoint(BreakpointKind::Hardware) if client.hwbreak => "hwbreak:;",
@@ -36,6 +41,15 @@ pub(super) fn format<R: Run>(
         }
     }
     reply.into_bytes()
+}
+
+/// LLDB's way of showing why a thread stopped, in words.
+fn describe<R: Run>(session: &Session<R>) -> String {
+    let words = match session.last_stop().reason {
+        StopReason::Interrupted => "interrupted".to_owned(),
+        _ => session.run().describe().ending.to_string(),
+    };
+    format!("reason:exception;description:{};", hex::encode(words.as_bytes()))
 }
 
 /// gdb's number of the signal to show.

@@ -9,13 +9,19 @@ pub(super) struct ClientFeatures {
     pub(super) swbreak: bool,
     /// It understands `hwbreak` stops.
     pub(super) hwbreak: bool,
+    /// It is LLDB, or one of its front ends: gdb alone offers to relocate instructions.
+    pub(super) lldb: bool,
 }
 
 /// Reads the client's `qSupported`.
 pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     let list = body.strip_prefix(b"qSupported:").unwrap_or_default();
     let has = |feature: &[u8]| list.split(|byte| *byte == b';').any(|item| item == feature);
-    ClientFeatures { swbreak: has(b"swbreak+"), hwbreak: has(b"hwbreak+") }
+    ClientFeatures {
+        swbreak: has(b"swbreak+"),
+        hwbreak: has(b"hwbreak+"),
+        lldb: !list.is_empty() && !has(b"qRelocInsn+"),
+    }
 }
 
 /// Adds this room's features to gdbstub's. Process numbers in thread ids are not offered: one

@@ -12,7 +12,7 @@ use super::target::Served;
 use super::transport::Transport;
 use crate::common::{Addr, Tid};
 use crate::session::{
-    Instruction, Library, Recorded, Register, Registers, Scripted, Session, Transfer,
+    Ending, Instruction, Library, Recorded, Register, Registers, Scripted, Session, Transfer,
 };
 use std::collections::VecDeque;
 use std::io;

@@ -5,6 +5,7 @@
 mod btrace;
 mod gdb;
 mod history;
+mod lldb;
 mod oracle;
 mod pt;
 mod serving;

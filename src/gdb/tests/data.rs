@@ -15,6 +15,34 @@ fn unknown_registers_are_unavailable() {
 }
 
 #[test]
+fn lldb_gets_an_error_for_an_unavailable_register() {
+    let lldb = "qSupported:xmlRegisters=i386,arm;multiprocess+";
+    assert_eq!(last(&[lldb, "p0"]), "x".repeat(16), "only asks whether `p` is understood");
+    assert_eq!(last(&[lldb, "p0", "p0"]), "E45");
+    assert_eq!(last(&[lldb, "p0", "p10"]), "0610000000000000");
+    assert_eq!(last(&["qSupported:qRelocInsn+", "p0", "p0"]), "x".repeat(16));
+}
+
+#[test]
+fn a_fatal_signal_is_shown_at_the_end() {
+    let mut killed = history();
+    killed.description.ending = Ending::Signal(7);
+    let first_reply = |hello: &str| {
+        let mut served = Served::new(Session::new(Recorded::at_end(killed.clone())));
+        let mut wire = Wire::default();
+        wire.input.extend([frame::encode(hello.as_bytes()), frame::encode(b"?")]);
+        Client::new(&mut served, &mut wire, &Options::default()).serve().unwrap();
+        bodies(&wire.output).pop().unwrap()
+    };
+    // SIGBUS is 7 on Linux, and 10 in gdb's numbers.
+    assert!(first_reply("qSupported:qRelocInsn+").starts_with("T0athread:1;"));
+    let reply = first_reply("qSupported:xmlRegisters=i386");
+    let words = reply.split("description:").nth(1).unwrap().split(';').next().unwrap();
+    assert!(reply.starts_with("T05thread:1;reason:exception;"), "{reply}");
+    assert_eq!(hex_text(words), "killed by SIGBUS");
+}
+
+#[test]
 fn the_description_matches_the_registers() {
     let xml = last(&["qXfer:features:read:target.xml:0,ffff"]);
     let sizes = xml.split("bitsize=\"").skip(1);
