@@ -3,11 +3,12 @@
 //!
 //! The reply is `POSITION,COMPLETE,DEPTH,PC` and then a `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a
 //! frame, innermost first, in hex; `-` is unknown. COMPLETE tells whether the general registers
-//! are known, so that gdb's own unwinders work.
+//! and the stack are known, so that gdb's own unwinders work.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
-use crate::session::{CallFrame, Run, Session};
+use crate::common::{Addr, Tid};
+use crate::session::{CallFrame, Register, Run, Session};
 use std::fmt::LowerHex;
 
 /// Frames in one reply.
@@ -24,7 +25,7 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     let (offset, count) = (usize::try_from(hex::number(offset)?).ok()?, hex::number(count)?);
     let stack = session.run().call_stack(tid);
     let position = session.run().position().map_or(0, |position| position.at);
-    let complete = session.run().registers(tid).has_all_general();
+    let complete = is_complete(session, tid);
     let (complete, depth) = (u8::from(complete), stack.len());
     let mut reply =
         format!("{position:x},{complete},{depth:x},{}", hex_or_dash(session.run().pc(tid)));
@@ -34,6 +35,13 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
         reply.push_str(&entry(frame));
     }
     Some(reply.into_bytes())
+}
+
+fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
+    let registers = session.run().registers(tid);
+    let rsp = registers.get(Register::RSP).and_then(|rsp| u64::try_from(rsp).ok());
+    registers.has_all_general()
+        && rsp.is_some_and(|rsp| session.run().read_memory(tid, Addr(rsp), &mut [0; 8]) == 8)
 }
 
 fn entry(frame: &CallFrame) -> String {

@@ -65,8 +65,9 @@ pub enum Found {
     Interrupted(u64),
 }
 
-/// One activation of a function, as the path's calls and returns tell it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One activation of a function, as the path's calls and returns tell it. By default one of which
+/// nothing is known: its call precedes the history.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallFrame {
     /// The position of the call instruction (or of the interrupted instruction, for a signal
     /// handler): unique to this activation. `None` when the call precedes the history.
@@ -111,7 +112,8 @@ pub trait History {
     /// when it says so.
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found;
 
-    /// The activations that `tid` is in, innermost first. The last one is the outermost known.
+    /// The activations that `tid` is in, innermost first. The outermost, whose call precedes the
+    /// history, may be left out.
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
 
     /// The registers of `tid`, each known or not.

@@ -256,7 +256,12 @@ impl<H: History> Run for Recorded<H> {
     }
 
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
-        self.history.call_stack(tid, self.position)
+        let mut stack = self.history.call_stack(tid, self.position);
+        // Around the outermost call there is the function that made it.
+        if stack.last().is_none_or(|frame| frame.call_site.is_some()) {
+            stack.push(CallFrame::default());
+        }
+        stack
     }
 
     fn time_ns(&self) -> Option<u64> {

@@ -161,20 +161,12 @@ impl History for Scripted {
     }
 
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {
-        let outermost = CallFrame {
-            activation: None,
-            entry: None,
-            call_site: None,
-            return_address: None,
-            signal_handler: false,
-        };
-        let mut stack = vec![outermost];
+        let mut stack = Vec::new();
         let executed = self.positions_of(tid).iter().take_while(|position| **position < g);
         for &position in executed {
             let Some(instruction) = self.at(position) else { break };
             match instruction.transfer {
                 Transfer::None => {}
-                Transfer::Return if stack.len() == 1 => stack[0] = outermost,
                 Transfer::Return => drop(stack.pop()),
                 Transfer::Call => stack.push(CallFrame {
                     activation: Some(position),
