@@ -381,26 +381,27 @@ class PrintFinish:
     """Keeps `finish` from printing a value that nobody knows."""
 
     def __init__(self):
-        self.switched_off = self.returns_value = False
+        self.switched_off, self.values = False, 0
 
     def before(self):
         backward = "Reverse" in execute("show exec-direction")
         if not backward and server.is_contraflow() and gdb.parameter("print finish"):
             if not Stack(selected_tid()).complete:
                 gdb.execute("set print finish off")
-                self.switched_off = True
-                self.returns_value = returns_value(gdb.selected_frame().function())
+                self.switched_off, self.values = True, count_values()
 
     def after(self, event=None):
         if self.switched_off:
             gdb.execute("set print finish on")
             self.switched_off = False
-            if event is None and self.returns_value:
+            if count_values() > self.values:
                 gdb.write("(that value is not known: this is the past)\n")
 
 
-def returns_value(function):
-    return function is not None and function.type.target().code != gdb.TYPE_CODE_VOID
+def count_values():
+    """How many values the value history holds."""
+    numbers = re.findall(r"^\$(\d+) = ", execute("show values"), re.MULTILINE)
+    return int(numbers[-1]) if numbers else 0
 
 
 class UnavailablePointer:
@@ -500,6 +501,9 @@ def define_hooks():
 
 def load():
     import __main__
+
+    if not hasattr(gdb.events, "connection_removed"):
+        raise gdb.GdbError("contraflow's script needs gdb 13 or newer; this is gdb " + gdb.VERSION)
 
     __main__.contraflow_print_finish = print_finish
     gdb.unwinder.register_unwinder(None, CallHistoryUnwinder(), replace=True)
