@@ -1,6 +1,7 @@
 //! Blocks and the cache of them: code decoded once, walked many times. Knows no packets and reads
 //! no code itself.
 
+use super::item::{Exit, Span};
 use super::{Class, Insn};
 use crate::common::Addr;
 use crate::pt::ExecMode;
@@ -132,6 +133,25 @@ impl Block {
         self.ip.wrapping_add(self.size_bytes as u64)
     }
 
+    /// Whether this is the block at `ip` in code of this width.
+    #[inline]
+    pub(super) fn is_at(&self, ip: Addr, mode: ExecMode) -> bool {
+        self.ip == ip && self.mode == mode
+    }
+
+    /// The block behind, if it was met before.
+    #[inline]
+    pub(super) const fn link(&self, way: Way) -> BlockId {
+        self.links[way as usize]
+    }
+
+    /// All of it, executed.
+    #[inline]
+    pub(super) const fn span(&self, exit: Exit) -> Span {
+        let (ip, last, insns) = (self.ip, self.last(), self.insns as u32);
+        Span { ip, last, insns, mode: self.mode, exit }
+    }
+
     /// Whether `addr` lies in the block, on an instruction boundary or not.
     pub(super) const fn covers(&self, addr: Addr) -> bool {
         addr.0.wrapping_sub(self.ip.0) < self.size_bytes as u64
@@ -143,6 +163,14 @@ impl Block {
 pub(super) enum Way {
     Fall = 0,
     Branch = 1,
+}
+
+impl Way {
+    /// The way of a conditional branch.
+    #[inline]
+    pub(super) const fn of(taken: bool) -> Self {
+        if taken { Self::Branch } else { Self::Fall }
+    }
 }
 
 /// The blocks of one image. Outlives decoders: hand it to [`super::Code::with_cache`] again, or

@@ -101,7 +101,8 @@ impl<'i> Code<'i> {
         Some(block.ip.wrapping_add(before.iter().map(|size| u64::from(*size)).sum()))
     }
 
-    /// The block at `to`, to which control went from `id` by `way`. Remembers it.
+    /// The block at `to`, to which control went from `id` by `way`. Remembers it: `id` must be that
+    /// of a block that `to` follows, for links are trusted later on.
     pub(super) fn follow(&mut self, id: BlockId, way: Way, to: Addr, mode: ExecMode) -> BlockId {
         let link = self.cache.link(id, way);
         if let Some(known) = self.cache.check(link, to, mode) {
@@ -114,6 +115,17 @@ impl<'i> Code<'i> {
             self.cache.set_link(id, way, next);
         }
         next
+    }
+
+    /// The block at `to`, to which a return went whose call ended the block `call`.
+    pub(super) fn follow_return(&mut self, call: BlockId, to: Addr, mode: ExecMode) -> BlockId {
+        // The id may be older than the cache's last emptying, and lead to some other block.
+        let is_call = |block: &Block| block.fall() == to && block.mode == mode;
+        if self.cache.get(call).is_some_and(is_call) {
+            self.follow(call, Way::Fall, to, mode)
+        } else {
+            self.find(to, mode)
+        }
     }
 
     fn build(&mut self, ip: Addr, mode: ExecMode) -> BlockId {

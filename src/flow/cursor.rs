@@ -2,6 +2,7 @@
 
 use super::item::GapReason;
 use super::psb::Fault;
+use super::tnt::TntBits;
 use crate::pt::{BlockContext, Errata, Erratum, Packet, PacketError, decode_in};
 
 /// Reads packets in order.
@@ -69,6 +70,21 @@ impl<'t> Cursor<'t> {
     /// second CYC right behind the first, which the CPU never writes otherwise.
     fn is_skd007(&self, rest: &[u8]) -> bool {
         self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
+    }
+
+    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit.
+    #[inline]
+    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits) {
+        if self.context != BlockContext::None {
+            return;
+        }
+        while bits.has_room() {
+            match self.trace.get(self.offset) {
+                Some(&byte) if byte & 1 == 0 && byte > 2 => bits.append_short(byte),
+                _ => break,
+            }
+            self.offset += 1;
+        }
     }
 
     /// Moves behind a packet that [`Self::peek`] gave.

@@ -162,7 +162,21 @@ impl<'t> Decoder<'t> {
 
     /// The next item, or None at the end. The trace's time is passed on as events as it is met,
     /// so that the caller can go on with other code where the image changed.
+    #[inline]
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+        if self.state == State::On && self.queue.is_empty() {
+            if self.tnt.is_empty() && self.bound.is_empty() {
+                self.cursor.take_short_tnts(&mut self.tnt);
+            }
+            let known = self.run_known(code);
+            if known.is_some() {
+                return known.map(FlowItem::Block);
+            }
+        }
+        self.next_any(code)
+    }
+
+    fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         loop {
             if let Some(item) = self.queue.pop_front() {
                 return Some(item);

@@ -27,6 +27,53 @@ impl Decoder<'_> {
         Here { id, block }
     }
 
+    /// Executes the block at the current IP if all is at hand: the block, a bit for its branch, and
+    /// the block that follows. None, and nothing done, if not; then the long way is gone.
+    #[inline]
+    pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
+        let block = code.block(self.hint).filter(|block| block.is_at(self.ip, self.mode))?;
+        let taken = self.tnt.peek()?;
+        let (exit, way) = match block.end {
+            End::Jcc => (if taken { Exit::Taken } else { Exit::NotTaken }, Way::of(taken)),
+            End::Ret if taken => return self.return_known(block, code),
+            End::Jmp => (Exit::Jmp, Way::Branch),
+            End::Call => (Exit::Call, Way::Branch),
+            _ => return None,
+        };
+        let next = block.link(way);
+        let ip = code.block(next)?.ip;
+        if block.end == End::Jcc {
+            self.tnt.skip_one();
+            self.without_bit = 0;
+        } else {
+            self.without_bit += 1;
+            if self.without_bit >= CIRCLE_BLOCKS {
+                return None;
+            }
+            if block.end == End::Call {
+                self.stack.push(block.fall(), self.hint);
+            }
+        }
+        self.hint = next;
+        self.ip = ip;
+        self.last = block.last();
+        Some(block.span(exit))
+    }
+
+    /// A compressed return from `block` to where a known call came from.
+    #[inline]
+    fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let (to, call) = self.stack.peek()?;
+        let next = code.block(call)?.link(Way::Fall);
+        code.block(next).filter(|next| next.is_at(to, self.mode))?;
+        self.tnt.skip_one();
+        self.stack.drop_one();
+        self.hint = next;
+        self.ip = to;
+        self.last = block.last();
+        Some(block.span(Exit::Ret))
+    }
+
     /// Executes the block at the current IP to its end. The outcome of its branch is in the bits
     /// that are left, or in the packets that come next.
     pub(super) fn run_block(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
@@ -104,7 +151,7 @@ impl Decoder<'_> {
                 let (to, call) =
                     self.stack.pop().ok_or(self.here_is(GapReason::ReturnWithoutCall(at)))?;
                 self.ip = to;
-                self.hint = code.follow(call, Way::Fall, to, self.mode);
+                self.hint = code.follow_return(call, to, self.mode);
             }
         }
         Ok(Exit::Ret)
@@ -183,13 +230,7 @@ impl Decoder<'_> {
         if !self.held.is_empty() && block.end.changes_context() {
             self.queue.extend(self.held.drain(..).map(FlowItem::Event));
         }
-        FlowItem::Block(Span {
-            ip: block.ip,
-            last: block.last(),
-            insns: u32::from(block.insns),
-            mode: block.mode,
-            exit,
-        })
+        FlowItem::Block(block.span(exit))
     }
 
     /// The path is lost at the end of `block`, whose instructions were executed all the same.

@@ -34,6 +34,24 @@ impl ReturnStack {
         }
     }
 
+    /// The entry that [`Self::pop`] would give.
+    #[inline]
+    pub(super) const fn peek(&self) -> Option<(Addr, BlockId)> {
+        if self.len == 0 {
+            return None;
+        }
+        Some(self.entries[(self.top + DEPTH - 1) % DEPTH])
+    }
+
+    /// Drops the entry that [`Self::peek`] gave.
+    #[inline]
+    pub(super) const fn drop_one(&mut self) {
+        if self.len > 0 {
+            self.len -= 1;
+            self.top = (self.top + DEPTH - 1) % DEPTH;
+        }
+    }
+
     pub(super) const fn pop(&mut self) -> Option<(Addr, BlockId)> {
         if self.len == 0 {
             return None;

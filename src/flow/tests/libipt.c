@@ -56,7 +56,7 @@ static void decode(struct pt_config *config, int list)
 	struct pt_image *image = pt_image_alloc("code");
 	struct pt_image_section_cache *cache = pt_iscache_alloc(NULL);
 	add_code(decoder, image, cache);
-	clock_gettime(CLOCK_MONOTONIC, &from);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
 	for (;;) {
 		int status = pt_blk_sync_forward(decoder);
 		while (status >= 0) {
@@ -88,7 +88,7 @@ static void decode(struct pt_config *config, int list)
 		pt_blk_get_offset(decoder, &offset);
 		fprintf(stderr, "gap at %" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
 	}
-	clock_gettime(CLOCK_MONOTONIC, &to);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
 	double seconds = (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
 	if (!list)
 		printf("instructions %" PRIu64 " blocks %" PRIu64 " gaps %" PRIu64 " seconds %.6f\n", insns, blocks, gaps, seconds);
