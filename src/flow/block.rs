@@ -1,6 +1,7 @@
 //! Blocks and the cache of them: code decoded once, walked many times. Knows no packets and reads
 //! no code itself.
 
+use super::chain::Chains;
 use super::item::{Exit, Span};
 use super::{Class, Insn};
 use crate::common::Addr;
@@ -87,6 +88,10 @@ pub(super) struct BlockId(u32);
 
 impl BlockId {
     pub(super) const NONE: Self = Self(u32::MAX);
+
+    pub(super) const fn number(self) -> u32 {
+        self.0
+    }
 }
 
 /// A run of instructions from `ip` up to and including its first branch.
@@ -105,6 +110,8 @@ pub(super) struct Block {
     sizes: u32,
     /// The blocks behind: going straight on, and branching.
     links: [BlockId; 2],
+    /// The tally that counted the block last.
+    mark: u32,
 }
 
 impl Block {
@@ -120,6 +127,7 @@ impl Block {
             mode,
             sizes: 0,
             links: [BlockId::NONE; 2],
+            mark: 0,
         }
     }
 
@@ -182,6 +190,7 @@ pub struct BlockCache {
     sizes: Vec<u8>,
     /// Open addressing with linear probing: block numbers by address, `u32::MAX` where free.
     slots: Vec<u32>,
+    pub(super) chains: Chains,
     limit: usize,
 }
 
@@ -202,7 +211,9 @@ impl BlockCache {
     /// A cache that is emptied when it holds `blocks` blocks.
     pub fn with_limit(blocks: usize) -> Self {
         let limit = blocks.clamp(16, 1 << 28);
-        Self { blocks: Vec::new(), sizes: Vec::new(), slots: vec![FREE; FIRST_SLOTS], limit }
+        let slots = vec![FREE; FIRST_SLOTS];
+        let chains = Chains::default();
+        Self { blocks: Vec::new(), sizes: Vec::new(), slots, chains, limit }
     }
 
     /// How many blocks it holds.
@@ -253,6 +264,14 @@ impl BlockCache {
         }
     }
 
+    /// Marks the block as counted by the tally `mark`; gives it if it was not yet.
+    #[inline]
+    pub(super) fn mark(&mut self, id: BlockId, mark: u32) -> Option<&Block> {
+        let block = self.blocks.get_mut(id.0 as usize).filter(|block| block.mark != mark)?;
+        block.mark = mark;
+        Some(block)
+    }
+
     /// Adds a finished block. May empty the cache before.
     pub(super) fn add(&mut self, draft: &Draft) -> BlockId {
         if self.blocks.len() >= self.limit || self.sizes.len() > u32::MAX as usize / 2 {
@@ -272,6 +291,7 @@ impl BlockCache {
     fn clear(&mut self) {
         self.blocks.clear();
         self.sizes.clear();
+        self.chains.clear();
         self.slots.fill(FREE);
     }
 

@@ -13,7 +13,7 @@ const WINDOW_BYTES: usize = 256;
 /// An image and the blocks that were decoded from it.
 pub struct Code<'i> {
     image: &'i dyn CodeSource,
-    cache: BlockCache,
+    pub(super) cache: BlockCache,
 }
 
 impl fmt::Debug for Code<'_> {

@@ -176,7 +176,7 @@ impl<'t> Decoder<'t> {
         self.next_any(code)
     }
 
-    fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
+    pub(super) fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         loop {
             if let Some(item) = self.queue.pop_front() {
                 return Some(item);

@@ -148,8 +148,9 @@ impl Decoder<'_> {
             None => self.leave_by_tip(here, code)?,
             Some(false) => return Err(self.here_is(GapReason::ReturnNotTaken(at))),
             Some(true) => {
-                let (to, call) =
-                    self.stack.pop().ok_or(self.here_is(GapReason::ReturnWithoutCall(at)))?;
+                let Some((to, call)) = self.stack.pop() else {
+                    return Err(self.here_is(GapReason::ReturnWithoutCall(at)));
+                };
                 self.ip = to;
                 self.hint = code.follow_return(call, to, self.mode);
             }
@@ -180,6 +181,10 @@ impl Decoder<'_> {
                     return self.last_ip.reconstruct(payload).ok_or(no_address);
                 }
                 Packet::ModeExec { .. } => self.pass_mode(&peeked),
+                Packet::TntShort(tnt) if self.tnt.has_room() => {
+                    self.cursor.pass(&peeked);
+                    self.tnt.append(tnt);
+                }
                 _ if self.pass_aside(&peeked) => {}
                 _ => return Err((peeked.offset, GapReason::NoBranchPacket(at))),
             }
@@ -242,8 +247,9 @@ impl Decoder<'_> {
         span
     }
 
-    /// A fault at the current place in the trace.
-    pub(super) const fn here_is(&self, reason: GapReason) -> Fault {
+    /// A fault at the current place in the trace, behind the TNT packets that could be read ahead.
+    pub(super) fn here_is(&mut self, reason: GapReason) -> Fault {
+        self.cursor.take_short_tnts(&mut self.tnt);
         (self.cursor.offset(), reason)
     }
 }

@@ -6,6 +6,7 @@
 
 mod bind;
 mod block;
+mod chain;
 mod code;
 mod cursor;
 mod decoder;
@@ -17,6 +18,7 @@ mod lead;
 mod off;
 mod psb;
 mod retstack;
+mod skim;
 mod tnt;
 
 pub use block::BlockCache;
@@ -24,6 +26,7 @@ pub use code::{Addrs, Code, Insns};
 pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
+pub use skim::Tally;
 
 #[cfg(test)]
 mod tests;

@@ -34,6 +34,15 @@ impl ReturnStack {
         }
     }
 
+    /// As if `count` addresses were pushed and popped again: the oldest may fall off.
+    #[inline]
+    pub(super) const fn touch(&mut self, count: u8) {
+        let kept = DEPTH.saturating_sub(count as usize);
+        if self.len > kept {
+            self.len = kept;
+        }
+    }
+
     /// The entry that [`Self::pop`] would give.
     #[inline]
     pub(super) const fn peek(&self) -> Option<(Addr, BlockId)> {

@@ -24,10 +24,43 @@ impl TntBits {
         self.len == 0
     }
 
+    #[inline]
+    pub(super) const fn len(self) -> u8 {
+        self.len
+    }
+
+    /// The first `count` bits, or as many as there are.
+    #[inline]
+    pub(super) const fn first(self, count: u8) -> Self {
+        Self { bits: self.bits, len: if self.len < count { self.len } else { count } }
+    }
+
+    /// The first `count` bits, at most 15, as a number with a stop bit above.
+    #[inline]
+    pub(super) const fn key(self, count: u8) -> u16 {
+        let len = self.first(count).len;
+        #[expect(clippy::cast_possible_truncation, reason = "at most 16 bits are left")]
+        let key = (1 << len | self.bits.unbounded_shr(64 - len as u32)) as u16;
+        key
+    }
+
+    /// Uses up `count` bits.
+    #[inline]
+    pub(super) const fn skip(&mut self, count: u8) {
+        self.bits = self.bits.unbounded_shl(count as u32);
+        self.len = self.len.saturating_sub(count);
+    }
+
     /// Whether a short TNT packet's bits still fit behind these.
     #[inline]
     pub(super) const fn has_room(self) -> bool {
         self.len <= 64 - 6
+    }
+
+    /// Appends the bits of a short TNT packet.
+    pub(super) const fn append(&mut self, tnt: Tnt) {
+        self.bits |= (tnt.bits << (64 - tnt.len as u32)) >> self.len;
+        self.len += tnt.len;
     }
 
     /// Appends the bits of a short TNT packet, whose one byte is `byte`.

@@ -3,7 +3,7 @@
 use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
 use crate::common::Addr;
-use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap};
+use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
 use crate::pt::find_psb;
 use crate::pt::unit::{self, RtitCtl};
 use proptest::prelude::*;
@@ -183,6 +183,33 @@ proptest! {
         let mut code = Code::with_cache(&program, BlockCache::with_limit(1));
         let decoded = decode(Decoder::new(&traced.trace, Config::default()), &mut code);
         prop_assert_eq!(decoded.items, whole(&traced.trace, &program).items);
+    }
+
+    #[test]
+    fn counting_finds_what_listing_finds(seed: u64, damaged: bool, overflow: bool) {
+        let overflow = if overflow { 100 } else { usize::MAX };
+        let (program, mut traced) =
+            random_run_with(seed, Mishaps { overflow, ..Mishaps::default() });
+        if damaged {
+            damage(&mut traced.trace, &mut Random::new(seed ^ 1));
+        }
+        let listed = whole(&traced.trace, &program);
+        let mut code = Code::new(&program);
+        // The second time with all chains known.
+        for _ in 0..2 {
+            let mut tally = Tally::new();
+            let mut decoder = Decoder::new(&traced.trace, Config::default());
+            let mut others = vec![];
+            while let Some(item) = decoder.skim(&mut code, &mut tally) {
+                others.push(item);
+            }
+            let is_other = |item: &&FlowItem| !matches!(item, FlowItem::Block(_));
+            let expected: Vec<_> = listed.items.iter().filter(is_other).copied().collect();
+            prop_assert_eq!(others, expected);
+            prop_assert_eq!(tally.insns, listed.addrs.len() as u64);
+            let counted = |addr: &Addr| tally.code().iter().any(|range| range.contains(*addr));
+            prop_assert!(listed.addrs.iter().all(counted));
+        }
     }
 
     #[test]

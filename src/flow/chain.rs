@@ -1,0 +1,159 @@
+//! Chains: what a block and the next few TNT bits lead to, remembered. Counting a hot loop takes
+//! one look-up for several branches. Holds nothing that the block cache does not imply.
+
+use super::block::{Block, BlockCache, BlockId, End, Way};
+use super::tnt::TntBits;
+
+/// TNT bits in a chain at most.
+pub(super) const CHAIN_BITS: u8 = 8;
+/// Blocks in a chain at most.
+const MAX_BLOCKS: u8 = 40;
+/// Calls that a chain leaves open, or has open at a time, at most.
+const MAX_CALLS: usize = 4;
+const SLOTS_LOG2: u32 = 14;
+
+/// Where a block and some TNT bits lead without a packet, and how many instructions that takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    from: BlockId,
+    /// The bits, with a stop bit above.
+    key: u16,
+    /// The tally that counted the chain's blocks last.
+    pub(super) mark: u32,
+    /// The block behind.
+    pub(super) next: BlockId,
+    pub(super) insns: u32,
+    /// How many bits it uses, and how many blocks it executes.
+    pub(super) bits: u8,
+    pub(super) blocks: u8,
+    /// How many calls it has open at a time at most.
+    pub(super) depth: u8,
+    open: u8,
+    calls: [BlockId; MAX_CALLS],
+}
+
+impl Chain {
+    const NONE: Self = Self {
+        from: BlockId::NONE,
+        key: 0,
+        mark: 0,
+        next: BlockId::NONE,
+        insns: 0,
+        bits: 0,
+        blocks: 0,
+        depth: 0,
+        open: 0,
+        calls: [BlockId::NONE; MAX_CALLS],
+    };
+
+    /// The blocks of the calls that are open at the end, the outermost first.
+    pub(super) fn open_calls(&self) -> &[BlockId] {
+        self.calls.get(..usize::from(self.open)).unwrap_or_default()
+    }
+
+    fn push(&mut self, call: BlockId) -> bool {
+        let Some(slot) = self.calls.get_mut(usize::from(self.open)) else { return false };
+        *slot = call;
+        self.open += 1;
+        self.depth = self.depth.max(self.open);
+        true
+    }
+
+    fn pop(&mut self) -> Option<BlockId> {
+        self.open = self.open.checked_sub(1)?;
+        self.calls.get(usize::from(self.open)).copied()
+    }
+}
+
+/// The chains of a block cache: a table in which a new chain takes the place of an old one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chains {
+    slots: Vec<Chain>,
+}
+
+impl Chains {
+    pub(super) fn clear(&mut self) {
+        self.slots.clear();
+    }
+
+    fn slot(&mut self, from: BlockId, key: u16) -> &mut Chain {
+        if self.slots.is_empty() {
+            self.slots = vec![Chain::NONE; 1 << SLOTS_LOG2];
+        }
+        let mixed = (from.number() ^ u32::from(key) << 23).wrapping_mul(0x9e37_79b1);
+        &mut self.slots[(mixed >> (32 - SLOTS_LOG2)) as usize]
+    }
+}
+
+/// What a walk along a chain meets at a block.
+enum Step {
+    To(BlockId),
+    /// The chain ends before this block.
+    Stop,
+    /// The block behind is not known yet.
+    Unknown,
+}
+
+impl BlockCache {
+    /// The chain of block `from` with the next of `bits`. None while blocks on it are not met yet.
+    #[inline]
+    pub(super) fn chain(&mut self, from: BlockId, bits: TntBits) -> Option<&mut Chain> {
+        let key = bits.key(CHAIN_BITS);
+        let slot = self.chains.slot(from, key);
+        if slot.from == from && slot.key == key {
+            // Looked up again to please the borrow checker, not for any other reason.
+            return Some(self.chains.slot(from, key));
+        }
+        let chain = self.walk(from, bits, |_| {})?;
+        let slot = self.chains.slot(from, key);
+        *slot = Chain { key, ..chain };
+        Some(slot)
+    }
+
+    /// Walks along the chain of block `from` with `bits`, and shows its blocks.
+    pub(super) fn walk(
+        &self,
+        from: BlockId,
+        bits: TntBits,
+        mut show: impl FnMut(BlockId),
+    ) -> Option<Chain> {
+        let mut chain = Chain { from, next: from, ..Chain::NONE };
+        let mut left = bits.first(CHAIN_BITS);
+        while !left.is_empty() && chain.blocks < MAX_BLOCKS {
+            let block = self.get(chain.next)?;
+            match self.step(&mut chain, block, &mut left) {
+                Step::To(next) => {
+                    show(chain.next);
+                    chain.insns += u32::from(block.insns);
+                    chain.blocks += 1;
+                    chain.next = next;
+                }
+                Step::Stop => break,
+                Step::Unknown => return None,
+            }
+        }
+        Some(chain)
+    }
+
+    fn step(&self, chain: &mut Chain, block: &Block, left: &mut TntBits) -> Step {
+        let taken = left.peek().unwrap_or_default();
+        let next = match block.end {
+            End::Jcc => block.link(Way::of(taken)),
+            End::Jmp => block.link(Way::Branch),
+            End::Call if chain.push(chain.next) => block.link(Way::Branch),
+            End::Ret if taken => match chain.pop() {
+                Some(call) => self.link(call, Way::Fall),
+                None => return Step::Stop,
+            },
+            _ => return Step::Stop,
+        };
+        if next == BlockId::NONE {
+            return Step::Unknown;
+        }
+        if matches!(block.end, End::Jcc | End::Ret) {
+            left.skip_one();
+            chain.bits += 1;
+        }
+        Step::To(next)
+    }
+}

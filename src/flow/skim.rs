@@ -1,0 +1,124 @@
+//! Decoding that counts and keeps no order: how many instructions, and which code.
+//! Finds the same events and gaps as decoding item by item, and faster.
+
+use super::block::BlockId;
+use super::chain::CHAIN_BITS;
+use super::code::Code;
+use super::decoder::{Decoder, State};
+use super::item::{FlowItem, Span};
+use crate::common::AddrRange;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// What a stretch of the trace executed, without its order; see [`Decoder::skim`].
+#[derive(Debug)]
+pub struct Tally {
+    /// Instructions executed.
+    pub insns: u64,
+    code: Vec<AddrRange>,
+    /// Marks the blocks and chains that this tally has counted. No other tally has it.
+    mark: u32,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Tally {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        static LAST: AtomicU32 = AtomicU32::new(0);
+        let mark = LAST.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        Self { insns: 0, code: Vec::new(), mark }
+    }
+
+    /// The blocks that were executed, in no order, seldom twice. An event may have cut one short:
+    /// no instruction outside of them was executed, and most inside were.
+    pub fn code(&self) -> &[AddrRange] {
+        &self.code
+    }
+
+    fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
+        if let Some(block) = code.cache.mark(id, self.mark) {
+            self.code.push(AddrRange::new(block.ip, block.fall()));
+        }
+    }
+
+    fn add_span(&mut self, code: &mut Code<'_>, span: &Span) {
+        self.insns += u64::from(span.insns);
+        let id = code.find(span.ip, span.mode);
+        self.add_block(code, id);
+    }
+}
+
+impl Decoder<'_> {
+    /// Decodes on to the next event or gap, or None at the end; what is executed on the way is
+    /// added to `tally`. Events and gaps are those that [`Decoder::next`] gives.
+    pub fn skim(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> Option<FlowItem> {
+        loop {
+            if self.state == State::On && self.queue.is_empty() {
+                self.skim_known(code, tally);
+            }
+            match self.next_any(code)? {
+                FlowItem::Block(span) => tally.add_span(code, &span),
+                item => return Some(item),
+            }
+        }
+    }
+
+    /// Executes blocks as long as all is at hand.
+    fn skim_known(&mut self, code: &mut Code<'_>, tally: &mut Tally) {
+        loop {
+            if self.tnt.len() < CHAIN_BITS && self.bound.is_empty() {
+                self.cursor.take_short_tnts(&mut self.tnt);
+            }
+            if !self.skim_chain(code, tally) {
+                let id = self.hint;
+                let Some(span) = self.run_known(code) else { return };
+                tally.insns += u64::from(span.insns);
+                tally.add_block(code, id);
+            }
+        }
+    }
+
+    /// Executes several blocks at once. False, and nothing done, where that cannot be.
+    fn skim_chain(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> bool {
+        let (from, bits) = (self.hint, self.tnt);
+        let is_here = |block: &super::block::Block| block.is_at(self.ip, self.mode);
+        if bits.is_empty() || !code.block(from).is_some_and(is_here) {
+            return false;
+        }
+        let Some(chain) = code.cache.chain(from, bits) else { return false };
+        if chain.bits == 0 {
+            return false;
+        }
+        let is_new = chain.mark != tally.mark;
+        chain.mark = tally.mark;
+        let chain = *chain;
+        if is_new {
+            self.count_chain(code, tally);
+        }
+        tally.insns += u64::from(chain.insns);
+        self.tnt.skip(chain.bits);
+        self.without_bit = 0;
+        self.stack.touch(chain.depth);
+        for call in chain.open_calls() {
+            if let Some(block) = code.block(*call) {
+                self.stack.push(block.fall(), *call);
+            }
+        }
+        self.hint = chain.next;
+        self.ip = code.block(chain.next).map_or(self.ip, |block| block.ip);
+        true
+    }
+
+    /// Adds the blocks of the chain that comes next to `tally`.
+    fn count_chain(&self, code: &mut Code<'_>, tally: &mut Tally) {
+        let mut blocks = Vec::new();
+        code.cache.walk(self.hint, self.tnt, |id| blocks.push(id));
+        for id in blocks {
+            tally.add_block(code, id);
+        }
+    }
+}
