@@ -226,16 +226,19 @@ impl BlockCache {
         self.blocks.is_empty()
     }
 
+    #[inline]
     pub(super) fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id.0 as usize)
     }
 
     /// `id` if it is the block at `ip`.
+    #[inline]
     pub(super) fn check(&self, id: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
     }
 
     /// The block that starts at `ip`.
+    #[inline]
     pub(super) fn find(&self, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         let mut slot = self.first_slot(ip, mode);
         loop {

@@ -28,6 +28,8 @@ pub(super) struct Chain {
     pub(super) blocks: u8,
     /// How many calls it has open at a time at most.
     pub(super) depth: u8,
+    /// Whether it ends with a return to a call before it; `next` is then that return's block.
+    pub(super) returns: bool,
     open: u8,
     calls: [BlockId; MAX_CALLS],
 }
@@ -42,9 +44,15 @@ impl Chain {
         bits: 0,
         blocks: 0,
         depth: 0,
+        returns: false,
         open: 0,
         calls: [BlockId::NONE; MAX_CALLS],
     };
+
+    #[inline]
+    fn is(&self, from: BlockId, key: u16) -> bool {
+        self.from == from && self.key == key
+    }
 
     /// The blocks of the calls that are open at the end, the outermost first.
     pub(super) fn open_calls(&self) -> &[BlockId] {
@@ -76,18 +84,22 @@ impl Chains {
         self.slots.clear();
     }
 
-    fn slot(&mut self, from: BlockId, key: u16) -> &mut Chain {
+    /// Where the chain is if it is there.
+    #[inline]
+    fn index(&mut self, from: BlockId, key: u16) -> usize {
         if self.slots.is_empty() {
             self.slots = vec![Chain::NONE; 1 << SLOTS_LOG2];
         }
         let mixed = (from.number() ^ u32::from(key) << 23).wrapping_mul(0x9e37_79b1);
-        &mut self.slots[(mixed >> (32 - SLOTS_LOG2)) as usize]
+        (mixed >> (32 - SLOTS_LOG2)) as usize
     }
 }
 
 /// What a walk along a chain meets at a block.
 enum Step {
     To(BlockId),
+    /// Out of the chain, to where the stack says.
+    Return,
     /// The chain ends before this block.
     Stop,
     /// The block behind is not known yet.
@@ -99,13 +111,12 @@ impl BlockCache {
     #[inline]
     pub(super) fn chain(&mut self, from: BlockId, bits: TntBits) -> Option<&mut Chain> {
         let key = bits.key(CHAIN_BITS);
-        let slot = self.chains.slot(from, key);
-        if slot.from == from && slot.key == key {
-            // Looked up again to please the borrow checker, not for any other reason.
-            return Some(self.chains.slot(from, key));
+        let index = self.chains.index(from, key);
+        if self.chains.slots[index].is(from, key) {
+            return Some(&mut self.chains.slots[index]);
         }
         let chain = self.walk(from, bits, |_| {})?;
-        let slot = self.chains.slot(from, key);
+        let slot = &mut self.chains.slots[index];
         *slot = Chain { key, ..chain };
         Some(slot)
     }
@@ -119,18 +130,18 @@ impl BlockCache {
     ) -> Option<Chain> {
         let mut chain = Chain { from, next: from, ..Chain::NONE };
         let mut left = bits.first(CHAIN_BITS);
-        while !left.is_empty() && chain.blocks < MAX_BLOCKS {
-            let block = self.get(chain.next)?;
+        while !left.is_empty() && chain.blocks < MAX_BLOCKS && !chain.returns {
+            let id = chain.next;
+            let block = self.get(id)?;
             match self.step(&mut chain, block, &mut left) {
-                Step::To(next) => {
-                    show(chain.next);
-                    chain.insns += u32::from(block.insns);
-                    chain.blocks += 1;
-                    chain.next = next;
-                }
+                Step::To(next) => chain.next = next,
+                Step::Return => chain.returns = true,
                 Step::Stop => break,
                 Step::Unknown => return None,
             }
+            show(id);
+            chain.insns += u32::from(block.insns);
+            chain.blocks += 1;
         }
         Some(chain)
     }
@@ -141,10 +152,13 @@ impl BlockCache {
             End::Jcc => block.link(Way::of(taken)),
             End::Jmp => block.link(Way::Branch),
             End::Call if chain.push(chain.next) => block.link(Way::Branch),
-            End::Ret if taken => match chain.pop() {
-                Some(call) => self.link(call, Way::Fall),
-                None => return Step::Stop,
-            },
+            End::Ret if taken => {
+                let Some(call) = chain.pop() else {
+                    chain.bits += 1;
+                    return Step::Return;
+                };
+                self.link(call, Way::Fall)
+            }
             _ => return Step::Stop,
         };
         if next == BlockId::NONE {

@@ -77,6 +77,13 @@ impl<'i> Code<'i> {
         self.cache.check(hint, ip, mode).unwrap_or_else(|| self.find(ip, mode))
     }
 
+    /// The block at `ip` if it was met before; `hint` is tried first.
+    #[inline]
+    pub(super) fn known(&self, hint: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
+        self.cache.check(hint, ip, mode).or_else(|| self.cache.find(ip, mode))
+    }
+
+    #[inline]
     pub(super) fn block(&self, id: BlockId) -> Option<&Block> {
         self.cache.get(id)
     }

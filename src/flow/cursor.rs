@@ -3,7 +3,7 @@
 use super::item::GapReason;
 use super::psb::Fault;
 use super::tnt::TntBits;
-use crate::pt::{BlockContext, Errata, Erratum, Packet, PacketError, decode_in};
+use crate::pt::{BlockContext, Errata, Erratum, IpPayload, Packet, PacketError, decode, decode_in};
 
 /// Reads packets in order.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +85,29 @@ impl<'t> Cursor<'t> {
             }
             self.offset += 1;
         }
+    }
+
+    /// Whether a TIP packet comes next.
+    #[inline]
+    pub(super) fn is_at_tip(&self) -> bool {
+        self.trace.get(self.offset).is_some_and(|byte| byte & 0x1f == 0x0d)
+    }
+
+    /// The payload of the TIP that comes next, and where that ends. None for anything else.
+    #[inline]
+    pub(super) fn peek_tip(&self) -> Option<(IpPayload, usize)> {
+        let rest = self.trace.get(self.offset..).filter(|_| self.is_at_tip())?;
+        match decode(rest) {
+            Ok((Packet::Tip(payload), len)) => Some((payload, self.offset + len)),
+            _ => None,
+        }
+    }
+
+    /// Moves behind a TIP, to where [`Self::peek_tip`] said that it ends.
+    #[inline]
+    pub(super) const fn pass_tip(&mut self, end: usize) {
+        self.offset = end;
+        self.context = BlockContext::None;
     }
 
     /// Moves behind a packet that [`Self::peek`] gave.

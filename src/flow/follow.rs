@@ -4,13 +4,10 @@
 use super::block::{Block, BlockId, End, Way};
 use super::code::Code;
 use super::decoder::{Decoder, NextMode};
-use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
+use super::item::{EventKind, Exit, FlowItem, GapReason};
 use super::psb::Fault;
 use crate::common::Addr;
 use crate::pt::Packet;
-
-/// After how many direct jumps in a row it is looked whether they ever end.
-const CIRCLE_BLOCKS: u32 = 64;
 
 /// A block about to be executed.
 #[derive(Clone, Copy, Debug)]
@@ -25,53 +22,6 @@ impl Decoder<'_> {
         let id = code.find_near(self.hint, self.ip, self.mode);
         let block = code.block(id).copied().unwrap_or(Block::none(self.ip, self.mode));
         Here { id, block }
-    }
-
-    /// Executes the block at the current IP if all is at hand: the block, a bit for its branch, and
-    /// the block that follows. None, and nothing done, if not; then the long way is gone.
-    #[inline]
-    pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
-        let block = code.block(self.hint).filter(|block| block.is_at(self.ip, self.mode))?;
-        let taken = self.tnt.peek()?;
-        let (exit, way) = match block.end {
-            End::Jcc => (if taken { Exit::Taken } else { Exit::NotTaken }, Way::of(taken)),
-            End::Ret if taken => return self.return_known(block, code),
-            End::Jmp => (Exit::Jmp, Way::Branch),
-            End::Call => (Exit::Call, Way::Branch),
-            _ => return None,
-        };
-        let next = block.link(way);
-        let ip = code.block(next)?.ip;
-        if block.end == End::Jcc {
-            self.tnt.skip_one();
-            self.without_bit = 0;
-        } else {
-            self.without_bit += 1;
-            if self.without_bit >= CIRCLE_BLOCKS {
-                return None;
-            }
-            if block.end == End::Call {
-                self.stack.push(block.fall(), self.hint);
-            }
-        }
-        self.hint = next;
-        self.ip = ip;
-        self.last = block.last();
-        Some(block.span(exit))
-    }
-
-    /// A compressed return from `block` to where a known call came from.
-    #[inline]
-    fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        let (to, call) = self.stack.peek()?;
-        let next = code.block(call)?.link(Way::Fall);
-        code.block(next).filter(|next| next.is_at(to, self.mode))?;
-        self.tnt.skip_one();
-        self.stack.drop_one();
-        self.hint = next;
-        self.ip = to;
-        self.last = block.last();
-        Some(block.span(Exit::Ret))
     }
 
     /// Executes the block at the current IP to its end. The outcome of its branch is in the bits
@@ -118,7 +68,7 @@ impl Decoder<'_> {
     /// Bits that are left do not keep a path out of a circle of direct jumps.
     fn check_end_of_circle(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
         self.without_bit += 1;
-        if self.without_bit < CIRCLE_BLOCKS {
+        if self.without_bit < super::fast::CIRCLE_BLOCKS {
             return Ok(());
         }
         self.without_bit = 0;

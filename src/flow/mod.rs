@@ -11,6 +11,7 @@ mod code;
 mod cursor;
 mod decoder;
 mod errata;
+mod fast;
 mod follow;
 mod insn;
 mod item;

@@ -1,12 +1,12 @@
 //! Decoding that counts and keeps no order: how many instructions, and which code.
 //! Finds the same events and gaps as decoding item by item, and faster.
 
-use super::block::BlockId;
-use super::chain::CHAIN_BITS;
+use super::block::{BlockId, End};
+use super::chain::{CHAIN_BITS, Chain};
 use super::code::Code;
 use super::decoder::{Decoder, State};
 use super::item::{FlowItem, Span};
-use crate::common::AddrRange;
+use crate::common::{Addr, AddrRange};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a stretch of the trace executed, without its order; see [`Decoder::skim`].
@@ -84,33 +84,44 @@ impl Decoder<'_> {
 
     /// Executes several blocks at once. False, and nothing done, where that cannot be.
     fn skim_chain(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> bool {
-        let (from, bits) = (self.hint, self.tnt);
-        let is_here = |block: &super::block::Block| block.is_at(self.ip, self.mode);
-        if bits.is_empty() || !code.block(from).is_some_and(is_here) {
+        let Some(block) = code.block(self.hint) else { return false };
+        let is_chained = matches!(block.end, End::Jcc | End::Jmp | End::Call);
+        if !is_chained || self.tnt.is_empty() || !block.is_at(self.ip, self.mode) {
             return false;
         }
-        let Some(chain) = code.cache.chain(from, bits) else { return false };
-        if chain.bits == 0 {
-            return false;
-        }
-        let is_new = chain.mark != tally.mark;
-        chain.mark = tally.mark;
+        let Some(chain) = code.cache.chain(self.hint, self.tnt) else { return false };
+        let known_mark = std::mem::replace(&mut chain.mark, tally.mark);
         let chain = *chain;
-        if is_new {
+        let Some(next) = self.behind(&chain, code) else { return false };
+        if known_mark != tally.mark {
             self.count_chain(code, tally);
         }
         tally.insns += u64::from(chain.insns);
         self.tnt.skip(chain.bits);
         self.without_bit = 0;
         self.stack.touch(chain.depth);
+        if chain.returns {
+            self.stack.drop_one();
+        }
         for call in chain.open_calls() {
             if let Some(block) = code.block(*call) {
                 self.stack.push(block.fall(), *call);
             }
         }
-        self.hint = chain.next;
-        self.ip = code.block(chain.next).map_or(self.ip, |block| block.ip);
+        (self.hint, self.ip) = next;
         true
+    }
+
+    /// The block behind the chain, and its address. None if the chain goes nowhere.
+    #[inline]
+    fn behind(&self, chain: &Chain, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+        if chain.bits == 0 {
+            return None;
+        }
+        if chain.returns {
+            return self.caller(code);
+        }
+        Some((chain.next, code.block(chain.next)?.ip))
     }
 
     /// Adds the blocks of the chain that comes next to `tally`.

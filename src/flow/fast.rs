@@ -1,0 +1,113 @@
+//! Executing a block when all that it takes is at hand: the block and the one behind it are in the
+//! cache and linked, and the bit or TIP for its branch comes next. Everything else goes the long
+//! way, which comes to the same.
+
+use super::block::{Block, BlockId, End, Way};
+use super::code::Code;
+use super::decoder::Decoder;
+use super::item::{Exit, Span};
+use crate::common::Addr;
+
+/// After how many direct jumps in a row it is looked whether they ever end.
+pub(super) const CIRCLE_BLOCKS: u32 = 64;
+
+impl Decoder<'_> {
+    /// Executes the block at the current IP. None, and nothing done, if not all is at hand.
+    #[inline]
+    pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
+        let block = code.block(self.hint).filter(|block| block.is_at(self.ip, self.mode))?;
+        match block.end {
+            End::Jcc => self.jcc_known(block, code),
+            End::Ret if !self.tnt.is_empty() => self.return_known(block, code),
+            End::Ret | End::JmpIndirect | End::CallIndirect => self.tip_known(block, code),
+            End::Jmp | End::Call => self.direct_known(block, code),
+            _ => None,
+        }
+    }
+
+    #[inline]
+    fn jcc_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let taken = self.tnt.peek()?;
+        let next = block.link(Way::of(taken));
+        let ip = code.block(next)?.ip;
+        self.tnt.skip_one();
+        self.without_bit = 0;
+        let exit = if taken { Exit::Taken } else { Exit::NotTaken };
+        Some(self.step_to((next, ip), block, exit))
+    }
+
+    /// A direct jump or call. Without bits it may only lead to a branch with a TIP.
+    #[inline]
+    fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let next = block.link(Way::Branch);
+        let target = code.block(next)?;
+        let bound = if self.tnt.is_empty() {
+            target.end.takes_tip() && self.cursor.is_at_tip()
+        } else {
+            self.without_bit + 1 < CIRCLE_BLOCKS
+        };
+        if !bound {
+            return None;
+        }
+        self.without_bit += 1;
+        if block.end == End::Jmp {
+            return Some(self.step_to((next, target.ip), block, Exit::Jmp));
+        }
+        self.stack.push(block.fall(), self.hint);
+        Some(self.step_to((next, target.ip), block, Exit::Call))
+    }
+
+    /// A compressed return to where a known call came from.
+    #[inline]
+    fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
+        self.tnt.skip_one();
+        self.stack.drop_one();
+        Some(self.step_to(next, block, Exit::Ret))
+    }
+
+    /// The block that a return goes to, and its address.
+    #[inline]
+    pub(super) fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+        let (to, call) = self.stack.peek()?;
+        let next = code.block(call)?.link(Way::Fall);
+        code.block(next).filter(|next| next.is_at(to, self.mode))?;
+        Some((next, to))
+    }
+
+    /// A branch whose TIP comes next and goes to a known block.
+    #[inline]
+    fn tip_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
+        if !self.bound.is_empty() || self.next_mode.is_some() {
+            return None;
+        }
+        let (payload, end) = self.cursor.peek_tip()?;
+        let mut last_ip = self.last_ip;
+        let ip = last_ip.reconstruct(payload)?;
+        let next = code.known(block.link(Way::Branch), ip, self.mode)?;
+        self.last_ip = last_ip;
+        self.cursor.pass_tip(end);
+        let exit = match block.end {
+            End::Ret => Exit::Ret,
+            End::JmpIndirect => Exit::JmpIndirect,
+            _ => {
+                self.push_call_of(block);
+                Exit::Call
+            }
+        };
+        Some(self.step_to((next, ip), block, exit))
+    }
+
+    #[inline]
+    const fn push_call_of(&mut self, block: &Block) {
+        self.stack.push(block.fall(), self.hint);
+    }
+
+    /// Leaves `block` by `exit` for the block `next`.
+    #[inline]
+    const fn step_to(&mut self, next: (BlockId, Addr), block: &Block, exit: Exit) -> Span {
+        (self.hint, self.ip) = next;
+        self.last = block.last();
+        block.span(exit)
+    }
+}
