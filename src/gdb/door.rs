@@ -8,14 +8,16 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
 /// A client that is turned away gets this long to listen.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Clients that are being turned away at once; more are hung up on.
+const TURNED_AWAY_LIMIT: usize = 16;
 
 type Client = Box<dyn Transport + Send>;
 
@@ -32,6 +34,7 @@ pub(super) struct Door {
 struct State {
     occupied: AtomicBool,
     closed: AtomicBool,
+    turned_away: AtomicUsize,
 }
 
 enum Knock {
@@ -73,7 +76,7 @@ impl Drop for Door {
     }
 }
 
-fn watch(bound: &Bound, state: &State, clients: &SyncSender<io::Result<Client>>) {
+fn watch(bound: &Bound, state: &Arc<State>, clients: &SyncSender<io::Result<Client>>) {
     loop {
         let accepted = accept(bound);
         if state.closed.load(Ordering::SeqCst) {
@@ -81,7 +84,7 @@ fn watch(bound: &Bound, state: &State, clients: &SyncSender<io::Result<Client>>)
         }
         let failed = accepted.is_err();
         if !failed && state.occupied.swap(true, Ordering::SeqCst) {
-            accepted.into_iter().for_each(turn_away);
+            accepted.into_iter().for_each(|client| turn_away(client, state));
         } else if clients.send(accepted.map(Accepted::into_client)).is_err() || failed {
             return;
         }
@@ -114,8 +117,21 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
     }
 }
 
-/// Answers the first packet with the reason, and hangs up.
-fn turn_away(accepted: Accepted) {
+/// Answers the first packet with the reason, and hangs up. A client may take its time, and others
+/// must not wait for it.
+fn turn_away(accepted: Accepted, state: &Arc<State>) {
+    if state.turned_away.fetch_add(1, Ordering::SeqCst) >= TURNED_AWAY_LIMIT {
+        state.turned_away.fetch_sub(1, Ordering::SeqCst);
+        return;
+    }
+    let state = Arc::clone(state);
+    thread::spawn(move || {
+        answer_busy(accepted);
+        state.turned_away.fetch_sub(1, Ordering::SeqCst);
+    });
+}
+
+fn answer_busy(accepted: Accepted) {
     // Whatever goes wrong, the client is not served.
     let _ = match accepted {
         Accepted::Tcp(stream) => {
@@ -129,8 +145,15 @@ fn turn_away(accepted: Accepted) {
 
 fn say_busy(mut stream: impl Socket) -> io::Result<()> {
     let mut request = [0; 4096];
-    // gdb speaks first; hanging up with its words unread would lose ours.
-    let _ = stream.read(&mut request)?;
+    // gdb speaks first, an acknowledgement and then a packet; hanging up with its words unread
+    // would lose ours.
+    loop {
+        let count = stream.read(&mut request)?;
+        let said = request.get(..count).unwrap_or_default();
+        if count == 0 || said.contains(&b'#') {
+            break;
+        }
+    }
     stream.send(&[b"+", &*frame::encode(BUSY)].concat())?;
     let _ = stream.read(&mut request)?;
     Ok(())
