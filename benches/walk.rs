@@ -47,7 +47,7 @@ impl Client {
 
     /// `monitor COMMAND`: console output comes first, `OK` last.
     fn monitor(&mut self, command: &str) -> Duration {
-        let hex: String = command.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let hex = command.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         let start = Instant::now();
         let (mut reply, _) = self.ask(&format!("qRcmd,{hex}"));
         while reply.contains("$O") && !reply.contains("$OK") {

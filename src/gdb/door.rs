@@ -84,7 +84,9 @@ fn watch(bound: &Bound, state: &Arc<State>, clients: &SyncSender<io::Result<Clie
         }
         let failed = accepted.is_err();
         if !failed && state.occupied.swap(true, Ordering::SeqCst) {
-            accepted.into_iter().for_each(|client| turn_away(client, state));
+            if let Ok(client) = accepted {
+                turn_away(client, state);
+            }
         } else if clients.send(accepted.map(Accepted::into_client)).is_err() || failed {
             return;
         }
