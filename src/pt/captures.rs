@@ -12,7 +12,14 @@ pub(super) fn capture(path: &str) -> Option<Vec<u8>> {
     );
     let bytes = std::fs::read(folder.join(path)).ok();
     if bytes.is_none() {
-        eprintln!("SKIPPED: no {path} in {}; set CONTRAFLOW_CONFORMANCE", folder.display());
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!(
+                "SKIPPED: no {path} in {}; set CONTRAFLOW_CONFORMANCE\n",
+                folder.display()
+            ),
+        );
     }
     bytes
 }

@@ -9,7 +9,11 @@ fn gdb_has_libipt() -> bool {
     let output = Command::new("gdb").arg("--configuration").output();
     let has = output.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("--with-intel-pt"));
     if !has {
-        eprintln!("SKIPPED: gdb has no libipt");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: gdb has no libipt\n"),
+        );
     }
     has
 }

@@ -14,7 +14,11 @@ pub(crate) fn have(tool: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&path).any(|dir| dir.join(tool).is_file());
     if !found {
-        eprintln!("SKIPPED: {tool} is not installed");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: {tool} is not installed\n"),
+        );
     }
     found
 }

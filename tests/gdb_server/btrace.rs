@@ -12,7 +12,11 @@ fn gdb_has_libipt() -> bool {
 #[test]
 fn gdb_decodes_the_same_history() {
     if !gdb_has_libipt() {
-        eprintln!("skipped: this gdb has no libipt");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: this gdb has no libipt\n"),
+        );
         return;
     }
     let program = Program::record("walk", &["-O0"], 0);

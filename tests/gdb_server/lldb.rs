@@ -18,7 +18,11 @@ fn lldb() -> Option<&'static str> {
 #[test]
 fn lldb_continues_backwards_and_shows_no_made_up_registers() {
     let Some(lldb) = lldb() else {
-        eprintln!("skipped: no LLDB 22 or newer");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: no LLDB 22 or newer\n"),
+        );
         return;
     };
     let program = Program::record("walk", &["-O0"], 0);

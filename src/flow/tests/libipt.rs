@@ -31,7 +31,13 @@ impl Reference {
             .output()
             .is_ok_and(|output| output.status.success());
         if !compiled {
-            eprintln!("SKIPPED: gcc or libipt-dev is not installed; nothing to compare with");
+            // Not eprintln!, which the test harness swallows.
+            let _ = std::io::Write::write_fmt(
+                &mut std::io::stderr(),
+                format_args!(
+                    "SKIPPED: gcc or libipt-dev is not installed; nothing to compare with\n"
+                ),
+            );
         }
         compiled.then_some(Self { dir, program })
     }

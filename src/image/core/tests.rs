@@ -96,7 +96,11 @@ fn gdb(path: &Path, commands: &[&str]) -> Option<String> {
         gdb.args(["-ex", command]);
     }
     let Ok(output) = gdb.output() else {
-        eprintln!("SKIPPED: gdb is not installed; install it to test cores against it");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: gdb is not installed; install it to test cores against it\n"),
+        );
         return None;
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -222,7 +226,13 @@ fn taken_by_gdb(path: &Path) -> Option<Vec<u8>> {
     gdb.ok()?;
     let taken = std::fs::read(path).ok();
     if taken.is_none() {
-        eprintln!("SKIPPED: gdb may not attach here; cores of real processes are not tested");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!(
+                "SKIPPED: gdb may not attach here; cores of real processes are not tested\n"
+            ),
+        );
     }
     taken
 }

@@ -22,7 +22,13 @@ fn present() -> impl Iterator<Item = (&'static str, Bytes)> {
 fn readelf(option: &str, path: &str) -> Option<String> {
     let output = Command::new("readelf").args([option, path]).env("LC_ALL", "C").output();
     let Ok(output) = output else {
-        eprintln!("SKIPPED: readelf is not installed; install binutils to test against it");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!(
+                "SKIPPED: readelf is not installed; install binutils to test against it\n"
+            ),
+        );
         return None;
     };
     Some(String::from_utf8_lossy(&output.stdout).into_owned())

@@ -33,7 +33,13 @@ fn symbols_with(path: &Path, files: impl Files + 'static) -> Symbols {
 /// What a tool prints; `None`, and a word about it, when it is missing.
 fn run(tool: &str, args: &[&str]) -> Option<String> {
     let Ok(output) = Command::new(tool).args(args).env("LC_ALL", "C").output() else {
-        eprintln!("SKIPPED: {tool} is not installed; install it to test symbols against it");
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!(
+                "SKIPPED: {tool} is not installed; install it to test symbols against it\n"
+            ),
+        );
         return None;
     };
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
