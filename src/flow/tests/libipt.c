@@ -55,6 +55,8 @@ static void decode(struct pt_config *config, int list)
 	struct pt_block_decoder *decoder = pt_blk_alloc_decoder(config);
 	struct pt_image *image = pt_image_alloc("code");
 	struct pt_image_section_cache *cache = pt_iscache_alloc(NULL);
+	/* Without a limit it maps, and decodes, each section afresh whenever it needs it. */
+	pt_iscache_set_limit(cache, (uint64_t)1 << 30);
 	add_code(decoder, image, cache);
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
 	for (;;) {

@@ -1,0 +1,195 @@
+//! How fast traces are decoded: listed item by item, counted, and indexed, beside libipt's block
+//! decoder on the same trace and code. Prints a table; measures, and asserts only that all agree.
+//!
+//! Traces are those of real programs, recorded by the step backend and repeated: what a long run
+//! of the same code would give. `cargo bench --bench decode`. Needs gcc; libipt-dev for the peer.
+
+use contraflow::common::Tid;
+use contraflow::flow::{Code, Config, Decoder, FlowItem, Tally};
+use contraflow::image::{CodeSource, Image};
+use contraflow::recording::{Manifest, Reader, Writer};
+use contraflow::timeline::{Options, Timeline};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// A trace grows to at least this by repetition.
+const TRACE_BYTES: usize = 16 << 20;
+
+/// A recorded program, its trace repeated.
+struct Subject {
+    name: String,
+    timeline: Timeline,
+    tid: Tid,
+    trace: Vec<u8>,
+}
+
+impl Subject {
+    fn record(dir: &Path, name: &str, command: &[&str]) -> Self {
+        let recording = dir.join(name);
+        let status = Command::new(env!("CARGO_BIN_EXE_contraflow"))
+            .env("CONTRAFLOW_HOME", dir)
+            .args(["record", "-q", "-o"])
+            .arg(&recording)
+            .args(command)
+            .stdout(Stdio::null())
+            .status();
+        assert!(status.expect("contraflow runs").success(), "{name} does not record");
+        let reader = Reader::open(&recording).expect("a recording");
+        let timeline = Timeline::open(reader, Options::default()).expect("a timeline");
+        let tid = timeline.threads().next().expect("a thread");
+        let once = timeline.trace(tid).expect("a trace").to_vec();
+        let trace = once.repeat(TRACE_BYTES.div_ceil(once.len()));
+        Self { name: name.to_owned(), timeline, tid, trace }
+    }
+
+    /// The code at the run's end, which nothing before it contradicts in these programs.
+    fn image(&self) -> &Image {
+        self.timeline.images().last().expect("an image")
+    }
+
+    /// A recording of the repeated trace.
+    fn repeated(&self, dir: &Path) -> PathBuf {
+        let reader = self.timeline.reader();
+        let dir = dir.join(format!("{}-repeated", self.name));
+        let mut manifest: Manifest = reader.manifest().clone();
+        let mut writer = Writer::create(&dir, &manifest).expect("a recording");
+        for record in self.timeline.records() {
+            writer.sideband(record).expect("a sideband");
+        }
+        for image in fs::read_dir(reader.dir().join("images")).expect("images") {
+            writer.image_from_file(&image.expect("an image").path()).expect("an image");
+        }
+        writer.trace(self.tid, &self.trace).expect("a trace");
+        if let Some(end) = &mut manifest.end {
+            end.threads.retain(|thread| thread.tid == self.tid);
+            end.threads[0].trace_bytes = self.trace.len() as u64;
+        }
+        writer.finish(&manifest).expect("a recording")
+    }
+}
+
+/// A way of decoding: what it counted, and how long it took.
+struct Run {
+    what: &'static str,
+    insns: u64,
+    seconds: f64,
+}
+
+fn timed(what: &'static str, decode: impl FnOnce() -> u64) -> Run {
+    let start = Instant::now();
+    let insns = decode();
+    Run { what, insns, seconds: start.elapsed().as_secs_f64() }
+}
+
+fn list(subject: &Subject) -> u64 {
+    let mut code = Code::new(subject.image());
+    let mut decoder = Decoder::new(&subject.trace, Config::default());
+    let mut insns = 0;
+    while let Some(item) = decoder.next(&mut code) {
+        match item {
+            FlowItem::Block(span) => insns += u64::from(span.insns),
+            FlowItem::Gap(gap) => panic!("{gap}"),
+            FlowItem::Event(_) => {}
+        }
+    }
+    insns
+}
+
+fn count(subject: &Subject) -> u64 {
+    let mut code = Code::new(subject.image());
+    let mut decoder = Decoder::new(&subject.trace, Config::default());
+    let mut tally = Tally::new();
+    while decoder.skim(&mut code, &mut tally).is_some() {}
+    tally.insns
+}
+
+fn index(recording: &Path, workers: usize) -> u64 {
+    let reader = Reader::open(recording).expect("a recording");
+    let options = Options { workers, ..Options::default() };
+    Timeline::open(reader, options).expect("a timeline").total()
+}
+
+/// libipt's block decoder on the same bytes; none where it is not installed.
+fn libipt(subject: &Subject, dir: &Path) -> Option<Run> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let driver = dir.join("libipt");
+    let mut gcc = Command::new("gcc");
+    gcc.arg("-O2").arg("-o").arg(&driver).arg(root.join("src/flow/tests/libipt.c")).arg("-lipt");
+    if !gcc.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("SKIPPED: gcc or libipt-dev is not installed; nothing to compare with");
+        return None;
+    }
+    let trace = dir.join("trace");
+    fs::write(&trace, &subject.trace).expect("a trace");
+    let mut command = Command::new(&driver);
+    command.arg("count").arg(&trace);
+    for section in subject.image().sections().filter(|section| section.executable) {
+        let mut bytes = vec![0; usize::try_from(section.range.size_bytes()).expect("a size")];
+        let known = subject.image().read(section.range.start, &mut bytes);
+        let path = dir.join(format!("{:x}", section.range.start));
+        fs::write(&path, &bytes[..known]).expect("code");
+        command.arg(format!("{:x}", section.range.start)).arg(path);
+    }
+    let output = command.output().expect("the driver runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    let after = |word: &str| said.split_once(word)?.1.split_whitespace().next();
+    let insns = after("instructions ")?.parse().ok()?;
+    Some(Run { what: "libipt block", insns, seconds: after("seconds ")?.parse().ok()? })
+}
+
+#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+fn row(subject: &Subject, run: &Run, peer: Option<&Run>) {
+    let (insns, bytes) = (run.insns as f64, subject.trace.len() as f64);
+    let ratio = peer.map_or_else(String::new, |peer| format!("{:.1}x", peer.seconds / run.seconds));
+    println!(
+        "{:<6} {:>6.1} {:>7.1} {:<15} {:>7.3} {:>8.0} {:>7}",
+        subject.name,
+        bytes / 1e6,
+        insns / 1e6,
+        run.what,
+        run.seconds * 1e9 / insns,
+        bytes / 1e6 / run.seconds,
+        ratio
+    );
+}
+
+fn compiled(dir: &Path, name: &str) -> Option<String> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("benches/programs/{name}.c"));
+    let program = dir.join(format!("{name}.bin"));
+    let gcc = Command::new("gcc").arg("-O2").arg("-o").arg(&program).arg(source).status();
+    gcc.is_ok_and(|status| status.success()).then(|| program.to_string_lossy().into_owned())
+}
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let dir = dir.path();
+    println!(
+        "{:<6} {:>6} {:>7} {:<15} {:>7} {:>8} {:>7}",
+        "trace", "MB", "Minsns", "decoder", "ns/insn", "MB/s", "libipt/"
+    );
+    let mut subjects = vec![Subject::record(dir, "ls", &["/bin/ls", "-l", "/etc/passwd"])];
+    for name in ["fib", "sort"] {
+        let program = compiled(dir, name);
+        subjects.extend(program.map(|program| Subject::record(dir, name, &[&program])));
+    }
+    for subject in &subjects {
+        let recording = subject.repeated(dir);
+        let peer = libipt(subject, dir);
+        let runs = [
+            timed("list", || list(subject)),
+            timed("count", || count(subject)),
+            timed("index, 1 core", || index(&recording, 1)),
+            timed("index, 2 cores", || index(&recording, 2)),
+        ];
+        for run in &runs {
+            row(subject, run, peer.as_ref());
+            assert_eq!(run.insns, runs[0].insns, "{} and list differ", run.what);
+        }
+        if let Some(peer) = &peer {
+            row(subject, peer, None);
+            assert_eq!(peer.insns, runs[0].insns, "libipt and list differ");
+        }
+    }
+}
