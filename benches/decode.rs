@@ -4,10 +4,11 @@
 //! Traces are those of real programs, recorded by the step backend and repeated: what a long run
 //! of the same code would give. `cargo bench --bench decode`. Needs gcc; libipt-dev for the peer.
 
-use contraflow::common::Tid;
+use contraflow::common::{Tid, Tsc};
 use contraflow::flow::{Code, Config, Decoder, FlowItem, Tally};
 use contraflow::image::{CodeSource, Image};
 use contraflow::recording::{Manifest, Reader, Writer};
+use contraflow::sideband::Record;
 use contraflow::timeline::{Options, Timeline};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,8 +56,10 @@ impl Subject {
         let dir = dir.join(format!("{}-repeated", self.name));
         let mut manifest: Manifest = reader.manifest().clone();
         let mut writer = Writer::create(&dir, &manifest).expect("a recording");
+        // All at the start: a long run loads its code once, and not in each repetition.
         for record in self.timeline.records() {
-            writer.sideband(record).expect("a sideband");
+            let record = Record { tsc: Tsc(0), ..record.clone() };
+            writer.sideband(&record).expect("a sideband");
         }
         for image in fs::read_dir(reader.dir().join("images")).expect("images") {
             writer.image_from_file(&image.expect("an image").path()).expect("an image");

@@ -5,7 +5,7 @@
 //! the dynamic linker's trampoline) is taken as a jump.
 
 use super::segment::{Block, Mark, Segment, What};
-use super::stack::{Frame, Stack};
+use super::stack::{Frame, Snapshot, Stack};
 use crate::common::{Addr, Tsc};
 use crate::flow::{EventKind, Exit};
 
@@ -36,11 +36,32 @@ pub(super) struct Calls {
     index: u64,
 }
 
+/// A place of the walk to go on from.
+#[derive(Clone, Debug)]
+pub(super) struct Kept {
+    stack: Snapshot,
+    left: Option<Left>,
+    execs: Vec<Tsc>,
+    index: u64,
+}
+
 impl Calls {
     /// At a thread's start. `execs` are the times at which another program began.
     pub(super) fn new(execs: &[Tsc]) -> Self {
         let execs = execs.iter().rev().copied().collect();
         Self { execs, ..Self::default() }
+    }
+
+    /// Goes on where they were kept.
+    pub(super) fn of(kept: &Kept) -> Self {
+        let Kept { stack, left, execs, index } = kept;
+        Self { stack: Stack::of(stack), left: *left, execs: execs.clone(), index: *index }
+    }
+
+    /// What to go on from later.
+    pub(super) fn keep(&mut self) -> Kept {
+        let (left, execs, index) = (self.left, self.execs.clone(), self.index);
+        Kept { stack: self.stack.snapshot(), left, execs, index }
     }
 
     /// Walks the first `limit` instructions of a segment, and what stands before the next one.
@@ -88,7 +109,7 @@ impl Calls {
     /// Another program has no activations of the one before.
     fn time_is(&mut self, now: Tsc) {
         while self.execs.pop_if(|exec| *exec <= now).is_some() {
-            self.stack = Stack::default();
+            self.stack.clear();
             self.left = None;
         }
     }

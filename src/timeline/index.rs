@@ -2,7 +2,7 @@
 //! it holds, and the call stack at its start. Built once, on all cores; seeking and searching use
 //! it and decode one segment at a time.
 
-use super::calls::Calls;
+use super::calls::{Calls, Kept};
 use super::images::Images;
 use super::segment::{Segment, What};
 use super::walk::{Caches, Walker};
@@ -26,7 +26,7 @@ pub(super) struct Entry {
     pub(super) first: u64,
     pub(super) insns: u64,
     /// The call stack at its start.
-    pub(super) calls: Calls,
+    pub(super) calls: Kept,
     blocks: BlockSet,
 }
 
@@ -61,7 +61,7 @@ impl Index {
         let blocks =
             segment.blocks.iter().map(|block| self.dictionary.number(block.ip, block.last));
         let blocks = BlockSet::new(blocks.collect());
-        let before = calls.clone();
+        let before = calls.keep();
         calls.walk(segment, segment.insns);
         self.entries.push(Entry { start, end, first, insns: segment.insns, calls: before, blocks });
         for (at, tsc) in segment.times() {

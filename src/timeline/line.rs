@@ -1,5 +1,6 @@
 //! The timeline itself: opens a recording, and answers what was executed where.
 
+use super::calls::Calls;
 use super::error::Error;
 use super::images::Images;
 use super::index::Index;
@@ -179,7 +180,7 @@ impl Timeline {
         let Some(last) = thread.index.entries.len().checked_sub(1) else { return Vec::new() };
         let at = thread.index.entry_of(index).unwrap_or(last);
         let Some(entry) = thread.index.entries.get(at) else { return Vec::new() };
-        let mut calls = entry.calls.clone();
+        let mut calls = Calls::of(&entry.calls);
         if let Some(segment) = self.segment(number, at) {
             calls.walk(&segment, (index - entry.first).min(segment.insns));
         }

@@ -21,7 +21,7 @@ pub(super) struct Run {
 pub(super) struct Block {
     pub(super) ip: Addr,
     pub(super) last: Addr,
-    /// Behind the last instruction.
+    /// Behind the last instruction, where that is a call of any kind; nobody asks elsewhere.
     pub(super) end: Addr,
     pub(super) insns: u32,
     pub(super) exit: Exit,
@@ -60,10 +60,10 @@ impl Segment {
     /// Decodes all that the walker gives.
     pub(super) fn decode(walker: &mut Walker<'_>) -> Self {
         let mut segment = Self::default();
-        let mut known = Known::default();
+        let mut builder = Builder::default();
         while let Some(item) = walker.next() {
             match item {
-                FlowItem::Block(span) => segment.push(&span, walker, &mut known),
+                FlowItem::Block(span) => segment.push(&span, walker, &mut builder),
                 FlowItem::Event(event) => segment.mark(What::Event(event.kind)),
                 FlowItem::Gap(gap) => segment.mark(What::Gap(gap)),
             }
@@ -71,9 +71,15 @@ impl Segment {
         segment
     }
 
-    fn push(&mut self, span: &Span, walker: &mut Walker<'_>, known: &mut Known) {
-        let key = (span.ip.0, span.insns, span.exit, walker.epoch());
-        let block = *known.entry(key).or_insert_with(|| self.add_block(span, walker));
+    fn push(&mut self, span: &Span, walker: &mut Walker<'_>, builder: &mut Builder) {
+        let epoch = walker.epoch();
+        let block = builder.guess(&self.blocks, span, epoch).unwrap_or_else(|| {
+            let key = (span.ip.0, span.insns, span.exit, epoch);
+            let block = *builder.known.entry(key).or_insert_with(|| self.add_block(span, walker));
+            builder.learn(block, epoch);
+            block
+        });
+        builder.last = block;
         self.runs.push(Run { first: self.insns, block });
         self.insns += u64::from(span.insns);
     }
@@ -84,7 +90,10 @@ impl Segment {
         // A block is at most 1024 instructions of 15 bytes.
         let offset = |addr: Addr| u16::try_from(addr.0.wrapping_sub(span.ip.0)).unwrap_or(u16::MAX);
         self.offsets.extend(walker.addrs(span).map(offset));
-        let end = walker.last_insn(span).map_or(span.last, |insn| insn.next());
+        let end = match span.exit {
+            Exit::Call | Exit::FarCall => walker.behind(span),
+            _ => span.last,
+        };
         self.blocks.push(Block {
             ip: span.ip,
             last: span.last,
@@ -164,6 +173,33 @@ fn is_sigreturn(walker: &Walker<'_>, syscall: Addr) -> bool {
         walker.read(start, bytes) == code.len() && bytes == code
     };
     stands(&LONG) || stands(&SHORT)
+}
+
+/// Finds the block of a span: most often the one that followed the last time, too.
+#[derive(Default)]
+struct Builder {
+    known: Known,
+    /// The block before the next span.
+    last: u32,
+    /// For each block, which one followed it last, and in which epoch that one is.
+    followers: Vec<(u32, usize)>,
+}
+
+impl Builder {
+    fn guess(&self, blocks: &[Block], span: &Span, epoch: usize) -> Option<u32> {
+        let (follower, in_epoch) = *self.followers.get(self.last as usize)?;
+        let block = blocks.get(follower as usize)?;
+        let same = block.ip == span.ip && block.insns == span.insns && block.exit == span.exit;
+        (same && in_epoch == epoch).then_some(follower)
+    }
+
+    fn learn(&mut self, block: u32, epoch: usize) {
+        let wanted = self.last.max(block) as usize + 1;
+        if self.followers.len() < wanted {
+            self.followers.resize(wanted, (u32::MAX, 0));
+        }
+        self.followers[self.last as usize] = (block, epoch);
+    }
 }
 
 type Known = HashMap<(u64, u32, Exit, usize), u32, BuildHasherDefault<Mix>>;

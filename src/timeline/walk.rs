@@ -12,7 +12,12 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     by_generation: HashMap<u32, BlockCache>,
+    /// Where calls return to, by generation and address of the call.
+    behind: HashMap<(u32, Addr), Addr>,
 }
+
+/// Calls whose return addresses are kept.
+const CALLS: usize = 1 << 20;
 
 /// Generations kept at once: programs that make code go through thousands.
 const GENERATIONS: usize = 8;
@@ -78,6 +83,21 @@ impl<'a> Walker<'a> {
     /// The last instruction of a span that was just given.
     pub(super) fn last_insn(&self, span: &Span) -> Option<Insn> {
         self.code.as_ref()?.insns(span.last, span.mode, 1).next()
+    }
+
+    /// The address behind the last instruction of a span that was just given.
+    pub(super) fn behind(&mut self, span: &Span) -> Addr {
+        let generation = self.images.epochs().get(self.epoch).map_or(0, |epoch| epoch.generation);
+        let key = (generation, span.last);
+        if let Some(known) = self.caches.behind.get(&key) {
+            return *known;
+        }
+        let behind = self.last_insn(span).map_or(span.last, |insn| insn.next());
+        if self.caches.behind.len() >= CALLS {
+            self.caches.behind.clear();
+        }
+        self.caches.behind.insert(key, behind);
+        behind
     }
 
     /// Copies code bytes of this moment.
