@@ -7,13 +7,15 @@ use super::tnt::TntBits;
 /// TNT bits in a chain at most.
 pub(super) const CHAIN_BITS: u8 = 8;
 /// Blocks in a chain at most.
-const MAX_BLOCKS: u8 = 40;
+const MAX_BLOCKS: usize = 40;
 /// Calls that a chain leaves open, or has open at a time, at most.
-const MAX_CALLS: usize = 4;
-const SLOTS_LOG2: u32 = 14;
+const MAX_CALLS: usize = 2;
+const SLOTS_LOG2: u32 = 15;
 
 /// Where a block and some TNT bits lead without a packet, and how many instructions that takes.
+/// Half a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(32))]
 pub(super) struct Chain {
     from: BlockId,
     /// The bits, with a stop bit above.
@@ -23,9 +25,8 @@ pub(super) struct Chain {
     /// The block behind.
     pub(super) next: BlockId,
     pub(super) insns: u32,
-    /// How many bits it uses, and how many blocks it executes.
+    /// How many bits it uses.
     pub(super) bits: u8,
-    pub(super) blocks: u8,
     /// How many calls it has open at a time at most.
     pub(super) depth: u8,
     /// Whether it ends with a return to a call before it; `next` is then that return's block.
@@ -33,6 +34,10 @@ pub(super) struct Chain {
     open: u8,
     calls: [BlockId; MAX_CALLS],
 }
+
+/// A chain's place in its table, until the next chain is added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChainId(usize);
 
 impl Chain {
     const NONE: Self = Self {
@@ -42,7 +47,6 @@ impl Chain {
         next: BlockId::NONE,
         insns: 0,
         bits: 0,
-        blocks: 0,
         depth: 0,
         returns: false,
         open: 0,
@@ -109,16 +113,34 @@ enum Step {
 impl BlockCache {
     /// The chain of block `from` with the next of `bits`. None while blocks on it are not met yet.
     #[inline]
-    pub(super) fn chain(&mut self, from: BlockId, bits: TntBits) -> Option<&mut Chain> {
+    pub(super) fn chain(&mut self, from: BlockId, bits: TntBits) -> Option<ChainId> {
         let key = bits.key(CHAIN_BITS);
         let index = self.chains.index(from, key);
-        if self.chains.slots[index].is(from, key) {
-            return Some(&mut self.chains.slots[index]);
+        if self.chains.slots.get(index)?.is(from, key) {
+            return Some(ChainId(index));
         }
+        self.add_chain(index, from, bits)
+    }
+
+    #[inline]
+    pub(super) fn get_chain(&self, id: ChainId) -> Option<&Chain> {
+        self.chains.slots.get(id.0)
+    }
+
+    /// Marks the chain as counted by the tally `mark`.
+    pub(super) fn mark_chain(&mut self, id: ChainId, mark: u32) {
+        if let Some(chain) = self.chains.slots.get_mut(id.0) {
+            chain.mark = mark;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_chain(&mut self, index: usize, from: BlockId, bits: TntBits) -> Option<ChainId> {
         let chain = self.walk(from, bits, |_| {})?;
-        let slot = &mut self.chains.slots[index];
-        *slot = Chain { key, ..chain };
-        Some(slot)
+        let key = bits.key(CHAIN_BITS);
+        *self.chains.slots.get_mut(index)? = Chain { key, ..chain };
+        Some(ChainId(index))
     }
 
     /// Walks along the chain of block `from` with `bits`, and shows its blocks.
@@ -130,7 +152,10 @@ impl BlockCache {
     ) -> Option<Chain> {
         let mut chain = Chain { from, next: from, ..Chain::NONE };
         let mut left = bits.first(CHAIN_BITS);
-        while !left.is_empty() && chain.blocks < MAX_BLOCKS && !chain.returns {
+        for _ in 0..MAX_BLOCKS {
+            if left.is_empty() || chain.returns {
+                break;
+            }
             let id = chain.next;
             let block = self.get(id)?;
             match self.step(&mut chain, block, &mut left) {
@@ -141,7 +166,6 @@ impl BlockCache {
             }
             show(id);
             chain.insns += u32::from(block.insns);
-            chain.blocks += 1;
         }
         Some(chain)
     }

@@ -3,7 +3,9 @@
 use super::item::GapReason;
 use super::psb::Fault;
 use super::tnt::TntBits;
-use crate::pt::{BlockContext, Errata, Erratum, IpPayload, Packet, PacketError, decode, decode_in};
+use crate::pt::{
+    BlockContext, Errata, Erratum, IpCompression, IpPayload, Packet, PacketError, decode, decode_in,
+};
 
 /// Reads packets in order.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +99,24 @@ impl<'t> Cursor<'t> {
     #[inline]
     pub(super) fn peek_tip(&self) -> Option<(IpPayload, usize)> {
         let rest = self.trace.get(self.offset..).filter(|_| self.is_at_tip())?;
+        let (opcode, payload) = rest.split_first()?;
+        // The usual forms, without looking for what else the packet might be.
+        if let Some(word) = payload.first_chunk() {
+            let word = u64::from_le_bytes(*word);
+            let (compression, size) = match opcode >> 5 {
+                1 => (IpCompression::Update16, 2),
+                2 => (IpCompression::Update32, 4),
+                3 => (IpCompression::SignExtend48, 6),
+                _ => return self.decode_tip(rest),
+            };
+            let value = word & ((1 << (8 * size)) - 1);
+            return Some((IpPayload { compression, value }, self.offset + 1 + size));
+        }
+        self.decode_tip(rest)
+    }
+
+    #[cold]
+    fn decode_tip(&self, rest: &[u8]) -> Option<(IpPayload, usize)> {
         match decode(rest) {
             Ok((Packet::Tip(payload), len)) => Some((payload, self.offset + len)),
             _ => None,

@@ -41,12 +41,12 @@ impl Decoder<'_> {
     fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = block.link(Way::Branch);
         let target = code.block(next)?;
-        let bound = if self.tnt.is_empty() {
-            target.end.takes_tip() && self.cursor.is_at_tip()
+        let may_go = if self.tnt.is_empty() {
+            self.cursor.is_at_tip() && leads_to_tip(target, code)
         } else {
             self.without_bit + 1 < CIRCLE_BLOCKS
         };
-        if !bound {
+        if !may_go {
             return None;
         }
         self.without_bit += 1;
@@ -110,4 +110,18 @@ impl Decoder<'_> {
         self.last = block.last();
         block.span(exit)
     }
+}
+
+/// Whether a few direct jumps at most lead from `block` to a branch that takes a TIP.
+fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
+    for _ in 0..4 {
+        match block.end {
+            End::Jmp | End::Call => match code.block(block.link(Way::Branch)) {
+                Some(next) => block = next,
+                None => return false,
+            },
+            end => return end.takes_tip(),
+        }
+    }
+    false
 }

@@ -2,10 +2,11 @@
 //! Finds the same events and gaps as decoding item by item, and faster.
 
 use super::block::{BlockId, End};
-use super::chain::{CHAIN_BITS, Chain};
+use super::chain::{CHAIN_BITS, Chain, ChainId};
 use super::code::Code;
 use super::decoder::{Decoder, State};
 use super::item::{FlowItem, Span};
+use super::tnt::TntBits;
 use crate::common::{Addr, AddrRange};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -42,6 +43,18 @@ impl Tally {
     fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
         if let Some(block) = code.cache.mark(id, self.mark) {
             self.code.push(AddrRange::new(block.ip, block.fall()));
+        }
+    }
+
+    /// Adds the blocks of a chain, which begins with the block `from` and takes some of `bits`.
+    #[cold]
+    #[inline(never)]
+    fn add_chain(&mut self, code: &mut Code<'_>, id: ChainId, from: BlockId, bits: TntBits) {
+        code.cache.mark_chain(id, self.mark);
+        let mut blocks = Vec::new();
+        code.cache.walk(from, bits, |id| blocks.push(id));
+        for id in blocks {
+            self.add_block(code, id);
         }
     }
 
@@ -89,27 +102,36 @@ impl Decoder<'_> {
         if !is_chained || self.tnt.is_empty() || !block.is_at(self.ip, self.mode) {
             return false;
         }
-        let Some(chain) = code.cache.chain(self.hint, self.tnt) else { return false };
-        let known_mark = std::mem::replace(&mut chain.mark, tally.mark);
-        let chain = *chain;
-        let Some(next) = self.behind(&chain, code) else { return false };
-        if known_mark != tally.mark {
-            self.count_chain(code, tally);
-        }
+        let Some(id) = code.cache.chain(self.hint, self.tnt) else { return false };
+        let Some(chain) = code.cache.get_chain(id) else { return false };
+        let Some(next) = self.behind(chain, code) else { return false };
+        let is_new = chain.mark != tally.mark;
+        let (from, bits) = (self.hint, self.tnt);
         tally.insns += u64::from(chain.insns);
         self.tnt.skip(chain.bits);
         self.without_bit = 0;
-        self.stack.touch(chain.depth);
+        if chain.depth > 0 {
+            self.take_calls(chain, code);
+        }
         if chain.returns {
             self.stack.drop_one();
         }
+        (self.hint, self.ip) = next;
+        if is_new {
+            tally.add_chain(code, id, from, bits);
+        }
+        true
+    }
+
+    /// What the chain's calls and their returns leave on the stack.
+    #[inline]
+    fn take_calls(&mut self, chain: &Chain, code: &Code<'_>) {
+        self.stack.touch(chain.depth);
         for call in chain.open_calls() {
             if let Some(block) = code.block(*call) {
                 self.stack.push(block.fall(), *call);
             }
         }
-        (self.hint, self.ip) = next;
-        true
     }
 
     /// The block behind the chain, and its address. None if the chain goes nowhere.
@@ -122,14 +144,5 @@ impl Decoder<'_> {
             return self.caller(code);
         }
         Some((chain.next, code.block(chain.next)?.ip))
-    }
-
-    /// Adds the blocks of the chain that comes next to `tally`.
-    fn count_chain(&self, code: &mut Code<'_>, tally: &mut Tally) {
-        let mut blocks = Vec::new();
-        code.cache.walk(self.hint, self.tnt, |id| blocks.push(id));
-        for id in blocks {
-            tally.add_block(code, id);
-        }
     }
 }
