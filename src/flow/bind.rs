@@ -181,7 +181,12 @@ impl Decoder<'_> {
     pub(super) fn pass_aside(&mut self, peeked: &Peeked) -> bool {
         let offset = peeked.offset as u64;
         match peeked.packet {
-            Packet::Pad | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. } => {}
+            packet @ (Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. }) => {
+                if self.config.timing {
+                    self.event(offset, EventKind::Note { packet, ip: None });
+                }
+            }
+            Packet::Pad => {}
             Packet::Tsc(tsc) => self.at_time(offset, Tsc(tsc)),
             Packet::Cbr(ratio) => self.event(offset, EventKind::Cbr(ratio)),
             Packet::Pip { cr3, non_root } => {

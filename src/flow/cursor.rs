@@ -74,18 +74,40 @@ impl<'t> Cursor<'t> {
         self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
     }
 
-    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit.
+    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit. Passes
+    /// packets that tell nothing, those of time among them unless they are asked for.
     #[inline]
-    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits) {
+    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, timing: bool) {
         if self.context != BlockContext::None {
             return;
         }
         while bits.has_room() {
             match self.trace.get(self.offset) {
-                Some(&byte) if byte & 1 == 0 && byte > 2 => bits.append_short(byte),
+                Some(&byte) if byte & 1 == 0 && byte > 2 => {
+                    bits.append_short(byte);
+                    self.offset += 1;
+                }
+                Some(_) if !timing => match self.silent_bytes() {
+                    Some(size) => self.offset += size,
+                    None => break,
+                },
                 _ => break,
             }
-            self.offset += 1;
+        }
+    }
+
+    /// The size of the PAD, MTC or CYC packet that comes next. None for anything else, and where
+    /// an erratum may make something else of it.
+    #[inline]
+    fn silent_bytes(&self) -> Option<usize> {
+        match self.trace.get(self.offset..)? {
+            [0, ..] => Some(1),
+            [0x59, _, ..] => Some(2),
+            [first, ..] if first & 7 == 3 => Some(1),
+            [first, second, ..] if first & 7 == 7 && second & 1 == 0 => {
+                (!self.errata.has(Erratum::Skd007)).then_some(2)
+            }
+            _ => None,
         }
     }
 

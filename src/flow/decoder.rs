@@ -23,12 +23,14 @@ pub struct Config {
     pub filter: Vec<AddrRange>,
     /// The `TraceStop` ranges, for the same erratum.
     pub trace_stop: Vec<AddrRange>,
+    /// Whether TMA, MTC and CYC packets are given out as events, for a clock to be driven.
+    pub timing: bool,
 }
 
 impl Config {
     /// A trace of a processor that follows the SDM, of all code.
     pub const fn new() -> Self {
-        Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new() }
+        Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new(), timing: false }
     }
 
     /// A trace of `cpu`, of all code. No errata are known of a processor that no table has.
@@ -166,7 +168,7 @@ impl<'t> Decoder<'t> {
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         if self.state == State::On && self.queue.is_empty() {
             if self.tnt.is_empty() && self.bound.is_empty() {
-                self.cursor.take_short_tnts(&mut self.tnt);
+                self.read_ahead();
             }
             let known = self.run_known(code);
             if known.is_some() {
@@ -174,6 +176,12 @@ impl<'t> Decoder<'t> {
             }
         }
         self.next_any(code)
+    }
+
+    /// Takes the TNT bits that come next as far as nothing stands between them that matters.
+    #[inline]
+    pub(super) fn read_ahead(&mut self) {
+        self.cursor.take_short_tnts(&mut self.tnt, self.config.timing);
     }
 
     pub(super) fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {

@@ -199,7 +199,7 @@ impl Decoder<'_> {
 
     /// A fault at the current place in the trace, behind the TNT packets that could be read ahead.
     pub(super) fn here_is(&mut self, reason: GapReason) -> Fault {
-        self.cursor.take_short_tnts(&mut self.tnt);
+        self.read_ahead();
         (self.cursor.offset(), reason)
     }
 }

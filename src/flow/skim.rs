@@ -84,7 +84,7 @@ impl Decoder<'_> {
     fn skim_known(&mut self, code: &mut Code<'_>, tally: &mut Tally) {
         loop {
             if self.tnt.len() < CHAIN_BITS && self.bound.is_empty() {
-                self.cursor.take_short_tnts(&mut self.tnt);
+                self.read_ahead();
             }
             if !self.skim_chain(code, tally) {
                 let id = self.hint;

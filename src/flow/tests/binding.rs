@@ -255,3 +255,16 @@ fn what_cannot_be_followed_is_a_gap_that_says_why() {
     assert_eq!(gap(Trace::default().raw(&[0, 0, 0])), "gap(no PSB to start at)");
     assert_eq!(gap(Trace::default()), "");
 }
+
+#[test]
+fn packets_of_time_are_events_where_they_are_asked_for() {
+    let code = &[0x74, 0x00, 0x74, 0x00, 0xc3];
+    let trace = Trace::on_at(0x1000).put(Packet::Cyc(5)).tnt("n").put(Packet::Mtc(1));
+    let trace = trace.put(Packet::Pad).put(Packet::Cyc(500)).tnt("t").put(Packet::Cbr(9)).ovf();
+    assert_eq!(shows(&trace, code), "1000 1002 cbr(9) lost(>?)");
+    let timing = Config { timing: true, ..Config::default() };
+    assert_eq!(
+        trace.shows(&Raw(0x1000, code), timing),
+        "cyc(5)(?) 1000 mtc(1)(?) cyc(500)(?) 1002 cbr(9) lost(>?)"
+    );
+}
