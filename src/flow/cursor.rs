@@ -96,6 +96,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
+    /// Moves behind the packets of time, and padding, that come next.
+    pub(super) fn pass_silent(&mut self) {
+        while let Some(size) = self.silent_bytes() {
+            self.offset += size;
+        }
+    }
+
     /// The size of the PAD, MTC or CYC packet that comes next. None for anything else, and where
     /// an erratum may make something else of it.
     #[inline]

@@ -10,6 +10,9 @@ use crate::pt::Packet;
 impl Decoder<'_> {
     /// One packet with tracing off.
     pub(super) fn step_off(&mut self) -> Result<(), Fault> {
+        if !self.config.timing {
+            self.cursor.pass_silent();
+        }
         let Some(peeked) = self.cursor.peek()? else {
             self.state = State::Done;
             return Ok(());
