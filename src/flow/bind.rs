@@ -34,7 +34,7 @@ impl Decoder<'_> {
         };
         match peeked.packet {
             Packet::TntShort(tnt) | Packet::TntLong(tnt) => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 self.place_bound(None);
                 self.tnt = tnt.into();
             }
@@ -50,7 +50,7 @@ impl Decoder<'_> {
                 }
             }
             Packet::TraceStop => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 self.event(peeked.offset as u64, EventKind::Stop);
                 self.switch_off();
             }
@@ -75,7 +75,7 @@ impl Decoder<'_> {
         let offset = peeked.offset as u64;
         let (goal, then) = match peeked.packet {
             Packet::TipPgd(payload) => {
-                self.cursor.pass(peeked);
+                self.pass(peeked);
                 let ip = self.last_ip.reconstruct(payload);
                 (Goal::Disable(ip), Then::Disable(offset, ip))
             }
@@ -88,7 +88,7 @@ impl Decoder<'_> {
                 (goal, Then::Fup(offset, ip))
             }
             Packet::Ptw { value, size, .. } => {
-                self.cursor.pass(peeked);
+                self.pass(peeked);
                 (Goal::Ptwrite(None), Then::Ptwrite(offset, value, size))
             }
             _ => {
@@ -120,7 +120,7 @@ impl Decoder<'_> {
         let Packet::Fup(payload) = peeked.packet else {
             return Err((peeked.offset, GapReason::Unexpected(peeked.packet)));
         };
-        self.cursor.pass(peeked);
+        self.pass(peeked);
         let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
         self.last_ip.reconstruct(payload).ok_or(no_address)
     }
@@ -153,14 +153,14 @@ impl Decoder<'_> {
 
     pub(super) fn pass_mode(&mut self, peeked: &Peeked) {
         if let Packet::ModeExec { mode, interrupts } = peeked.packet {
-            self.cursor.pass(peeked);
+            self.pass(peeked);
             let offset = peeked.offset as u64;
             self.next_mode = Some(NextMode { offset, mode, interrupts });
         }
     }
 
     pub(super) fn overflow(&mut self, peeked: &Peeked) {
-        self.cursor.pass(peeked);
+        self.pass(peeked);
         self.release();
         self.next_mode = None;
         self.last_ip.reset();
@@ -181,12 +181,7 @@ impl Decoder<'_> {
     pub(super) fn pass_aside(&mut self, peeked: &Peeked) -> bool {
         let offset = peeked.offset as u64;
         match peeked.packet {
-            packet @ (Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. }) => {
-                if self.config.timing {
-                    self.event(offset, EventKind::Note { packet, ip: None });
-                }
-            }
-            Packet::Pad => {}
+            Packet::Pad | Packet::Mtc(_) | Packet::Cyc(_) | Packet::Tma { .. } => {}
             Packet::Tsc(tsc) => self.at_time(offset, Tsc(tsc)),
             Packet::Cbr(ratio) => self.event(offset, EventKind::Cbr(ratio)),
             Packet::Pip { cr3, non_root } => {
@@ -197,7 +192,7 @@ impl Decoder<'_> {
             packet if is_note(&packet) => self.note(offset, packet),
             _ => return false,
         }
-        self.cursor.pass(peeked);
+        self.pass(peeked);
         true
     }
 

@@ -74,26 +74,26 @@ impl<'t> Cursor<'t> {
         self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
     }
 
-    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit. Passes
-    /// packets that tell nothing, those of time among them unless they are asked for.
+    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit, and says
+    /// how many packets. Passes packets that tell nothing; those of time unless they are `timed`.
     #[inline]
-    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, timing: bool) {
-        if self.context != BlockContext::None {
-            return;
-        }
-        while bits.has_room() {
+    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, timed: bool) -> usize {
+        let mut packets = 0;
+        while bits.has_room() && self.context == BlockContext::None {
             match self.trace.get(self.offset) {
                 Some(&byte) if byte & 1 == 0 && byte > 2 => {
                     bits.append_short(byte);
                     self.offset += 1;
+                    packets += 1;
                 }
-                Some(_) if !timing => match self.silent_bytes() {
+                Some(_) if !timed => match self.silent_bytes() {
                     Some(size) => self.offset += size,
                     None => break,
                 },
                 _ => break,
             }
         }
+        packets
     }
 
     /// Moves behind the packets of time, and padding, that come next.

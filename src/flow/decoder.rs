@@ -3,14 +3,16 @@
 
 use super::block::BlockId;
 use super::code::Code;
-use super::cursor::Cursor;
+use super::cursor::{Cursor, Peeked};
 use super::item::{Event, EventKind, FlowItem, Gap, GapReason};
 use super::lead::Lead;
 use super::psb::{Fault, PsbPlus};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
 use crate::common::{Addr, AddrRange, Tsc};
-use crate::pt::{Cpu, Errata, ExecMode, LastIp, PSB, Packet, find_psb};
+use crate::pt::{
+    Clock, ClockConfig, Cpu, Errata, ExecMode, LastIp, PSB, Packet, TimeEstimate, Tnt, find_psb,
+};
 use std::collections::VecDeque;
 
 /// What the decoder is told about how the trace was taken.
@@ -23,14 +25,15 @@ pub struct Config {
     pub filter: Vec<AddrRange>,
     /// The `TraceStop` ranges, for the same erratum.
     pub trace_stop: Vec<AddrRange>,
-    /// Whether TMA, MTC and CYC packets are given out as events, for a clock to be driven.
-    pub timing: bool,
+    /// How to tell the time between TSC packets; see [`Decoder::time`]. Without it MTC and CYC
+    /// packets are passed unread.
+    pub clock: Option<ClockConfig>,
 }
 
 impl Config {
     /// A trace of a processor that follows the SDM, of all code.
     pub const fn new() -> Self {
-        Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new(), timing: false }
+        Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new(), clock: None }
     }
 
     /// A trace of `cpu`, of all code. No errata are known of a processor that no table has.
@@ -78,6 +81,7 @@ pub struct Decoder<'t> {
     pub(super) next_mode: Option<NextMode>,
     /// RFLAGS.IF as the trace last told it.
     pub(super) interrupts: Option<bool>,
+    pub(super) clock: Option<Clock>,
     cr3: Option<u64>,
     tsc: Option<Tsc>,
 }
@@ -117,6 +121,7 @@ impl<'t> Decoder<'t> {
             cursor: Cursor::at(trace, 0, config.errata),
             end: None,
             fresh_from: 0,
+            clock: config.clock.map(Clock::new),
             config,
             state: State::Seek(0),
             ip: Addr(0),
@@ -181,7 +186,20 @@ impl<'t> Decoder<'t> {
     /// Takes the TNT bits that come next as far as nothing stands between them that matters.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
-        self.cursor.take_short_tnts(&mut self.tnt, self.config.timing);
+        let packets = self.cursor.take_short_tnts(&mut self.tnt, self.clock.is_some());
+        if let Some(clock) = &mut self.clock {
+            let tnt = Packet::TntShort(Tnt { bits: 0, len: 1 });
+            (0..packets).for_each(|_| clock.packet(&tnt));
+        }
+    }
+
+    /// Moves behind a packet that was looked at, and lets the clock see it.
+    #[inline]
+    pub(super) fn pass(&mut self, peeked: &Peeked) {
+        self.cursor.pass(peeked);
+        if let Some(clock) = &mut self.clock {
+            clock.packet(&peeked.packet);
+        }
     }
 
     pub(super) fn next_any(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
@@ -232,6 +250,18 @@ impl<'t> Decoder<'t> {
     /// The last time-stamp counter that the trace told.
     pub const fn tsc(&self) -> Option<Tsc> {
         self.tsc
+    }
+
+    /// The time of the packet that was read last, which told of the last item or is about to tell
+    /// of the next. None without [`Config::clock`], and where the trace does not tell.
+    pub fn time(&self) -> Option<TimeEstimate> {
+        self.clock.as_ref()?.now()
+    }
+
+    /// Core clocks from the decoder's start to the packet that was read last, where a CYC tells
+    /// them exactly. None without [`Config::clock`].
+    pub fn cycles(&self) -> Option<u64> {
+        self.clock.as_ref()?.cycles()
     }
 
     /// One step that needs no code.
@@ -292,6 +322,10 @@ impl<'t> Decoder<'t> {
     }
 
     fn adopt(&mut self, plus: &PsbPlus) {
+        while self.clock.is_some() && self.cursor.offset() < plus.end {
+            let Ok(Some(peeked)) = self.cursor.peek() else { break };
+            self.pass(&peeked);
+        }
         self.cursor = self.cursor.moved_to(plus.end);
         self.last_ip = plus.last_ip;
         self.mode = plus.mode.map_or(ExecMode::Bits64, |(mode, _)| mode);

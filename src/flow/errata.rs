@@ -49,7 +49,7 @@ impl Decoder<'_> {
         if let Ok(Some(peeked)) = self.cursor.peek()
             && let Packet::TipPgd(payload) = peeked.packet
         {
-            self.cursor.pass(&peeked);
+            self.pass(&peeked);
             let ip = self.last_ip.reconstruct(payload);
             let then = Then::Disable(peeked.offset as u64, ip);
             self.set_out(code, peeked.offset, Goal::Disable(ip), then);

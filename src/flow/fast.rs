@@ -7,6 +7,7 @@ use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{Exit, Span};
 use crate::common::Addr;
+use crate::pt::Packet;
 
 /// After how many direct jumps in a row it is looked whether they ever end.
 pub(super) const CIRCLE_BLOCKS: u32 = 64;
@@ -87,6 +88,9 @@ impl Decoder<'_> {
         let next = code.known(block.link(Way::Branch), ip, self.mode)?;
         self.last_ip = last_ip;
         self.cursor.pass_tip(end);
+        if let Some(clock) = &mut self.clock {
+            clock.packet(&Packet::Tip(payload));
+        }
         let exit = match block.end {
             End::Ret => Exit::Ret,
             End::JmpIndirect => Exit::JmpIndirect,

@@ -126,13 +126,13 @@ impl Decoder<'_> {
             };
             match peeked.packet {
                 Packet::Tip(payload) => {
-                    self.cursor.pass(&peeked);
+                    self.pass(&peeked);
                     let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                     return self.last_ip.reconstruct(payload).ok_or(no_address);
                 }
                 Packet::ModeExec { .. } => self.pass_mode(&peeked),
                 Packet::TntShort(tnt) if self.tnt.has_room() => {
-                    self.cursor.pass(&peeked);
+                    self.pass(&peeked);
                     self.tnt.append(tnt);
                 }
                 _ if self.pass_aside(&peeked) => {}

@@ -147,8 +147,7 @@ pub enum EventKind {
     Tsc(Tsc),
     /// The core:bus ratio changed.
     Cbr(u8),
-    /// Any other packet that tells of the machine: power, event trace, PEBS, maintenance, trigger;
-    /// also TMA, MTC and CYC if [`super::Config::timing`] asks for them.
+    /// Any other packet that tells of the machine: power, event trace, PEBS, maintenance, trigger.
     Note {
         /// The packet.
         packet: Packet,

@@ -10,7 +10,7 @@ use crate::pt::Packet;
 impl Decoder<'_> {
     /// One packet with tracing off.
     pub(super) fn step_off(&mut self) -> Result<(), Fault> {
-        if !self.config.timing {
+        if self.clock.is_none() {
             self.cursor.pass_silent();
         }
         let Some(peeked) = self.cursor.peek()? else {
@@ -20,7 +20,7 @@ impl Decoder<'_> {
         let offset = peeked.offset as u64;
         match peeked.packet {
             Packet::TipPge(payload) => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let ip = self.last_ip.reconstruct(payload).ok_or(no_address)?;
                 self.place_bound(None);
@@ -31,7 +31,7 @@ impl Decoder<'_> {
             Packet::Psb => self.leave_off(self.psb_at(peeked.offset))?,
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
             Packet::TraceStop => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 self.event(offset, EventKind::Stop);
             }
             Packet::Ovf => self.overflow(&peeked),
@@ -64,7 +64,7 @@ impl Decoder<'_> {
         let from = self.ip;
         match peeked.packet {
             Packet::Tip(payload) => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 let no_address = (peeked.offset, GapReason::NoAddress(peeked.packet));
                 let to = self.last_ip.reconstruct(payload).ok_or(no_address)?;
                 self.event(fup, EventKind::AsyncBranch { from, to });
@@ -73,7 +73,7 @@ impl Decoder<'_> {
                 self.go(to);
             }
             Packet::TipPgd(payload) => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 let ip = self.last_ip.reconstruct(payload);
                 self.event(fup, EventKind::AsyncDisabled { at: from, ip });
                 self.switch_off();
@@ -108,7 +108,7 @@ impl Decoder<'_> {
                 self.enter(psb);
             }
             Some(peeked) if self.is_apl11(&peeked) => {
-                self.cursor.pass(&peeked);
+                self.pass(&peeked);
                 self.overflown(ovf, None);
             }
             _ => {

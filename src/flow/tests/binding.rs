@@ -1,8 +1,8 @@
 //! What each packet binds to, one small trace each (SDM, chapter "Intel Processor Trace").
 
 use super::trace::{Raw, Trace};
-use crate::flow::Config;
-use crate::pt::{ExecMode, Packet, PayloadSize};
+use crate::flow::{Code, Config, Decoder, FlowItem};
+use crate::pt::{ClockConfig, ExecMode, Packet, PayloadSize};
 
 fn shows(trace: &Trace, code: &'static [u8]) -> String {
     trace.shows(&Raw(0x1000, code), Config::default())
@@ -257,14 +257,27 @@ fn what_cannot_be_followed_is_a_gap_that_says_why() {
 }
 
 #[test]
-fn packets_of_time_are_events_where_they_are_asked_for() {
-    let code = &[0x74, 0x00, 0x74, 0x00, 0xc3];
-    let trace = Trace::on_at(0x1000).put(Packet::Cyc(5)).tnt("n").put(Packet::Mtc(1));
-    let trace = trace.put(Packet::Pad).put(Packet::Cyc(500)).tnt("t").put(Packet::Cbr(9)).ovf();
-    assert_eq!(shows(&trace, code), "1000 1002 cbr(9) lost(>?)");
-    let timing = Config { timing: true, ..Config::default() };
-    assert_eq!(
-        trace.shows(&Raw(0x1000, code), timing),
-        "cyc(5)(?) 1000 mtc(1)(?) cyc(500)(?) 1002 cbr(9) lost(>?)"
-    );
+fn each_item_has_a_time_where_a_clock_is_asked_for() {
+    // jz +0; jz +0; ret
+    let code = Raw(0x1000, &[0x74, 0x00, 0x74, 0x00, 0xc3]);
+    let trace = Trace::on_at(0x1000).put(Packet::Tsc(1000)).put(Packet::Cyc(500)).tnt("n");
+    let trace = trace.put(Packet::Cyc(100)).tnt("t").put(Packet::Tsc(2000)).ovf();
+    let times = |config: Config| {
+        let mut decoder = Decoder::new(&trace.0, config);
+        let mut code = Code::new(&code);
+        let mut times = Vec::new();
+        while let Some(item) = decoder.next(&mut code) {
+            times.push((matches!(item, FlowItem::Block(_)), decoder.time(), decoder.cycles()));
+        }
+        times
+    };
+    assert!(times(Config::default()).iter().all(|(_, time, _)| time.is_none()));
+    let clocked = times(Config { clock: Some(ClockConfig::default()), ..Config::default() });
+    let blocks: Vec<_> = clocked.iter().filter(|(is_block, ..)| *is_block).collect();
+    let cycles: Vec<_> = blocks.iter().map(|(_, _, cycles)| *cycles).collect();
+    assert_eq!(cycles, [Some(500), Some(600)]);
+    let tscs: Vec<_> =
+        clocked.iter().filter_map(|(_, time, _)| Some(time.as_ref()?.tsc.0)).collect();
+    assert_eq!((tscs.first(), tscs.last()), (Some(&1000), Some(&2000)));
+    assert!(tscs.is_sorted());
 }

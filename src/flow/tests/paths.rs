@@ -4,8 +4,8 @@ use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
 use crate::common::Addr;
 use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
-use crate::pt::find_psb;
 use crate::pt::unit::{self, RtitCtl};
+use crate::pt::{ClockConfig, CrystalRatio, find_psb};
 use proptest::prelude::*;
 
 pub(super) struct Decoded {
@@ -78,7 +78,7 @@ pub(super) fn any_unit(random: &mut Random) -> unit::Config {
         config = config.with_tnt(unit::TntForm::Long);
     }
     config.deferred_tips = random.one_in(2);
-    config.crystal_ratio = Some(crate::pt::CrystalRatio { ebx: 10, eax: 1 });
+    config.crystal_ratio = Some(CrystalRatio { ebx: 10, eax: 1 });
     let extras = [
         RtitCtl::DIS_RETC,
         RtitCtl::MTC_EN,
@@ -175,6 +175,14 @@ proptest! {
         let (program, traced) = random_run(seed);
         let decoded = whole(&traced.trace, &program);
         prop_assert_eq!(in_segments(&traced.trace, &program), decoded.items);
+    }
+
+    #[test]
+    fn a_clock_changes_nothing(seed: u64) {
+        let (program, traced) = random_run(seed);
+        let config = Config { clock: Some(ClockConfig::default()), ..Config::default() };
+        let timed = decode(Decoder::new(&traced.trace, config), &mut Code::new(&program));
+        prop_assert_eq!(timed.items, whole(&traced.trace, &program).items);
     }
 
     #[test]
