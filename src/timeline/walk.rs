@@ -63,15 +63,24 @@ impl<'a> Walker<'a> {
     }
 
     /// The next item.
+    #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
         let code = self.code.as_mut()?;
-        let item = self.decoder.next(code)?;
+        let item = self.decoder.next(code);
+        match &item {
+            None | Some(FlowItem::Block(_)) => {}
+            Some(other) => self.note(other),
+        }
+        item
+    }
+
+    #[cold]
+    fn note(&mut self, item: &FlowItem) {
         match item {
-            FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.time_is(at),
+            FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.time_is(*at),
             FlowItem::Gap(gap) if matches!(gap.reason, GapReason::NoCode(_)) => self.hole = true,
             _ => {}
         }
-        Some(item)
     }
 
     /// The addresses of a span that was just given.
