@@ -1,6 +1,7 @@
 //! Instructions as the decoder sees them: where one ends and how it passes control on.
 //! Does not disassemble and knows nothing of registers' values.
 
+use super::apx;
 use crate::common::Addr;
 use crate::pt::ExecMode;
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
@@ -88,6 +89,10 @@ pub struct Insn {
 }
 
 impl Insn {
+    pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
+        Self { ip, len, class, rep: false, pushes_flags: false }
+    }
+
     /// The address behind it.
     pub const fn next(&self) -> Addr {
         self.ip.wrapping_add(self.len as u64)
@@ -97,17 +102,24 @@ impl Insn {
 /// Decodes the instruction at the start of `bytes`, which lie at `ip`. None when the bytes are
 /// too few or are no valid instruction.
 pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
+    let known = decode_known(bytes, ip, mode);
+    if known.is_none() && mode == ExecMode::Bits64 {
+        return apx::decode(bytes, ip);
+    }
+    known
+}
+
+/// As [`decode`], for what the disassembler knows.
+pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let mut insn = Instruction::default();
     Decoder::with_ip(bitness(mode), bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
     if insn.is_invalid() {
         return None;
     }
     Some(Insn {
-        ip,
-        len: u8::try_from(insn.len()).ok()?,
-        class: classify(&insn),
         rep: (insn.has_rep_prefix() || insn.has_repne_prefix()) && insn.is_string_instruction(),
         pushes_flags: pushes_flags(insn.mnemonic()),
+        ..Insn::plain(ip, u8::try_from(insn.len()).ok()?, classify(&insn))
     })
 }
 

@@ -4,6 +4,7 @@
 //! [`FlowItem`]s. Decoding cannot fail: where the path is lost there is a [`Gap`], and decoding
 //! goes on at the next PSB. [`decode`] alone classifies one instruction.
 
+mod apx;
 mod bind;
 mod block;
 mod chain;

@@ -2,10 +2,11 @@
 
 use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
+use super::trace::Trace;
 use crate::common::Addr;
 use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
 use crate::pt::unit::{self, RtitCtl};
-use crate::pt::{ClockConfig, CrystalRatio, find_psb};
+use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, find_psb};
 use proptest::prelude::*;
 
 pub(super) struct Decoded {
@@ -238,5 +239,23 @@ proptest! {
             prop_assert!(bad.addrs.ends_with(&behind.addrs));
             prop_assert!(good.addrs.ends_with(&behind.addrs));
         }
+    }
+
+    #[test]
+    fn any_bytes_decode_to_an_end(seed: u64, chunks in prop::collection::vec(any::<Vec<u8>>(), 1..8)) {
+        let mut random = Random::new(seed);
+        let program = Program::random(&mut random, 20, Addr(0x40_1000));
+        let mut trace = Trace::default();
+        for chunk in &chunks {
+            let start = random.below(program.runs.len());
+            trace = trace.psb_at(program.start(start).0).raw(chunk);
+        }
+        let all = [Erratum::Bdm70, Erratum::Bdm64, Erratum::Skd007, Erratum::Skd022,
+            Erratum::Skd010, Erratum::Skl014, Erratum::Apl11, Erratum::Apl12, Erratum::Skz84];
+        let errata = all.into_iter().filter(|_| random.one_in(2)).fold(Errata::NONE, Errata::with);
+        let config = Config { errata, ..Config::default() };
+        let decoded = decode(Decoder::new(&trace.0, config), &mut Code::new(&program));
+        // Each byte and each bit of it leads through a bounded stretch of code at most.
+        prop_assert!(decoded.items.len() <= (trace.0.len() + 1) * 8 * 100);
     }
 }

@@ -1,0 +1,89 @@
+//! Instructions with the REX2 prefix of APX, which the disassembler does not know: their size and
+//! class. Does not know the EVEX-coded ones.
+
+use super::insn::{Class, Insn, decode_known};
+use crate::common::Addr;
+use crate::pt::ExecMode;
+
+const REX2: u8 = 0xd5;
+/// REX2.M0: the opcode is of map 1, whose legacy form begins with 0F.
+const M0: u8 = 0x80;
+/// REX2.W.
+const W: u8 = 0x08;
+/// The opcode of JMPABS, with its eight bytes of target.
+const JMPABS: u8 = 0xa1;
+
+/// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix.
+pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
+    let prefixes = bytes.iter().take_while(|byte| is_legacy_prefix(**byte)).count();
+    let (legacy, rest) = bytes.split_at(prefixes);
+    let [REX2, payload, opcode, operands @ ..] = rest else { return None };
+    if *opcode == JMPABS && payload & (M0 | W) == 0 && legacy.is_empty() {
+        // It has a direct target and, all the same, a TIP.
+        let known = operands.len() >= 8;
+        return known.then(|| Insn::plain(ip, 11, Class::JmpIndirect));
+    }
+    if is_reserved(payload & M0 != 0, *opcode) {
+        return None;
+    }
+    let insn =
+        decode_known(&without_rex2(legacy, *payload, *opcode, operands), ip, ExecMode::Bits64)?;
+    let shorter = u8::from(payload & M0 == 0);
+    (insn.class.target().is_none()).then(|| Insn { len: insn.len + shorter, ..insn })
+}
+
+const fn is_legacy_prefix(byte: u8) -> bool {
+    matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
+}
+
+/// Rows of the opcode maps that REX2 must not precede.
+const fn is_reserved(map1: bool, opcode: u8) -> bool {
+    if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
+}
+
+/// The same instruction on the lower sixteen registers, with a REX prefix.
+fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
+    let rex = 0x40 | payload & 0x0f;
+    let escape: &[u8] = if payload & M0 == 0 { &[] } else { &[0x0f] };
+    let operands = operands.get(..operands.len().min(15)).unwrap_or_default();
+    [legacy, &[rex], escape, &[opcode], operands].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn classified(bytes: &[u8]) -> Option<(u8, Class)> {
+        decode(bytes, Addr(0x1000)).map(|insn| (insn.len, insn.class))
+    }
+
+    #[test]
+    fn sizes_and_classes() {
+        // add r16, r17; imul r16, r17; call r16; push with its operand size.
+        assert_eq!(classified(&[0xd5, 0x58, 0x01, 0xc8]), Some((4, Class::Other)));
+        assert_eq!(classified(&[0xd5, 0xd8, 0xaf, 0xc1]), Some((4, Class::Other)));
+        assert_eq!(classified(&[0xd5, 0x10, 0xff, 0xd0]), Some((4, Class::CallIndirect)));
+        assert_eq!(classified(&[0x66, 0xd5, 0x10, 0x50]), Some((4, Class::Other)));
+    }
+
+    #[test]
+    fn jmpabs_takes_a_tip() {
+        let bytes = [0xd5, 0x00, 0xa1, 1, 2, 3, 4, 5, 6, 7, 8];
+        assert_eq!(classified(&bytes), Some((11, Class::JmpIndirect)));
+        assert_eq!(classified(&bytes[..10]), None);
+    }
+
+    #[test]
+    fn what_rex2_must_not_precede() {
+        let reserved: [&[u8]; 5] = [
+            &[0xd5, 0x00, 0x74, 0x00],
+            &[0xd5, 0x00, 0xe8, 0, 0, 0, 0],
+            &[0xd5, 0x80, 0x84, 0, 0, 0, 0],
+            &[0xd5, 0x00, 0x48],
+            &[0xd5, 0x10],
+        ];
+        for bytes in reserved {
+            assert_eq!(classified(bytes), None, "{bytes:x?}");
+        }
+    }
+}
