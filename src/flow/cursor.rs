@@ -75,9 +75,9 @@ impl<'t> Cursor<'t> {
     }
 
     /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit, and says
-    /// how many packets. Passes packets that tell nothing; those of time unless they are `timed`.
+    /// how many packets. Passes packets that tell nothing; those of time unless `TIMED`.
     #[inline]
-    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, timed: bool) -> usize {
+    pub(super) fn take_short_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;
         while bits.has_room() && self.context == BlockContext::None {
             match self.trace.get(self.offset) {
@@ -86,7 +86,7 @@ impl<'t> Cursor<'t> {
                     self.offset += 1;
                     packets += 1;
                 }
-                Some(_) if !timed => match self.silent_bytes() {
+                Some(_) if !TIMED => match self.silent_bytes() {
                     Some(size) => self.offset += size,
                     None => break,
                 },

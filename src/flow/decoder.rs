@@ -186,7 +186,17 @@ impl<'t> Decoder<'t> {
     /// Takes the TNT bits that come next as far as nothing stands between them that matters.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
-        let packets = self.cursor.take_short_tnts(&mut self.tnt, self.clock.is_some());
+        if self.clock.is_none() {
+            self.cursor.take_short_tnts::<false>(&mut self.tnt);
+        } else {
+            self.read_ahead_timed();
+        }
+    }
+
+    /// As [`Self::read_ahead`], up to the next packet of time.
+    #[cold]
+    fn read_ahead_timed(&mut self) {
+        let packets = self.cursor.take_short_tnts::<true>(&mut self.tnt);
         if let Some(clock) = &mut self.clock {
             let tnt = Packet::TntShort(Tnt { bits: 0, len: 1 });
             (0..packets).for_each(|_| clock.packet(&tnt));
@@ -197,8 +207,15 @@ impl<'t> Decoder<'t> {
     #[inline]
     pub(super) fn pass(&mut self, peeked: &Peeked) {
         self.cursor.pass(peeked);
+        if self.clock.is_some() {
+            self.show_clock(&peeked.packet);
+        }
+    }
+
+    #[cold]
+    fn show_clock(&mut self, packet: &Packet) {
         if let Some(clock) = &mut self.clock {
-            clock.packet(&peeked.packet);
+            clock.packet(packet);
         }
     }
 

@@ -7,7 +7,6 @@ use super::code::Code;
 use super::decoder::Decoder;
 use super::item::{Exit, Span};
 use crate::common::Addr;
-use crate::pt::Packet;
 
 /// After how many direct jumps in a row it is looked whether they ever end.
 pub(super) const CIRCLE_BLOCKS: u32 = 64;
@@ -79,7 +78,8 @@ impl Decoder<'_> {
     /// A branch whose TIP comes next and goes to a known block.
     #[inline]
     fn tip_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        if !self.bound.is_empty() || self.next_mode.is_some() {
+        // A clock has to see the packet.
+        if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
         }
         let (payload, end) = self.cursor.peek_tip()?;
@@ -88,9 +88,6 @@ impl Decoder<'_> {
         let next = code.known(block.link(Way::Branch), ip, self.mode)?;
         self.last_ip = last_ip;
         self.cursor.pass_tip(end);
-        if let Some(clock) = &mut self.clock {
-            clock.packet(&Packet::Tip(payload));
-        }
         let exit = match block.end {
             End::Ret => Exit::Ret,
             End::JmpIndirect => Exit::JmpIndirect,
