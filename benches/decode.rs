@@ -86,7 +86,7 @@ fn on_one_core(what: &'static str, decode: impl FnOnce() -> u64) -> Run {
     let now = || Duration::from(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("a clock"));
     let start = now();
     let insns = decode();
-    Run { what, insns, seconds: (now() - start).as_secs_f64() }
+    Run { what, insns, seconds: now().saturating_sub(start).as_secs_f64() }
 }
 
 /// On several cores it is the wall clock that shows what they gain.
