@@ -68,14 +68,15 @@ pub(super) struct Whole {
     pub(super) broken: bool,
 }
 
-/// Checks the raw bytes of a summed file against its entries.
-pub(super) fn check_summed(bytes: &[u8], sums: &[u8]) -> Whole {
+/// Checks the raw bytes of a summed file against its entries. Tells `passed` how far it is.
+pub(super) fn check_summed(bytes: &[u8], sums: &[u8], passed: &mut dyn FnMut(usize)) -> Whole {
     let mut start = 0;
     for entry in sums.chunks(SUM_ENTRY_BYTES) {
         let Some(end) = whole_sum(bytes, start, entry) else {
             return Whole { size_bytes: start as u64, broken: true };
         };
         start = end;
+        passed(start);
     }
     Whole { size_bytes: start as u64, broken: start != bytes.len() }
 }
@@ -166,10 +167,10 @@ mod tests {
                 sums.extend_from_slice(&sum_entry(bytes.len() as u64, chunk));
             }
             let all = Whole { size_bytes: bytes.len() as u64, broken: false };
-            prop_assert_eq!(check_summed(&bytes, &sums), all);
+            prop_assert_eq!(check_summed(&bytes, &sums, &mut |_| ()), all);
             let at = at.index(bytes.len());
             bytes[at] ^= 1;
-            let whole = check_summed(&bytes, &sums);
+            let whole = check_summed(&bytes, &sums, &mut |_| ());
             prop_assert!(whole.broken && whole.size_bytes <= at as u64);
         }
     }

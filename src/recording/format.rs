@@ -12,6 +12,8 @@ pub(super) const STARTING: &str = "starting.json";
 pub(super) const SIDEBAND: &str = "sideband.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
+/// The index that walking a recording made; may be missing, and is never trusted.
+pub(super) const INDEX: &str = "index.bin";
 /// Directory of raw PT bytes.
 pub(super) const TRACE_DIR: &str = "trace";
 /// Directory of mapped files, by content.

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// A file's bytes, mapped read-only; or none for an empty file, which cannot be mapped.
@@ -20,6 +21,20 @@ impl Mapped {
         // that come here (debug information) are replaced by rename by their package managers.
         // A user who truncates one under a running reader gets SIGBUS, as from any tool that maps.
         Ok(Self(Some(unsafe { memmap2::Mmap::map(&file)? })))
+    }
+
+    /// Gives these bytes' memory back to the system until they are read again: who walks through
+    /// a file larger than memory calls this behind itself.
+    pub fn release(&self, range: Range<usize>) {
+        let Some(map) = &self.0 else { return };
+        let Some(size_bytes) = range.end.min(map.len()).checked_sub(range.start) else { return };
+        // SAFETY: MADV_DONTNEED drops pages of this process. They belong to a read-only shared
+        // mapping of a file, so that the next access reads the same bytes from the file again.
+        let advised = unsafe {
+            map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, size_bytes)
+        };
+        // A system that does not take the advice keeps the pages: no fault.
+        drop(advised);
     }
 }
 

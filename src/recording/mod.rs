@@ -8,6 +8,7 @@
 mod chunk;
 mod error;
 mod format;
+mod index_file;
 mod manifest;
 mod mapped;
 mod reader;
@@ -18,6 +19,6 @@ pub use error::{Error, ErrorKind};
 pub use format::FORMAT_VERSION;
 pub use manifest::{Capture, End, Exit, HostCpu, Manifest, ThreadEntry, TscClock, argument_text};
 pub use mapped::Mapped;
-pub use reader::{Reader, Trace};
+pub use reader::{Behind, Reader, Trace};
 pub use store::{Entry, Store};
 pub use writer::Writer;

@@ -35,6 +35,37 @@ impl AsRef<[u8]> for Trace {
     }
 }
 
+impl Trace {
+    /// A reader that goes from the front to the back, and keeps little of it in memory.
+    pub fn behind(&self) -> Behind<'_> {
+        Behind::new(&self.mapped)
+    }
+}
+
+/// Gives memory back behind somebody who reads a file once.
+#[derive(Debug)]
+pub struct Behind<'a> {
+    mapped: &'a Mapped,
+    released: usize,
+}
+
+/// Bytes that are given back at a time.
+const RELEASE_BYTES: usize = 16 << 20;
+
+impl<'a> Behind<'a> {
+    fn new(mapped: &'a Mapped) -> Self {
+        Self { mapped, released: 0 }
+    }
+
+    /// All before `at` has been read.
+    pub fn pass(&mut self, at: usize) {
+        if at.saturating_sub(self.released) >= RELEASE_BYTES {
+            self.mapped.release(self.released..at);
+            self.released = at;
+        }
+    }
+}
+
 impl Reader {
     /// Opens the recording in `dir`.
     pub fn open(dir: &Path) -> Result<Self, Error> {
@@ -91,7 +122,8 @@ impl Reader {
         let sums_path = self.dir.join(TRACE_DIR).join(sums_name(tid.0));
         let mapped = Mapped::open(&path).at(&path)?;
         let sums = fs::read(&sums_path).at(&sums_path)?;
-        let whole = check_summed(mapped.as_ref(), &sums);
+        let mut behind = Behind::new(&mapped);
+        let whole = check_summed(mapped.as_ref(), &sums, &mut |at| behind.pass(at));
         let found = mapped.as_ref().len() as u64;
         let expected = self.expected_trace_bytes(tid);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {

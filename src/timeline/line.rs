@@ -1,47 +1,32 @@
-//! The timeline itself: opens a recording, and answers what was executed where.
+//! The timeline itself: answers what was executed where. How one is opened is in
+//! [`open`](super::open).
 
-use super::calls::Calls;
-use super::error::Error;
+use super::effects::Effects;
 use super::images::Images;
-use super::index::Index;
+use super::index::{Entry, Index};
 use super::order::{Order, Slice};
 use super::segment::Segment;
 use super::stack::Frame;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Pid, Tid, Tsc};
-use crate::flow::Gap;
-use crate::recording::{self, Manifest, Reader, Trace};
-use crate::sideband::{Event, Record};
+use crate::flow::{Gap, GapReason};
+use crate::recording::{self, Reader, Trace};
+use crate::sideband::Record;
 use std::collections::HashMap;
-use std::num::NonZero;
-use std::sync::{Arc, Mutex, PoisonError};
-
-/// How to open a timeline.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Threads that decode at once while the index is built.
-    pub workers: usize,
-    /// Bytes of decoded segments kept.
-    pub cache_bytes: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let workers = std::thread::available_parallelism().map_or(1, NonZero::get);
-        Self { workers, cache_bytes: 256 << 20 }
-    }
-}
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A recording as a line.
 #[derive(Debug)]
 pub struct Timeline {
-    reader: Reader,
-    records: Vec<Record>,
+    pub(super) reader: Reader,
+    pub(super) records: Vec<Record>,
     pub(super) images: Images,
-    lost: Vec<recording::Error>,
+    pub(super) lost: Vec<recording::Error>,
     pub(super) threads: Vec<Thread>,
     pub(super) order: Order,
-    cache: Mutex<Cache>,
+    pub(super) cache: Mutex<Cache>,
+    /// The index came from the recording, and was not built.
+    pub(super) was_saved: bool,
 }
 
 /// A thread of the timeline.
@@ -50,28 +35,22 @@ pub(super) struct Thread {
     pub(super) tid: Tid,
     pub(super) trace: Trace,
     pub(super) index: Index,
-    final_pc: Option<Addr>,
+    /// When another program began.
+    pub(super) execs: Vec<Tsc>,
+    /// The holes, as soon as they are known: a saved index tells only where to look for them.
+    pub(super) gaps: OnceLock<Vec<(u64, Gap)>>,
+    pub(super) final_pc: Option<Addr>,
+}
+
+impl Thread {
+    /// The hole that a trace is in which decoding can start nowhere.
+    pub(super) fn no_psb(&self) -> Option<Gap> {
+        let lost = self.index.entries.is_empty() && !self.trace.as_ref().is_empty();
+        lost.then_some(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb })
+    }
 }
 
 impl Timeline {
-    /// Opens a recording and indexes it.
-    pub fn open(reader: Reader, options: Options) -> Result<Self, Error> {
-        let records = reader.sideband()?;
-        let (images, lost) = Images::load(&reader, &records)?;
-        let mut threads = Vec::new();
-        for tid in reader.threads()? {
-            let trace = reader.trace(tid)?;
-            let execs = times_of_exec(&records, tid);
-            let index = Index::build(trace.as_ref(), &images, &execs, options.workers);
-            let final_pc = final_pc(reader.manifest(), tid);
-            threads.push(Thread { tid, trace, index, final_pc });
-        }
-        let times = threads.iter().map(|t: &Thread| (t.index.insns, t.index.times.as_slice()));
-        let order = Order::new(times);
-        let cache = Mutex::new(Cache::new(options.cache_bytes));
-        Ok(Self { reader, records, images, lost, threads, order, cache })
-    }
-
     /// The recording.
     pub fn reader(&self) -> &Reader {
         &self.reader
@@ -180,16 +159,28 @@ impl Timeline {
         let Some(last) = thread.index.entries.len().checked_sub(1) else { return Vec::new() };
         let at = thread.index.entry_of(index).unwrap_or(last);
         let Some(entry) = thread.index.entries.get(at) else { return Vec::new() };
-        let mut calls = Calls::of(&entry.calls);
+        let mut calls = entry.calls.clone();
         if let Some(segment) = self.segment(number, at) {
-            calls.walk(&segment, (index - entry.first).min(segment.insns));
+            let limit = (index - entry.first).min(segment.insns);
+            calls.apply(&Effects::of(&segment, limit, &thread.execs), entry.first);
         }
         calls.stack.frames().collect()
     }
 
     /// Where a thread's path has holes: before which instruction, and why.
     pub fn gaps(&self, tid: Tid) -> &[(u64, Gap)] {
-        self.thread(tid).map_or(&[], |(_, thread)| thread.index.gaps.as_slice())
+        let Some((number, thread)) = self.thread(tid) else { return &[] };
+        thread.gaps.get_or_init(|| self.find_gaps(number, thread))
+    }
+
+    fn find_gaps(&self, number: usize, thread: &Thread) -> Vec<(u64, Gap)> {
+        let entries = thread.index.entries.iter().enumerate().filter(|(_, entry)| entry.has_gaps);
+        let of_entry = |(at, entry): (usize, &Entry)| {
+            let segment = self.segment(number, at);
+            let gaps = segment.iter().flat_map(|segment| segment.gaps());
+            gaps.map(|(at, gap)| (entry.first + at, gap)).collect::<Vec<_>>()
+        };
+        thread.no_psb().map(|gap| (0, gap)).into_iter().chain(entries.flat_map(of_entry)).collect()
     }
 
     pub(super) fn thread(&self, tid: Tid) -> Option<(usize, &Thread)> {
@@ -214,19 +205,9 @@ impl Timeline {
     }
 }
 
-fn times_of_exec(records: &[Record], tid: Tid) -> Vec<Tsc> {
-    let exec = |record: &&Record| record.tid == tid && matches!(record.event, Event::Exec { .. });
-    records.iter().filter(exec).map(|record| record.tsc).collect()
-}
-
-fn final_pc(manifest: &Manifest, tid: Tid) -> Option<Addr> {
-    let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
-    entries.find(|entry| entry.tid == tid)?.final_pc
-}
-
 /// Decoded segments, the least recently used ones dropped when they grow too many.
 #[derive(Debug)]
-struct Cache {
+pub(super) struct Cache {
     segments: HashMap<(usize, usize), (u64, Arc<Segment>)>,
     blocks: Caches,
     clock: u64,
@@ -235,7 +216,7 @@ struct Cache {
 }
 
 impl Cache {
-    fn new(limit_bytes: usize) -> Self {
+    pub(super) fn new(limit_bytes: usize) -> Self {
         let (segments, blocks) = (HashMap::new(), Caches::default());
         Self { segments, blocks, clock: 0, size_bytes: 0, limit_bytes }
     }

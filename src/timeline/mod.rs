@@ -3,21 +3,30 @@
 //!
 //! The only join of flow, sideband and recording. Handles no signals and prints nothing.
 
+mod blocks;
 mod calls;
+mod digest;
+mod effects;
 mod error;
 mod images;
 mod index;
 mod line;
+mod open;
 mod order;
+mod saved;
 mod search;
 mod segment;
 mod stack;
 mod visit;
 mod walk;
 
+#[cfg(test)]
+mod tests;
+
 pub use error::Error;
 pub use images::{Epoch, Images};
-pub use line::{Options, Timeline};
+pub use line::Timeline;
+pub use open::{Options, Progress};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
 pub use visit::Visit;

@@ -88,7 +88,7 @@ impl Order {
             numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.first <= index));
         let slice = slice(numbers.get(behind.checked_sub(1)?)?)?;
         let inside = index - slice.first;
-        (inside < slice.insns).then_some(slice.global + inside)
+        (inside < slice.insns).then(|| slice.global + inside)
     }
 }
 

@@ -49,10 +49,17 @@ impl Timeline {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
         let mut caches = Caches::default();
         let mut addrs = Vec::new();
-        let start = thread.index.entry_of(from).unwrap_or(0);
+        // At the front there may be segments of holes only.
+        let start = if from == 0 { Some(0) } else { thread.index.entry_of(from) };
+        let start = start.unwrap_or(thread.index.entries.len());
+        if let Some(gap) = thread.no_psb() {
+            visitor(Visit::Gap { index: 0, gap })?;
+        }
+        let mut behind = thread.trace.behind();
         for entry in thread.index.entries.get(start..).unwrap_or_default() {
             let mut index = entry.first;
             let trace = thread.trace.as_ref();
+            behind.pass(entry.start);
             let mut walker = Walker::new(trace, entry.start, entry.end, &self.images, &mut caches);
             while let Some(item) = walker.next() {
                 match item {

@@ -1,0 +1,68 @@
+//! The place of an index beside the recording that it was made from. What is in it is the walker's
+//! business; here it is bytes that nobody vouches for.
+
+use super::error::{At, Error};
+use super::format::{IMAGE_DIR, INDEX, MANIFEST, SIDEBAND, TRACE_DIR, sums_name};
+use super::mapped::Mapped;
+use super::reader::Reader;
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+impl Reader {
+    /// A hash over all that decoding reads: manifest, sideband, the checksums of all traces, the
+    /// names and sizes of stored images. None for a cut recording, which may still grow.
+    pub fn fingerprint(&self) -> Result<Option<[u8; 32]>, Error> {
+        if self.is_cut() {
+            return Ok(None);
+        }
+        let mut hash = Sha256::new();
+        let mut files = vec![self.dir().join(MANIFEST), self.dir().join(SIDEBAND)];
+        let traces = self.dir().join(TRACE_DIR);
+        files.extend(self.threads()?.iter().map(|tid| traces.join(sums_name(tid.0))));
+        for path in files {
+            let bytes = Mapped::open(&path).at(&path)?;
+            hash.update((bytes.as_ref().len() as u64).to_le_bytes());
+            hash.update(bytes.as_ref());
+        }
+        for (name, size_bytes) in images(&self.dir().join(IMAGE_DIR))? {
+            hash.update(name);
+            hash.update(size_bytes.to_le_bytes());
+        }
+        Ok(Some(hash.finalize().into()))
+    }
+
+    /// The index that was saved, as bytes to be checked; none if there is none that reads.
+    pub fn saved_index(&self) -> Option<Mapped> {
+        Mapped::open(&self.dir().join(INDEX)).ok()
+    }
+
+    /// Puts an index beside the recording, in place of the one that is there.
+    pub fn save_index(&self, bytes: &[u8]) -> Result<(), Error> {
+        let path = self.dir().join(INDEX);
+        let partial = self.dir().join(format!("{INDEX}.{}", std::process::id()));
+        // A new file always: what stands there could be a link to somewhere else.
+        let created = File::options().write(true).create_new(true).mode(0o600).open(&partial);
+        let written = created.and_then(|mut file| file.write_all(bytes));
+        let renamed = written.and_then(|()| fs::rename(&partial, &path));
+        if renamed.is_err() {
+            // Whatever is wrong with the file, the error tells of it.
+            let _ = fs::remove_file(&partial);
+        }
+        renamed.at(&path)
+    }
+}
+
+/// The stored images with their sizes, in order.
+fn images(dir: &Path) -> Result<Vec<(Vec<u8>, u64)>, Error> {
+    let mut images = Vec::new();
+    for entry in fs::read_dir(dir).at(dir)? {
+        let entry = entry.at(dir)?;
+        let size_bytes = entry.metadata().at(dir)?.len();
+        images.push((entry.file_name().into_encoded_bytes(), size_bytes));
+    }
+    images.sort_unstable();
+    Ok(images)
+}

@@ -1,0 +1,194 @@
+//! What a segment does to the call stack, without knowing the stack at its start: so that segments
+//! can be looked at on all cores, and joined by little work.
+//!
+//! A return leaves the innermost frame that has its target as return address, so frames that
+//! longjmp(3) or an exception skipped go with it; a return to nowhere known (a coroutine switch,
+//! the dynamic linker's trampoline) is taken as a jump.
+
+use super::segment::{Block, Mark, Segment, What};
+use super::stack::Frame;
+use crate::common::{Addr, Tsc};
+use crate::flow::{EventKind, Exit};
+use serde::{Deserialize, Serialize};
+
+/// How control left what came before, until it is known where to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Left {
+    /// By a call.
+    Call { site: Addr, return_address: Addr },
+    /// By a return.
+    Return,
+    /// Into the kernel, by an instruction (at `site`) or without one (`site` is next then).
+    Kernel { site: Addr, next: Addr, sigreturn: bool },
+}
+
+impl Left {
+    /// What it means that control arrives at `ip`, before instruction `index`.
+    pub(super) fn arrive(self, ip: Addr, index: u64) -> Option<Effect> {
+        match self {
+            // A call to the next instruction reads the IP; nothing returns from it.
+            Self::Call { return_address, .. } if return_address == ip => None,
+            Self::Call { site, return_address } => {
+                let index = index.saturating_sub(1);
+                let frame = Frame { index, entry: ip, site, return_address, signal: false };
+                Some(Effect::Push(frame))
+            }
+            Self::Return => Some(Effect::Return(ip)),
+            Self::Kernel { sigreturn: true, .. } => Some(Effect::Sigreturn(ip)),
+            // The kernel goes on where it was called, or calls again.
+            Self::Kernel { site, next, .. } if ip == next || ip == site => None,
+            Self::Kernel { site, next, .. } => {
+                let frame = Frame { index, entry: ip, site, return_address: next, signal: true };
+                Some(Effect::Push(frame))
+            }
+        }
+    }
+}
+
+/// A step of the call stack. Instructions are counted from the segment's start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    Push(Frame),
+    Return(Addr),
+    Sigreturn(Addr),
+    /// Control arrives at an address, and how it left is known only from what came before.
+    Arrive {
+        ip: Addr,
+        index: u64,
+    },
+    /// How control left is known from here on.
+    Left(Option<Left>),
+    /// So many of the process's exec(2) calls are over.
+    Execs(usize),
+}
+
+/// What is known of how control left.
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    /// Only what came before the segment can tell.
+    Before,
+    Here(Option<Left>),
+}
+
+/// What a segment, or its beginning, does.
+#[derive(Debug)]
+pub(super) struct Effects<'a> {
+    steps: Vec<Effect>,
+    left: Known,
+    /// When another program began.
+    execs: &'a [Tsc],
+    execs_over: usize,
+    /// Instructions so far.
+    index: u64,
+}
+
+impl Effects<'_> {
+    /// Those of the first `limit` instructions of a segment, and of what stands before the next
+    /// one.
+    pub(super) fn of(segment: &Segment, limit: u64, execs: &[Tsc]) -> Vec<Effect> {
+        let mut effects =
+            Effects { steps: Vec::new(), left: Known::Before, execs, execs_over: 0, index: 0 };
+        effects.walk(segment, limit);
+        effects.tell_left();
+        effects.steps
+    }
+
+    fn walk(&mut self, segment: &Segment, limit: u64) {
+        let mut marks = segment.marks.iter().peekable();
+        for (number, run) in segment.runs.iter().enumerate() {
+            while let Some(mark) = marks.next_if(|mark| mark.run as usize <= number) {
+                self.mark(mark);
+            }
+            let Some(block) = segment.block(run).filter(|_| run.first < limit) else { break };
+            self.arrive(block.ip);
+            self.index = run.first + u64::from(block.insns);
+            if self.index > limit {
+                return;
+            }
+            self.leave(block);
+        }
+        if limit >= segment.insns {
+            marks.for_each(|mark| self.mark(mark));
+        } else if let Some(addr) = segment.addr(limit) {
+            self.arrive(addr);
+        }
+    }
+
+    fn mark(&mut self, mark: &Mark) {
+        match mark.what {
+            // What was interrupted had been arrived at, though nothing was executed there.
+            What::Event(EventKind::AsyncDisabled { at, .. }) => {
+                self.arrive(at);
+                self.left =
+                    Known::Here(Some(Left::Kernel { site: at, next: at, sigreturn: false }));
+            }
+            What::Event(EventKind::AsyncBranch { from, to }) => {
+                self.arrive(from);
+                let left = Left::Kernel { site: from, next: from, sigreturn: false };
+                self.left = Known::Here(Some(left));
+                self.arrive(to);
+            }
+            What::Event(EventKind::Enabled { ip }) => self.arrive(ip),
+            What::Event(EventKind::Tsc(now)) => self.time_is(now),
+            // What happened in a hole is not known: only a matching return tells again.
+            What::Gap(_) | What::Event(EventKind::Overflow { .. }) => self.left = Known::Here(None),
+            What::Event(_) => {}
+        }
+    }
+
+    /// Makes what is known here known to whom it matters, who may know better from then on.
+    fn tell_left(&mut self) {
+        if let Known::Here(left) = std::mem::replace(&mut self.left, Known::Before) {
+            self.steps.push(Effect::Left(left));
+        }
+    }
+
+    /// Another program has no activations of the one before.
+    fn time_is(&mut self, now: Tsc) {
+        let over = self.execs.partition_point(|exec| *exec <= now);
+        if over > self.execs_over {
+            self.execs_over = over;
+            self.tell_left();
+            self.steps.push(Effect::Execs(over));
+        }
+    }
+
+    fn leave(&mut self, block: &Block) {
+        let (site, next) = (block.last, block.end);
+        self.left = Known::Here(match block.exit {
+            Exit::Call => Some(Left::Call { site, return_address: next }),
+            Exit::Ret => Some(Left::Return),
+            Exit::FarCall => Some(Left::Kernel { site, next, sigreturn: block.sigreturn }),
+            _ => None,
+        });
+    }
+
+    fn arrive(&mut self, ip: Addr) {
+        let Known::Here(left) = std::mem::replace(&mut self.left, Known::Here(None)) else {
+            self.steps.push(Effect::Arrive { ip, index: self.index });
+            return;
+        };
+        match left.and_then(|left| left.arrive(ip, self.index)) {
+            Some(Effect::Return(to)) => {
+                self.leave_frame(Effect::Return(to), |frame| frame.is_returned_from(to));
+            }
+            Some(Effect::Sigreturn(to)) => {
+                self.leave_frame(Effect::Sigreturn(to), |frame| frame.is_resumed_at(to));
+            }
+            effect => self.steps.extend(effect),
+        }
+    }
+
+    /// Takes the frame that is left, and all inside of it, back again if it was pushed here and
+    /// nothing since then depends on what came before.
+    fn leave_frame(&mut self, effect: Effect, is_left: impl Fn(&Frame) -> bool) {
+        for (number, step) in self.steps.iter().enumerate().rev() {
+            match step {
+                Effect::Push(frame) if is_left(frame) => return self.steps.truncate(number),
+                Effect::Push(_) => {}
+                _ => break,
+            }
+        }
+        self.steps.push(effect);
+    }
+}

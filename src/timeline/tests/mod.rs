@@ -1,0 +1,9 @@
+//! Random programs of several threads, interpreted, recorded and walked: the timeline against the
+//! interpreter's own notes. No real program runs here.
+
+mod damage;
+mod machine;
+mod program;
+mod recorded;
+mod saved;
+mod walks;
