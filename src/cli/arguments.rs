@@ -2,6 +2,7 @@
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::num::NonZero;
 use std::path::PathBuf;
 
 /// Record a run of a program once, then step through it in both directions in gdb.
@@ -22,6 +23,8 @@ pub(super) enum Command {
     Info(Recording),
     /// Print what a recording's trace says, at any rung of the ladder
     Dump(Dump),
+    /// Make a recording's index and save it there, so that it opens at once
+    Index(Index),
     /// Print the script for gdb's side
     Gdbinit,
     /// List the recordings
@@ -59,6 +62,18 @@ pub(super) struct Record {
 pub(super) struct Recording {
     /// A recording's directory or name; the latest if none is given
     pub(super) recording: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Index {
+    /// A recording's directory or name; the latest if none is given
+    pub(super) recording: Option<PathBuf>,
+    /// Build it anew, whatever is saved there
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Threads that decode at once; one for each core if not given
+    #[arg(short, long, value_name = "N")]
+    pub(super) jobs: Option<NonZero<usize>>,
 }
 
 #[derive(Debug, Args)]

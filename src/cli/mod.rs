@@ -6,9 +6,11 @@ mod arguments;
 mod disassembly;
 mod dump;
 mod gdbinit;
+mod index;
 mod info;
 mod list;
 mod open;
+mod progress;
 mod record;
 mod replay;
 mod rm;
@@ -29,6 +31,7 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Index(arguments) => index::run(&arguments),
         Command::Gdbinit => gdbinit::run(),
         Command::List => list::run(),
         Command::Replay(arguments) => replay::run(&arguments),

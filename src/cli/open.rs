@@ -1,6 +1,7 @@
 //! Opens a recording for those subcommands that walk it.
 
 use super::Failure;
+use super::progress::Bar;
 use crate::image::Bytes;
 use crate::recording::{Reader, Store};
 use crate::session::Recording;
@@ -20,7 +21,12 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
         );
     }
     let state = final_state(&reader)?;
-    let timeline = Timeline::open(reader, Options::default())?;
+    let mut bar = Bar::new();
+    let watch = &mut |progress| bar.show(progress);
+    let timeline = Timeline::open_watched(reader, Options::default(), watch)?;
+    drop(bar);
+    // Where it cannot be saved, the next one to open the recording builds it again.
+    let _ = timeline.save_index();
     for lost in timeline.lost_images() {
         eprintln!("contraflow: {lost}");
     }

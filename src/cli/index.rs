@@ -1,0 +1,38 @@
+//! `contraflow index`: makes the index of a recording and saves it there, so that a big recording
+//! opens at once.
+
+use super::progress::Bar;
+use super::{Failure, arguments};
+use crate::recording::{Reader, Store};
+use crate::timeline::{Options, Timeline};
+use std::io::Write;
+use std::num::NonZero;
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
+    let dir = Store::of_user().find(arguments.recording.as_deref())?;
+    let mut options = Options { use_saved_index: !arguments.force, ..Options::default() };
+    if let Some(jobs) = arguments.jobs {
+        options.workers = NonZero::get(jobs);
+    }
+    let mut bar = Bar::new();
+    let watch = &mut |progress| bar.show(progress);
+    let timeline = Timeline::open_watched(Reader::open(&dir)?, options, watch)?;
+    drop(bar);
+    for lost in timeline.lost_images() {
+        eprintln!("contraflow: {lost}");
+    }
+    if !timeline.save_index()? {
+        return Err(format!("{}: still growing or cut: it has no index", dir.display()).into());
+    }
+    let segments: usize = timeline.threads().map(|tid| timeline.segments(tid)).sum();
+    let threads = timeline.threads().count();
+    let mut out = std::io::stdout().lock();
+    writeln!(
+        out,
+        "{}: {} instructions in {segments} segments of {threads} threads",
+        dir.display(),
+        timeline.total()
+    )?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,69 @@
+//! A bar on standard error while something takes long, where that is a terminal.
+
+use super::record::size;
+use crate::timeline::Progress;
+use std::io::{IsTerminal, Write, stderr};
+use std::time::{Duration, Instant};
+
+const WIDTH: usize = 40;
+/// Nothing is shown of what is done before.
+const PATIENCE: Duration = Duration::from_millis(300);
+const REFRESH: Duration = Duration::from_millis(100);
+
+/// A bar; wiped out when it is dropped.
+pub(super) struct Bar {
+    enabled: bool,
+    next: Instant,
+    drawn: bool,
+}
+
+impl Bar {
+    pub(super) fn new() -> Self {
+        let next = Instant::now() + PATIENCE;
+        Self { enabled: stderr().is_terminal(), next, drawn: false }
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        if self.enabled && Instant::now() >= self.next {
+            self.next = Instant::now() + REFRESH;
+            self.drawn = true;
+            put(&format!("\r{}", line(progress)));
+        }
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        if self.drawn {
+            put("\r\x1b[K");
+        }
+    }
+}
+
+/// A terminal that is gone is no reason to stop.
+fn put(text: &str) {
+    let mut out = stderr().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn line(progress: Progress) -> String {
+    let Progress { done_bytes, total_bytes } = progress;
+    let part = |whole: u64| done_bytes.min(total_bytes) * whole / total_bytes.max(1);
+    let filled = usize::try_from(part(WIDTH as u64)).unwrap_or(WIDTH);
+    let bar = "#".repeat(filled) + &" ".repeat(WIDTH - filled);
+    format!("indexing [{bar}] {:3} % of {}", part(100), size(total_bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_fills_from_nothing_to_all() {
+        let at = |done_bytes| line(Progress { done_bytes, total_bytes: 2000 });
+        assert_eq!(at(0).matches('#').count(), 0);
+        assert_eq!(at(1000).matches('#').count(), WIDTH / 2);
+        assert!(at(2000).contains(&"#".repeat(WIDTH)) && at(2000).ends_with("100 % of 2.0 kB"));
+        assert!(line(Progress { done_bytes: 0, total_bytes: 0 }).contains("  0 %"));
+    }
+}
