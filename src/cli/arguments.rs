@@ -1,6 +1,7 @@
-//! What the command line looks like.
+//! What the command line looks like; `dump` and raw traces have files of their own.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use super::dump_arguments::Dump;
+use clap::{Args, Parser, Subcommand};
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ pub(super) enum Command {
     Replay(Replay),
     /// Say what a recording holds
     Info(Recording),
-    /// Print what a recording's trace says, at any rung of the ladder
+    /// Print what a trace says, at any rung of the ladder
     Dump(Dump),
     /// Make a recording's index and save it there, so that it opens at once
     Index(Index),
@@ -81,55 +82,6 @@ pub(super) struct Remove {
     /// Directories or names of recordings
     #[arg(required = true)]
     pub(super) recordings: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Dump {
-    /// What to print, and a recording's directory or name (the latest if none is given), in any
-    /// order
-    #[arg(required = true, num_args = 1..=2, value_name = "packets|events|blocks|insns|sideband|REC")]
-    names: Vec<OsString>,
-    /// Only this thread
-    #[arg(long, value_name = "TID")]
-    pub(super) thread: Option<i32>,
-    /// Print bare addresses, 16 hexadecimal digits each
-    #[arg(long)]
-    pub(super) addresses: bool,
-    /// Start at this instruction of the thread
-    #[arg(long, value_name = "N")]
-    pub(super) from: Option<u64>,
-    /// Stop before this instruction of the thread
-    #[arg(long, value_name = "N")]
-    pub(super) to: Option<u64>,
-}
-
-impl Dump {
-    /// What to print of which recording.
-    pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
-        let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
-        let (wanted, others): (Vec<_>, Vec<_>) =
-            self.names.iter().partition(|name| what(name).is_some());
-        match (wanted.first().and_then(|name| what(name)), others.as_slice()) {
-            (Some(what), []) => Ok((what, wanted.get(1).map(PathBuf::from))),
-            (Some(what), [recording]) => Ok((what, Some(PathBuf::from(recording)))),
-            _ => Err("say what to print: packets, events, blocks, insns or sideband".to_owned()),
-        }
-    }
-}
-
-/// A rung of the ladder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum What {
-    /// Intel PT packets, with their offsets
-    Packets,
-    /// What the packets mean, with the number of the next instruction
-    Events,
-    /// Instructions executed in a straight line
-    Blocks,
-    /// Each instruction
-    Insns,
-    /// What the operating system did
-    Sideband,
 }
 
 #[derive(Debug, Args)]

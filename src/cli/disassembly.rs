@@ -9,11 +9,22 @@ use std::collections::HashMap;
 /// Instructions that were seen, with their text: most of a run is loops.
 const KNOWN_LIMIT: usize = 1 << 18;
 
+/// What is known of an instruction.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    /// `FUNCTION+OFF`, or `?`.
+    pub(super) function: String,
+    /// `FILE:LINE`, or `?`.
+    pub(super) place: String,
+    /// The instruction in AT&T syntax.
+    pub(super) text: String,
+}
+
 /// Makes lines, and remembers them.
 pub(super) struct Disassembler {
     symbols: Symbols,
     formatter: GasFormatter,
-    known: HashMap<(Addr, [u8; 15]), String>,
+    known: HashMap<(Addr, [u8; 15]), Line>,
 }
 
 impl Disassembler {
@@ -26,25 +37,35 @@ impl Disassembler {
         Self { symbols, formatter, known: HashMap::new() }
     }
 
-    /// `ADDRESS  FUNCTION+OFF  FILE:LINE  DISASSEMBLY`, for the instruction with these bytes,
-    /// which may be followed by others.
-    pub(super) fn line(&mut self, addr: Addr, mode: ExecMode, bytes: [u8; 15]) -> &str {
+    /// What is known of the instruction with these bytes, which may be followed by others.
+    pub(super) fn line(&mut self, addr: Addr, mode: ExecMode, bytes: [u8; 15]) -> &Line {
         if self.known.len() > KNOWN_LIMIT {
             self.known.clear();
         }
         let (symbols, formatter) = (&self.symbols, &mut self.formatter);
-        self.known.entry((addr, bytes)).or_insert_with(|| {
-            let function = symbols.function_at(addr).map_or_else(
-                || "?".to_owned(),
-                |function| format!("{}+{:#x}", function.name, function.offset),
-            );
-            let place = symbols.location_at(addr).map_or_else(
-                || "?".to_owned(),
-                |location| format!("{}:{}", location.file, location.line),
-            );
-            format!("{addr:016x}  {function}  {place}  {}", text(formatter, addr, mode, &bytes))
+        self.known.entry((addr, bytes)).or_insert_with(|| Line {
+            function: function(symbols, addr),
+            place: place(symbols, addr),
+            text: text(formatter, addr, mode, &bytes),
         })
     }
+
+    /// `FUNCTION+OFF` at an address, or `?`.
+    pub(super) fn function(&self, addr: Addr) -> String {
+        function(&self.symbols, addr)
+    }
+}
+
+fn function(symbols: &Symbols, addr: Addr) -> String {
+    symbols.function_at(addr).map_or_else(
+        || "?".to_owned(),
+        |function| format!("{}+{:#x}", function.name, function.offset),
+    )
+}
+
+fn place(symbols: &Symbols, addr: Addr) -> String {
+    let location = symbols.location_at(addr);
+    location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", at.file, at.line))
 }
 
 fn text(formatter: &mut GasFormatter, addr: Addr, mode: ExecMode, bytes: &[u8]) -> String {

@@ -1,142 +1,138 @@
-//! `contraflow dump`: each rung of the ladder as text, a line an item. Gaps go to stderr.
+//! `contraflow dump`: each rung of the ladder as text, of a recording or of a raw trace.
 
-use super::arguments::What;
 use super::disassembly::Disassembler;
-use super::{Failure, arguments, source};
-use crate::common::{Addr, Tid};
-use crate::flow::{Insn, Span};
+use super::dump_arguments::{Dump, What};
+use super::print::{Printer, packets};
+use super::stats::Stats;
+use super::{Failure, raw, source};
+use crate::common::Tid;
 use crate::pt::Packets;
 use crate::recording::{Reader, Store};
-use crate::timeline::{Options, Timeline, Visit};
+use crate::timeline::{Options, Timeline, visit_trace};
+use std::collections::HashMap;
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
-pub(super) fn run(arguments: &arguments::Dump) -> Result<ExitCode, Failure> {
-    let (what, recording) = arguments.subject()?;
-    let dir = Store::of_user().find(recording.as_deref())?;
-    let reader = Reader::open(&dir)?;
+pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    if what == What::Sideband {
-        for record in reader.sideband()? {
-            writeln!(out, "{record}")?;
+    let (what, recording) = arguments.subject()?;
+    match (&arguments.raw.pt, recording) {
+        (Some(_), Some(recording)) => {
+            let recording = recording.display();
+            return Err(format!("{recording}: give a raw trace or a recording, not both").into());
         }
-        out.flush()?;
-        return Ok(ExitCode::SUCCESS);
+        (Some(pt), None) => of_trace(arguments, what, pt, &mut out)?,
+        (None, recording) => of_recording(arguments, what, recording.as_deref(), &mut out)?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_trace(
+    arguments: &Dump,
+    what: What,
+    path: &Path,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let trace = raw::open(path)?;
+    if what == What::Sideband {
+        return Err("a raw trace has no sideband".into());
+    }
+    if what == What::Packets {
+        packets(Packets::synced(&trace), arguments, arguments.raw.clocks(), out)?;
+        return Ok(());
+    }
+    let image = Arc::new(arguments.raw.image()?);
+    let stored = image.sections().map(|s| (s.name.as_ref().to_owned(), s.bytes.clone()));
+    let stored: HashMap<_, _> = stored.filter(|(name, _)| !name.is_empty()).collect();
+    let symbols = source::of_images(stored, std::iter::once(&*image));
+    let mut disassembler = Disassembler::new(symbols);
+    let mut stats = Stats::default();
+    let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
+    let config = arguments.raw.config();
+    finish(visit_trace(&trace, &image.reader(), config, &mut |visit| printer.visit(&visit)))?;
+    if what == What::Stats {
+        stats.packets(&trace);
+        stats.print(arguments.json, out)?;
+    }
+    Ok(())
+}
+
+fn of_recording(
+    arguments: &Dump,
+    what: What,
+    recording: Option<&Path>,
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let dir = Store::of_user().find(recording)?;
+    let reader = Reader::open(&dir)?;
+    if what == What::Sideband {
+        return sideband(&reader, arguments.json, out);
     }
     let tids: Vec<Tid> = match arguments.thread {
         Some(tid) => vec![Tid(tid)],
         None => reader.threads()?,
     };
     if what == What::Packets {
-        tids.iter().try_for_each(|tid| packets(&reader, *tid, &mut out))?;
-    } else {
-        let timeline = Timeline::open(reader, Options::default())?;
-        for lost in timeline.lost_images() {
-            eprintln!("contraflow: {lost}");
-        }
-        let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
-        let labels = tids.len() > 1 && !arguments.addresses;
         for tid in tids {
-            if labels {
-                writeln!(out, "thread {tid}")?;
-            }
-            let mut dump = Dump {
-                out: &mut out,
-                arguments,
-                what,
-                timeline: &timeline,
-                disassembler: &mut disassembler,
-            };
-            dump.thread(tid)?;
+            packets(Packets::new(reader.trace(tid)?.as_ref()), arguments, None, out)?;
         }
+        return Ok(());
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let timeline = Timeline::open(reader, Options::default())?;
+    for lost in timeline.lost_images() {
+        eprintln!("contraflow: {lost}");
+    }
+    threads(arguments, what, &timeline, &tids, out)
 }
 
-fn packets(reader: &Reader, tid: Tid, out: &mut impl Write) -> Result<(), Failure> {
-    let trace = reader.trace(tid)?;
-    for (offset, packet) in Packets::new(trace.as_ref()) {
-        match packet {
-            Ok(packet) => writeln!(out, "{offset:08x}  {packet:x?}")?,
-            Err(error) => writeln!(out, "{offset:08x}  error: {error}")?,
+fn threads(
+    arguments: &Dump,
+    what: What,
+    timeline: &Timeline,
+    tids: &[Tid],
+    out: &mut impl Write,
+) -> Result<(), Failure> {
+    let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
+    let mut stats = Stats::default();
+    let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;
+    for tid in tids {
+        if labels && arguments.json {
+            writeln!(out, "{}", serde_json::json!({"thread": tid}))?;
+        } else if labels {
+            writeln!(out, "thread {tid}")?;
+        }
+        if what == What::Stats {
+            stats.packets(timeline.reader().trace(*tid)?.as_ref());
+        }
+        let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
+        // Depth is counted from the beginning.
+        let from = if what == What::Calls { 0 } else { arguments.range().start };
+        finish(timeline.visit(*tid, from, &mut |visit| printer.visit(&visit)))?;
+    }
+    if what == What::Stats {
+        stats.print(arguments.json, out)?;
+    }
+    Ok(())
+}
+
+fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {
+    for record in reader.sideband()? {
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&record)?)?;
+        } else {
+            writeln!(out, "{record}")?;
         }
     }
     Ok(())
 }
 
-struct Dump<'a, W> {
-    out: &'a mut W,
-    arguments: &'a arguments::Dump,
-    what: What,
-    timeline: &'a Timeline,
-    disassembler: &'a mut Disassembler,
-}
-
-impl<W: Write> Dump<'_, W> {
-    fn thread(&mut self, tid: Tid) -> io::Result<()> {
-        let from = self.arguments.from.unwrap_or(0);
-        let timeline = self.timeline;
-        let flow = timeline.visit(tid, from, &mut |visit| match self.item(&visit) {
-            Ok(true) => ControlFlow::Continue(()),
-            Ok(false) => ControlFlow::Break(None),
-            Err(error) => ControlFlow::Break(Some(error)),
-        });
-        match flow {
-            ControlFlow::Break(Some(error)) => Err(error),
-            _ => Ok(()),
-        }
-    }
-
-    /// Prints an item. False: the wanted range is over.
-    fn item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
-        let to = self.arguments.to.unwrap_or(u64::MAX);
-        match visit {
-            Visit::Block { index, .. } | Visit::Event { index, .. } if *index >= to => {
-                return Ok(false);
-            }
-            Visit::Gap { gap, .. } => {
-                self.out.flush()?;
-                eprintln!("gap: {gap}");
-            }
-            Visit::Event { index, event } => {
-                if matches!(self.what, What::Events) {
-                    writeln!(self.out, "{index:>10}  {:08x}  {:x?}", event.offset, event.kind)?;
-                }
-            }
-            Visit::Block { index, span, addrs, last, code } => match self.what {
-                What::Blocks => self.block(*index, span, *last)?,
-                What::Insns => {
-                    let from = self.arguments.from.unwrap_or(0);
-                    for (number, addr) in (*index..).zip(*addrs) {
-                        if (from..to).contains(&number) {
-                            self.insn(*addr, span, code)?;
-                        }
-                    }
-                }
-                _ => {}
-            },
-        }
-        Ok(true)
-    }
-
-    fn block(&mut self, index: u64, span: &Span, last: Option<Insn>) -> io::Result<()> {
-        let end = last.map_or(span.last, |insn| insn.next());
-        writeln!(self.out, "{index:>10}  {:x}-{end:x}  {:>4}  {:?}", span.ip, span.insns, span.exit)
-    }
-
-    fn insn(
-        &mut self,
-        addr: Addr,
-        span: &Span,
-        code: &dyn Fn(Addr, &mut [u8]) -> usize,
-    ) -> io::Result<()> {
-        if self.arguments.addresses {
-            return writeln!(self.out, "{addr:016x}");
-        }
-        let mut bytes = [0; 15];
-        code(addr, &mut bytes);
-        writeln!(self.out, "{}", self.disassembler.line(addr, span.mode, bytes))
+fn finish(flow: ControlFlow<Option<io::Error>>) -> io::Result<()> {
+    match flow {
+        ControlFlow::Break(Some(error)) => Err(error),
+        _ => Ok(()),
     }
 }

@@ -5,16 +5,21 @@
 mod arguments;
 mod disassembly;
 mod dump;
+mod dump_arguments;
 mod gdbinit;
 mod index;
 mod info;
 mod list;
 mod open;
+mod print;
 mod progress;
+mod raw;
+mod raw_arguments;
 mod record;
 mod replay;
 mod rm;
 mod source;
+mod stats;
 
 use arguments::{Arguments, Command};
 use clap::Parser;

@@ -2,7 +2,7 @@
 
 use crate::common::AddrRange;
 use crate::image::elf::Elf;
-use crate::image::{Bytes, Section};
+use crate::image::{Bytes, Image, Section};
 use crate::recording::Mapped;
 use crate::symbols::{Files, Symbols};
 use crate::timeline::Images;
@@ -12,11 +12,19 @@ use std::path::Path;
 /// The symbols of all code that a run mapped. Where two files were at one place, the later one's.
 pub(super) fn symbols(images: &Images) -> Symbols {
     let stored = images.files().map(|(path, bytes)| (path.to_owned(), bytes.clone())).collect();
+    of_images(stored, images.epochs().iter().map(|epoch| &*epoch.image))
+}
+
+/// The symbols of the code in images one after the other, with the files that it is from.
+pub(super) fn of_images<'a>(
+    stored: HashMap<String, Bytes>,
+    images: impl Iterator<Item = &'a Image>,
+) -> Symbols {
     let mut symbols = Symbols::new(RecordedFiles { stored });
     let mut added = HashMap::new();
-    for epoch in images.epochs() {
+    for image in images {
         let mut modules: BTreeMap<(&str, u64), (AddrRange, &Section)> = BTreeMap::new();
-        for section in epoch.image.sections() {
+        for section in image.sections() {
             let Some(bias) = bias(section) else { continue };
             let entry = modules.entry((&section.name, bias)).or_insert((section.range, section));
             entry.0.end = entry.0.end.max(section.range.end);

@@ -4,6 +4,7 @@
 //! The only join of flow, sideband and recording. Handles no signals and prints nothing.
 
 mod blocks;
+mod call_trace;
 mod calls;
 mod digest;
 mod effects;
@@ -20,13 +21,14 @@ mod stack;
 mod visit;
 mod walk;
 
-#[cfg(test)]
-mod tests;
-
+pub use call_trace::{Arrival, CallTrace, How};
 pub use error::Error;
 pub use images::{Epoch, Images};
 pub use line::Timeline;
 pub use open::{Options, Progress};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
-pub use visit::Visit;
+pub use visit::{Visit, visit_trace};
+
+#[cfg(test)]
+mod tests;

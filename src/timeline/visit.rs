@@ -3,7 +3,8 @@
 use super::line::Timeline;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Tid};
-use crate::flow::{Event, FlowItem, Gap, Insn, Span};
+use crate::flow::{Code, Config, Decoder, Event, FlowItem, Gap, Insn, Span};
+use crate::image::CodeSource;
 use std::ops::ControlFlow;
 
 /// One thing of a thread's history.
@@ -78,4 +79,32 @@ impl Timeline {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Visits all of a trace that no recording holds, with code that never changes.
+pub fn visit_trace<B>(
+    trace: &[u8],
+    image: &dyn CodeSource,
+    config: Config,
+    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+) -> ControlFlow<B> {
+    let mut code = Code::new(image);
+    let mut decoder = Decoder::new(trace, config);
+    let mut addrs = Vec::new();
+    let mut index = 0;
+    while let Some(item) = decoder.next(&mut code) {
+        match item {
+            FlowItem::Block(span) => {
+                addrs.clear();
+                addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+                let last = code.insns(span.last, span.mode, 1).next();
+                let code = |addr, buf: &mut [u8]| image.read(addr, buf);
+                visitor(Visit::Block { index, span, addrs: &addrs, last, code: &code })?;
+                index += u64::from(span.insns);
+            }
+            FlowItem::Event(event) => visitor(Visit::Event { index, event })?,
+            FlowItem::Gap(gap) => visitor(Visit::Gap { index, gap })?,
+        }
+    }
+    ControlFlow::Continue(())
 }

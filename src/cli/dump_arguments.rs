@@ -1,0 +1,74 @@
+//! The arguments of `contraflow dump`.
+
+use super::raw_arguments::Raw;
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub(super) struct Dump {
+    /// What to print, and a recording's directory or name (the latest if none is given), in any
+    /// order
+    #[arg(
+        required = true,
+        num_args = 1..=2,
+        value_name = "packets|events|blocks|insns|calls|stats|sideband|REC"
+    )]
+    names: Vec<OsString>,
+    #[command(flatten)]
+    pub(super) raw: Raw,
+    /// Only this thread
+    #[arg(long, value_name = "TID", conflicts_with = "pt")]
+    pub(super) thread: Option<i32>,
+    /// Print bare addresses, 16 hexadecimal digits each
+    #[arg(long)]
+    pub(super) addresses: bool,
+    /// Start at this instruction of the thread; for packets, at this trace offset in bytes
+    #[arg(long, value_name = "N")]
+    pub(super) from: Option<u64>,
+    /// Stop before this instruction of the thread; for packets, before this trace offset
+    #[arg(long, value_name = "N")]
+    pub(super) to: Option<u64>,
+    /// Print a JSON object a line
+    #[arg(long, conflicts_with = "addresses")]
+    pub(super) json: bool,
+}
+
+impl Dump {
+    /// What to print of which recording.
+    pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
+        let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
+        let (wanted, others): (Vec<_>, Vec<_>) =
+            self.names.iter().partition(|name| what(name).is_some());
+        match (wanted.first().and_then(|name| what(name)), others.as_slice()) {
+            (Some(what), []) => Ok((what, wanted.get(1).map(PathBuf::from))),
+            (Some(what), [recording]) => Ok((what, Some(PathBuf::from(recording)))),
+            _ => Err("say what to print: packets, events, blocks, insns, calls, stats or sideband"
+                .to_owned()),
+        }
+    }
+
+    /// The wanted positions.
+    pub(super) fn range(&self) -> std::ops::Range<u64> {
+        self.from.unwrap_or(0)..self.to.unwrap_or(u64::MAX)
+    }
+}
+
+/// A rung of the ladder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum What {
+    /// Intel PT packets, with their offsets
+    Packets,
+    /// What the packets mean, with the number of the next instruction
+    Events,
+    /// Instructions executed in a straight line
+    Blocks,
+    /// Each instruction
+    Insns,
+    /// Each function that is called, indented by depth
+    Calls,
+    /// How much of everything there is
+    Stats,
+    /// What the operating system did
+    Sideband,
+}

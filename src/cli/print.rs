@@ -1,0 +1,213 @@
+//! One item of a history as text or JSON, a line an item. Gaps go to stderr.
+
+use super::disassembly::Disassembler;
+use super::dump_arguments::{Dump, What};
+use super::stats::Stats;
+use crate::common::Addr;
+use crate::flow::{Event, Gap, Insn, Span};
+use crate::pt::{Clock, ClockConfig, Packets};
+use crate::timeline::{Arrival, CallTrace, How, Visit};
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::ops::{ControlFlow, Range};
+
+/// Deeper calls than this are not indented further.
+const INDENT_LIMIT: usize = 120;
+
+/// Prints one thread's history.
+pub(super) struct Printer<'a, W> {
+    pub(super) out: &'a mut W,
+    pub(super) disassembler: &'a mut Disassembler,
+    pub(super) stats: &'a mut Stats,
+    what: What,
+    range: Range<u64>,
+    addresses: bool,
+    json: bool,
+    calls: CallTrace,
+}
+
+impl<'a, W: Write> Printer<'a, W> {
+    pub(super) fn new(
+        arguments: &Dump,
+        what: What,
+        out: &'a mut W,
+        disassembler: &'a mut Disassembler,
+        stats: &'a mut Stats,
+    ) -> Self {
+        Self {
+            out,
+            disassembler,
+            stats,
+            what,
+            range: arguments.range(),
+            addresses: arguments.addresses,
+            json: arguments.json,
+            calls: CallTrace::default(),
+        }
+    }
+
+    /// Prints an item. Breaks where the wanted range is over, or nobody reads any more.
+    pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
+        match self.item(visit) {
+            Ok(true) => ControlFlow::Continue(()),
+            Ok(false) => ControlFlow::Break(None),
+            Err(error) => ControlFlow::Break(Some(error)),
+        }
+    }
+
+    fn item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
+        if let Visit::Block { index, .. } | Visit::Event { index, .. } = visit
+            && *index >= self.range.end
+        {
+            return Ok(false);
+        }
+        match (self.what, visit) {
+            (_, Visit::Gap { index, gap }) => self.gap(*index, gap)?,
+            (What::Events, Visit::Event { index, event }) if self.range.contains(index) => {
+                self.event(*index, *event)?;
+            }
+            (What::Blocks, Visit::Block { index, span, last, .. })
+                if index + u64::from(span.insns) > self.range.start =>
+            {
+                self.block(*index, span, *last)?;
+            }
+            (What::Insns, Visit::Block { index, span, addrs, code, .. }) => {
+                for (number, addr) in (*index..).zip(*addrs) {
+                    if self.range.contains(&number) {
+                        self.insn(number, *addr, span, code)?;
+                    }
+                }
+            }
+            _ => {}
+        }
+        match self.what {
+            What::Calls => self.call(visit)?,
+            What::Stats => self.stats.visit(visit),
+            _ => {}
+        }
+        Ok(true)
+    }
+
+    fn gap(&mut self, index: u64, gap: &Gap) -> io::Result<()> {
+        self.out.flush()?;
+        // Whoever closed stderr does not want to know.
+        let _ = writeln!(io::stderr(), "gap: {gap}");
+        if self.json && !matches!(self.what, What::Stats) {
+            let last_ip = gap.last_ip.map(|ip| format!("{ip}"));
+            let reason = gap.reason.to_string();
+            let gap = json!({"offset": gap.offset, "last_ip": last_ip, "reason": reason});
+            self.object(&json!({"index": index, "gap": gap}))?;
+        }
+        Ok(())
+    }
+
+    fn object(&mut self, value: &Value) -> io::Result<()> {
+        writeln!(self.out, "{value}")
+    }
+
+    fn event(&mut self, index: u64, event: Event) -> io::Result<()> {
+        if self.json {
+            let kind = format!("{:x?}", event.kind);
+            return self.object(&json!({"index": index, "offset": event.offset, "event": kind}));
+        }
+        writeln!(self.out, "{index:>10}  {:08x}  {:x?}", event.offset, event.kind)
+    }
+
+    fn block(&mut self, index: u64, span: &Span, last: Option<Insn>) -> io::Result<()> {
+        let end = last.map_or(span.last, |insn| insn.next());
+        if self.json {
+            let (start, end) = (format!("{}", span.ip), format!("{end}"));
+            let exit = format!("{:?}", span.exit);
+            return self.object(&json!({
+                "index": index, "start": start, "end": end, "instructions": span.insns,
+                "exit": exit,
+            }));
+        }
+        writeln!(self.out, "{index:>10}  {:x}-{end:x}  {:>4}  {:?}", span.ip, span.insns, span.exit)
+    }
+
+    fn insn(
+        &mut self,
+        index: u64,
+        addr: Addr,
+        span: &Span,
+        code: &dyn Fn(Addr, &mut [u8]) -> usize,
+    ) -> io::Result<()> {
+        if self.addresses {
+            return writeln!(self.out, "{addr:016x}");
+        }
+        let mut bytes = [0; 15];
+        code(addr, &mut bytes);
+        let line = self.disassembler.line(addr, span.mode, bytes);
+        if self.json {
+            let value = json!({
+                "index": index, "address": format!("{addr}"), "function": line.function,
+                "place": line.place, "text": line.text,
+            });
+            return writeln!(self.out, "{value}");
+        }
+        writeln!(self.out, "{addr:016x}  {}  {}  {}", line.function, line.place, line.text)
+    }
+
+    fn call(&mut self, visit: &Visit<'_>) -> io::Result<()> {
+        let arrival = self.calls.visit(visit);
+        let Some(Arrival { index, depth, ip, how }) = arrival else { return Ok(()) };
+        if !self.range.contains(&index) {
+            return Ok(());
+        }
+        let function = self.disassembler.function(ip);
+        let how = match how {
+            How::Start => "start",
+            How::Call => "call",
+            How::Return => "return",
+            How::Signal => "signal",
+        };
+        if self.json {
+            return self.object(&json!({
+                "index": index, "depth": depth, "address": format!("{ip}"), "how": how,
+                "function": function,
+            }));
+        }
+        // A call leads to a function's beginning; what does not is shown with its offset.
+        let name = function.strip_suffix("+0x0").unwrap_or(&function);
+        let indent = (2 * depth).min(INDENT_LIMIT);
+        let how = if how == "call" { String::new() } else { format!("{how} ") };
+        writeln!(self.out, "{index:>10}  {ip:016x}  {:indent$}{how}{name}", "")
+    }
+}
+
+/// Prints the packets of a trace, with the time at each where clocks are known.
+pub(super) fn packets(
+    trace: Packets<'_>,
+    arguments: &Dump,
+    clocks: Option<ClockConfig>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let range = arguments.range();
+    let mut clock = clocks.map(Clock::new);
+    for (offset, packet) in trace {
+        if let (Some(clock), Ok(packet)) = (&mut clock, &packet) {
+            clock.packet(packet);
+        }
+        if offset >= range.end {
+            break;
+        }
+        if offset < range.start {
+            continue;
+        }
+        let now = clock.as_ref().and_then(Clock::now).map(|now| now.tsc.0);
+        let text = match packet {
+            Ok(packet) => format!("{packet:x?}"),
+            Err(error) => format!("error: {error}"),
+        };
+        if arguments.json {
+            writeln!(out, "{}", json!({"offset": offset, "tsc": now, "packet": text}))?;
+        } else if clock.is_some() {
+            let now = now.map_or_else(|| "?".to_owned(), |now| format!("{now:x}"));
+            writeln!(out, "{offset:08x}  {now:>14}  {text}")?;
+        } else {
+            writeln!(out, "{offset:08x}  {text}")?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! A raw trace with the code that it ran, as the command line describes it: opens the files.
+
+use super::Failure;
+use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
+use crate::common::{Addr, AddrRange};
+use crate::flow::Config;
+use crate::image::core::Core;
+use crate::image::elf::{Elf, load};
+use crate::image::{Bytes, Image, Section};
+use crate::pt::{ClockConfig, Errata};
+use crate::recording::Mapped;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// A file's bytes, or a sentence that names it.
+pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
+    let refused = |error: std::io::Error| format!("{}: {error}", path.display());
+    if path.metadata().map_err(refused)?.is_dir() {
+        return Err(format!("{}: a directory, not a file", path.display()).into());
+    }
+    Ok(Bytes::new(Mapped::open(path).map_err(refused)?))
+}
+
+impl Raw {
+    /// The code that ran: the core's lowest, then ELF files, the list, and single pieces of code,
+    /// each over what was there.
+    pub(super) fn image(&self) -> Result<Image, Failure> {
+        let mut sections = Vec::new();
+        if let Some(path) = &self.core {
+            let core = Core::parse(&open(path)?);
+            let core = core.map_err(|error| format!("{}: {error}", path.display()))?;
+            sections.extend(core.memory().sections().cloned());
+        }
+        for elf in &self.elf {
+            sections.extend(elf_sections(elf)?);
+        }
+        if let Some(list) = &self.code_list {
+            sections.extend(listed(list)?.into_iter().rev());
+        }
+        for code in &self.code {
+            sections.push(code_section(code, &open(&code.path)?)?);
+        }
+        Ok(Image::new(sections))
+    }
+
+    /// What the decoder is told. Says on stderr when errata cannot be worked around.
+    pub(super) fn config(&self) -> Config {
+        let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
+        match errata {
+            None => eprintln!("contraflow: no --cpu is given, so no errata are worked around"),
+            Some((cpu, None)) => eprintln!("contraflow: no errata are known of processor {cpu}"),
+            Some((_, Some(_))) => {}
+        }
+        Config {
+            errata: errata.and_then(|(_, errata)| errata).unwrap_or(Errata::NONE),
+            filter: self.filter_range.iter().map(|filter| filter.0).collect(),
+            ..Config::new()
+        }
+    }
+
+    /// What is known of the trace's clocks; none when nothing is.
+    pub(super) fn clocks(&self) -> Option<ClockConfig> {
+        let known = self.mtc_freq.is_some() || self.cpuid_15.is_some() || self.nom_freq.is_some();
+        known.then(|| ClockConfig {
+            crystal_ratio: self.cpuid_15.and_then(|ratio| ratio.0.usable()),
+            mtc_freq: self.mtc_freq,
+            nominal_ratio: self.nom_freq,
+        })
+    }
+}
+
+/// The sections of a program, named by its full path.
+pub(super) fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
+    let path = at.path.canonicalize().unwrap_or_else(|_| at.path.clone());
+    sections_at(&open(&at.path)?, at.addr, &path.to_string_lossy())
+        .map_err(|error| format!("{}: {error}", at.path.display()).into())
+}
+
+/// The sections of an ELF file whose lowest page is at `addr`, or where it is linked.
+pub(super) fn sections_at(
+    bytes: &Bytes,
+    addr: Option<Addr>,
+    name: &str,
+) -> Result<Vec<Section>, String> {
+    let elf = Elf::parse(bytes).map_err(|error| error.to_string())?;
+    let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
+    let Some(lowest) = lowest else { return Err("has nothing to load".to_owned()) };
+    let bias = addr.map_or(0, |addr| addr.0.wrapping_sub(lowest.0));
+    if !bias.is_multiple_of(0x1000) {
+        let addr = addr.unwrap_or_default();
+        return Err(format!("cannot have been loaded at {addr}, which is no page's start"));
+    }
+    load(bytes, bias, name).map_err(|error| error.to_string())
+}
+
+fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
+    let (offset, size) = code.part.unwrap_or((0, bytes.len() as u64));
+    let end = offset.checked_add(size);
+    if end.is_none_or(|end| end > bytes.len() as u64) {
+        let path = code.path.display();
+        return Err(format!("{path}: {offset:#x}:{size:#x} is not within the file").into());
+    }
+    Ok(Section {
+        range: AddrRange::sized(code.addr, size),
+        bytes: bytes.clone(),
+        offset,
+        executable: true,
+        name: code.path.to_string_lossy().into(),
+        ..Section::default()
+    })
+}
+
+/// The pieces of code that a list names, in its order.
+fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
+    let bytes = open(list)?;
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| format!("{}: not text", list.display()))?;
+    let dir = list.parent().unwrap_or(Path::new(""));
+    let mut files: HashMap<PathBuf, Bytes> = HashMap::new();
+    let mut sections = Vec::new();
+    for (number, line) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let wrong = || format!("{}: line {number}: not ADDR SIZE OFFSET PATH", list.display());
+        let code = listed_line(line, dir).ok_or_else(wrong)?;
+        if !files.contains_key(&code.path) {
+            files.insert(code.path.clone(), open(&code.path)?);
+        }
+        let bytes = files.get(&code.path).cloned().unwrap_or_default();
+        sections.push(code_section(&code, &bytes)?);
+    }
+    Ok(sections)
+}
+
+/// A path that is not there as it stands is taken from the list's own directory.
+fn listed_line(line: &str, dir: &Path) -> Option<CodeAt> {
+    let mut rest = line.trim();
+    let mut number = || {
+        let (word, behind) = rest.split_once(char::is_whitespace)?;
+        rest = behind.trim_start();
+        hexadecimal(word)
+    };
+    let (addr, size, offset) = (number()?, number()?, number()?);
+    let path = if Path::new(rest).exists() { rest.into() } else { dir.join(rest) };
+    (!rest.is_empty()).then_some(CodeAt { path, addr: Addr(addr), part: Some((offset, size)) })
+}
