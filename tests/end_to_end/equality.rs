@@ -63,6 +63,11 @@ fn threads() {
 }
 
 #[test]
+fn children_of_several_threads() {
+    of_program("spawns.c", &[], &[], "done 18\n");
+}
+
+#[test]
 fn fork_and_exec() {
     of_program("forks.c", &[], &["hello"], "sum 3, true 0\nhello\n");
 }

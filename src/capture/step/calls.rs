@@ -3,6 +3,7 @@
 use super::process::Process;
 use super::thread::{Call, Thread};
 use crate::capture::Error;
+use crate::common::Addr;
 use crate::sideband::Event;
 
 /// The trap flag. Single-stepping sets it, and the program must not see that.
@@ -86,6 +87,38 @@ pub(super) fn leave(
     Ok(())
 }
 
+/// Results with which the kernel asks itself to restart a system call (include/linux/errno.h).
+const RESTARTS: [i64; 3] = [-512, -513, -514];
+/// The same, by `restart_syscall(2)`.
+const RESTART_BLOCK: i64 = -516;
+const RESTART_SYSCALL: u64 = 219;
+
+/// Whether the thread stands in a system call that the kernel will make again, unless a handler
+/// runs.
+pub(super) fn asks_to_restart(registers: &libc::user_regs_struct) -> bool {
+    let result = registers.rax.cast_signed();
+    registers.orig_rax.cast_signed() >= 0 && (RESTARTS.contains(&result) || result == RESTART_BLOCK)
+}
+
+/// A signal interrupted the call, and then another thread took it: the kernel is about to go back
+/// to the instruction at `entry`. Goes back in its place, so that it is told from a signal that
+/// comes now.
+pub(super) fn restart(thread: &mut Thread, entry: Addr) -> Result<(), Error> {
+    let mut registers = match thread.tracee.registers() {
+        Err(error) if error.is_gone() => return Ok(()),
+        result => result?,
+    };
+    if !asks_to_restart(&registers) {
+        return Ok(());
+    }
+    let by_block = registers.rax.cast_signed() == RESTART_BLOCK;
+    registers.rax = if by_block { RESTART_SYSCALL } else { registers.orig_rax };
+    registers.orig_rax = u64::MAX;
+    registers.rip = entry.0;
+    thread.ip = entry;
+    Ok(thread.tracee.set_registers(&registers)?)
+}
+
 fn changes_mappings(number: u64) -> bool {
     matches!(
         number,
@@ -105,7 +138,7 @@ fn changes_mappings(number: u64) -> bool {
 /// PUSHF was executed: the flags on the stack must not show the trap flag.
 pub(super) fn hide_trap_flag(process: &Process, thread: &Thread) -> Result<(), Error> {
     let registers = thread.tracee.registers()?;
-    let at = crate::common::Addr(registers.rsp.wrapping_add(1));
+    let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];
     if registers.eflags & TF == 0 && process.memory.read(at, &mut byte) == 1 {
         byte[0] &= !1;

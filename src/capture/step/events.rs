@@ -17,9 +17,6 @@ const TRAP_TRACE: i32 = 2;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
-/// Results with which the kernel asks itself to restart a system call (include/linux/errno.h).
-const RESTARTS: [i64; 4] = [-512, -513, -514, -516];
-
 impl Engine<'_> {
     /// Takes in a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
@@ -262,8 +259,10 @@ fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(
         {
             thread.path.retire(&insn, next);
         }
+        let entry = thread.insn.filter(|insn| insn.class.is_far()).map(|insn| insn.ip);
         thread.ip = next;
-        return calls::leave(process, thread, call);
+        calls::leave(process, thread, call)?;
+        return entry.map_or(Ok(()), |entry| calls::restart(thread, entry));
     }
     match thread.insn {
         // A REP instruction stops after each repetition and is executed when it moves on.
@@ -309,7 +308,7 @@ fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> 
         }
         thread.ip = now_at;
         calls::leave(process, thread, call)?;
-        if in_call && RESTARTS.contains(&registers.rax.cast_signed()) {
+        if in_call && calls::asks_to_restart(&registers) {
             // Where no handler runs, the kernel goes back to the instruction.
             thread.ip = entry;
         }
