@@ -125,7 +125,9 @@ impl Recorder {
     ) -> Result<(), recording::Error> {
         let trace_bytes = self.writer.trace_bytes(tid);
         if let Some(entry) = self.entry(tid) {
-            (entry.instructions, entry.trace_bytes) = (instructions, trace_bytes);
+            // A number that the kernel gave to another thread, at its exec, counts on.
+            entry.instructions += instructions;
+            entry.trace_bytes = trace_bytes;
             entry.final_pc = final_pc.or(entry.final_pc);
             if !name.is_empty() {
                 entry.name = name;

@@ -68,6 +68,11 @@ fn children_of_several_threads() {
 }
 
 #[test]
+fn exec_by_another_thread() {
+    of_program("execthread.c", &[], &[], "executed\n");
+}
+
+#[test]
 fn fork_and_exec() {
     of_program("forks.c", &[], &["hello"], "sum 3, true 0\nhello\n");
 }

@@ -23,7 +23,10 @@ impl Engine<'_> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let known = self.threads.contains_key(&tid);
         // A first thread may be gone long before its process is.
-        if !(known || ended && self.processes.contains_key(&Pid(tid.0))) {
+        // A first thread that ended before gives its number to a thread that executes a program.
+        let executed = stop == Stop::Event(PtraceEvent::Exec);
+        let of_process = self.processes.contains_key(&Pid(tid.0));
+        if !(known || (ended || executed) && of_process) {
             self.early.insert(tid, stop);
             return Ok(());
         }
