@@ -59,14 +59,15 @@ int main(void)
     if (pipe(pipe_fds))
         return 1;
     install(SIGALRM, on_alarm, SA_RESTART);
-    struct itimerval timer = { { 0, 0 }, { 0, 30000 } };
+    /* Long enough that a program that is single-stepped is in its system call by then. */
+    struct itimerval timer = { { 0, 0 }, { 0, 800000 } };
     setitimer(ITIMER_REAL, &timer, NULL);
     char byte = 0;
     ssize_t got = read(pipe_fds[0], &byte, 1);      /* interrupted, and restarted */
 
     install(SIGALRM, on_alarm, 0);
     setitimer(ITIMER_REAL, &timer, NULL);
-    int interrupted = usleep(2000000) == -1 && errno == EINTR;
+    int interrupted = usleep(20000000) == -1 && errno == EINTR;
 
     static char stack[65536];
     stack_t alternative = { .ss_sp = stack, .ss_size = sizeof stack };
