@@ -1,11 +1,19 @@
 //! Killing the recorder, at any time, leaves a recording that opens, and says that it is cut.
 
 use crate::support::{Scene, contraflow, text};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Records an endless program and kills the recorder after a while.
-fn killed_after(scene: &Scene, time: Duration) -> std::path::PathBuf {
+/// Bytes of trace that are on the disk.
+fn written_bytes(recording: &Path) -> u64 {
+    let files = std::fs::read_dir(recording.join("trace")).into_iter().flatten().flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|metadata| metadata.len()).sum()
+}
+
+/// Records an endless program and kills the recorder after a while, but not before it has written
+/// so much.
+fn killed_after(scene: &Scene, time: Duration, bytes: u64) -> PathBuf {
     let dir = scene.path("recording");
     let mut child = contraflow()
         .env("CONTRAFLOW_HOME", scene.path("store"))
@@ -17,6 +25,10 @@ fn killed_after(scene: &Scene, time: Duration) -> std::path::PathBuf {
         .spawn()
         .unwrap();
     std::thread::sleep(time);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while written_bytes(&dir) < bytes && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(50));
+    }
     child.kill().unwrap();
     child.wait().unwrap();
     dir
@@ -25,7 +37,7 @@ fn killed_after(scene: &Scene, time: Duration) -> std::path::PathBuf {
 #[test]
 fn a_killed_recorder_leaves_a_recording_that_opens() {
     let scene = Scene::new();
-    let dir = killed_after(&scene, Duration::from_millis(2500));
+    let dir = killed_after(&scene, Duration::from_millis(500), 4000);
     let info = contraflow().arg("info").arg(&dir).output().unwrap();
     assert!(info.status.success(), "{}", text(&info.stderr));
     assert!(text(&info.stdout).contains("cut: the recorder was killed"), "{}", text(&info.stdout));
@@ -39,7 +51,7 @@ fn a_killed_recorder_leaves_a_recording_that_opens() {
 fn at_any_time() {
     for step in 0..8 {
         let scene = Scene::new();
-        let dir = killed_after(&scene, Duration::from_millis(1 + 40 * step));
+        let dir = killed_after(&scene, Duration::from_millis(1 + 40 * step), 0);
         if !dir.join("starting.json").exists() {
             continue;
         }
