@@ -63,7 +63,8 @@ impl Subject {
             writer.sideband(&record).expect("a sideband");
         }
         for image in fs::read_dir(reader.dir().join("images")).expect("images") {
-            writer.image_from_file(&image.expect("an image").path()).expect("an image");
+            let mut image = std::fs::File::open(image.expect("an image").path()).expect("an image");
+            writer.image_from_file(&mut image).expect("an image");
         }
         writer.trace(self.tid, &self.trace).expect("a trace");
         if let Some(end) = &mut manifest.end {

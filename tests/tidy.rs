@@ -10,7 +10,7 @@ const LINES_LIMIT: usize = 500;
 /// Crates and the rooms that may name them.
 const FENCES: [(&str, &[&str]); 8] = [
     ("gdbstub", &["gdb"]),
-    ("nix", &["tracee", "capture", "cli"]),
+    ("nix", &["tracee", "capture", "recording", "cli"]),
     ("libc", &["tracee", "capture"]),
     ("gimli", &["symbols"]),
     ("addr2line", &["symbols"]),

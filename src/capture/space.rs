@@ -4,10 +4,10 @@
 use super::error::Error;
 use super::recorder::Recorder;
 use crate::common::{Addr, AddrRange, Tid};
+use crate::recording::{Links, open_regular};
 use crate::sideband::{Backing, Event, FileId, ImageId, Mapping, MappingSet};
 use crate::tracee::{Memory, mappings};
 use std::collections::HashMap;
-use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -134,9 +134,11 @@ fn concerns(mapping: &Mapping) -> bool {
 /// Stores a mapped file, if its path still leads to it; of others the code is stored as it is
 /// executed.
 fn store_file(mapping: &Mapping, recorder: &Recorder) -> Result<Option<ImageId>, Error> {
-    let path = Path::new(&mapping.name);
-    let same = fs::metadata(path).is_ok_and(|m| m.is_file() && m.ino() == mapping.inode);
-    if same { Ok(Some(recorder.writer().image_from_file(path)?)) } else { Ok(None) }
+    let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
+        return Ok(None);
+    };
+    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode);
+    if same { Ok(Some(recorder.writer().image_from_file(&mut file)?)) } else { Ok(None) }
 }
 
 fn store_memory(range: AddrRange, recorder: &Recorder, memory: &Memory) -> Result<ImageId, Error> {

@@ -23,7 +23,12 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
         eprintln!("contraflow: {lost}");
     }
     if !timeline.save_index()? {
-        return Err(format!("{}: still growing or cut: it has no index", dir.display()).into());
+        let why = if timeline.lost_images().is_empty() {
+            "still growing or cut: it has no index"
+        } else {
+            "damaged: its index is not saved"
+        };
+        return Err(format!("{}: {why}", dir.display()).into());
     }
     let segments: usize = timeline.threads().map(|tid| timeline.segments(tid)).sum();
     let threads = timeline.threads().count();

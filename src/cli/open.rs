@@ -20,7 +20,10 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
             dir.display()
         );
     }
-    let state = final_state(&reader)?;
+    let state = final_state(&reader).unwrap_or_else(|fault| {
+        eprintln!("contraflow: {fault}; the registers and memory of the end are not known");
+        FinalState::default()
+    });
     let mut bar = Bar::new();
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_watched(reader, Options::default(), watch)?;
@@ -33,7 +36,7 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     Ok(Recording::new(timeline, state))
 }
 
-/// The final state of a recording, or none, where its recorder was killed.
+/// The final state of a recording, or nothing known, where its recorder was killed.
 pub(super) fn final_state(reader: &Reader) -> Result<FinalState, Failure> {
     let Some(core) = reader.core()? else { return Ok(FinalState::default()) };
     let state = FinalState::of_core(&Bytes::new(core));

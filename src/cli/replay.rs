@@ -104,13 +104,16 @@ impl Place {
                 _ => {}
             }
         }
+        // What is damaged is not shown; the server says that it is.
+        let (images, _) = Images::load(reader, &records)?;
+        stored.retain(|path, _| images.file(path).is_some());
         for (path, image) in &stored {
             place.show(reader.dir(), path, image)?;
         }
         // The dynamic linker, and so gdb, knows libraries by other names than the kernel.
-        let (images, _) = Images::load(reader, &records)?;
         let last = images.last().cloned().unwrap_or_default();
-        for library in open::final_state(reader)?.libraries(&last).unwrap_or_default() {
+        let state = open::final_state(reader).unwrap_or_default();
+        for library in state.libraries(&last).unwrap_or_default() {
             if let Some(image) = stored.get(&*library.file) {
                 place.show(reader.dir(), &library.map.name, image)?;
             }

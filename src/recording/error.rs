@@ -57,6 +57,15 @@ pub enum ErrorKind {
         /// Bytes that should be there.
         expected: u64,
     },
+    /// A file's bytes as a whole differ from what was written.
+    #[error("damaged: its size or checksum is not the one that was written")]
+    Damaged,
+    /// A file of a complete recording is not there.
+    #[error("gone, so the recording is damaged")]
+    Gone,
+    /// A file that no recorder wrote, or that the list of its recording has lost.
+    #[error("the recording does not list it, so one of the two is damaged")]
+    Unlisted,
     /// A record of the sideband does not read.
     #[error("damaged: a sideband record in the chunk at {offset:#x} does not read")]
     Record {
@@ -66,6 +75,9 @@ pub enum ErrorKind {
     /// A stored image is gone.
     #[error("a stored image is gone; the code that it held shows as a gap")]
     ImageMissing,
+    /// A stored image holds other bytes than were stored.
+    #[error("a stored image is damaged; the code that it held shows as a gap")]
+    ImageDamaged,
 }
 
 impl Error {

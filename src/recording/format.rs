@@ -1,13 +1,15 @@
 //! Names and numbers of the format. Changed the layout? Bump the version.
 
 /// The version in every manifest. Readers refuse others.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 
 /// The manifest of a recording that is complete.
 pub(super) const MANIFEST: &str = "manifest.json";
 /// The manifest as it was known at the start; stands alone while the run goes on, and for ever
 /// where the recorder was killed.
 pub(super) const STARTING: &str = "starting.json";
+/// Sizes and checksums of a complete recording's files.
+pub(super) const CHECKSUMS: &str = "checksums";
 /// What the operating system did.
 pub(super) const SIDEBAND: &str = "sideband.bin";
 /// The final state as an ELF core file.
@@ -25,6 +27,8 @@ pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;
 pub(super) const SIDEBAND_CHUNK_BYTES: usize = 64 << 10;
 /// No reader takes a chunk larger than this for real.
 pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
+/// No manifest and no list of checksums is larger than this.
+pub(super) const TEXT_LIMIT_BYTES: u64 = 64 << 20;
 
 /// The raw PT bytes of a thread.
 pub(super) fn trace_name(tid: i32) -> String {

@@ -23,7 +23,7 @@ impl Reader {
         let traces = self.dir().join(TRACE_DIR);
         files.extend(self.threads()?.iter().map(|tid| traces.join(sums_name(tid.0))));
         for path in files {
-            let bytes = Mapped::open(&path).at(&path)?;
+            let bytes = Mapped::open_own(&path).at(&path)?;
             hash.update((bytes.as_ref().len() as u64).to_le_bytes());
             hash.update(bytes.as_ref());
         }
@@ -36,7 +36,7 @@ impl Reader {
 
     /// The index that was saved, as bytes to be checked; none if there is none that reads.
     pub fn saved_index(&self) -> Option<Mapped> {
-        Mapped::open(&self.dir().join(INDEX)).ok()
+        Mapped::open_own(&self.dir().join(INDEX)).ok()
     }
 
     /// Puts an index beside the recording, in place of the one that is there.

@@ -1,5 +1,6 @@
 //! The one place that maps files into memory, for traces and images larger than is good to copy.
 
+use super::regular::{Links, open_regular};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -10,9 +11,18 @@ use std::path::Path;
 pub struct Mapped(Option<memmap2::Mmap>);
 
 impl Mapped {
-    /// Maps the whole file.
+    /// Maps the whole file. What is no regular file is refused.
     pub fn open(path: &Path) -> io::Result<Self> {
-        let file = File::open(path)?;
+        Self::of_file(&open_regular(path, Links::Follow)?)
+    }
+
+    /// The same for a file of a recording, which is no link.
+    pub(super) fn open_own(path: &Path) -> io::Result<Self> {
+        Self::of_file(&open_regular(path, Links::Refuse)?)
+    }
+
+    /// Maps the whole of an open file.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
             return Ok(Self(None));
         }
@@ -20,7 +30,7 @@ impl Mapped {
         // only ever appended to, by their recorder, and this mapping does not grow; other files
         // that come here (debug information) are replaced by rename by their package managers.
         // A user who truncates one under a running reader gets SIGBUS, as from any tool that maps.
-        Ok(Self(Some(unsafe { memmap2::Mmap::map(&file)? })))
+        Ok(Self(Some(unsafe { memmap2::Mmap::map(file)? })))
     }
 
     /// Gives these bytes' memory back to the system until they are read again: who walks through

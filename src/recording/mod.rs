@@ -5,6 +5,7 @@
 //! manifest comes last and by rename; so what a killed recorder leaves opens, cut at the last
 //! whole chunk, and is never taken for a complete recording.
 
+mod check;
 mod chunk;
 mod error;
 mod format;
@@ -12,7 +13,9 @@ mod index_file;
 mod manifest;
 mod mapped;
 mod reader;
+mod regular;
 mod store;
+mod sums;
 mod writer;
 
 pub use error::{Error, ErrorKind};
@@ -20,5 +23,6 @@ pub use format::FORMAT_VERSION;
 pub use manifest::{Capture, End, Exit, HostCpu, Manifest, ThreadEntry, TscClock, argument_text};
 pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};
+pub use regular::{Links, open_regular};
 pub use store::{Entry, Store};
 pub use writer::Writer;

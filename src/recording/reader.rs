@@ -4,13 +4,18 @@
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
-    CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, SIDEBAND, STARTING, TRACE_DIR, sums_name, trace_name,
+    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, SIDEBAND, STARTING, TEXT_LIMIT_BYTES,
+    TRACE_DIR, sums_name, trace_name,
 };
 use super::manifest::Manifest;
 use super::mapped::Mapped;
+use super::regular::{Links, open_regular, read_limited};
+use super::sums::{Sum, Sums};
+use super::writer::hash_file;
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +24,8 @@ use std::sync::Arc;
 pub struct Reader {
     dir: PathBuf,
     manifest: Manifest,
+    /// Of a complete recording.
+    sums: Option<Sums>,
 }
 
 /// The whole chunks of a thread's PT bytes.
@@ -72,16 +79,25 @@ impl Reader {
         if !dir.exists() {
             return Err(Error::new(dir, ErrorKind::Missing));
         }
-        let path = [MANIFEST, STARTING].map(|name| dir.join(name)).into_iter().find(|p| p.exists());
+        let there = |path: &PathBuf| path.symlink_metadata().is_ok();
+        let path = [MANIFEST, STARTING].map(|name| dir.join(name)).into_iter().find(there);
         let path = path.ok_or_else(|| Error::new(dir, ErrorKind::NotARecording))?;
-        let text = fs::read(&path).at(&path)?;
+        let text = read_limited(&path, TEXT_LIMIT_BYTES).at(&path)?;
         check_version(&path, &text)?;
         let mut manifest: Manifest = serde_json::from_slice(&text)
             .map_err(|error| Error::new(&path, ErrorKind::Manifest(error)))?;
         if path.ends_with(STARTING) {
             manifest.end = None;
+            return Ok(Self { dir: dir.to_owned(), manifest, sums: None });
         }
-        Ok(Self { dir: dir.to_owned(), manifest })
+        let sums = read_sums(dir)?;
+        sums.check(MANIFEST, &path, Sum::of_bytes(&text))?;
+        Ok(Self { dir: dir.to_owned(), manifest, sums: Some(sums) })
+    }
+
+    /// What the files of a complete recording were at its end.
+    pub(super) fn sums(&self) -> Option<&Sums> {
+        self.sums.as_ref()
     }
 
     /// Where the recording is.
@@ -102,9 +118,13 @@ impl Reader {
     /// The threads that have a trace: as the manifest lists them, or, in a cut recording, by
     /// number.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
-        if let Some(end) = &self.manifest.end {
-            return Ok(end.threads.iter().map(|thread| thread.tid).collect());
-        }
+        let Some(end) = &self.manifest.end else { return self.traced() };
+        self.no_thread_is_left_out()?;
+        Ok(end.threads.iter().map(|thread| thread.tid).collect())
+    }
+
+    /// The threads whose traces are there, by number.
+    pub(super) fn traced(&self) -> Result<Vec<Tid>, Error> {
         let dir = self.dir.join(TRACE_DIR);
         let mut tids = Vec::new();
         for entry in fs::read_dir(&dir).at(&dir)? {
@@ -120,10 +140,17 @@ impl Reader {
     pub fn trace(&self, tid: Tid) -> Result<Trace, Error> {
         let path = self.dir.join(TRACE_DIR).join(trace_name(tid.0));
         let sums_path = self.dir.join(TRACE_DIR).join(sums_name(tid.0));
-        let mapped = Mapped::open(&path).at(&path)?;
-        let sums = fs::read(&sums_path).at(&sums_path)?;
+        let mapped = Mapped::open_own(&path).at(&path)?;
+        let sums = match &self.sums {
+            Some(listed) => {
+                let name = format!("{TRACE_DIR}/{}", sums_name(tid.0));
+                Mapped::of_file(&listed.check_file(&self.dir, &name)?)
+            }
+            None => Mapped::open_own(&sums_path),
+        };
+        let sums = sums.at(&sums_path)?;
         let mut behind = Behind::new(&mapped);
-        let whole = check_summed(mapped.as_ref(), &sums, &mut |at| behind.pass(at));
+        let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| behind.pass(at));
         let found = mapped.as_ref().len() as u64;
         let expected = self.expected_trace_bytes(tid);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
@@ -142,7 +169,11 @@ impl Reader {
     /// All events of the operating system, in the order in which they were written.
     pub fn sideband(&self) -> Result<Vec<Record>, Error> {
         let path = self.dir.join(SIDEBAND);
-        let mapped = Mapped::open(&path).at(&path)?;
+        let mapped = match &self.sums {
+            Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, SIDEBAND)?),
+            None => Mapped::open_own(&path),
+        };
+        let mapped = mapped.at(&path)?;
         let bytes = mapped.as_ref();
         let (payloads, whole) = frames(bytes);
         if whole.broken && !self.is_cut() {
@@ -162,21 +193,63 @@ impl Reader {
         Ok(records)
     }
 
-    /// The stored content of a mapped file.
+    /// The stored content of a mapped file, checked.
     pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
-        let path = self.dir.join(IMAGE_DIR).join(&id.0);
-        // An id is what a hostile sideband says: it must not lead out of the directory.
-        if !id.0.bytes().all(|b| b.is_ascii_hexdigit()) || !path.exists() {
-            return Err(Error::new(&path, ErrorKind::ImageMissing));
-        }
-        Mapped::open(&path).at(&path)
+        let Some(sums) = &self.sums else { return self.named_image(id) };
+        let (path, file) = self.open_image(id)?;
+        // Several times as fast as the hash that is its name.
+        sums.check(&format!("{IMAGE_DIR}/{id}"), &path, Sum::of_file(&file).at(&path)?)
+            .map_err(|_| Error::new(&path, ErrorKind::ImageDamaged))?;
+        Mapped::of_file(&file).at(&path)
     }
 
-    /// The final state, where the recorder lived to write it.
+    /// The same, with its name as the check.
+    pub(super) fn named_image(&self, id: &ImageId) -> Result<Mapped, Error> {
+        let (path, file) = self.open_image(id)?;
+        if hash_file(&file).at(&path)? != *id {
+            return Err(Error::new(&path, ErrorKind::ImageDamaged));
+        }
+        Mapped::of_file(&file).at(&path)
+    }
+
+    fn open_image(&self, id: &ImageId) -> Result<(PathBuf, File), Error> {
+        let path = self.dir.join(IMAGE_DIR).join(&id.0);
+        // An id is what a hostile sideband says: it must not lead out of the directory.
+        if !id.0.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Error::new(&path, ErrorKind::ImageMissing));
+        }
+        let opened = open_regular(&path, Links::Refuse);
+        let file = opened.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::new(&path, ErrorKind::ImageMissing),
+            _ => Error::new(&path, error),
+        })?;
+        Ok((path, file))
+    }
+
+    /// Whether there is a final state.
+    pub fn has_core(&self) -> bool {
+        self.sums.as_ref().is_some_and(|sums| sums.lists(CORE))
+    }
+
+    /// The final state, checked, where the recorder lived to write it.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
         let path = self.dir.join(CORE);
-        if path.exists() { Mapped::open(&path).at(&path).map(Some) } else { Ok(None) }
+        match &self.sums {
+            Some(sums) if sums.lists(CORE) => {
+                Mapped::of_file(&sums.check_file(&self.dir, CORE)?).at(&path).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
+}
+
+fn read_sums(dir: &Path) -> Result<Sums, Error> {
+    let path = dir.join(CHECKSUMS);
+    let text = read_limited(&path, TEXT_LIMIT_BYTES).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::new(&path, ErrorKind::Gone),
+        _ => Error::new(&path, error),
+    })?;
+    Sums::parse(&text).ok_or_else(|| Error::new(&path, ErrorKind::Damaged))
 }
 
 /// The version is looked at before the rest, which another version may shape otherwise.

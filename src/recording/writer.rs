@@ -3,17 +3,19 @@
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
-    CORE, IMAGE_DIR, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING, TRACE_CHUNK_BYTES,
-    TRACE_DIR, sums_name, trace_name,
+    CHECKSUMS, CORE, IMAGE_DIR, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
+    TRACE_CHUNK_BYTES, TRACE_DIR, sums_name, trace_name,
 };
 use super::manifest::Manifest;
+use super::regular::{Links, open_regular};
+use super::sums::{Sum, Sums};
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File};
-use std::io::{BufWriter, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 /// A recording that is being written.
@@ -42,7 +44,8 @@ impl Writer {
             builder.create(&sub).at(&sub)?;
         }
         let sideband = Appender::create(dir.join(SIDEBAND))?;
-        write_json(&dir.join(STARTING), starting)?;
+        let path = dir.join(STARTING);
+        write_by_rename(&path, &json(&path, starting)?)?;
         Ok(Self { dir: dir.to_owned(), sideband, pending: Vec::new(), traces: BTreeMap::new() })
     }
 
@@ -99,14 +102,16 @@ impl Writer {
     }
 
     /// Stores a file's content, by reflink where the file system can.
-    pub fn image_from_file(&self, source: &Path) -> Result<ImageId, Error> {
-        let id = hash_file(source)?;
+    pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
+        let partial = self.dir.join(IMAGE_DIR).join("partial");
+        let mut copy = File::options();
+        copy.read(true).write(true).create(true).truncate(true);
+        let mut copy = copy.open(&partial).at(&partial)?;
+        io::copy(source, &mut copy).at(&partial)?;
+        // The source may change meanwhile; the name is of what is stored.
+        let id = hash_file(&copy).at(&partial)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
-        if !target.exists() {
-            let partial = target.with_extension("partial");
-            fs::copy(source, &partial).at(&partial)?;
-            fs::rename(&partial, &target).at(&target)?;
-        }
+        fs::rename(&partial, &target).at(&target)?;
         Ok(id)
     }
 
@@ -130,7 +135,7 @@ impl Writer {
         self.dir.join(CORE).with_extension("partial")
     }
 
-    /// Completes the recording: what is pending, the core's name, then the manifest.
+    /// Completes the recording: what is pending, the core's name, checksums, then the manifest.
     pub fn finish(mut self, manifest: &Manifest) -> Result<PathBuf, Error> {
         self.flush()?;
         let partial = self.core_partial();
@@ -138,10 +143,33 @@ impl Writer {
             let core = self.dir.join(CORE);
             fs::rename(&partial, &core).at(&core)?;
         }
-        write_json(&self.dir.join(MANIFEST), manifest)?;
+        let manifest = json(&self.dir.join(MANIFEST), manifest)?;
+        write_by_rename(&self.dir.join(CHECKSUMS), self.sums(&manifest)?.text().as_bytes())?;
+        write_by_rename(&self.dir.join(MANIFEST), &manifest)?;
         let starting = self.dir.join(STARTING);
         fs::remove_file(&starting).at(&starting)?;
         Ok(self.dir)
+    }
+
+    /// Of all files but the traces, which have theirs in the `.sum` files.
+    fn sums(&self, manifest: &[u8]) -> Result<Sums, Error> {
+        let mut names = vec![SIDEBAND.to_owned()];
+        names.extend(self.traces.keys().map(|tid| format!("{TRACE_DIR}/{}", sums_name(tid.0))));
+        let images = self.dir.join(IMAGE_DIR);
+        for entry in fs::read_dir(&images).at(&images)? {
+            let name = entry.at(&images)?.file_name();
+            names.push(format!("{IMAGE_DIR}/{}", name.display()));
+        }
+        let has_core = self.dir.join(CORE).exists();
+        names.extend(has_core.then(|| CORE.to_owned()));
+        let mut sums = Sums::default();
+        sums.add(MANIFEST.to_owned(), Sum::of_bytes(manifest));
+        for name in names {
+            let path = self.dir.join(&name);
+            let sum = open_regular(&path, Links::Refuse).and_then(|file| Sum::of_file(&file));
+            sums.add(name, sum.at(&path)?);
+        }
+        Ok(sums)
     }
 }
 
@@ -165,11 +193,11 @@ fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Erro
     Ok(())
 }
 
-fn write_json(path: &Path, manifest: &Manifest) -> Result<(), Error> {
+fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
     let mut text = serde_json::to_vec_pretty(manifest)
         .map_err(|error| Error::new(path, super::ErrorKind::Manifest(error)))?;
     text.push(b'\n');
-    write_by_rename(path, &text)
+    Ok(text)
 }
 
 fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
@@ -179,14 +207,18 @@ fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::rename(&partial, path).at(path)
 }
 
-fn hash_file(path: &Path) -> Result<ImageId, Error> {
-    let mut file = File::open(path).at(path)?;
+/// The name that an image with this content has.
+pub(super) fn hash_file(file: &File) -> io::Result<ImageId> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
+    let mut at = 0;
     loop {
-        match file.read(&mut buffer).at(path)? {
+        match file.read_at(&mut buffer, at)? {
             0 => return Ok(ImageId(hexadecimal(&hash.finalize()))),
-            n => hash.update(&buffer[..n]),
+            n => {
+                hash.update(&buffer[..n]);
+                at += n as u64;
+            }
         }
     }
 }

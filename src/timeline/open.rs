@@ -58,7 +58,11 @@ impl Timeline {
         let tids = reader.threads()?;
         let traces = tids.iter().map(|tid| Ok((*tid, reader.trace(*tid)?)));
         let traces = traces.collect::<Result<Vec<_>, Error>>()?;
-        let saved = if options.use_saved_index { saved_index(&reader, &traces)? } else { None };
+        let saved = if options.use_saved_index && lost.is_empty() {
+            saved_index(&reader, &traces)?
+        } else {
+            None
+        };
         let was_saved = saved.is_some();
         let mut saved = saved.unwrap_or_default().into_iter();
         let mut build =
@@ -81,10 +85,14 @@ impl Timeline {
     }
 
     /// Saves the index with the recording, unless that is where it came from. False if there is
-    /// nothing to save: the recording is cut, and may still grow.
+    /// nothing to save: the recording is cut, and may still grow, or has lost some of its code,
+    /// which an index must not remember.
     pub fn save_index(&self) -> Result<bool, Error> {
         if self.was_saved {
             return Ok(true);
+        }
+        if !self.lost.is_empty() {
+            return Ok(false);
         }
         let Some(key) = self.reader.fingerprint()? else { return Ok(false) };
         let threads = self.threads.iter().map(|t| (t.tid, t.trace.as_ref().len(), &t.index));

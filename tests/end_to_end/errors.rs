@@ -105,7 +105,7 @@ fn recordings_that_do_not_open() {
     let manifest = recorded.dir.join("manifest.json");
     let whole = fs::read_to_string(&manifest).unwrap();
     let dir = recorded.dir.to_str().unwrap();
-    fs::write(&manifest, whole.replace("\"format\": 1", "\"format\": 99")).unwrap();
+    fs::write(&manifest, whole.replace("\"format\": 2", "\"format\": 99")).unwrap();
     fails(&mut info(dir), "recording format 99");
     fs::write(&manifest, "{").unwrap();
     fails(&mut info(dir), "the manifest does not read");

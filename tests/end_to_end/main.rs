@@ -3,6 +3,7 @@
 
 mod btrace;
 mod cut;
+mod damage;
 mod equality;
 mod errors;
 mod passthrough;

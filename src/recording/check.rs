@@ -1,0 +1,59 @@
+//! Looks for damage in all of a recording. Who only walks one checks what it opens.
+
+use super::error::{At, Error, ErrorKind};
+use super::format::{IMAGE_DIR, TRACE_DIR};
+use super::reader::Reader;
+use crate::sideband::ImageId;
+use std::fs;
+
+impl Reader {
+    /// What of this recording is damaged: each file once, in order.
+    pub fn damage(&self) -> Vec<Error> {
+        let mut damage = Vec::new();
+        damage.extend(self.listed_damage());
+        damage.extend(self.sideband().err());
+        match self.threads() {
+            Ok(tids) => damage.extend(tids.into_iter().filter_map(|tid| self.trace(tid).err())),
+            Err(error) => damage.push(error),
+        }
+        match self.image_ids() {
+            Ok(ids) => damage.extend(ids.iter().filter_map(|id| self.named_image(id).err())),
+            Err(error) => damage.push(error),
+        }
+        // A file can be wrong in several ways; the first that was found says enough.
+        let mut seen = std::collections::BTreeSet::new();
+        damage.retain(|error| seen.insert(error.path.clone()));
+        damage
+    }
+
+    /// Files whose size or checksum is not what it was at the end, or that are gone.
+    fn listed_damage(&self) -> Vec<Error> {
+        let Some(sums) = self.sums() else { return Vec::new() };
+        sums.names().filter_map(|name| sums.check_file(self.dir(), name).err()).collect()
+    }
+
+    /// The images that are there, by their names.
+    fn image_ids(&self) -> Result<Vec<ImageId>, Error> {
+        let dir = self.dir().join(IMAGE_DIR);
+        let mut ids = Vec::new();
+        for entry in fs::read_dir(&dir).at(&dir)? {
+            let name = entry.at(&dir)?.file_name().to_string_lossy().into_owned();
+            // A killed recorder may have been at work on one.
+            if !(self.is_cut() && name.ends_with("partial")) {
+                ids.push(ImageId(name));
+            }
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// A complete recording's manifest names all its traces.
+    pub(super) fn no_thread_is_left_out(&self) -> Result<(), Error> {
+        let Some(end) = &self.manifest().end else { return Ok(()) };
+        let dir = self.dir().join(TRACE_DIR);
+        match self.traced()?.iter().find(|tid| end.threads.iter().all(|t| t.tid != **tid)) {
+            Some(tid) => Err(Error::new(&dir.join(format!("{tid}.pt")), ErrorKind::Unlisted)),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Opens files that must be regular ones. Whatever else stands in a file's place would never open
+//! (a FIFO), never end (a device), or do something by being opened.
+
+use nix::fcntl::OFlag;
+use std::fs::{self, File, FileType};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// What becomes of a path whose last part is a symbolic link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// It is followed: the user named it.
+    Follow,
+    /// It is refused: no recording has one, and it could lead to anybody's files.
+    Refuse,
+}
+
+/// Opens a regular file for reading. Never waits for somebody at the other end.
+pub fn open_regular(path: &Path, links: Links) -> io::Result<File> {
+    let (metadata, no_follow) = match links {
+        Links::Follow => (fs::metadata(path)?, OFlag::empty()),
+        Links::Refuse => (fs::symlink_metadata(path)?, OFlag::O_NOFOLLOW),
+    };
+    must_be_regular(metadata.file_type())?;
+    // Something else may have come there since.
+    let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | no_follow;
+    let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
+    must_be_regular(file.metadata()?.file_type())?;
+    Ok(file)
+}
+
+/// All bytes of a regular file of a recording, if they are not more than `limit_bytes`.
+pub(super) fn read_limited(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_regular(path, Links::Refuse)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit_bytes {
+        return Err(io::Error::other("larger than any recording's"));
+    }
+    Ok(bytes)
+}
+
+fn must_be_regular(kind: FileType) -> io::Result<()> {
+    if kind.is_file() {
+        return Ok(());
+    }
+    let what = match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_symlink() => "a symbolic link",
+        _ => "a device",
+    };
+    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not a file")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn what_is_no_regular_file_is_named_and_never_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name| dir.path().join(name);
+        let refusal = |path: &Path, links| open_regular(path, links).unwrap_err().to_string();
+        nix::unistd::mkfifo(&path("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path("socket")).unwrap();
+        fs::write(path("file"), "text").unwrap();
+        symlink("file", path("link")).unwrap();
+        symlink("fifo", path("to-fifo")).unwrap();
+        assert_eq!(refusal(&path("fifo"), Links::Refuse), "a FIFO, not a file");
+        assert_eq!(refusal(&path("to-fifo"), Links::Follow), "a FIFO, not a file");
+        assert_eq!(refusal(&path("socket"), Links::Follow), "a socket, not a file");
+        assert_eq!(refusal(dir.path(), Links::Follow), "a directory, not a file");
+        assert_eq!(refusal(Path::new("/dev/zero"), Links::Follow), "a device, not a file");
+        assert_eq!(refusal(&path("link"), Links::Refuse), "a symbolic link, not a file");
+        assert!(open_regular(&path("link"), Links::Follow).is_ok());
+        assert_eq!(read_limited(&path("file"), 4).unwrap(), b"text");
+        assert!(read_limited(&path("file"), 3).is_err());
+    }
+}

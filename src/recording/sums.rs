@@ -1,0 +1,204 @@
+//! Sizes and checksums of a complete recording's files, one line a file. What grows while a run
+//! is recorded has checksums of its own (`chunk`); this one is made at the end, over all.
+
+use super::error::{At, Error, ErrorKind};
+use super::regular::{Links, open_regular};
+use crc32fast::Hasher;
+use nix::errno::Errno;
+use nix::unistd::{Whence, lseek};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const BUFFER_BYTES: usize = 256 << 10;
+/// The name under which the file of checksums lists itself, at its end.
+const OWN: &str = "checksums";
+
+/// A file's size and the CRC-32 of its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sum {
+    pub(super) size_bytes: u64,
+    pub(super) crc32: u32,
+}
+
+impl Sum {
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
+        Self { size_bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
+    }
+
+    /// Reads the file, but not its holes: a core may have terabytes of them.
+    pub(super) fn of_file(file: &File) -> io::Result<Self> {
+        let size_bytes = file.metadata()?.len();
+        let mut hasher = Hasher::new();
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut at = 0;
+        while at < size_bytes {
+            let data = seek(file, at, Whence::SeekData, size_bytes)?;
+            hasher.combine(&zeros(data - at));
+            let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
+            at = data;
+            while at < hole {
+                let count = usize::try_from(hole - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
+                file.read_exact_at(&mut buffer[..count], at)?;
+                hasher.update(&buffer[..count]);
+                at += count as u64;
+            }
+        }
+        Ok(Self { size_bytes, crc32: hasher.finalize() })
+    }
+}
+
+/// Where the next data or hole is, from `at` on.
+fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
+    let from = i64::try_from(at).map_err(io::Error::other)?;
+    match lseek(file, from, what) {
+        // No data up to the end.
+        Err(Errno::ENXIO) => Ok(size_bytes),
+        // A file system that knows no holes: all is data.
+        Err(Errno::EINVAL) => Ok(if matches!(what, Whence::SeekData) { at } else { size_bytes }),
+        // The file may be growing.
+        result => Ok(result?.cast_unsigned().clamp(at, size_bytes)),
+    }
+}
+
+/// The state of a checksum over so many zero bytes, in as many steps as their number has bits.
+fn zeros(mut count: u64) -> Hasher {
+    let mut all = Hasher::new();
+    let mut power = Hasher::new();
+    power.update(&[0]);
+    while count > 0 {
+        if count & 1 == 1 {
+            all.combine(&power);
+        }
+        let half = power.clone();
+        power.combine(&half);
+        count >>= 1;
+    }
+    all
+}
+
+/// The files of a recording, by their paths in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Sums(BTreeMap<String, Sum>);
+
+impl Sums {
+    pub(super) fn add(&mut self, name: String, sum: Sum) {
+        self.0.insert(name, sum);
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    pub(super) fn lists(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// Compares what is known of a file with what it is.
+    pub(super) fn check(&self, name: &str, path: &Path, found: Sum) -> Result<(), Error> {
+        let kind = match self.0.get(name) {
+            Some(expected) if *expected == found => return Ok(()),
+            Some(expected) if found.size_bytes < expected.size_bytes => {
+                ErrorKind::Truncated { found: found.size_bytes, expected: expected.size_bytes }
+            }
+            Some(_) => ErrorKind::Damaged,
+            None => ErrorKind::Unlisted,
+        };
+        Err(Error::new(path, kind))
+    }
+
+    /// The same for a file of `dir`, which is read for it.
+    pub(super) fn check_file(&self, dir: &Path, name: &str) -> Result<File, Error> {
+        let path = dir.join(name);
+        let file = open_regular(&path, Links::Refuse);
+        let file = file.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::new(&path, ErrorKind::Gone),
+            _ => Error::new(&path, error),
+        })?;
+        self.check(name, &path, Sum::of_file(&file).at(&path)?)?;
+        Ok(file)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, sum) in &self.0 {
+            push_line(&mut text, *sum, name);
+        }
+        let own = Sum::of_bytes(text.as_bytes());
+        push_line(&mut text, own, OWN);
+        text
+    }
+
+    /// None: the bytes are not those that [`Self::text`] gave.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut sums = Self::default();
+        for line in text.lines() {
+            let mut fields = line.splitn(3, ' ');
+            let crc32 = u32::from_str_radix(fields.next()?, 16).ok()?;
+            let size_bytes = fields.next()?.parse().ok()?;
+            sums.add(fields.next()?.to_owned(), Sum { size_bytes, crc32 });
+        }
+        sums.0.remove(OWN)?;
+        (sums.text() == text).then_some(sums)
+    }
+}
+
+fn push_line(text: &mut String, sum: Sum, name: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "{:08x} {} {name}", sum.crc32, sum.size_bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn holes_count_as_the_zeros_that_they_are() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(3 << 20).unwrap();
+        file.write_all_at(b"data", 1 << 20).unwrap();
+        file.write_all_at(b"more", (2 << 20) + 5).unwrap();
+        let mut bytes = vec![0; 3 << 20];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(Sum::of_file(&file).unwrap(), Sum::of_bytes(&bytes));
+        file.set_len(0).unwrap();
+        assert_eq!(Sum::of_file(&file).unwrap(), Sum::of_bytes(b""));
+        // Nobody could read this file through.
+        file.set_len(1 << 42).unwrap();
+        assert_eq!(Sum::of_file(&file).unwrap().size_bytes, 1 << 42);
+    }
+
+    proptest! {
+        #[test]
+        fn zeros_in_few_steps_are_zeros(count in 0_u64..100_000, before in any::<Vec<u8>>()) {
+            let mut bytes = before.clone();
+            bytes.resize(before.len() + usize::try_from(count).unwrap(), 0);
+            let mut hasher = Hasher::new();
+            hasher.update(&before);
+            hasher.combine(&zeros(count));
+            prop_assert_eq!(hasher.finalize(), crc32fast::hash(&bytes));
+        }
+
+        #[test]
+        fn a_changed_byte_makes_the_list_unreadable(
+            files in proptest::collection::btree_map("[a-z/]{1,12}", any::<(u64, u32)>(), 0..5),
+            at in any::<proptest::sample::Index>(),
+        ) {
+            let mut sums = Sums::default();
+            for (name, (size_bytes, crc32)) in files {
+                sums.add(name, Sum { size_bytes, crc32 });
+            }
+            let mut bytes = sums.text().into_bytes();
+            prop_assert_eq!(Sums::parse(&bytes), Some(sums));
+            let at = at.index(bytes.len());
+            prop_assert_eq!(Sums::parse(&bytes[..at]), None);
+            bytes[at] ^= 1;
+            prop_assert_eq!(Sums::parse(&bytes), None);
+        }
+    }
+}
