@@ -12,6 +12,9 @@ pub enum Error {
     /// Tracing failed.
     #[error(transparent)]
     Tracee(#[from] tracee::Error),
+    /// The recording could not be begun.
+    #[error("{0}; the program was not run")]
+    Destination(recording::Error),
     /// The recording could not be written. The program was let go and ran on untraced.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Recording(#[from] recording::Error),

@@ -6,11 +6,11 @@ use super::error::Error;
 use super::host::host_cpu;
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::{
-    self, Capture, End, Exit, Manifest, Store, ThreadEntry, Writer, argument_text,
+    self, Capture, Destination, End, Exit, Manifest, Store, ThreadEntry, Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
 /// What is on the disk at most this much later, whatever becomes of the recorder.
@@ -34,6 +34,8 @@ pub struct Request {
     pub step_log: Option<PathBuf>,
     /// Where to put the recording; none: a new name in the store.
     pub output: Option<PathBuf>,
+    /// Replace the recording that is there.
+    pub force: bool,
     /// Where recordings go by default.
     pub store: Store,
 }
@@ -61,25 +63,68 @@ pub(super) struct Recorder {
     flushed: Instant,
 }
 
-impl Recorder {
-    /// Starts the recording of the process `pid`, in `output` or in the store. That of the
-    /// program itself, and of no process that it forked, becomes the latest.
-    pub(super) fn start(
+/// A recording that was begun before there is a process to record.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    destination: Destination,
+    writer: Writer,
+    manifest: Manifest,
+}
+
+impl Prepared {
+    /// Begins the recording of a program that is to be run.
+    pub(super) fn of_program(request: &Request, backend: &str) -> Result<Self, recording::Error> {
+        if request.follow_forks && request.output.is_some() {
+            // Where the children's recordings will go.
+            Destination::in_store(&request.store, &request.program)?.give_up();
+        }
+        let destination = match &request.output {
+            Some(dir) => Destination::named(dir, request.force)?,
+            None => Destination::in_store(&request.store, &request.program)?,
+        };
+        Self::in_place(destination, request, backend)
+    }
+
+    /// Begins the recording of a process that the program forked.
+    pub(super) fn of_child(request: &Request, backend: &str) -> Result<Self, recording::Error> {
+        let destination = Destination::in_store(&request.store, &request.program)?;
+        Self::in_place(destination, request, backend)
+    }
+
+    fn in_place(
+        destination: Destination,
         request: &Request,
         backend: &str,
-        pid: Pid,
-        output: Option<&Path>,
-        is_program: bool,
     ) -> Result<Self, recording::Error> {
-        let dir = match output {
-            Some(dir) => dir.to_owned(),
-            None => request.store.allocate(&request.program)?,
-        };
-        let manifest = starting_manifest(request, backend, pid);
-        let writer = Writer::create(&dir, &manifest)?;
-        if is_program {
-            request.store.set_latest(&dir)?;
+        let manifest = starting_manifest(request, backend);
+        match Writer::create(destination.dir(), &manifest) {
+            Ok(writer) => Ok(Self { destination, writer, manifest }),
+            Err(error) => {
+                destination.give_up();
+                Err(error)
+            }
         }
+    }
+
+    /// There is no process after all.
+    pub(super) fn give_up(self) {
+        self.destination.give_up();
+    }
+
+    /// Makes it the store's latest, if it is in the store.
+    pub(super) fn set_latest(&self, store: &Store) -> Result<(), recording::Error> {
+        store.set_latest(self.destination.dir())
+    }
+}
+
+impl Recorder {
+    /// Goes on with a recording that was begun: the process is `pid`.
+    pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
+        let Prepared { destination, writer, mut manifest } = prepared;
+        manifest.pid = pid;
+        manifest.started_unix_ns = now_unix_ns();
+        writer.restart(&manifest)?;
+        destination.keep()?;
         Ok(Self {
             writer,
             manifest,
@@ -178,9 +223,14 @@ impl Recorder {
     }
 }
 
-fn starting_manifest(request: &Request, backend: &str, pid: Pid) -> Manifest {
-    let (format, written_by) = Manifest::versions();
+fn now_unix_ns() -> u64 {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What is known before there is a process.
+fn starting_manifest(request: &Request, backend: &str) -> Manifest {
+    let (format, written_by) = Manifest::versions();
     let variable = |(name, value): (OsString, OsString)| {
         format!("{}={}", argument_text(&name), argument_text(&value))
     };
@@ -192,8 +242,8 @@ fn starting_manifest(request: &Request, backend: &str, pid: Pid) -> Manifest {
         argv: request.argv.iter().map(|argument| argument_text(argument)).collect(),
         env: std::env::vars_os().map(variable).collect(),
         cwd: argument_text(cwd.as_os_str()),
-        pid,
-        started_unix_ns: u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX),
+        pid: Pid(0),
+        started_unix_ns: now_unix_ns(),
         cpu: host_cpu(),
         capture: Capture {
             backend: backend.to_owned(),

@@ -35,10 +35,15 @@ pub(super) enum Command {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Record {
-    /// Put the recording into this directory instead of a new one in ~/.local/share/contraflow
+    /// Put the recording into this directory, which is new or empty, instead of a new one in
+    /// ~/.local/share/contraflow
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
+    /// Replace the recording that is in DIR; other files there are never touched
+    #[arg(long, requires = "output")]
+    pub(super) force: bool,
     /// Keep address space randomization on
     #[arg(long)]
     pub(super) aslr: bool,

@@ -18,6 +18,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         output: arguments.output,
+        force: arguments.force,
         store: Store::of_user(),
     };
     let outcome = record(Backend::Step, &request)?;

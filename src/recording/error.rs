@@ -29,6 +29,12 @@ pub enum ErrorKind {
     /// Nothing has been recorded yet.
     #[error("no recordings yet; make one with `contraflow record PROGRAM`")]
     Empty,
+    /// A recording would be written over another one.
+    #[error("holds a recording already; --force replaces it")]
+    Exists,
+    /// A recording would be written among foreign files.
+    #[error("not empty, and not a recording; give a new or an empty directory")]
+    Occupied,
     /// The manifest does not read.
     #[error("the manifest does not read: {0}")]
     Manifest(serde_json::Error),

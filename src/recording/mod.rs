@@ -7,6 +7,7 @@
 
 mod check;
 mod chunk;
+mod destination;
 mod error;
 mod format;
 mod index_file;
@@ -18,6 +19,7 @@ mod store;
 mod sums;
 mod writer;
 
+pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use format::FORMAT_VERSION;
 pub use manifest::{Capture, End, Exit, HostCpu, Manifest, ThreadEntry, TscClock, argument_text};

@@ -44,9 +44,16 @@ impl Writer {
             builder.create(&sub).at(&sub)?;
         }
         let sideband = Appender::create(dir.join(SIDEBAND))?;
-        let path = dir.join(STARTING);
-        write_by_rename(&path, &json(&path, starting)?)?;
-        Ok(Self { dir: dir.to_owned(), sideband, pending: Vec::new(), traces: BTreeMap::new() })
+        let dir = dir.to_owned();
+        let writer = Self { dir, sideband, pending: Vec::new(), traces: BTreeMap::new() };
+        writer.restart(starting)?;
+        Ok(writer)
+    }
+
+    /// Says again what is known at the start: the process has been started.
+    pub fn restart(&self, starting: &Manifest) -> Result<(), Error> {
+        let path = self.dir.join(STARTING);
+        write_by_rename(&path, &json(&path, starting)?)
     }
 
     /// Where the recording is.

@@ -3,6 +3,7 @@
 use crate::support::{Scene, contraflow, have, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
 /// Asserts that a command fails with one line that holds `wanted`.
@@ -125,19 +126,27 @@ fn images_that_are_gone_show_as_gaps() {
     assert!(said.contains("gap: offset"), "{said}");
 }
 
-#[test]
-fn a_disk_that_is_full() {
-    let scene = Scene::new();
-    let small = scene.path("small");
-    fs::create_dir(&small).unwrap();
-    let mount = ["-t", "tmpfs", "-o", "size=1500k", "tmpfs"];
-    let mounted = Command::new("mount").args(mount).arg(&small).output();
-    if !mounted.is_ok_and(|output| output.status.success()) {
+/// Whether a file system of so many bytes could be mounted at `dir`.
+fn mounted(dir: &Path, options: &str) -> bool {
+    fs::create_dir(dir).unwrap();
+    let mount = ["-t", "tmpfs", "-o", options, "tmpfs"];
+    let mounted = Command::new("mount").args(mount).arg(dir).output();
+    let mounted = mounted.is_ok_and(|output| output.status.success());
+    if !mounted {
         // Not eprintln!, which the test harness swallows.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("SKIPPED: cannot mount a small file system here\n"),
         );
+    }
+    mounted
+}
+
+#[test]
+fn a_disk_that_becomes_full() {
+    let scene = Scene::new();
+    let small = scene.path("small");
+    if !mounted(&small, "size=1500k") {
         return;
     }
     let dir = small.join("recording");
@@ -155,6 +164,75 @@ fn a_disk_that_is_full() {
     assert!(said.contains("went on unrecorded"), "{said}");
     assert_eq!(text(&output.stdout), "done\n", "the program was harmed");
     assert!(!complete, "a half-written recording is reported as good");
+}
+
+/// A command that leaves a file behind where it runs.
+fn leaves(scene: &Scene) -> [String; 3] {
+    let mark = scene.path("it-ran");
+    ["/bin/sh", "-c", &format!("echo > {}", mark.display())].map(str::to_owned)
+}
+
+#[test]
+fn a_disk_that_takes_no_recording() {
+    let scene = Scene::new();
+    let small = scene.path("small");
+    for (options, reason) in [("size=64k", "No space left"), ("ro", "Read-only file system")] {
+        let _ = fs::remove_dir(&small);
+        if !mounted(&small, options) {
+            return;
+        }
+        let in_store = |command: &mut Command| {
+            fails(command.env("CONTRAFLOW_HOME", small.join("store")), reason);
+        };
+        let store = small.join("store");
+        in_store(contraflow().arg("record").args(leaves(&scene)));
+        in_store(contraflow().arg("record").arg("-o").arg(store.join("r")).args(leaves(&scene)));
+        let aside = scene.path("aside");
+        let mut both = contraflow();
+        both.args(["record", "--follow-forks", "-o"]).arg(&aside).args(leaves(&scene));
+        in_store(&mut both);
+        let left = fs::read_dir(&store).map_or(0, Iterator::count);
+        Command::new("umount").arg(&small).status().unwrap();
+        assert_eq!(left, 0, "something is left of it");
+        assert!(!scene.path("it-ran").exists(), "the program was run");
+        assert!(!aside.exists());
+    }
+}
+
+#[test]
+fn directories_that_are_not_written_over() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/true"]);
+    let to = |dir: &Path| {
+        let mut command = record(&scene);
+        command.arg("-o").arg(dir);
+        command
+    };
+    let before = fs::read(recorded.dir.join("manifest.json")).unwrap();
+    fails(to(&recorded.dir).args(leaves(&scene)), "holds a recording already; --force");
+    let foreign = scene.path("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("mine"), "").unwrap();
+    fails(to(&foreign).args(leaves(&scene)), "not empty, and not a recording");
+    fails(to(&foreign).arg("--force").args(leaves(&scene)), "not empty, and not a recording");
+    fails(to(&foreign.join("mine")).args(leaves(&scene)), "Not a directory");
+    assert!(!scene.path("it-ran").exists(), "a program was run");
+    // A program that does not start replaces nothing.
+    let broken = scene.path("broken");
+    fs::write(&broken, &fs::read("/bin/true").unwrap()[..80]).unwrap();
+    fs::set_permissions(&broken, fs::Permissions::from_mode(0o755)).unwrap();
+    fails(to(&recorded.dir).arg("--force").arg(&broken), "cannot execute");
+    assert_eq!(fs::read(recorded.dir.join("manifest.json")).unwrap(), before);
+    let new = scene.path("new");
+    fails(to(&new).arg(&broken), "cannot execute");
+    assert!(!new.exists(), "something is left of it");
+    assert!(to(&recorded.dir).args(["--force", "/bin/echo"]).status().unwrap().success());
+    assert_ne!(fs::read(recorded.dir.join("manifest.json")).unwrap(), before);
+    fs::create_dir(&new).unwrap();
+    assert!(to(&new).arg("/bin/true").status().unwrap().success());
+    let mut names: Vec<_> = fs::read_dir(scene.path("")).unwrap().flatten().collect();
+    names.retain(|entry| entry.file_name().to_string_lossy().contains("old"));
+    assert!(names.is_empty(), "{names:?}");
 }
 
 #[test]

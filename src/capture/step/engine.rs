@@ -3,7 +3,7 @@
 use super::path::Path;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
-use crate::capture::recorder::{Outcome, Request};
+use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 
+/// The backend's name in a manifest.
+pub(super) const BACKEND: &str = "step";
 /// Steps of a thread's turn, where another one is ready.
 const TURN_STEPS: u32 = 1000;
 /// Stops between two looks at the clock.
@@ -28,10 +30,18 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     }
     let env: Vec<_> = std::env::vars_os().collect();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let pid = Launch { program, argv, env: &env, aslr, cpu }.start()?;
+    let launch = Launch { program, argv, env: &env, aslr, cpu };
+    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+    let pid = match launch.start() {
+        Ok(pid) => pid,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
     let _forwarding = Forwarding::to(pid);
     let mut engine = Engine::new(request, pid);
-    let result = engine.start().and_then(|()| engine.run());
+    let result = engine.start(prepared).and_then(|()| engine.run());
     if let Err(error) = result {
         engine.let_go();
         return Err(error);
@@ -68,12 +78,15 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn start(&mut self) -> Result<(), Error> {
-        let output = self.request.output.as_deref();
-        let process = Process::start(self.request, self.program, output, true)?;
-        self.processes.insert(self.program, process);
-        self.add_thread(Tid(self.program.0), self.program, Doing::Ready)?;
+    fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
+        // Whatever fails from here on, it is let go.
+        let thread = Thread::new(tid, self.program, crate::common::Addr(0), self.new_path(tid));
+        self.threads.insert(tid, thread);
+        prepared.set_latest(&self.request.store)?;
+        let process = Process::start(prepared, self.program)?;
+        self.processes.insert(self.program, process);
+        self.add_thread(tid, self.program, Doing::Ready)?;
         let ip = Tracee(tid).instruction_pointer()?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ip = ip;

@@ -2,9 +2,10 @@
 //! decides who goes on.
 
 use super::calls::{self, EXECVE, EXECVEAT, EXIT_GROUP};
-use super::engine::{Engine, gone_is_fine, release};
+use super::engine::{BACKEND, Engine, gone_is_fine, release};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
+use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
@@ -98,7 +99,7 @@ impl Engine<'_> {
         if !self.request.follow_forks {
             return gone_is_fine(Tracee(tid).detach(0));
         }
-        let process = Process::start(self.request, child, None, false)?;
+        let process = Process::start(Prepared::of_child(self.request, BACKEND)?, child)?;
         self.processes.insert(child, process);
         self.add_thread(tid, child, Doing::InCall)?;
         self.with(tid, stopped)

@@ -3,14 +3,13 @@
 use super::code::Code;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::capture::recorder::{Recorder, Request};
+use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
 use crate::capture::step::code::Change;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
 use crate::tracee::{Memory, executable};
-use std::path::Path;
 
 /// A stepped process.
 #[derive(Debug)]
@@ -25,14 +24,9 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the recording of a process that stands still.
-    pub(super) fn start(
-        request: &Request,
-        pid: Pid,
-        output: Option<&Path>,
-        is_program: bool,
-    ) -> Result<Self, Error> {
+    pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, Error> {
         let mut process = Self {
-            recorder: Recorder::start(request, "step", pid, output, is_program)?,
+            recorder: Recorder::start(prepared, pid)?,
             memory: Memory::open(pid)?,
             space: Space::default(),
             code: Code::default(),

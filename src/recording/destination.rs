@@ -1,0 +1,183 @@
+//! Where a recording is about to be written: looked at, made and tried before anything is run, so
+//! that nothing is run in vain and nothing is written over.
+
+use super::error::{At, Error, ErrorKind};
+use super::format::{MANIFEST, STARTING};
+use super::store::Store;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+/// Less room than this and no recording is begun.
+const PROBE_BYTES: usize = 1 << 20;
+
+/// An empty directory that takes files.
+#[derive(Debug)]
+pub struct Destination {
+    dir: PathBuf,
+    /// It was not there before.
+    made: bool,
+    /// The recording that was there before, by the name that it has meanwhile.
+    aside: Option<PathBuf>,
+}
+
+impl Destination {
+    /// The directory that a user named: a new or an empty one, or with `force` that of a
+    /// recording, which is put aside.
+    pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
+        let mut place = match occupant(dir)? {
+            Occupant::Nothing => Self { dir: dir.to_owned(), made: true, aside: None },
+            Occupant::EmptyDir => Self { dir: dir.to_owned(), made: false, aside: None },
+            Occupant::Recording if force => Self::instead_of(dir)?,
+            Occupant::Recording => return Err(Error::new(dir, ErrorKind::Exists)),
+            Occupant::Other => return Err(Error::new(dir, ErrorKind::Occupied)),
+        };
+        let made = place.make();
+        place.tried(made)
+    }
+
+    /// A new directory of the store.
+    pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
+        let place = Self { dir: store.allocate(program)?, made: true, aside: None };
+        place.tried(Ok(()))
+    }
+
+    /// Puts the recording in `dir` aside.
+    fn instead_of(dir: &Path) -> Result<Self, Error> {
+        let dir = fs::canonicalize(dir).at(dir)?;
+        let mut name = std::ffi::OsString::from(".");
+        name.push(dir.file_name().unwrap_or_default());
+        name.push(format!(".old-{}", std::process::id()));
+        let aside = dir.with_file_name(name);
+        fs::rename(&dir, &aside).at(&dir)?;
+        Ok(Self { dir, made: true, aside: Some(aside) })
+    }
+
+    fn make(&mut self) -> Result<(), Error> {
+        let mut builder = DirBuilder::new();
+        // A recording holds the program's memory: nobody else's business.
+        builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
+    }
+
+    /// Whether the directory takes files, and has room.
+    fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
+        let path = self.dir.join("probe");
+        let probe = || {
+            let written = File::options().write(true).create_new(true).open(&path);
+            let written = written.and_then(|mut file| file.write_all(&vec![1; PROBE_BYTES]));
+            let removed = fs::remove_file(&path);
+            written.and(removed).at(&self.dir)
+        };
+        match made.and_then(|()| probe()) {
+            Ok(()) => Ok(self),
+            Err(error) => {
+                self.give_up();
+                Err(error)
+            }
+        }
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The recording has begun: the one that was there before is removed.
+    pub fn keep(self) -> Result<(), Error> {
+        match self.aside {
+            Some(aside) => fs::remove_dir_all(&aside).at(&aside),
+            None => Ok(()),
+        }
+    }
+
+    /// There will be no recording: all is as it was before, as far as it can be.
+    pub fn give_up(self) {
+        let _ = if self.made { fs::remove_dir_all(&self.dir) } else { emptied(&self.dir) };
+        if let Some(aside) = &self.aside {
+            let _ = fs::rename(aside, &self.dir);
+        }
+    }
+}
+
+/// What is in the place of a directory that a user named.
+enum Occupant {
+    Nothing,
+    EmptyDir,
+    Recording,
+    Other,
+}
+
+fn occupant(dir: &Path) -> Result<Occupant, Error> {
+    let mut entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nothing),
+        result => result.at(dir)?,
+    };
+    let is_recording = || [MANIFEST, STARTING].iter().any(|name| dir.join(name).is_file());
+    Ok(match entries.next() {
+        None => Occupant::EmptyDir,
+        Some(_) if is_recording() => Occupant::Recording,
+        Some(_) => Occupant::Other,
+    })
+}
+
+/// Removes what is in a directory that was empty.
+fn emptied(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_given_up_leaves_no_trace() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("new");
+        let place = Destination::named(&dir, false).unwrap();
+        fs::write(dir.join(STARTING), "").unwrap();
+        place.give_up();
+        assert!(!dir.exists());
+        fs::create_dir(&dir).unwrap();
+        let place = Destination::named(&dir, false).unwrap();
+        assert!(names(&dir).is_empty());
+        fs::create_dir(dir.join("trace")).unwrap();
+        place.give_up();
+        assert!(dir.exists() && names(&dir).is_empty());
+    }
+
+    #[test]
+    fn a_recording_is_replaced_by_force_only_and_others_never() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("r");
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("mine"), "").unwrap();
+        let kind = |force| Destination::named(&dir, force).unwrap_err().kind;
+        assert!(matches!(kind(true), ErrorKind::Occupied));
+        fs::write(dir.join(MANIFEST), "").unwrap();
+        assert!(matches!(kind(false), ErrorKind::Exists));
+        Destination::named(&dir, true).unwrap().give_up();
+        assert_eq!((names(&dir).len(), names(base.path()).len()), (2, 1));
+        let place = Destination::named(&dir, true).unwrap();
+        assert!(names(&dir).is_empty());
+        place.keep().unwrap();
+        assert_eq!(names(base.path()), ["r"]);
+    }
+}
