@@ -2,6 +2,7 @@
 //! that the others are compared with. Imported by `cli` and `session` only.
 
 mod clock;
+mod code_files;
 mod error;
 mod final_state;
 mod host;

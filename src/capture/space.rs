@@ -1,29 +1,25 @@
 //! Watches a process's mappings, tells the sideband what changed, and stores the files that code
 //! came from. Says which code can change under the decoder's feet.
 
+use super::code_files::{CodeFiles, same_file};
 use super::error::Error;
 use super::recorder::Recorder;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::recording::{Links, open_regular};
-use crate::sideband::{Backing, Event, FileId, ImageId, Mapping, MappingSet};
-use crate::tracee::{Memory, mappings};
-use std::collections::HashMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use crate::sideband::{Backing, Event, ImageId, Mapping, MappingSet};
+use crate::tracee::{Memory, PageMap, PageState, mappings};
+
+const PAGE_BYTES: u64 = 4096;
 
 /// The mappings of one process.
 #[derive(Debug, Default)]
 pub(super) struct Space {
     set: MappingSet,
-    files: HashMap<(String, u64), FileState>,
-    /// Code that was writable once: its bytes need not be the file's.
-    dirty: Vec<AddrRange>,
-}
-
-#[derive(Clone, Debug)]
-struct FileState {
-    id: FileId,
-    image: Option<ImageId>,
+    files: CodeFiles,
+    /// Code whose bytes are those of a stored image, as far as the mappings say.
+    stored: Vec<AddrRange>,
+    /// What was writable once, or was seen to differ from its file: its bytes need not be the
+    /// file's. With the mapping that it is in.
+    altered: Vec<(AddrRange, Mapping)>,
 }
 
 impl Space {
@@ -35,7 +31,7 @@ impl Space {
         tid: Tid,
     ) -> Result<bool, Error> {
         let (gone, new) = self.set.update(mappings(recorder.pid())?);
-        self.note_dirty(&gone, &new);
+        self.note_altered(&gone, &new);
         let mut code_changed = false;
         for mapping in gone.iter().filter(|m| concerns(m)) {
             code_changed |= mapping.protection.execute;
@@ -47,32 +43,112 @@ impl Space {
             let (range, protection) = (mapping.range, mapping.protection);
             recorder.event(tid, Event::Map { range, protection, backing })?;
         }
+        self.note_stored();
         Ok(code_changed)
+    }
+
+    /// Looks for code that changed though its mapping did not, and records it: somebody wrote to
+    /// its file, or past its protection, as a debugger does. Gives whether there was such code.
+    pub(super) fn look_for_changes(
+        &mut self,
+        recorder: &mut Recorder,
+        memory: &Memory,
+        tid: Tid,
+    ) -> Result<bool, Error> {
+        let files = self.forget_overwritten(recorder, tid)?;
+        let patched = self.patched(recorder);
+        for (page, _) in &patched {
+            let mut bytes = vec![0; usize::try_from(page.size_bytes()).unwrap_or(0)];
+            let known = memory.read(page.start, &mut bytes);
+            bytes.truncate(known);
+            recorder.event(tid, Event::Code { addr: page.start, bytes })?;
+        }
+        let changed = files || !patched.is_empty();
+        self.altered.extend(patched);
+        Ok(changed)
     }
 
     /// Forgets everything: another program runs.
     pub(super) fn exec(&mut self) {
-        (self.set, self.dirty) = (MappingSet::default(), Vec::new());
+        (self.set, self.stored, self.altered) = Default::default();
     }
 
     /// Whether the bytes at `addr` are those of a stored image as long as the mapping stands.
     pub(super) fn is_stable(&self, addr: Addr) -> bool {
-        let Some(mapping) = self.set.at(addr) else { return false };
-        let protection = mapping.protection;
-        if protection.write || protection.shared || self.dirty.iter().any(|d| d.contains(addr)) {
-            return false;
-        }
-        let stored = self.files.get(&key(mapping)).is_some_and(|file| file.image.is_some());
-        stored || mapping.name == "[vdso]"
+        let behind = self.stored.partition_point(|range| range.end <= addr);
+        let stored = self.stored.get(behind).is_some_and(|range| range.contains(addr));
+        stored && !self.is_altered(addr)
     }
 
-    /// Code that stands where something writable was may hold what was written there.
-    fn note_dirty(&mut self, gone: &[Mapping], new: &[Mapping]) {
+    fn is_altered(&self, addr: Addr) -> bool {
+        self.altered.iter().any(|(range, _)| range.contains(addr))
+    }
+
+    /// What stands where something writable was may hold what was written there.
+    fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let was_written = |m: &&Mapping| {
-            gone.iter().any(|g| g.protection.write && g.range.overlaps(m.range) && key(g) == key(m))
+            let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
+            gone.iter().any(|g| written(g) && same_file(g, m))
         };
-        let written = new.iter().filter(|m| m.protection.execute).filter(was_written);
-        self.dirty.extend(written.map(|m| m.range));
+        let written = new.iter().filter(|m| !m.protection.write).filter(was_written);
+        self.altered.extend(written.map(|m| (m.range, m.clone())));
+        let still_there = |(range, was): &(AddrRange, Mapping)| {
+            self.set.iter().any(|m| m.range.overlaps(*range) && same_file(m, was))
+        };
+        self.altered.retain(still_there);
+    }
+
+    fn note_stored(&mut self) {
+        let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
+        let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
+        let stored = |m: &&Mapping| {
+            let p = m.protection;
+            let is_fixed = p.execute && !p.write && !p.shared;
+            let is_stored = m.name == "[vdso]" || self.files.stored(m);
+            // What is written to a file through another mapping is in this one, too.
+            is_fixed && is_stored && !written.iter().any(|w| same_file(w, m))
+        };
+        self.stored = self.set.iter().filter(stored).map(|m| m.range).collect();
+    }
+
+    /// Whose file holds other bytes than were stored is no longer backed by it.
+    fn forget_overwritten(&mut self, recorder: &mut Recorder, tid: Tid) -> Result<bool, Error> {
+        let mut changed = false;
+        for file in self.files.take_overwritten() {
+            for mapping in self.set.iter().filter(|m| file.is_of(m)) {
+                let (range, protection) = (mapping.range, mapping.protection);
+                let backing = Backing::Anonymous;
+                recorder.event(tid, Event::Unmap { range })?;
+                recorder.event(tid, Event::Map { range, protection, backing })?;
+                self.altered.push((range, mapping.clone()));
+                changed |= protection.execute;
+            }
+        }
+        if changed {
+            self.note_stored();
+        }
+        Ok(changed)
+    }
+
+    /// Pages of stored files that are the process's own copies, though it could not write there.
+    fn patched(&self, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
+        // A kernel that does not tell has no such pages as far as anybody can know.
+        let Some(pages) = PageMap::open(recorder.pid()) else { return Vec::new() };
+        let fixed = |m: &&Mapping| {
+            let p = m.protection;
+            p.read && !p.write && !p.shared && m.is_file() && self.files.stored(m)
+        };
+        let mut patched = Vec::new();
+        for mapping in self.set.iter().filter(fixed) {
+            let states = pages.states(mapping.range).unwrap_or_default();
+            for (number, _) in (0..).zip(states).filter(|(_, s)| *s == PageState::Private) {
+                let start = mapping.range.start.wrapping_add(number * PAGE_BYTES);
+                if !self.is_altered(start) {
+                    patched.push((AddrRange::sized(start, PAGE_BYTES), mapping.clone()));
+                }
+            }
+        }
+        patched
     }
 
     fn backing(
@@ -83,7 +159,7 @@ impl Space {
         tid: Tid,
     ) -> Result<Backing, Error> {
         if mapping.is_file() {
-            let file = self.file(mapping, recorder, tid)?;
+            let file = self.files.number(mapping, recorder, tid)?;
             return Ok(Backing::File { file, offset: mapping.offset });
         }
         if mapping.name.starts_with('[') {
@@ -96,49 +172,11 @@ impl Space {
         }
         Ok(Backing::Anonymous)
     }
-
-    /// The file's number; its content is stored when it is first mapped as code.
-    fn file(
-        &mut self,
-        mapping: &Mapping,
-        recorder: &mut Recorder,
-        tid: Tid,
-    ) -> Result<FileId, Error> {
-        let fresh = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
-        let known = self.files.get(&key(mapping)).cloned();
-        let mut state = known.clone().unwrap_or(FileState { id: fresh, image: None });
-        if known.is_none() {
-            recorder.event(tid, Event::File { file: fresh, path: mapping.name.clone() })?;
-        }
-        if mapping.protection.execute && state.image.is_none() {
-            state.image = store_file(mapping, recorder)?;
-            if let Some(image) = state.image.clone() {
-                recorder.event(tid, Event::Image { file: state.id, image })?;
-            }
-        }
-        let id = state.id;
-        self.files.insert(key(mapping), state);
-        Ok(id)
-    }
-}
-
-fn key(mapping: &Mapping) -> (String, u64) {
-    (mapping.name.clone(), mapping.inode)
 }
 
 /// Code, and what may become known as data of a file with code, is recorded; heaps are not.
 fn concerns(mapping: &Mapping) -> bool {
     mapping.protection.execute || mapping.is_file()
-}
-
-/// Stores a mapped file, if its path still leads to it; of others the code is stored as it is
-/// executed.
-fn store_file(mapping: &Mapping, recorder: &Recorder) -> Result<Option<ImageId>, Error> {
-    let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
-        return Ok(None);
-    };
-    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode);
-    if same { Ok(Some(recorder.writer().image_from_file(&mut file)?)) } else { Ok(None) }
 }
 
 fn store_memory(range: AddrRange, recorder: &Recorder, memory: &Memory) -> Result<ImageId, Error> {

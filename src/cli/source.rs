@@ -30,8 +30,9 @@ pub(super) fn of_images<'a>(
             entry.0.end = entry.0.end.max(section.range.end);
         }
         for ((name, bias), (range, section)) in modules {
-            let known = added.insert(range.start, (range, name.to_owned(), bias));
-            if known.as_ref() != Some(&(range, name.to_owned(), bias)) {
+            // One path may have had several contents.
+            let this = (range, name.to_owned(), bias, section.bytes.as_ptr());
+            if added.insert(range.start, this.clone()) != Some(this) {
                 symbols.add_module(name, section.bytes.clone(), bias, range);
             }
         }

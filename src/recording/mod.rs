@@ -27,4 +27,4 @@ pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};
 pub use regular::{Links, open_regular};
 pub use store::{Entry, Store};
-pub use writer::Writer;
+pub use writer::{Writer, image_id};

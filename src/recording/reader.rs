@@ -11,7 +11,7 @@ use super::manifest::Manifest;
 use super::mapped::Mapped;
 use super::regular::{Links, open_regular, read_limited};
 use super::sums::{Sum, Sums};
-use super::writer::hash_file;
+use super::writer::image_id;
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
 use std::fs::{self, File};
@@ -206,7 +206,7 @@ impl Reader {
     /// The same, with its name as the check.
     pub(super) fn named_image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let (path, file) = self.open_image(id)?;
-        if hash_file(&file).at(&path)? != *id {
+        if image_id(&file).at(&path)? != *id {
             return Err(Error::new(&path, ErrorKind::ImageDamaged));
         }
         Mapped::of_file(&file).at(&path)

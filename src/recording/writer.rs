@@ -116,7 +116,7 @@ impl Writer {
         let mut copy = copy.open(&partial).at(&partial)?;
         io::copy(source, &mut copy).at(&partial)?;
         // The source may change meanwhile; the name is of what is stored.
-        let id = hash_file(&copy).at(&partial)?;
+        let id = image_id(&copy).at(&partial)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
         fs::rename(&partial, &target).at(&target)?;
         Ok(id)
@@ -214,8 +214,8 @@ fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::rename(&partial, path).at(path)
 }
 
-/// The name that an image with this content has.
-pub(super) fn hash_file(file: &File) -> io::Result<ImageId> {
+/// The name that this content has as a stored image.
+pub fn image_id(file: &File) -> io::Result<ImageId> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;

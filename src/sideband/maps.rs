@@ -80,6 +80,11 @@ impl MappingSet {
         (gone, new)
     }
 
+    /// All of them, by address.
+    pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
+        self.mappings.iter()
+    }
+
     /// The mapping that holds `addr`.
     pub fn at(&self, addr: Addr) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);

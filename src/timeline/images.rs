@@ -131,8 +131,11 @@ impl Files {
     }
 
     fn by_path(self) -> HashMap<String, Bytes> {
+        let mut contents: Vec<_> = self.contents.into_iter().collect();
+        // Of a file that was overwritten in place, what was mapped last.
+        contents.sort_unstable_by_key(|(file, _)| *file);
         let path = |(file, bytes)| Some((self.paths.get(&file)?.clone(), bytes));
-        self.contents.into_iter().filter_map(path).collect()
+        contents.into_iter().filter_map(path).collect()
     }
 }
 

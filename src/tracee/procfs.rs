@@ -39,14 +39,29 @@ pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
 /// (Documentation/admin-guide/mm/pagemap: bits 63, 62 and 61). None where the kernel does not
 /// tell.
 pub fn private_pages(pid: Pid, range: AddrRange) -> Option<Vec<PageState>> {
-    const ENTRY_BYTES: u64 = 8;
-    const PAGE_BYTES: u64 = 4096;
-    let file = File::open(format!("/proc/{pid}/pagemap")).ok()?;
-    let pages = usize::try_from(range.size_bytes() / PAGE_BYTES).ok()?;
-    let mut bytes = vec![0; pages.checked_mul(8)?];
-    file.read_exact_at(&mut bytes, range.start.0 / PAGE_BYTES * ENTRY_BYTES).ok()?;
-    let entries = bytes.chunks_exact(8).filter_map(|entry| entry.try_into().ok());
-    Some(entries.map(u64::from_le_bytes).map(PageState::of_pagemap).collect())
+    PageMap::open(pid)?.states(range)
+}
+
+/// The kernel's page map of a process, as it is.
+#[derive(Debug)]
+pub struct PageMap(File);
+
+impl PageMap {
+    /// Opens it; none where the kernel does not tell.
+    pub fn open(pid: Pid) -> Option<Self> {
+        File::open(format!("/proc/{pid}/pagemap")).ok().map(Self)
+    }
+
+    /// As [`private_pages`].
+    pub fn states(&self, range: AddrRange) -> Option<Vec<PageState>> {
+        const ENTRY_BYTES: u64 = 8;
+        const PAGE_BYTES: u64 = 4096;
+        let pages = usize::try_from(range.size_bytes() / PAGE_BYTES).ok()?;
+        let mut bytes = vec![0; pages.checked_mul(8)?];
+        self.0.read_exact_at(&mut bytes, range.start.0 / PAGE_BYTES * ENTRY_BYTES).ok()?;
+        let entries = bytes.chunks_exact(8).filter_map(|entry| entry.try_into().ok());
+        Some(entries.map(u64::from_le_bytes).map(PageState::of_pagemap).collect())
+    }
 }
 
 pub use page_state::PageState;

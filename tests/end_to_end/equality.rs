@@ -83,6 +83,28 @@ fn code_that_changes_while_it_runs() {
 }
 
 #[test]
+fn code_that_is_changed_past_its_protection() {
+    of_program("patched.c", &["-O0"], &[], "patched 31\n");
+}
+
+#[test]
+fn a_library_that_is_overwritten_in_place() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let first = scene.compile("counting.c", &["-O0", "-shared", "-fPIC"]);
+    let library = scene.path("library.so");
+    std::fs::rename(&first, &library).unwrap();
+    let second = scene.compile("counting.c", &["-O0", "-shared", "-fPIC", "-DSECOND"]);
+    let program = scene.compile("overwritten.c", &["-ldl"]);
+    let command = [&program, &library, &second].map(|path| path.to_str().unwrap());
+    let recorded = scene.record(&command);
+    assert_eq!(text(&recorded.output.stdout), "before 16, after 325, changed 225\n");
+    assert_equal(&recorded);
+}
+
+#[test]
 fn string_instructions_and_traps() {
     of_program("strings.c", &[], &[], "at 501, trap flag 0, traps 1\n");
 }

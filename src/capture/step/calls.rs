@@ -81,6 +81,8 @@ pub(super) fn leave(
     let tid = thread.tid();
     let result = registers.rax.cast_signed();
     process.recorder.event(tid, Event::SyscallReturn { result })?;
+    // By any call, somebody may have written to code, or have waited for somebody who did.
+    process.look_for_changes(tid)?;
     if changes_mappings(call.number) {
         process.look_at_mappings(tid)?;
     }

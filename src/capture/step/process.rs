@@ -55,6 +55,14 @@ impl Process {
         Ok(())
     }
 
+    /// Code may have changed without a change of the mappings.
+    pub(super) fn look_for_changes(&mut self, tid: Tid) -> Result<(), Error> {
+        if self.space.look_for_changes(&mut self.recorder, &self.memory, tid)? {
+            self.code.clear();
+        }
+        Ok(())
+    }
+
     /// Finds the instruction that `thread` stands at. Where its code changed since the recording
     /// was last told, tells it, at a point of the trace that has a time.
     pub(super) fn look_at_code(&mut self, thread: &mut Thread) -> Result<(), Error> {

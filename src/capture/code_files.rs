@@ -1,0 +1,138 @@
+//! The files that a process maps, by number, and the stored content of those with code. Notices
+//! when a file is written to in place: it has another number and another image from then on.
+
+use super::error::Error;
+use super::recorder::Recorder;
+use crate::common::Tid;
+use crate::recording::{Links, image_id, open_regular};
+use crate::sideband::{Event, FileId, ImageId, Mapping};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// All files of a process.
+#[derive(Debug, Default)]
+pub(super) struct CodeFiles {
+    files: Vec<CodeFile>,
+    count: u32,
+}
+
+/// A file as it was when it was mapped.
+#[derive(Debug)]
+pub(super) struct CodeFile {
+    id: FileId,
+    mapping: Mapping,
+    stored: Option<Stored>,
+}
+
+#[derive(Debug)]
+struct Stored {
+    image: ImageId,
+    /// Kept open: no other file gets its number, and a path may come to lead elsewhere.
+    file: File,
+    stamp: Stamp,
+}
+
+/// What changes when a file's content does: size, and modification and status change in
+/// nanoseconds. Nobody can set the last.
+type Stamp = (u64, (i64, i64), (i64, i64));
+
+impl CodeFile {
+    /// Whether the mapping is of this file.
+    pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
+        same_file(&self.mapping, mapping)
+    }
+}
+
+impl CodeFiles {
+    /// Whether the content of the mapping's file is stored.
+    pub(super) fn stored(&self, mapping: &Mapping) -> bool {
+        self.files.iter().any(|file| file.is_of(mapping) && file.stored.is_some())
+    }
+
+    /// The number of the mapping's file; its content is stored when it is first mapped as code.
+    pub(super) fn number(
+        &mut self,
+        mapping: &Mapping,
+        recorder: &mut Recorder,
+        tid: Tid,
+    ) -> Result<FileId, Error> {
+        let known = self.files.iter().position(|file| file.is_of(mapping));
+        let at = match known {
+            Some(at) => at,
+            None => self.add(mapping, recorder, tid)?,
+        };
+        let Some(file) = self.files.get_mut(at) else { return Ok(FileId(u32::MAX)) };
+        if mapping.protection.execute && file.stored.is_none() {
+            file.stored = store(mapping, recorder)?;
+            if let Some(stored) = &file.stored {
+                let event = Event::Image { file: file.id, image: stored.image.clone() };
+                recorder.event(tid, event)?;
+            }
+        }
+        Ok(file.id)
+    }
+
+    fn add(&mut self, of: &Mapping, recorder: &mut Recorder, tid: Tid) -> Result<usize, Error> {
+        let id = FileId(self.count);
+        self.count = self.count.saturating_add(1);
+        recorder.event(tid, Event::File { file: id, path: of.name.clone() })?;
+        self.files.push(CodeFile { id, mapping: of.clone(), stored: None });
+        Ok(self.files.len() - 1)
+    }
+
+    /// Takes out the files that hold other bytes than were stored.
+    pub(super) fn take_overwritten(&mut self) -> Vec<CodeFile> {
+        let mut overwritten = Vec::new();
+        for at in (0..self.files.len()).rev() {
+            let stored = self.files.get_mut(at).and_then(|file| file.stored.as_mut());
+            if let Some(stored) = stored
+                && stored.is_overwritten()
+            {
+                overwritten.push(self.files.remove(at));
+            }
+        }
+        overwritten
+    }
+}
+
+impl Stored {
+    fn is_overwritten(&mut self) -> bool {
+        let now = stamp(&self.file).ok();
+        if now == Some(self.stamp) {
+            return false;
+        }
+        // It may have been renamed, or written to with the same bytes.
+        let same = now.is_some() && image_id(&self.file).is_ok_and(|image| image == self.image);
+        if let Some(now) = now.filter(|_| same) {
+            self.stamp = now;
+        }
+        !same
+    }
+}
+
+/// Whether two mappings are of one file. The kernel marks the name of a file that was removed.
+pub(super) fn same_file(a: &Mapping, b: &Mapping) -> bool {
+    fn name(mapping: &Mapping) -> &str {
+        mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
+    }
+    a.inode == b.inode && name(a) == name(b)
+}
+
+/// Stores a mapped file, if its path still leads to it; of others the code is stored as it is
+/// executed.
+fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
+    let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
+        return Ok(None);
+    };
+    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode);
+    let Some(stamp) = stamp(&file).ok().filter(|_| same) else { return Ok(None) };
+    let image = recorder.writer().image_from_file(&mut file)?;
+    Ok(Some(Stored { image, file, stamp }))
+}
+
+fn stamp(file: &File) -> io::Result<Stamp> {
+    let m = file.metadata()?;
+    Ok((m.len(), (m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec())))
+}
