@@ -26,6 +26,12 @@ pub enum ErrorKind {
     /// There is something, but it is no recording.
     #[error("not a recording: it has neither manifest.json nor starting.json")]
     NotARecording,
+    /// Nobody knows where recordings go.
+    #[error(
+        "there is no home directory to keep recordings in; name a directory with -o, or set \
+         CONTRAFLOW_HOME"
+    )]
+    Homeless,
     /// Nothing has been recorded yet.
     #[error("no recordings yet; make one with `contraflow record PROGRAM`")]
     Empty,

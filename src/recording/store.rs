@@ -13,7 +13,8 @@ const LATEST: &str = "latest";
 /// A directory of recordings.
 #[derive(Clone, Debug)]
 pub struct Store {
-    dir: PathBuf,
+    /// None: nobody knows where it is, and nothing is found or put there.
+    dir: Option<PathBuf>,
 }
 
 /// A recording of the store.
@@ -32,32 +33,40 @@ pub struct Entry {
 impl Store {
     /// The store in `dir`, which need not be there yet.
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir }
+        Self { dir: Some(dir) }
     }
 
     /// The user's store: `$CONTRAFLOW_HOME`, or `contraflow` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`.
+    /// `~/.local/share`. Without `$HOME`, the user's entry in the password file counts. Where all
+    /// of them are missing, all that needs the store fails and says so.
     pub fn of_user() -> Self {
         let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        let share = || Some(var("HOME")?.join(".local/share"));
-        let data = || var("XDG_DATA_HOME").or_else(share).map(|dir| dir.join("contraflow"));
-        Self::new(var("CONTRAFLOW_HOME").or_else(data).unwrap_or_else(|| "contraflow".into()))
+        // The XDG Base Directory Specification has relative ones ignored.
+        let absolute = |name| var(name).filter(|dir| dir.is_absolute());
+        let share = || Some(absolute("HOME").or_else(home_of_user)?.join(".local/share"));
+        let data = || absolute("XDG_DATA_HOME").or_else(share).map(|dir| dir.join("contraflow"));
+        Self { dir: var("CONTRAFLOW_HOME").or_else(data) }
     }
 
-    /// Where the recordings are.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    fn dir(&self) -> Result<&Path, Error> {
+        self.dir.as_deref().ok_or_else(|| Error::new(Path::new("~"), ErrorKind::Homeless))
+    }
+
+    /// Whether the recordings are in this directory.
+    pub fn is_at(&self, dir: &Path) -> bool {
+        self.dir.as_deref() == Some(dir)
     }
 
     /// Makes a new directory for a recording of `program`: its name and the next free number.
     pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
-        builder.recursive(true).create(&self.dir).at(&self.dir)?;
+        let dir = self.dir()?;
+        builder.recursive(true).create(dir).at(dir)?;
         builder.recursive(false);
         let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
         for number in self.next_number(&name)?.. {
-            let path = self.dir.join(format!("{name}-{number}"));
+            let path = dir.join(format!("{name}-{number}"));
             match builder.create(&path) {
                 // Another recorder was faster.
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
@@ -69,8 +78,9 @@ impl Store {
 
     fn next_number(&self, name: &str) -> Result<u64, Error> {
         let mut next = 0;
-        for entry in fs::read_dir(&self.dir).at(&self.dir)? {
-            let file_name = entry.at(&self.dir)?.file_name();
+        let dir = self.dir()?;
+        for entry in fs::read_dir(dir).at(dir)? {
+            let file_name = entry.at(dir)?.file_name();
             let rest = file_name.to_str().and_then(|n| n.strip_prefix(name));
             let number = rest.and_then(|r| r.strip_prefix('-')).and_then(|n| n.parse::<u64>().ok());
             next = next.max(number.map_or(0, |n| n.saturating_add(1)));
@@ -80,23 +90,25 @@ impl Store {
 
     /// Points `latest` at a recording of this store; one elsewhere is left alone.
     pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
-        let Some(name) = recording.strip_prefix(&self.dir).ok() else { return Ok(()) };
-        let fresh = self.dir.join(format!(".{LATEST}-{}", std::process::id()));
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let Some(name) = recording.strip_prefix(dir).ok() else { return Ok(()) };
+        let fresh = dir.join(format!(".{LATEST}-{}", std::process::id()));
         symlink(name, &fresh).at(&fresh)?;
-        fs::rename(&fresh, self.dir.join(LATEST)).at(&self.dir)
+        fs::rename(&fresh, dir.join(LATEST)).at(dir)
     }
 
     /// The directory of the recording that a user named: a path, a name of this store, or none
     /// for the latest.
     pub fn find(&self, name: Option<&Path>) -> Result<PathBuf, Error> {
         let Some(name) = name else {
-            let latest = self.dir.join(LATEST);
-            return fs::canonicalize(&latest).map_err(|_| Error::new(&self.dir, ErrorKind::Empty));
+            let dir = self.dir()?;
+            let latest = fs::canonicalize(dir.join(LATEST));
+            return latest.map_err(|_| Error::new(dir, ErrorKind::Empty));
         };
         if name.exists() {
             return Ok(name.to_owned());
         }
-        let inside = self.dir.join(name);
+        let inside = self.dir()?.join(name);
         if name.components().count() == 1 && inside.exists() {
             return Ok(inside);
         }
@@ -106,12 +118,13 @@ impl Store {
     /// All recordings, oldest first. What does not open is listed with its fault.
     pub fn list(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
-        let dir = match fs::read_dir(&self.dir) {
+        let dir = self.dir()?;
+        let there = match fs::read_dir(dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(entries),
-            result => result.at(&self.dir)?,
+            result => result.at(dir)?,
         };
-        for entry in dir {
-            let entry = entry.at(&self.dir)?;
+        for entry in there {
+            let entry = entry.at(dir)?;
             let path = entry.path();
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
                 let modified = entry.metadata().and_then(|m| m.modified());
@@ -139,8 +152,9 @@ impl Store {
 
     /// `latest` must not dangle while there is another recording.
     fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
-        let latest = self.dir.join(LATEST);
-        if !removed.starts_with(&self.dir) || latest.exists() || !latest.is_symlink() {
+        let Some(dir) = &self.dir else { return Ok(()) };
+        let latest = dir.join(LATEST);
+        if !removed.starts_with(dir) || latest.exists() || !latest.is_symlink() {
             return Ok(());
         }
         fs::remove_file(&latest).at(&latest)?;
@@ -149,6 +163,12 @@ impl Store {
             None => Ok(()),
         }
     }
+}
+
+/// What the password file says.
+fn home_of_user() -> Option<PathBuf> {
+    let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
+    Some(user.dir).filter(|dir| dir.is_absolute())
 }
 
 #[cfg(test)]

@@ -235,6 +235,63 @@ fn directories_that_are_not_written_over() {
     assert!(names.is_empty(), "{names:?}");
 }
 
+/// A command with none of the variables that say where recordings go.
+fn homeless(scene: &Scene) -> Command {
+    let mut command = contraflow();
+    for name in ["CONTRAFLOW_HOME", "XDG_DATA_HOME", "HOME"] {
+        command.env_remove(name);
+    }
+    command.current_dir(scene.path(""));
+    command
+}
+
+#[test]
+fn recordings_are_kept_at_home() {
+    let scene = Scene::new();
+    let (data, home) = (scene.path("data"), scene.path("home"));
+    let kept_in = |command: &mut Command, dir: &Path| {
+        assert!(command.args(["record", "/bin/true"]).status().unwrap().success());
+        assert!(dir.join("contraflow/true-0/manifest.json").exists(), "not in {}", dir.display());
+    };
+    kept_in(homeless(&scene).env("XDG_DATA_HOME", &data).env("HOME", &home), &data);
+    kept_in(
+        homeless(&scene).env("XDG_DATA_HOME", "data").env("HOME", &home),
+        &home.join(".local/share"),
+    );
+    // A recording that is named by its path needs no store.
+    let named = home.join(".local/share/contraflow/true-0");
+    assert!(homeless(&scene).arg("info").arg(named).status().unwrap().success());
+    assert!(homeless(&scene).arg("list").status().unwrap().success());
+    assert!(!scene.path("contraflow").exists(), "a store in the working directory");
+}
+
+#[test]
+fn a_user_without_a_home() {
+    use std::os::unix::process::CommandExt;
+    let scene = Scene::new();
+    fs::set_permissions(scene.path(""), fs::Permissions::from_mode(0o777)).unwrap();
+    let nobody = |command: &mut Command| {
+        let output = command.uid(54321).gid(54321).output();
+        if output.is_err() {
+            // Not eprintln!, which the test harness swallows.
+            let _ = std::io::Write::write_fmt(
+                &mut std::io::stderr(),
+                format_args!("SKIPPED: cannot become another user here\n"),
+            );
+        }
+        output.ok()
+    };
+    let Some(output) = nobody(homeless(&scene).arg("record").args(leaves(&scene))) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("no home directory") && said.contains("-o"), "{said}");
+    assert!(!scene.path("it-ran").exists(), "the program was run");
+    let dir = scene.path("r");
+    let output = nobody(homeless(&scene).args(["record", "-o"]).arg(&dir).arg("/bin/true"));
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_port_in_use() {
     let scene = Scene::new();
