@@ -1,6 +1,6 @@
 //! An instruction as a line of text: address, function, source line, disassembly.
 
-use crate::common::Addr;
+use crate::common::{Addr, Visible};
 use crate::pt::ExecMode;
 use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
@@ -59,13 +59,13 @@ impl Disassembler {
 fn function(symbols: &Symbols, addr: Addr) -> String {
     symbols.function_at(addr).map_or_else(
         || "?".to_owned(),
-        |function| format!("{}+{:#x}", function.name, function.offset),
+        |function| format!("{}+{:#x}", Visible(&function.name), function.offset),
     )
 }
 
 fn place(symbols: &Symbols, addr: Addr) -> String {
     let location = symbols.location_at(addr);
-    location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", at.file, at.line))
+    location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", Visible(&at.file), at.line))
 }
 
 fn text(formatter: &mut GasFormatter, addr: Addr, mode: ExecMode, bytes: &[u8]) -> String {

@@ -4,8 +4,8 @@ use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::print::{Printer, packets};
 use super::stats::Stats;
-use super::{Failure, raw, source};
-use crate::common::Tid;
+use super::{Failure, raw, say, source};
+use crate::common::{Tid, Visible};
 use crate::pt::Packets;
 use crate::recording::{Reader, Store};
 use crate::timeline::{Options, Timeline, visit_trace};
@@ -84,7 +84,7 @@ fn of_recording(
     }
     let timeline = Timeline::open(reader, Options::default())?;
     for lost in timeline.lost_images() {
-        eprintln!("contraflow: {lost}");
+        say(lost);
     }
     threads(arguments, what, &timeline, &tids, out)
 }
@@ -124,7 +124,7 @@ fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Fai
         if json {
             writeln!(out, "{}", serde_json::to_string(&record)?)?;
         } else {
-            writeln!(out, "{record}")?;
+            writeln!(out, "{}", Visible(&record))?;
         }
     }
     Ok(())

@@ -2,7 +2,8 @@
 //! opens at once.
 
 use super::progress::Bar;
-use super::{Failure, arguments};
+use super::{Failure, arguments, say};
+use crate::common::Visible;
 use crate::recording::{Reader, Store};
 use crate::timeline::{Options, Timeline};
 use std::io::Write;
@@ -20,7 +21,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let timeline = Timeline::open_watched(Reader::open(&dir)?, options, watch)?;
     drop(bar);
     for lost in timeline.lost_images() {
-        eprintln!("contraflow: {lost}");
+        say(lost);
     }
     if !timeline.save_index()? {
         let why = if timeline.lost_images().is_empty() {
@@ -36,7 +37,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     writeln!(
         out,
         "{}: {} instructions in {segments} segments of {threads} threads",
-        dir.display(),
+        Visible(dir.display()),
         timeline.total()
     )?;
     Ok(ExitCode::SUCCESS)

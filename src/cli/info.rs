@@ -1,7 +1,8 @@
 //! `contraflow info`: what a recording holds.
 
 use super::record::size;
-use super::{EXIT_ERROR, Failure, arguments, list};
+use super::{EXIT_ERROR, Failure, arguments, list, say};
+use crate::common::Visible;
 use crate::recording::{Error, Reader, Store};
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     let damage = reader.damage();
     std::io::stdout().lock().write_all(text(&reader, &damage).as_bytes())?;
     for fault in &damage {
-        eprintln!("contraflow: {fault}");
+        say(fault);
     }
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ERROR) })
 }
@@ -61,5 +62,5 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         };
         lines.push(format!("thread       {tid} {what}{trace}"));
     }
-    lines.join("\n") + "\n"
+    lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
 }

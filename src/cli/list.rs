@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::record::signal_name;
+use crate::common::Visible;
 use crate::recording::{Entry, Exit, Reader, Store};
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,7 +10,8 @@ use std::process::ExitCode;
 pub(super) fn run() -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
     for entry in Store::of_user().list()? {
-        writeln!(out, "{:<20} {}", entry.name, line(&entry))?;
+        let name = Visible(&entry.name).to_string();
+        writeln!(out, "{name:<20} {}", Visible(line(&entry)))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! The command line: one file a subcommand. Results go to stdout, progress and messages to
-//! stderr. The exit status is 0, 1 for a check that failed, 2 for an error; `record` exits with
-//! the program's own.
+//! stderr. The exit status is 0, or 2 for an error; gaps in a history are data and no error.
+//! `record` exits with the program's own status, and `replay` with gdb's.
 
 mod arguments;
 mod disassembly;
@@ -13,6 +13,7 @@ mod list;
 mod open;
 mod print;
 mod progress;
+mod quoted;
 mod raw;
 mod raw_arguments;
 mod record;
@@ -21,6 +22,7 @@ mod rm;
 mod source;
 mod stats;
 
+use crate::common::Visible;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
@@ -46,9 +48,14 @@ pub fn main() -> ExitCode {
         if is_broken_pipe(failure.as_ref()) {
             return ExitCode::SUCCESS;
         }
-        eprintln!("contraflow: {failure}");
+        say(&failure);
         ExitCode::from(EXIT_ERROR)
     })
+}
+
+/// A message. Names, paths and the like in it are as others made them.
+fn say(message: &dyn std::fmt::Display) {
+    eprintln!("contraflow: {}", Visible(message));
 }
 
 /// Somebody closed our output, as `head` does: no fault.

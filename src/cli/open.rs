@@ -1,7 +1,7 @@
 //! Opens a recording for those subcommands that walk it.
 
-use super::Failure;
 use super::progress::Bar;
+use super::{Failure, say};
 use crate::image::Bytes;
 use crate::recording::{Reader, Store};
 use crate::session::Recording;
@@ -14,14 +14,14 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     let dir = Store::of_user().find(name)?;
     let reader = Reader::open(&dir)?;
     if reader.is_cut() {
-        eprintln!(
-            "contraflow: {}: the recorder was killed or is still at work: the recording is cut, \
-             and how the program ended is not known",
+        say(&format!(
+            "{}: the recorder was killed or is still at work: the recording is cut, and how the \
+             program ended is not known",
             dir.display()
-        );
+        ));
     }
     let state = final_state(&reader).unwrap_or_else(|fault| {
-        eprintln!("contraflow: {fault}; the registers and memory of the end are not known");
+        say(&format!("{fault}; the registers and memory of the end are not known"));
         FinalState::default()
     });
     let mut bar = Bar::new();
@@ -31,7 +31,7 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     // Where it cannot be saved, the next one to open the recording builds it again.
     let _ = timeline.save_index();
     for lost in timeline.lost_images() {
-        eprintln!("contraflow: {lost}");
+        say(lost);
     }
     Ok(Recording::new(timeline, state))
 }

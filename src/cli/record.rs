@@ -1,9 +1,10 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
-use super::{Failure, arguments};
+use super::{Failure, arguments, quoted, say};
 use crate::capture::{Backend, Outcome, Request, record};
 use crate::recording::{Exit, Store};
 use crate::tracee::resolve;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
@@ -23,15 +24,15 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     };
     let outcome = record(Backend::Step, &request)?;
     if !arguments.quiet {
-        report(&outcome);
+        report(&outcome, &request.store);
     }
     Ok(exit_code(&outcome))
 }
 
-fn report(outcome: &Outcome) {
+fn report(outcome: &Outcome, store: &Store) {
     let Some(end) = &outcome.manifest.end else { return };
     for note in &outcome.notes {
-        eprintln!("contraflow: {note}");
+        say(note);
     }
     let how = match end.exit {
         Some(Exit::Code(code)) => format!("exited with status {code}"),
@@ -39,19 +40,31 @@ fn report(outcome: &Outcome) {
         None => "was let go".to_owned(),
     };
     let [first, others @ ..] = outcome.recordings.as_slice() else { return };
-    eprintln!(
-        "contraflow: {} {how} after {:.2} s and {} instructions ({} threads, {} of trace)",
+    say(&format!(
+        "{} {how} after {:.2} s and {} instructions ({} threads, {} of trace)",
         outcome.manifest.argv.first().map_or("", String::as_str),
         std::time::Duration::from_nanos(end.duration_ns).as_secs_f64(),
         end.instructions,
         end.threads.len(),
         size(outcome.trace_bytes),
-    );
-    eprintln!("contraflow: recorded in {}", first.display());
+    ));
+    say(&format!("recorded in {}", first.display()));
     for other in others {
-        eprintln!("contraflow: a process it forked is recorded in {}", other.display());
+        say(&format!("a process it forked is recorded in {}", other.display()));
     }
-    eprintln!("contraflow: step through it with: contraflow replay");
+    say(&format!("step through it with: contraflow replay{}", named(first, store)));
+}
+
+/// The latest of the store needs no name.
+fn named(recording: &Path, store: &Store) -> String {
+    if recording.parent().is_some_and(|parent| store.is_at(parent)) {
+        return String::new();
+    }
+    // What begins so would be taken for an option.
+    let word = recording.as_os_str();
+    let dash = word.as_encoded_bytes().starts_with(b"-");
+    let word = if dash { Path::new(".").join(recording).into_os_string() } else { word.to_owned() };
+    format!(" {}", quoted::typed(&word))
 }
 
 /// A shell's convention: 128 and the signal.

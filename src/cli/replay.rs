@@ -1,13 +1,13 @@
 //! `contraflow replay`: gdb on a recording, or a server for another debugger.
 
-use super::{Failure, arguments, open};
+use super::{Failure, arguments, open, quoted, say};
 use crate::gdb::{self, Listener, Options};
 use crate::recording::{Reader, Store};
 use crate::session::{Recorded, Recording, Session};
 use crate::sideband::{Event, FileId, ImageId};
 use crate::timeline::Images;
 use std::collections::HashMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -26,7 +26,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
         btrace: arguments.btrace,
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
-        announce: Box::new(|line| eprintln!("contraflow: {line}")),
+        announce: Box::new(|line| say(&line)),
     };
     gdb::serve(listener, session(recording), options)?;
     Ok(ExitCode::SUCCESS)
@@ -152,25 +152,20 @@ impl Place {
         recording: &Path,
         arguments: &arguments::Replay,
     ) -> Result<Vec<OsString>, Failure> {
-        let mut commands = vec![format!("set sysroot {}", self.dir.join("root").display())];
+        let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
+        let mut commands =
+            vec![command(&["set sysroot".as_ref(), self.dir.join("root").as_os_str()])];
         if let Some(program) = &self.program {
-            commands.push(format!("file {}", quoted(program)?));
+            commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
         }
-        commands.push(format!("source {}", self.script().display()));
-        let mut server =
-            format!("target remote | {} replay --stdio", quoted(&std::env::current_exe()?)?);
-        if arguments.btrace {
-            server += " --btrace";
-        }
-        commands.push(format!("{server} {}", quoted(recording)?));
-        Ok(commands.into_iter().flat_map(|command| ["-ex".into(), command.into()]).collect())
+        commands.push(command(&["source".as_ref(), self.script().as_os_str()]));
+        let this = quoted::given(std::env::current_exe()?.as_os_str());
+        let options = if arguments.btrace { "replay --stdio --btrace" } else { "replay --stdio" };
+        let recording = quoted::given(recording.as_os_str());
+        let server = ["target remote |".as_ref(), &*this, options.as_ref(), &*recording];
+        commands.push(command(&server));
+        Ok(commands.into_iter().flat_map(|command| ["-ex".into(), command]).collect())
     }
-}
-
-/// A path as gdb and the shell that it starts read it.
-fn quoted(path: &Path) -> Result<String, Failure> {
-    let text = path.to_str().ok_or_else(|| format!("{}: not UTF-8", path.display()))?;
-    Ok(format!("'{}'", text.replace('\'', "'\\''")))
 }
 
 impl Drop for Place {

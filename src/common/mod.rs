@@ -1,9 +1,11 @@
-//! The nouns that every room shares: addresses, ids, times. No logic lives here.
+//! The nouns that every room shares: addresses, ids, times, foreign text. No logic lives here.
 
 mod addr;
 mod ids;
 mod time;
+mod visible;
 
 pub use addr::{Addr, AddrRange};
 pub use ids::{Pid, Tid};
 pub use time::Tsc;
+pub use visible::Visible;

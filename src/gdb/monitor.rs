@@ -1,6 +1,7 @@
 //! The `monitor` commands: questions and seeks that the protocol has no packet for. The answers
 //! are text for people.
 
+use crate::common::Visible;
 use crate::session::{Run, Session};
 use std::fmt::Write;
 
@@ -56,7 +57,7 @@ fn info<R: Run>(session: &Session<R>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
-            let _ = writeln!(text, "{:<10} {value}", format!("{name}:"));
+            let _ = writeln!(text, "{:<10} {}", format!("{name}:"), Visible(value));
         }
     };
     line("program", about.program);

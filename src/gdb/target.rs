@@ -4,7 +4,7 @@
 use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
 use super::files::OpenFiles;
 use super::{monitor, target_xml, xfer::Document};
-use crate::common::{self, Addr};
+use crate::common::{self, Addr, Visible};
 use crate::session::{BreakpointKind, Error, Register, Run, Session};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
@@ -198,7 +198,8 @@ impl<R: Run> ThreadExtraInfo for Served<R> {
     fn thread_extra_info(&self, tid: Tid, buf: &mut [u8]) -> Result<usize, Infallible> {
         let threads = self.session.threads();
         let thread = threads.iter().find(|thread| to_gdbstub(thread.tid) == Some(tid));
-        let name = thread.map_or(&[][..], |thread| thread.name.as_bytes());
+        let name = thread.map_or(String::new(), |thread| Visible(&thread.name).to_string());
+        let name = name.as_bytes();
         let count = name.len().min(buf.len());
         buf[..count].copy_from_slice(&name[..count]);
         Ok(count)

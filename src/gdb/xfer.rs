@@ -2,7 +2,7 @@
 
 use super::target::Served;
 use super::{btrace, frame, hex, thread_id};
-use crate::common::Tid;
+use crate::common::{Tid, Visible};
 use crate::session::{Library, Run, ThreadInfo};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -99,7 +99,7 @@ fn threads(threads: &[ThreadInfo]) -> Vec<u8> {
         // Writing to a string cannot fail.
         let _ = write!(xml, r#"<thread id="{id}""#);
         if !thread.name.is_empty() {
-            let _ = write!(xml, r#" name="{}""#, attribute(&thread.name));
+            let _ = write!(xml, r#" name="{}""#, attribute(&Visible(&thread.name).to_string()));
         }
         xml.push_str("/>");
     }
@@ -129,7 +129,7 @@ fn libraries(libraries: &[Library]) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// Text inside a double-quoted XML attribute. Control characters are not allowed in XML at all.
+/// Text inside a double-quoted XML attribute.
 fn attribute(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -139,6 +139,7 @@ fn attribute(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&apos;"),
+            // Not allowed in XML at all.
             c if c.is_control() => escaped.push('?'),
             c => escaped.push(c),
         }

@@ -293,6 +293,42 @@ fn a_user_without_a_home() {
 }
 
 #[test]
+fn text_that_a_terminal_would_obey() {
+    let scene = Scene::new();
+    let store = scene.path("store");
+    let hostile = "\u{1b}]0;pwned\u{7}\u{1b}[31m\u{9b}2J";
+    let dir = store.join(hostile);
+    let mut run = record(&scene);
+    run.arg("-o").arg(&dir).args(["/bin/sh", "-c", "exit 0", hostile]).arg("\u{202e}txt");
+    let output = run.output().unwrap();
+    let info = contraflow().arg("info").arg(&dir).output().unwrap();
+    // A cut recording has no checksums: its manifest says what anybody wants.
+    let manifest = fs::read_to_string(dir.join("manifest.json")).unwrap();
+    let cut = store.join("cut");
+    fs::create_dir_all(cut.join("trace")).unwrap();
+    fs::create_dir_all(cut.join("images")).unwrap();
+    let mut value: serde_json::Value = serde_json::from_str(&manifest).unwrap();
+    for field in ["program", "cwd", "written_by"] {
+        value[field] = hostile.into();
+    }
+    value["cpu"]["vendor"] = hostile.into();
+    value["capture"]["backend"] = hostile.into();
+    fs::write(cut.join("starting.json"), value.to_string()).unwrap();
+    fs::write(cut.join("sideband.bin"), "").unwrap();
+    let of_cut = contraflow().arg("info").arg(&cut).output().unwrap();
+    let list = contraflow().env("CONTRAFLOW_HOME", &store).arg("list").output().unwrap();
+    let sideband = contraflow().args(["dump", "sideband"]).arg(&dir).output().unwrap();
+    let missing = contraflow().arg("info").arg(format!("/{hostile}")).output().unwrap();
+    let outputs = [output, info, of_cut, list, sideband, missing];
+    for (number, output) in outputs.iter().enumerate() {
+        let said = text(&output.stdout) + &text(&output.stderr);
+        let obeyed = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
+        assert!(!said.contains(obeyed), "output {number}: {said:?}");
+        assert!(number == 4 || said.contains("\\x1b]0;pwned\\x07"), "output {number}: {said:?}");
+    }
+}
+
+#[test]
 fn a_port_in_use() {
     let scene = Scene::new();
     let recorded = scene.record(&["/bin/true"]);

@@ -1,0 +1,55 @@
+//! Paths as a shell reads them.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// One word of a command that somebody is to type: as it is where that is plain, and without
+/// control characters in any case (in the way of bash and zsh).
+pub(super) fn typed(word: &OsStr) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
+    match word.to_str() {
+        Some(text) if !text.is_empty() && text.chars().all(plain) => text.to_owned(),
+        Some(text) if !text.chars().any(char::is_control) => {
+            format!("'{}'", text.replace('\'', "'\\''"))
+        }
+        _ => {
+            let escaped = word.as_bytes().iter().flat_map(|b| std::ascii::escape_default(*b));
+            format!("$'{}'", escaped.map(char::from).collect::<String>())
+        }
+    }
+}
+
+/// One word of a command that gdb or `sh` is given, whatever its bytes are.
+pub(super) fn given(word: &OsStr) -> OsString {
+    let mut bytes = vec![b'\''];
+    for byte in word.as_bytes() {
+        match byte {
+            b'\'' => bytes.extend_from_slice(b"'\\''"),
+            byte => bytes.push(*byte),
+        }
+    }
+    bytes.push(b'\'');
+    OsString::from_vec(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_shell_reads_the_word_that_was_quoted() {
+        let words: [&[u8]; 7] =
+            [b"/a/b-1.x", b"", b"a b", b"it's", b"\xff\xfe'\"$x", b"a\nb", b"\\"];
+        for word in words {
+            let word = OsStr::from_bytes(word);
+            let mut script = OsString::from("printf %s ");
+            script.push(given(word));
+            let output = Command::new("sh").arg("-c").arg(script).output().unwrap();
+            assert_eq!(output.stdout, word.as_bytes());
+        }
+        assert_eq!(typed(OsStr::new("/a/b-1.x")), "/a/b-1.x");
+        assert_eq!(typed(OsStr::new("it's")), "'it'\\''s'");
+        assert_eq!(typed(OsStr::from_bytes(b"\xff'\n")), "$'\\xff\\'\\n'");
+    }
+}

@@ -1,0 +1,54 @@
+//! Text that somebody else made (names, arguments, paths), as a terminal may be shown it.
+
+use std::fmt::{self, Display, Formatter, Write};
+
+/// Shows control characters, and those that turn the direction of text, as escapes: `\n`, `\x1b`.
+#[derive(Clone, Copy, Debug)]
+pub struct Visible<T>(pub T);
+
+impl<T: Display> Display for Visible<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(Escaping(f), "{}", self.0)
+    }
+}
+
+struct Escaping<'a, 'b>(&'a mut Formatter<'b>);
+
+impl Write for Escaping<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for part in text.split_inclusive(is_invisible) {
+            let last = part.chars().next_back().filter(|c| is_invisible(*c));
+            let Some(c) = last else {
+                self.0.write_str(part)?;
+                continue;
+            };
+            self.0.write_str(&part[..part.len() - c.len_utf8()])?;
+            match c {
+                '\t' | '\n' | '\r' => write!(self.0, "{}", c.escape_default())?,
+                c if c.is_ascii() => write!(self.0, "\\x{:02x}", u32::from(c))?,
+                c => write!(self.0, "{}", c.escape_unicode())?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_invisible(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_a_terminal_would_obey_is_escaped() {
+        let shown = |text: &str| Visible(text).to_string();
+        assert_eq!(shown("größer \\x 'a' 日本"), "größer \\x 'a' 日本");
+        assert_eq!(shown("\x1b[31mred\x07\n"), "\\x1b[31mred\\x07\\n");
+        assert_eq!(shown("\u{9b}2J\u{202e}txt"), "\\u{9b}2J\\u{202e}txt");
+        assert_eq!(shown("\x7f\x7f"), "\\x7f\\x7f");
+    }
+}
