@@ -50,8 +50,9 @@ pub(super) struct Record {
     /// Record the processes that the program forks, too, each as a recording of its own
     #[arg(long)]
     pub(super) follow_forks: bool,
-    /// Bytes of trace between two points where decoding can start
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
+    /// Bytes of trace between two points where decoding can start: a power of two from 2048 to
+    /// 67108864
+    #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = psb_period)]
     pub(super) psb_period: u32,
     /// Write each thread's instruction addresses, 8 bytes each, into DIR (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
@@ -62,6 +63,14 @@ pub(super) struct Record {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
+}
+
+/// The periods that `IA32_RTIT_CTL.PSBFreq` has (SDM, "`IA32_RTIT_CTL` MSR").
+fn psb_period(text: &str) -> Result<u32, String> {
+    let allowed = |bytes: &u32| bytes.is_power_of_two() && (1 << 11..=1 << 26).contains(bytes);
+    text.parse().ok().filter(allowed).ok_or_else(|| {
+        "give a power of two from 2048 to 67108864, such as 2048, 4096 or 65536".to_owned()
+    })
 }
 
 #[derive(Debug, Args)]

@@ -42,6 +42,7 @@ fn of_trace(
         return Err("a raw trace has no sideband".into());
     }
     if what == What::Packets {
+        arguments.check_range(trace.len() as u64, "the trace")?;
         packets(Packets::synced(&trace), arguments, arguments.raw.clocks(), out)?;
         return Ok(());
     }
@@ -54,6 +55,7 @@ fn of_trace(
     let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
     let config = arguments.raw.config();
     finish(visit_trace(&trace, &image.reader(), config, &mut |visit| printer.visit(&visit)))?;
+    arguments.check_range(printer.end(), "the trace's path")?;
     if what == What::Stats {
         stats.packets(&trace);
         stats.print(arguments.json, out)?;
@@ -72,13 +74,13 @@ fn of_recording(
     if what == What::Sideband {
         return sideband(&reader, arguments.json, out);
     }
-    let tids: Vec<Tid> = match arguments.thread {
-        Some(tid) => vec![Tid(tid)],
-        None => reader.threads()?,
-    };
+    let tids = wanted_threads(&reader, arguments.thread.map(Tid))?;
     if what == What::Packets {
-        for tid in tids {
-            packets(Packets::new(reader.trace(tid)?.as_ref()), arguments, None, out)?;
+        let traces = tids.iter().map(|tid| reader.trace(*tid)).collect::<Result<Vec<_>, _>>()?;
+        let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
+        arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
+        for trace in traces {
+            packets(Packets::new(trace.as_ref()), arguments, None, out)?;
         }
         return Ok(());
     }
@@ -86,7 +88,20 @@ fn of_recording(
     for lost in timeline.lost_images() {
         say(lost);
     }
+    let ends = tids.iter().map(|tid| timeline.instructions(*tid));
+    arguments.check_range(ends.max().unwrap_or(0), "the path")?;
     threads(arguments, what, &timeline, &tids, out)
+}
+
+/// The one that the user named, if it is there, or all.
+fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failure> {
+    let all = reader.threads()?;
+    let Some(tid) = named else { return Ok(all) };
+    if !all.contains(&tid) {
+        let all: Vec<_> = all.iter().map(Tid::to_string).collect();
+        return Err(format!("no thread {tid}; the recording has {}", all.join(", ")).into());
+    }
+    Ok(vec![tid])
 }
 
 fn threads(

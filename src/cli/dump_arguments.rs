@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Gaps, where the path is lost, go to stderr. They are data: the exit \
+                        status is 0 with them, and 2 for an error. `dump stats` counts them.")]
 pub(super) struct Dump {
     /// What to print, and a recording's directory or name (the latest if none is given), in any
     /// order
@@ -46,6 +48,18 @@ impl Dump {
             _ => Err("say what to print: packets, events, blocks, insns, calls, stats or sideband"
                 .to_owned()),
         }
+    }
+
+    /// What is wanted must be within what is there: `end` is where `what` ends.
+    pub(super) fn check_range(&self, end: u64, what: &str) -> Result<(), String> {
+        let range = self.range();
+        if range.start > range.end {
+            return Err(format!("--from {} is behind --to {}", range.start, range.end));
+        }
+        if range.start > end {
+            return Err(format!("--from {}: {what} ends at {end}", range.start));
+        }
+        Ok(())
     }
 
     /// The wanted positions.

@@ -24,6 +24,8 @@ pub(super) struct Printer<'a, W> {
     addresses: bool,
     json: bool,
     calls: CallTrace,
+    /// Behind the last instruction that was seen.
+    end: u64,
 }
 
 impl<'a, W: Write> Printer<'a, W> {
@@ -43,7 +45,13 @@ impl<'a, W: Write> Printer<'a, W> {
             addresses: arguments.addresses,
             json: arguments.json,
             calls: CallTrace::default(),
+            end: 0,
         }
+    }
+
+    /// The number of instructions that went by, or would have.
+    pub(super) fn end(&self) -> u64 {
+        self.end
     }
 
     /// Prints an item. Breaks where the wanted range is over, or nobody reads any more.
@@ -56,6 +64,9 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 
     fn item(&mut self, visit: &Visit<'_>) -> io::Result<bool> {
+        if let Visit::Block { index, span, .. } = visit {
+            self.end = index + u64::from(span.insns);
+        }
         if let Visit::Block { index, .. } | Visit::Event { index, .. } = visit
             && *index >= self.range.end
         {

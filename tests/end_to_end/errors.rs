@@ -235,6 +235,44 @@ fn directories_that_are_not_written_over() {
     assert!(names.is_empty(), "{names:?}");
 }
 
+#[test]
+fn what_a_dump_cannot_print() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/true"]);
+    let dump = |arguments: &[&str], wanted: &str| {
+        fails(contraflow().arg("dump").args(arguments).arg(&recorded.dir), wanted);
+    };
+    let tid = recorded.threads()[0];
+    dump(&["insns", "--thread", "99"], &format!("no thread 99; the recording has {tid}"));
+    let end = recorded.logged(tid).len();
+    let beyond = (end + 1).to_string();
+    for what in ["insns", "blocks", "events", "calls"] {
+        dump(&[what, "--from", &beyond], &format!("the path ends at {end}"));
+    }
+    let trace = recorded.dir.join(format!("trace/{tid}.pt"));
+    let bytes = fs::metadata(&trace).unwrap().len();
+    let behind = (bytes + 1).to_string();
+    dump(&["packets", "--from", &behind], &format!("the trace ends at {bytes}"));
+    dump(&["insns", "--from", "5", "--to", "3"], "--from 5 is behind --to 3");
+    let mut raw = contraflow();
+    raw.args(["dump", "packets", "--from", &behind, "--pt"]).arg(&trace);
+    fails(&mut raw, "the trace ends at");
+    let last = recorded.dump(&["insns", "--from", &(end - 1).to_string()]);
+    assert_eq!((last.status.code(), text(&last.stdout).lines().count()), (Some(0), 1));
+}
+
+#[test]
+fn periods_that_no_cpu_has() {
+    let scene = Scene::new();
+    for period in ["0", "5", "2047", "5000", "134217728", "-1", "x"] {
+        let output = record(&scene).arg(format!("--psb-period={period}")).arg("/bin/true").output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{period}");
+        assert!(text(&output.stderr).contains("power of two from 2048 to 67108864"), "{period}");
+    }
+    assert!(!scene.path("store").exists());
+}
+
 /// A command with none of the variables that say where recordings go.
 fn homeless(scene: &Scene) -> Command {
     let mut command = contraflow();
