@@ -82,7 +82,7 @@ class Stack:
 
     def is_at(self, pc):
         """Whether gdb stands where the server does: `record` moves it elsewhere."""
-        return self.depth > 0 and self.pc == pc
+        return self.depth > 0 and pc is not None and self.pc == pc
 
     def frame(self, index):
         while len(self.frames) <= index < self.depth:
@@ -98,6 +98,8 @@ class Server:
 
     def __init__(self):
         self.answers = {}
+        # The program that gdb has from a recording; stays when the connection is gone.
+        self.program = None
 
     def is_contraflow(self):
         connection = gdb.selected_inferior().connection
@@ -106,7 +108,14 @@ class Server:
         if connection.num not in self.answers:
             reply = request("qContraflow.stack:0,0,0")
             self.answers[connection.num] = bool(reply) and not reply.startswith("E")
+            if self.answers[connection.num]:
+                self.program = gdb.current_progspace().filename
         return self.answers[connection.num]
+
+    def has_left_its_program(self):
+        """Whether gdb still has the program of a recording that it was connected to."""
+        program = gdb.current_progspace().filename
+        return program is not None and program == self.program
 
     def forget(self, event):
         self.answers.pop(event.connection.num, None)
@@ -144,6 +153,18 @@ memories = {}
 def selected_tid():
     thread = gdb.selected_thread()
     return thread.ptid[1] or thread.ptid[0] if thread else 0
+
+
+def pc_of(read):
+    """The pc that `read` gives; None for a thread of which nothing is known."""
+    try:
+        return int(read())
+    except gdb.error:
+        return None
+
+
+def newest_pc():
+    return pc_of(lambda: gdb.newest_frame().pc())
 
 
 def function_start(pc):
@@ -194,8 +215,8 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
     def __call__(self, pending):
         if not server.is_contraflow():
             return None
-        level, pc = pending.level(), int(pending.read_register("rip"))
-        index = self.index_of(level, pc)
+        level, pc = pending.level(), pc_of(lambda: pending.read_register("rip"))
+        index = None if pc is None else self.index_of(level, pc)
         if index is None or self.stack.complete:
             return None
         # A caller stands behind its call, which may be the last instruction of its function.
@@ -246,7 +267,7 @@ def remember_addresses(event=None):
     if not server.is_contraflow() or gdb.selected_thread() is None:
         return
     stack = Stack(selected_tid())
-    if not stack.complete or not stack.is_at(gdb.newest_frame().pc()):
+    if not stack.complete or not stack.is_at(newest_pc()):
         return
     memory = memories.setdefault(stack.tid, Memory())
     frame = gdb.newest_frame()
@@ -348,7 +369,8 @@ expression. COUNT is relative to here."""
         self.forget_the_old_place()
         remember_addresses()
         gdb.write(answer)
-        gdb.execute("frame")
+        if newest_pc() is not None:
+            gdb.execute("frame")
 
     def target(self, argument):
         if not argument:
@@ -359,14 +381,15 @@ expression. COUNT is relative to here."""
         return sign + str(int(gdb.parse_and_eval(argument[len(sign) :])))
 
     def forget_the_old_place(self):
-        execute("maintenance flush register-cache")
-        execute("maintenance flush dcache")
-        # Lists the threads of the new place, so that gdb knows them.
-        execute("info threads")
+        # Lets gdb know the threads of the new place. `info threads` would ask for registers of the
+        # selected one, too, which need not be here.
+        execute("thread find ^$")
         reply = request("qC") or ""
         for thread in gdb.selected_inferior().threads():
             if reply == "QC%x" % (thread.ptid[1] or thread.ptid[0]):
                 thread.switch()
+        execute("maintenance flush register-cache")
+        execute("maintenance flush dcache")
 
     def complete(self, text, word):
         return [choice for choice in ("begin", "end") if choice.startswith(word)]
@@ -477,10 +500,12 @@ class CallHistoryFilter:
 
     def unavailable_value(self):
         """gdb's own unavailable value, if these are frames of the call history."""
-        frame, stack = gdb.newest_frame(), Stack(selected_tid())
-        if stack.complete or not stack.is_at(frame.pc()):
+        if gdb.selected_thread() is None:
             return None
-        value = frame.read_register("rsp")
+        stack = Stack(selected_tid())
+        if stack.complete or not stack.is_at(newest_pc()):
+            return None
+        value = gdb.newest_frame().read_register("rsp")
         try:
             int(value)
             return None
@@ -491,12 +516,52 @@ class CallHistoryFilter:
 print_finish = PrintFinish()
 
 
+class Check(gdb.Command):
+    """Refuse what cannot be done with a recording. Hooks of such commands use this.
+
+Usage: cf-check run | proc"""
+
+    def __init__(self):
+        super().__init__("cf-check", gdb.COMMAND_OBSCURE)
+
+    def invoke(self, argument, from_tty):
+        {"run": self.run, "proc": self.proc}.get(argument, lambda: None)()
+
+    def run(self):
+        """gdb would start the program natively."""
+        if server.is_contraflow():
+            raise gdb.GdbError(
+                "this is a recording, which is not run again; `cf-seek begin` goes to its beginning"
+            )
+        if gdb.selected_inferior().connection is None and server.has_left_its_program():
+            raise gdb.GdbError(
+                "the recording has been left; `contraflow replay` opens it again"
+                " (to run the program itself, load it with `file` first)"
+            )
+
+    def proc(self):
+        """gdb would ask for the number of a process of this machine."""
+        if server.is_contraflow():
+            raise gdb.GdbError("the process of a recording is gone; `cf-info` shows what is known")
+
+
 def define_hooks():
-    """`finish` has no event of its own: hooks are the way. A hook of the user's is left alone."""
-    if "hook-finish" in execute("help user-defined"):
-        return
-    gdb.execute("define hook-finish\npython contraflow_print_finish.before()\nend")
-    gdb.execute("define hookpost-finish\npython contraflow_print_finish.after()\nend")
+    """Some commands have no event of their own: hooks are the way. A hook of the user's is left
+    alone."""
+    hooks = [
+        ("hook-finish", "python contraflow_print_finish.before()"),
+        ("hookpost-finish", "python contraflow_print_finish.after()"),
+        ("hook-run", "cf-check run"),
+        ("hook-start", "cf-check run"),
+        ("hook-starti", "cf-check run"),
+        ("info hook-proc", "cf-check proc"),
+    ]
+    for part in ("all", "cmdline", "cwd", "exe", "files", "mappings", "stat", "status"):
+        hooks.append(("info proc hook-" + part, "cf-check proc"))
+    defined = re.findall(r"^(.*?) -- ", execute("help user-defined"), re.MULTILINE)
+    for name, body in hooks:
+        if name not in defined:
+            gdb.execute("define %s\n%s\nend" % (name, body))
 
 
 def load():
@@ -512,6 +577,7 @@ def load():
     gdb.events.before_prompt.connect(selection.tell)
     gdb.events.cont.connect(selection.forget)
     gdb.events.before_prompt.connect(print_finish.after)
+    Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
     CallHistoryFilter()

@@ -66,7 +66,8 @@ impl<H: History> Recorded<H> {
     fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
         let tid = walk.order.thread;
         let index = self.history.index_of(tid, self.position);
-        let next = self.history.position_of(tid, index).filter(|next| *next >= self.position);
+        let way = self.position..self.history.total();
+        let next = self.history.position_of(tid, index).filter(|next| way.contains(next));
         let Some(executes) = next else { return self.run_on(walk) };
         // Up to there only other threads run: their breakpoints count.
         if let Some(stop) = self.travel(walk, Direction::Forward, executes.saturating_sub(1)) {

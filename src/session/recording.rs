@@ -21,12 +21,22 @@ pub struct Recording {
     state: FinalState,
     /// What is mapped where nothing is known to be.
     nothing: Arc<Image>,
+    /// The last position that can be shown.
+    end: u64,
 }
 
 impl Recording {
     /// Joins a timeline with the final state of its run.
     pub fn new(timeline: Timeline, state: FinalState) -> Self {
-        Self { timeline, state, nothing: Arc::default() }
+        let end = timeline.total();
+        let mut recording = Self { timeline, state, nothing: Arc::default(), end };
+        let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
+        if stands.is_none() {
+            // Where a cut recording's last instruction led to, nobody knows. A debugger cannot
+            // stand in a place without a pc, so it ends before that instruction.
+            recording.end = end.saturating_sub(1);
+        }
+        recording
     }
 
     /// The timeline.
@@ -89,7 +99,7 @@ impl History for Recording {
     }
 
     fn total(&self) -> u64 {
-        self.timeline.total()
+        self.end
     }
 
     fn running_at(&self, g: u64) -> Option<Tid> {
@@ -160,7 +170,7 @@ impl History for Recording {
     fn gaps(&self) -> Vec<GapInfo> {
         let of_thread = |tid| {
             self.timeline.gaps(tid).iter().map(move |(index, gap)| GapInfo {
-                position: self.timeline.global_of(tid, *index).unwrap_or(self.timeline.total()),
+                position: self.timeline.global_of(tid, *index).unwrap_or(self.end).min(self.end),
                 tid,
                 offset_bytes: gap.offset,
                 last_ip: gap.last_ip,

@@ -7,5 +7,6 @@ mod damage;
 mod equality;
 mod errors;
 mod passthrough;
+mod session;
 mod support;
 mod walk;
