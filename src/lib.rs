@@ -21,3 +21,4 @@ pub mod state;
 pub mod symbols;
 pub mod timeline;
 pub mod tracee;
+pub mod translate;

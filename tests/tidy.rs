@@ -15,7 +15,7 @@ const FENCES: [(&str, &[&str]); 8] = [
     ("gimli", &["symbols"]),
     ("addr2line", &["symbols"]),
     ("object", &["image", "symbols"]),
-    ("iced_x86", &["flow", "cli"]),
+    ("iced_x86", &["flow", "translate", "cli"]),
     ("clap", &["cli"]),
 ];
 

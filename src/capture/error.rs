@@ -1,5 +1,7 @@
 //! Why a program could not be recorded.
 
+use crate::common::{Addr, Tid};
+use crate::translate::TranslateError;
 use crate::{image, recording, tracee};
 
 /// A fault of capture.
@@ -18,6 +20,17 @@ pub enum Error {
     /// The recording could not be written. The program was let go and ran on untraced.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Recording(#[from] recording::Error),
+    /// The program's code could not be translated.
+    #[error("{0}; the program went on unrecorded, and the recording is cut")]
+    Translate(TranslateError),
+    /// A thread stands where its state is not known: a fault of the recorder.
+    #[error("thread {tid} stands at {at} of the code cache, where the program's state is unknown")]
+    Inexact {
+        /// The thread.
+        tid: Tid,
+        /// The address in the cache.
+        at: Addr,
+    },
     /// The final state could not be written.
     #[error("the final state could not be written: {0}")]
     FinalState(#[from] image::Error),

@@ -3,6 +3,7 @@
 
 use super::error::Error;
 use super::recorder::Recorder;
+use super::space::visible;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core::{
     self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Registers, Thread,
@@ -22,15 +23,24 @@ const NT_X86_XSTATE: u32 = 0x202;
 
 /// A thread's registers at its end, read while it could be.
 pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
-    let registers = Registers::from_words(words(&tracee.registers().ok()?));
-    Some(Thread {
+    Some(thread_with(tracee, &tracee.registers().ok()?, siginfo))
+}
+
+/// The same, where the program's registers are known otherwise.
+pub(super) fn thread_with(
+    tracee: Tracee,
+    registers: &libc::user_regs_struct,
+    siginfo: Option<SiginfoBytes>,
+) -> Thread {
+    let registers = Registers::from_words(words(registers));
+    Thread {
         tid: tracee.0,
         registers,
         fpregs: tracee.register_set(NT_PRFPREG).ok(),
         xstate: tracee.register_set(NT_X86_XSTATE).ok(),
         siginfo: siginfo.map(|info| info.to_vec()),
         ..Thread::default()
-    })
+    }
 }
 
 fn words(r: &libc::user_regs_struct) -> [u64; 27] {
@@ -41,15 +51,17 @@ fn words(r: &libc::user_regs_struct) -> [u64; 27] {
     ]
 }
 
-/// Writes the core. `threads` are in gdb's order: the one that ended the process first.
+/// Writes the core. `threads` are in gdb's order: the one that ended the process first. `hidden`
+/// is the recorder's own memory.
 pub(super) fn write(
     recorder: &Recorder,
     memory: &Memory,
     threads: Vec<Thread>,
     signal: i32,
+    hidden: &[AddrRange],
 ) -> Result<(), Error> {
     let pid = recorder.pid();
-    let maps = mappings(pid)?;
+    let maps = visible(mappings(pid)?, hidden);
     let mut pages = Pages { pid, range: AddrRange::default(), states: None };
     let contents = CoreContents {
         threads,

@@ -6,8 +6,10 @@ mod code_files;
 mod error;
 mod final_state;
 mod host;
+mod masked;
 mod recorder;
 mod signals;
+mod soft;
 mod space;
 mod step;
 
@@ -19,6 +21,8 @@ pub use recorder::{Outcome, Request};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
+    /// Translation: the program runs in a code cache that logs its branches.
+    Soft,
     /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
     Step,
 }
@@ -26,6 +30,7 @@ pub enum Backend {
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     match backend {
+        Backend::Soft => soft::record(request),
         Backend::Step => step::record(request),
     }
 }

@@ -3,10 +3,12 @@
 
 use super::code_files::{CodeFiles, same_file};
 use super::error::Error;
+use super::masked::unmask;
 use super::recorder::Recorder;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::sideband::{Backing, Event, ImageId, Mapping, MappingSet};
+use crate::sideband::{Backing, Event, ImageId, Mapping, MappingSet, Protection};
 use crate::tracee::{Memory, PageMap, PageState, mappings};
+use std::collections::BTreeSet;
 
 const PAGE_BYTES: u64 = 4096;
 
@@ -20,31 +22,48 @@ pub(super) struct Space {
     /// What was writable once, or was seen to differ from its file: its bytes need not be the
     /// file's. With the mapping that it is in.
     altered: Vec<(AddrRange, Mapping)>,
+    /// The recorder's own mappings, which are no part of the program.
+    hidden: Vec<AddrRange>,
+    /// Pages whose write permission the recorder took away.
+    masked: BTreeSet<u64>,
+}
+
+/// What is new in the mappings.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// Code may be other than it was.
+    pub(super) code: bool,
+    /// New mappings of code, or those whose extent or protection changed.
+    pub(super) mapped: Vec<AddrRange>,
 }
 
 impl Space {
-    /// Reads the mappings again and records what changed. Gives whether code may have changed.
+    /// Reads the mappings again and records what changed.
     pub(super) fn refresh(
         &mut self,
         recorder: &mut Recorder,
         memory: &Memory,
         tid: Tid,
-    ) -> Result<bool, Error> {
-        let (gone, new) = self.set.update(mappings(recorder.pid())?);
+    ) -> Result<Changes, Error> {
+        let maps = unmask(visible(mappings(recorder.pid())?, &self.hidden), &self.masked);
+        let (gone, new) = self.set.update(maps);
         self.note_altered(&gone, &new);
-        let mut code_changed = false;
+        let mut changes = Changes::default();
         for mapping in gone.iter().filter(|m| concerns(m)) {
-            code_changed |= mapping.protection.execute;
+            changes.code |= mapping.protection.execute;
             recorder.event(tid, Event::Unmap { range: mapping.range })?;
         }
         for mapping in new.iter().filter(|m| concerns(m)) {
-            code_changed |= mapping.protection.execute;
+            if mapping.protection.execute {
+                changes.code = true;
+                changes.mapped.push(mapping.range);
+            }
             let backing = self.backing(mapping, recorder, memory, tid)?;
             let (range, protection) = (mapping.range, mapping.protection);
             recorder.event(tid, Event::Map { range, protection, backing })?;
         }
         self.note_stored();
-        Ok(code_changed)
+        Ok(changes)
     }
 
     /// Looks for code that changed though its mapping did not, and records it: somebody wrote to
@@ -71,6 +90,56 @@ impl Space {
     /// Forgets everything: another program runs.
     pub(super) fn exec(&mut self) {
         (self.set, self.stored, self.altered) = Default::default();
+        self.hidden.clear();
+        self.masked.clear();
+    }
+
+    /// The recorder takes the write permission of the page away.
+    pub(super) fn mask(&mut self, page: u64) {
+        self.masked.insert(page);
+    }
+
+    /// The page has the program's permissions again. Gives whether it had not.
+    pub(super) fn unmask(&mut self, page: u64) -> bool {
+        self.masked.remove(&page)
+    }
+
+    /// Whether the recorder took the write permission of the page away.
+    pub(super) fn is_masked(&self, page: u64) -> bool {
+        self.masked.contains(&page)
+    }
+
+    /// The pages in `range` whose write permission the recorder took away.
+    pub(super) fn masked_in(&self, range: AddrRange) -> Vec<u64> {
+        self.masked
+            .range(range.start.page().0..range.end.0.max(range.start.page().0))
+            .copied()
+            .collect()
+    }
+
+    /// A range holds the recorder's own memory from now on.
+    pub(super) fn hide(&mut self, range: AddrRange) {
+        self.hidden.push(range);
+    }
+
+    /// The recorder's own ranges.
+    pub(super) fn hidden(&self) -> &[AddrRange] {
+        &self.hidden
+    }
+
+    /// Whether the program can execute what is at `addr`, as far as the mappings say.
+    pub(super) fn is_executable(&self, addr: Addr) -> bool {
+        self.set.at(addr).is_some_and(|mapping| mapping.protection.execute)
+    }
+
+    /// What the program may do with the memory at `addr`, as last seen.
+    pub(super) fn protection(&self, addr: Addr) -> Option<Protection> {
+        self.set.at(addr).map(|mapping| mapping.protection)
+    }
+
+    /// Whether `range` holds mappings that the recording tells of.
+    pub(super) fn concerns(&self, range: AddrRange) -> bool {
+        self.set.overlapping(range).any(concerns)
     }
 
     /// Whether the bytes at `addr` are those of a stored image as long as the mapping stands.
@@ -172,6 +241,12 @@ impl Space {
         }
         Ok(Backing::Anonymous)
     }
+}
+
+/// The program's own mappings.
+pub(super) fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
+    maps.retain(|mapping| !hidden.iter().any(|range| range.overlaps(mapping.range)));
+    maps
 }
 
 /// Code, and what may become known as data of a file with code, is recorded; heaps are not.

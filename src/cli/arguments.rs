@@ -1,7 +1,7 @@
 //! What the command line looks like; `dump` and raw traces have files of their own.
 
 use super::dump_arguments::Dump;
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -44,6 +44,9 @@ pub(super) struct Record {
     /// Replace the recording that is in DIR; other files there are never touched
     #[arg(long, requires = "output")]
     pub(super) force: bool,
+    /// How to capture the control flow
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(super) backend: Backend,
     /// Keep address space randomization on
     #[arg(long)]
     pub(super) aslr: bool,
@@ -71,6 +74,17 @@ fn psb_period(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(allowed).ok_or_else(|| {
         "give a power of two from 2048 to 67108864, such as 2048, 4096 or 65536".to_owned()
     })
+}
+
+/// How `record` captures the control flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Backend {
+    /// The fastest that this machine has
+    Auto,
+    /// Translate the program's code as it runs: software PT, near native speed
+    Soft,
+    /// Single-step it: some 40 thousand instructions a second
+    Step,
 }
 
 #[derive(Debug, Args)]

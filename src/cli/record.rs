@@ -22,7 +22,13 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         force: arguments.force,
         store: Store::of_user(),
     };
-    let outcome = record(Backend::Step, &request)?;
+    let backend = match arguments.backend {
+        // The log is of single steps.
+        arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
+        arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
+        arguments::Backend::Step => Backend::Step,
+    };
+    let outcome = record(backend, &request)?;
     if !arguments.quiet {
         report(&outcome, &request.store);
     }

@@ -85,6 +85,12 @@ impl MappingSet {
         self.mappings.iter()
     }
 
+    /// The mappings that share a byte with `range`.
+    pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
+        let first = self.mappings.partition_point(|m| m.range.end <= range.start);
+        self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)
+    }
+
     /// The mapping that holds `addr`.
     pub fn at(&self, addr: Addr) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);

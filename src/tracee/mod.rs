@@ -14,7 +14,9 @@ mod stop;
 pub use error::Error;
 pub use launch::{Launch, pin_this_thread};
 pub use memory::Memory;
-pub use procfs::{PageMap, PageState, auxv, comm, executable, mappings, private_pages};
+pub use procfs::{
+    Dispositions, PageMap, PageState, auxv, comm, dispositions, executable, mappings, private_pages,
+};
 pub use program::{ProgramError, resolve};
-pub use ptrace::{SiginfoBytes, Signo, Tracee};
+pub use ptrace::{SiginfoBytes, Signo, TRAP_BIT, Tracee};
 pub use stop::{PtraceEvent, Stop, wait_any, wait_for};

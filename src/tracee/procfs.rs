@@ -23,6 +23,26 @@ pub fn comm(pid: Pid, tid: Tid) -> String {
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
 }
 
+/// What a process does with signals; signal 1 in bit 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dispositions {
+    /// Signals with a handler.
+    pub caught: u64,
+    /// Signals that are ignored.
+    pub ignored: u64,
+}
+
+/// What the thread's process does with signals (proc(5), "status").
+pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
+    let path = PathBuf::from(format!("/proc/{tid}/status"));
+    let text = fs::read_to_string(&path).map_err(|error| Error::Proc { path, error })?;
+    let set = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+    };
+    Ok(Dispositions { caught: set("SigCgt:"), ignored: set("SigIgn:") })
+}
+
 /// The auxiliary vector as the kernel keeps it.
 pub fn auxv(pid: Pid) -> Vec<u8> {
     fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default()

@@ -3,11 +3,15 @@
 //! nix's wrappers know no real-time signals, so the raw call is made here.
 
 use super::error::Error;
+use super::stop::{Stop, wait_for};
 use crate::common::{Addr, Pid, Tid};
 use nix::errno::Errno;
 
 /// A signal's number: nix's enumeration lacks the real-time signals.
 pub type Signo = i32;
+
+/// SIGTRAP in a signal mask: a step's end cannot be blocked without harm.
+pub const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 
 /// A `siginfo_t` as the kernel gives it.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
@@ -95,6 +99,68 @@ impl Tracee {
         let mut info = [0_u8; size_of::<libc::siginfo_t>()];
         self.request("GETSIGINFO", libc::PTRACE_GETSIGINFO, 0, info.as_mut_ptr() as usize)?;
         Ok(info)
+    }
+
+    /// Replaces what the kernel says of the signal that the thread stopped for.
+    pub fn set_signal_info(self, info: &SiginfoBytes) -> Result<(), Error> {
+        self.request("SETSIGINFO", libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize)
+    }
+
+    /// The set of blocked signals, signal 1 in bit 0.
+    pub fn signal_mask(self) -> Result<u64, Error> {
+        let mut mask = 0_u64;
+        let at = &raw mut mask as usize;
+        self.request("GETSIGMASK", libc::PTRACE_GETSIGMASK, size_of::<u64>(), at)?;
+        Ok(mask)
+    }
+
+    /// Sets the blocked signals.
+    pub fn set_signal_mask(self, mask: u64) -> Result<(), Error> {
+        let at = &raw const mask as usize;
+        self.request("SETSIGMASK", libc::PTRACE_SETSIGMASK, size_of::<u64>(), at)
+    }
+
+    /// Lets a thread that stands still make a system call, by the SYSCALL instruction at
+    /// `gadget`, and puts its registers back. Signals wait meanwhile. Gives the call's result,
+    /// an error as a negative number.
+    pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
+        let registers = self.registers()?;
+        let mask = self.signal_mask()?;
+        self.set_signal_mask(!TRAP_BIT)?;
+        let [rdi, rsi, rdx, r10, r8, r9] = args;
+        let call = libc::user_regs_struct {
+            rip: gadget.0,
+            rax: number,
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..registers
+        };
+        let mut after = call;
+        // The first step of a thread that stands in a system call only leaves that.
+        for _ in 0..3 {
+            self.set_registers(&call)?;
+            self.step(0)?;
+            match wait_for(self.0)? {
+                Stop::Signal(libc::SIGTRAP) => {}
+                _ => return Err(self.gone("SINGLESTEP")),
+            }
+            after = self.registers()?;
+            if after.rip != gadget.0 {
+                break;
+            }
+        }
+        self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
+        self.set_signal_mask(mask)?;
+        Ok(after.rax.cast_signed())
+    }
+
+    fn gone(self, request: &'static str) -> Error {
+        Error::Ptrace { request, tid: self.0, errno: Errno::ESRCH }
     }
 
     /// A register set by its ELF note type (`NT_FPREGSET`, `NT_X86_XSTATE`).

@@ -8,5 +8,6 @@ mod equality;
 mod errors;
 mod passthrough;
 mod session;
+mod soft;
 mod support;
 mod walk;

@@ -230,7 +230,7 @@ impl<'a> Engine<'a> {
         {
             let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
-            final_state::write(&process.recorder, &process.memory, ending, signal)?;
+            final_state::write(&process.recorder, &process.memory, ending, signal, &[])?;
         }
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }

@@ -49,7 +49,7 @@ impl Process {
 
     /// The mappings may have changed.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
-        if self.space.refresh(&mut self.recorder, &self.memory, tid)? {
+        if self.space.refresh(&mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
         }
         Ok(())

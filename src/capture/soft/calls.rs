@@ -1,0 +1,162 @@
+//! System calls that change what the recorder knows of the process. The thread stands before
+//! them, in the code cache; all other calls run without a stop.
+
+use super::exact::Registers;
+use super::feed::Item;
+use super::process::Process;
+use super::thread::{Call, Doing, Place, Thread};
+use crate::capture::Error;
+use crate::capture::clock::now;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::Event;
+use crate::translate::slots;
+
+pub(super) const MMAP: u64 = 9;
+pub(super) const MPROTECT: u64 = 10;
+pub(super) const MUNMAP: u64 = 11;
+pub(super) const RT_SIGRETURN: u64 = 15;
+pub(super) const MREMAP: u64 = 25;
+pub(super) const SHMAT: u64 = 30;
+pub(super) const CLONE: u64 = 56;
+pub(super) const SHMDT: u64 = 67;
+pub(super) const ARCH_PRCTL: u64 = 158;
+pub(super) const REMAP_FILE_PAGES: u64 = 216;
+pub(super) const PKEY_MPROTECT: u64 = 329;
+pub(super) const RSEQ: u64 = 334;
+pub(super) const CLONE3: u64 = 435;
+
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_GET_GS: u64 = 0x1004;
+const PROT_EXEC: u64 = 4;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+/// RFLAGS.TF.
+const TRAP_FLAG: u64 = 0x100;
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+
+impl Process {
+    /// The thread is about to make a call that the tracer wants to see.
+    pub(super) fn enter_call(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+    ) -> Result<(), Error> {
+        let r = registers;
+        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        let mut call = Call { number: r.rax, args, hidden_rsi: None };
+        match call.number {
+            CLONE | CLONE3 => {
+                // The new thread finds its area ready.
+                self.prepare_area(thread.tracee)?;
+                return Ok(thread.tracee.resume(0)?);
+            }
+            ARCH_PRCTL if matches!(r.rdi, ARCH_SET_GS | ARCH_GET_GS) => {
+                return self.gs_call(thread, registers);
+            }
+            RSEQ => {
+                // The kernel moves the IP of a thread that it preempts in a restartable sequence,
+                // and must never find it there. With a wrong size the registration fails, and C
+                // libraries do without.
+                call.hidden_rsi = Some(r.rsi);
+                thread.tracee.set_registers(&Registers { rsi: 0, ..*registers })?;
+            }
+            MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
+                // What the recorder did to the protection must not meet what the program does.
+                self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi))?;
+            }
+            _ => {}
+        }
+        self.recorder.event(thread.tid(), Event::Syscall { number: call.number, args })?;
+        thread.doing = Doing::Calling(call);
+        Ok(thread.tracee.step(0)?)
+    }
+
+    /// GS is the recorder's: the program's own base is kept aside.
+    fn gs_call(&mut self, thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
+        let mut result = 0;
+        if registers.rdi == ARCH_SET_GS {
+            thread.gs_base = registers.rsi;
+        } else if self.memory.write(Addr(registers.rsi), &thread.gs_base.to_le_bytes()).is_err() {
+            result = i64::from(-libc::EFAULT);
+        }
+        // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
+        thread.tracee.set_registers(&Registers {
+            rip: registers.rip + SYSCALL_BYTES,
+            rax: result.cast_unsigned(),
+            r11: registers.eflags,
+            ..*registers
+        })?;
+        Ok(thread.tracee.resume(0)?)
+    }
+
+    fn give_back_protection(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
+        for page in self.space.masked_in(range) {
+            self.unprotect(thread.tracee, page)?;
+            self.forget_code(AddrRange::sized(Addr(page), 0x1000));
+        }
+        Ok(())
+    }
+
+    /// The call is done.
+    pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
+        let tid = thread.tid();
+        let registers = thread.tracee.registers()?;
+        if call.number != RT_SIGRETURN {
+            // SYSCALL left the flags in R11, with that of the step.
+            let rsi = call.hidden_rsi.unwrap_or(registers.rsi);
+            let r11 = registers.r11 & !TRAP_FLAG;
+            thread.tracee.set_registers(&Registers { rsi, r11, ..registers })?;
+        }
+        let result = registers.rax.cast_signed();
+        if call.number == RT_SIGRETURN {
+            let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+            self.take_records(thread, pointer);
+            thread.place = Place::Program;
+            let back = Registers { gs_base: thread.gs_base, ..registers };
+            thread.tracee.set_registers(&back)?;
+            self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
+            return self.dispatch(thread);
+        }
+        self.recorder.event(tid, Event::SyscallReturn { result })?;
+        if !(-4095..0).contains(&result) {
+            self.mapping_changed(thread, call, registers.rax)?;
+        }
+        Ok(())
+    }
+
+    fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
+        let [first, second, third, fourth, ..] = call.args;
+        let range = |start, size: u64| AddrRange::sized(Addr(start), size.next_multiple_of(0x1000));
+        let (changed, tells) = match call.number {
+            MMAP => {
+                let anonymous = fourth & MAP_ANONYMOUS != 0;
+                let tells = third & PROT_EXEC != 0 || fourth & MAP_FIXED != 0 || !anonymous;
+                (range(result, second), tells)
+            }
+            MPROTECT | PKEY_MPROTECT => (range(first, second), third & PROT_EXEC != 0),
+            MUNMAP => (range(first, second), false),
+            MREMAP => (range(first, second), true),
+            SHMAT | SHMDT | REMAP_FILE_PAGES => (AddrRange::default(), true),
+            _ => return Ok(()),
+        };
+        // Code may have been translated again, and its page protected, while the call was made.
+        let masked = self.space.masked_in(changed);
+        for page in &masked {
+            self.space.unmask(*page);
+        }
+        if tells || self.space.concerns(changed) {
+            self.look_at_mappings(thread.tid())?;
+            self.forget_code(changed);
+        }
+        if matches!(call.number, MMAP | MPROTECT | PKEY_MPROTECT) {
+            for page in masked {
+                self.set_protection(thread.tracee, page, third)?;
+            }
+        }
+        if call.number == MREMAP {
+            self.forget_code(range(result, third));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! The program's code for the translator: pages of the process, read once where they cannot
+//! change, and at each translation where they can.
+
+use crate::capture::space::Space;
+use crate::common::{Addr, AddrRange};
+use crate::tracee::Memory;
+use crate::translate::ProgramCode;
+use std::collections::HashMap;
+
+const PAGE_BYTES: usize = 4096;
+
+type Page = Box<[u8; PAGE_BYTES]>;
+
+/// Pages of code. A page that is not there is known as such.
+#[derive(Debug, Default)]
+pub(super) struct Pages {
+    stable: HashMap<u64, Option<Page>>,
+    /// Pages that can change, as the recording knows them.
+    told: HashMap<u64, Page>,
+}
+
+/// Code bytes that the recording does not know yet.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) addr: Addr,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Pages {
+    /// Another program runs.
+    pub(super) fn clear(&mut self) {
+        self.stable.clear();
+        self.told.clear();
+    }
+
+    /// Code that does not change by itself may be other than it was.
+    pub(super) fn forget_stable(&mut self) {
+        self.stable.clear();
+    }
+
+    /// What was told of pages in `ranges`.
+    pub(super) fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+        let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
+        let pages = self.told.iter().filter(|(page, _)| inside(**page));
+        pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
+    }
+
+    /// A view for one translation.
+    pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a Space) -> View<'a> {
+        View { pages: self, memory, space, changing: HashMap::new() }
+    }
+}
+
+/// Code as it is during one translation.
+#[derive(Debug)]
+pub(super) struct View<'a> {
+    pages: &'a mut Pages,
+    memory: &'a Memory,
+    space: &'a Space,
+    changing: HashMap<u64, Option<Page>>,
+}
+
+impl View<'_> {
+    fn page(&mut self, page: u64) -> Option<&[u8; PAGE_BYTES]> {
+        let memory = self.memory;
+        let read = || {
+            let mut bytes = Box::new([0; PAGE_BYTES]);
+            (memory.read(Addr(page), &mut bytes[..]) == PAGE_BYTES).then_some(bytes)
+        };
+        let known = if self.space.is_stable(Addr(page)) {
+            self.pages.stable.entry(page).or_insert_with(read)
+        } else if self.space.is_executable(Addr(page)) {
+            self.changing.entry(page).or_insert_with(read)
+        } else {
+            return None;
+        };
+        known.as_deref()
+    }
+
+    /// The pages that were read and can change, and what of them the recording does not know.
+    pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
+        let mut changes = Vec::new();
+        let mut pages = Vec::new();
+        for (page, bytes) in self.changing {
+            pages.push(page);
+            let Some(bytes) = bytes else { continue };
+            let told = self.pages.told.get(&page);
+            if told.is_some_and(|told| *told == bytes) {
+                continue;
+            }
+            changes.push(difference(page, told.map(|told| &told[..]), &bytes[..]));
+            self.pages.told.insert(page, bytes);
+        }
+        (pages, changes)
+    }
+}
+
+impl ProgramCode for View<'_> {
+    fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize {
+        let mut done = 0;
+        while done < buf.len() {
+            let at = ip.wrapping_add(done as u64);
+            let Some(page) = self.page(at & !0xfff) else { break };
+            let offset = usize::try_from(at & 0xfff).unwrap_or(0);
+            let len = (PAGE_BYTES - offset).min(buf.len() - done);
+            buf[done..done + len].copy_from_slice(&page[offset..offset + len]);
+            done += len;
+        }
+        done
+    }
+}
+
+/// The smallest run of bytes that holds all that changed.
+fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> Change {
+    let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
+    let first = (0..new.len()).find(differs).unwrap_or(0);
+    let last = (0..new.len()).rev().find(differs).unwrap_or(0);
+    Change { addr: Addr(page + first as u64), bytes: new[first..=last].to_vec() }
+}

@@ -1,0 +1,224 @@
+//! The loop: waiting, and the end. What a stop means stands in `events`.
+
+use super::process::{Finished, Process};
+use super::thread::{Doing, Place, Thread};
+use crate::capture::recorder::{Outcome, Prepared, Request};
+use crate::capture::signals::Forwarding;
+use crate::capture::{Error, final_state};
+use crate::common::{Pid, Tid};
+use crate::recording::Exit;
+use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The backend's name, in manifests.
+pub(super) const BACKEND: &str = "soft";
+
+/// Runs a program, translated, and records it.
+pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
+    let cpu = nix::sched::sched_getcpu().ok();
+    if let Some(cpu) = cpu {
+        pin_this_thread(cpu)?;
+    }
+    let env: Vec<_> = std::env::vars_os().collect();
+    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
+    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+    let pid = match (Launch { program, argv, env: &env, aslr, cpu: None }.start()) {
+        Ok(pid) => pid,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
+    let _forwarding = Forwarding::to(pid);
+    let mut engine = Engine::new(request, pid);
+    let result = engine.start(prepared).and_then(|()| engine.run());
+    if let Err(error) = result {
+        engine.let_go();
+        return Err(error);
+    }
+    engine.outcome()
+}
+
+/// All processes and threads that are recorded.
+pub(super) struct Engine<'a> {
+    pub(super) request: &'a Request,
+    pub(super) program: Pid,
+    pub(super) processes: BTreeMap<Pid, Process>,
+    pub(super) threads: BTreeMap<Tid, Thread>,
+    /// First stops of threads whose birth was not told yet.
+    pub(super) early: BTreeMap<Tid, Stop>,
+    /// Stops that came while another one was being handled.
+    pub(super) waiting: VecDeque<(Tid, Stop)>,
+    /// Children that share the memory of their parent, and run untranslated until they execute a
+    /// program.
+    pub(super) borrowers: BTreeMap<Tid, Pid>,
+    pub(super) finished: Vec<Finished>,
+    pub(super) notes: Vec<String>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(request: &'a Request, program: Pid) -> Self {
+        Self {
+            request,
+            program,
+            processes: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            early: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            borrowers: BTreeMap::new(),
+            finished: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
+        prepared.set_latest(&self.request.store)?;
+        self.adopt(prepared, self.program)
+    }
+
+    /// Begins to record a process whose only thread stands in the program.
+    pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
+        let process = Process::start(prepared, self.request, pid)?;
+        self.processes.insert(pid, process);
+        self.add_thread(Tid(pid.0), pid, Place::Program)?;
+        self.with(Tid(pid.0), |process, thread| {
+            process.enter(thread)?;
+            Ok(thread.tracee.resume(0)?)
+        })
+    }
+
+    pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.recorder.thread(tid)?;
+        if let Some(area) = process.take_area() {
+            self.threads.insert(tid, Thread::new(tid, pid, area, place));
+        }
+        Ok(())
+    }
+
+    pub(super) fn with(
+        &mut self,
+        tid: Tid,
+        act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        match act(process, thread) {
+            // Somebody killed it meanwhile: its end will be reported.
+            Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
+            result => result,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        while !self.processes.is_empty() {
+            let (tid, stop) = self.wait()?;
+            self.handle(tid, stop)?;
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<(Tid, Stop), Error> {
+        loop {
+            if let Some(news) = self.waiting.pop_front() {
+                return Ok(news);
+            }
+            if let Some(news) = wait_any(true)? {
+                return Ok(news);
+            }
+        }
+    }
+
+    /// All threads of a process stand at their end: writes the final state and lets them end.
+    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        let of_process = |thread: &&mut Thread| thread.pid == pid;
+        let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
+        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+            return Ok(());
+        }
+        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
+        if let Some(process) = self.processes.get(&pid)
+            && !ending.is_empty()
+        {
+            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let ending = final_state::in_order(ending, culprit);
+            let hidden = process.space.hidden();
+            final_state::write(&process.recorder, &process.memory, ending, signal, hidden)?;
+        }
+        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
+    }
+
+    /// The process is gone: completes its recording.
+    pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        self.threads.retain(|_, thread| thread.pid != pid);
+        if let Some(process) = self.processes.remove(&pid) {
+            let (finished, note) = process.finish(exit)?;
+            self.finished.push(finished);
+            self.notes.extend(note);
+        }
+        Ok(())
+    }
+
+    /// Something failed: all threads go on untraced, and the program is waited for, so that its
+    /// terminal is not taken away.
+    fn let_go(&mut self) {
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        for &pid in &pids {
+            self.release(pid);
+        }
+        let program = Tid(self.program.0);
+        if !pids.contains(&self.program) {
+            // It was never translated, or has ended.
+            let _ = Tracee(program).detach(0);
+        }
+        while let Ok(stop) = wait_for(program) {
+            if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
+                break;
+            }
+        }
+    }
+
+    fn outcome(mut self) -> Result<Outcome, Error> {
+        // The program's own recording comes first.
+        self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
+        let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();
+        let Some((_, manifest, trace_bytes)) = self.finished.into_iter().next() else {
+            return Err(tracee::Error::EndedEarly { program: self.request.program.clone() }.into());
+        };
+        Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
+    }
+
+    /// Takes a process out of the cache and detaches from it.
+    pub(super) fn release(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
+            // What is gone cannot be detached from, and need not be.
+            let _ = release_thread(process, thread);
+        }
+    }
+}
+
+/// Stops a thread, gives it its own registers, and detaches.
+fn release_thread(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    let tracee: Tracee = thread.tracee;
+    let mut signal = 0;
+    if tracee.interrupt().is_ok() && tracee.registers().is_err() {
+        match wait_for(tracee.0)? {
+            Stop::Signal(libc::SIGTRAP) => {}
+            Stop::Signal(number) => signal = number,
+            _ => {}
+        }
+    }
+    if process.make_exact(thread).is_err() {
+        signal = libc::SIGKILL;
+    }
+    Ok(tracee.detach(signal)?)
+}
+
+/// A thread that somebody killed meanwhile is no fault: its end will be reported.
+pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.is_gone() => Ok(()),
+        result => Ok(result?),
+    }
+}

@@ -1,0 +1,336 @@
+//! What a stop means: requests of the code cache, system calls, births, ends. Signals stand in
+//! `signals`.
+
+use super::engine::{BACKEND, Engine, gone_is_fine};
+use super::exact::{Exactness, Registers};
+use super::feed::Item;
+use super::process::{Process, bits_of};
+use super::thread::{Doing, Place, Thread};
+use crate::capture::clock::now;
+use crate::capture::recorder::Prepared;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::recording::Exit;
+use crate::sideband::Event;
+use crate::tracee::{PtraceEvent, Stop, Tracee, executable, wait_for};
+use crate::translate::slots;
+
+const EXIT_GROUP: u64 = 231;
+const EXECVE: u64 = 59;
+const EXECVEAT: u64 = 322;
+/// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
+const USER_CS_64: u64 = 0x33;
+const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+
+impl Engine<'_> {
+    /// Takes in a stop of a thread.
+    pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if self.borrowers.contains_key(&tid) {
+            return self.borrower(tid, stop);
+        }
+        let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
+        let known = self.threads.contains_key(&tid);
+        let executed = stop == Stop::Event(PtraceEvent::Exec);
+        // A first thread may be gone long before its process is, and gives its number to a thread
+        // that executes a program.
+        let of_process = self.processes.contains_key(&Pid(tid.0));
+        if !(known || (ended || executed) && of_process) {
+            self.early.insert(tid, stop);
+            return Ok(());
+        }
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
+            Stop::Signal(signal) => self.signal_stop(tid, signal),
+            Stop::Group(_) => self.with(tid, |_, thread| {
+                thread.doing = Doing::Stopped;
+                Ok(thread.tracee.listen()?)
+            }),
+            Stop::Event(PtraceEvent::Stop) => self.with(tid, |_, thread| {
+                if thread.doing == Doing::Stopped {
+                    thread.doing = Doing::Running;
+                }
+                Ok(thread.tracee.resume(0)?)
+            }),
+            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
+            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
+                self.born(tid, event)
+            }
+            Stop::Event(PtraceEvent::Other(_)) => {
+                self.with(tid, |_, thread| Ok(thread.tracee.resume(0)?))
+            }
+        }
+    }
+
+    /// The thread made a thread or a process.
+    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
+        let child = Tid(i32::try_from(message).unwrap_or(0));
+        if self.early.remove(&child).is_none() {
+            wait_for(child)?;
+        }
+        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        if is_thread_of(child, pid) {
+            self.add_thread(child, pid, Place::Cache)?;
+            self.with(child, |_, thread| {
+                let mut registers = thread.tracee.registers()?;
+                registers.gs_base = thread.area.base;
+                thread.tracee.set_registers(&registers)?;
+                Ok(thread.tracee.resume(0)?)
+            })?;
+        } else {
+            self.forked(parent, pid, Pid(child.0), event)?;
+        }
+        gone_is_fine(Tracee(parent).resume(0))
+    }
+
+    /// A child process stands at its birth, in a copy of the code cache or in the very same.
+    fn forked(
+        &mut self,
+        parent: Tid,
+        pid: Pid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<(), Error> {
+        let tid = Tid(child.0);
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.recorder.event(parent, Event::Fork { child })?;
+        let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
+        let tracee = Tracee(tid);
+        let registers = tracee.registers()?;
+        let Some(at) = process.translator.locate(registers.rip) else {
+            return gone_is_fine(tracee.detach(0));
+        };
+        let (program, _) = process.convert(thread, &registers, &at);
+        tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
+        let shares = shares_memory(event, &registers);
+        if !shares {
+            // The child has a copy of all but the cache, which it must not use.
+            let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
+            for page in process.space.masked_in(EVERYWHERE) {
+                let protection = process.space.protection(Addr(page)).map_or(0, bits_of);
+                tracee.inject(
+                    gadget,
+                    super::calls::MPROTECT,
+                    [page, 0x1000, protection, 0, 0, 0],
+                )?;
+            }
+            process.window.remove(tracee, gadget)?;
+        }
+        if !self.request.follow_forks {
+            return gone_is_fine(tracee.detach(0));
+        }
+        if shares {
+            self.borrowers.insert(tid, pid);
+            return gone_is_fine(tracee.resume(0));
+        }
+        let prepared = Prepared::of_child(self.request, BACKEND)?;
+        self.adopt(prepared, child)
+    }
+
+    /// A child that shares its parent's memory runs by itself, until it executes a program.
+    fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => {
+                self.borrowers.remove(&tid);
+                Ok(())
+            }
+            Stop::Event(PtraceEvent::Exec) => {
+                self.borrowers.remove(&tid);
+                if tracee.registers()?.cs != USER_CS_64 {
+                    self.notes.push(format!("process {tid} runs a 32-bit program: not recorded"));
+                    return gone_is_fine(tracee.detach(0));
+                }
+                leave_system_call(tracee)?;
+                let prepared = Prepared::of_child(self.request, BACKEND)?;
+                self.adopt(prepared, Pid(tid.0))
+            }
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
+                if self.early.remove(&child).is_none() {
+                    wait_for(child)?;
+                }
+                gone_is_fine(Tracee(child).detach(0))?;
+                gone_is_fine(tracee.resume(0))
+            }
+            Stop::Group(_) => gone_is_fine(tracee.listen()),
+            Stop::Signal(signal) => gone_is_fine(tracee.resume(signal)),
+            Stop::Event(_) => gone_is_fine(tracee.resume(0)),
+        }
+    }
+
+    /// Another program runs in the thread's process, which has this thread only.
+    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+        let message = Tracee(tid).event_message();
+        let old = message.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
+        let Some(thread) = self.threads.get(&old) else { return Ok(()) };
+        let pid = thread.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let pointer = process.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid == pid) {
+            if other == old {
+                process.take_records(thread, pointer);
+                process.tell(other, Item::Flush);
+            }
+            if other != tid {
+                process.thread_ended(other, None);
+            }
+        }
+        self.threads.retain(|_, thread| thread.pid != pid);
+        if Tracee(tid).registers()?.cs != USER_CS_64 {
+            return self.leave_alone(pid, "runs a 32-bit program");
+        }
+        leave_system_call(Tracee(tid))?;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.exec(tid)?;
+        self.add_thread(tid, pid, Place::Program)?;
+        self.with(tid, |process, thread| {
+            process.enter(thread)?;
+            Ok(thread.tracee.resume(0)?)
+        })
+    }
+
+    /// The process does something that cannot be recorded: its recording ends here.
+    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+        let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
+        self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
+        gone_is_fine(Tracee(Tid(pid.0)).detach(0))?;
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.thread_ended(Tid(pid.0), None);
+        }
+        self.finish(pid, None)
+    }
+
+    /// A thread stands at its end: its registers are read now or never.
+    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+        let status = Tracee(tid).event_message().unwrap_or(0);
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let pid = thread.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let Ok(registers) = thread.tracee.registers() else { return Ok(()) };
+        let call = (registers.orig_rax.cast_signed() >= 0).then_some(registers.orig_rax);
+        let program = process.last_state(thread, &registers);
+        thread.ending = program
+            .as_ref()
+            .map(|program| final_state::thread_with(thread.tracee, program, thread.siginfo));
+        process.thread_ended(tid, program.map(|program| Addr(program.rip)));
+        process.write_packets()?;
+        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
+        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
+        if ends_process && process.culprit.is_none() {
+            process.culprit = Some((tid, signal));
+        }
+        let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
+        let last = others().all(|t| t.doing == Doing::AtEnd);
+        let in_exec = |t: &Thread| {
+            let call = t.tracee.registers().map_or(0, |r| r.orig_rax);
+            matches!(call, EXECVE | EXECVEAT)
+        };
+        let hold = (ends_process || last) && !others().any(in_exec);
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        if hold {
+            thread.doing = Doing::AtEnd;
+            return self.end_if_all_are(pid);
+        }
+        let tracee = thread.tracee;
+        if let Some(thread) = self.threads.remove(&tid)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.window.give_area(thread.area);
+        }
+        gone_is_fine(tracee.resume(0))?;
+        self.end_if_all_are(pid)
+    }
+
+    /// The thread, or its process, is gone.
+    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let pid = self.threads.remove(&tid).map_or(Pid(tid.0), |thread| thread.pid);
+        if Tid(pid.0) == tid {
+            let exit = match stop {
+                Stop::Exited(code) => Some(Exit::Code(code)),
+                Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
+                _ => None,
+            };
+            return self.finish(pid, exit);
+        }
+        self.end_if_all_are(pid)
+    }
+}
+
+impl Process {
+    /// The thread stands in the program, where its history begins or goes on after what is not
+    /// part of it.
+    pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let ip = thread.tracee.registers()?.rip;
+        self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.dispatch(thread)
+    }
+
+    /// Tells the encoder how a thread's path ends, and gives the program's registers there. None
+    /// where they are not known.
+    fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
+        let tid = thread.tid();
+        if thread.place == Place::Program {
+            self.tell(tid, Item::Leave { ip: registers.rip });
+            return Some(Registers { gs_base: thread.gs_base, ..*registers });
+        }
+        let located = self.translator.locate(registers.rip);
+        let Some(at) = located.filter(|at| at.exact) else {
+            // Killed inside the glue. What was recorded is told.
+            let in_glue = located.is_none_or(|at| at.point.state.r11_in_slot);
+            let area = thread.area;
+            let inside = (0..super::area::BUFFERS)
+                .any(|i| (area.buffer(i)..=area.guard(i).start.0).contains(&registers.r11));
+            if in_glue && inside {
+                self.take_records(thread, registers.r11);
+            } else {
+                let pointer = self.window.shared.load(area.slot(slots::TRACE_POINTER));
+                self.take_records(thread, pointer);
+            }
+            return None;
+        };
+        let (program, pointer) = self.convert(thread, registers, &at);
+        self.take_records(thread, pointer);
+        if !at.point.state.recorded {
+            let superblock = self.translator.superblock(at.superblock);
+            let path = superblock.map_or(&[][..], |superblock| &superblock.path);
+            let steps = path[..usize::from(at.point.index).min(path.len())].to_vec();
+            self.tell(tid, Item::Partial { steps, ip: at.point.ip });
+            self.tell(tid, Item::Leave { ip: at.point.ip });
+        }
+        Some(Registers { gs_base: thread.gs_base, ..program })
+    }
+}
+
+/// A thread that stands inside the execve(2) that brought its program is taken out of it.
+fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
+    tracee.step(0)?;
+    wait_for(tracee.0)?;
+    Ok(())
+}
+
+/// Whether a child shares its parent's memory (`CLONE_VM`).
+fn shares_memory(event: PtraceEvent, registers: &Registers) -> bool {
+    const VM: u64 = 0x100;
+    const CLONE: u64 = 56;
+    match event {
+        PtraceEvent::Vfork => true,
+        PtraceEvent::Clone => registers.orig_rax == CLONE && registers.rdi & VM != 0,
+        _ => false,
+    }
+}
+
+fn is_thread_of(tid: Tid, pid: Pid) -> bool {
+    std::fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
+}
+
+/// What [`Process::make_exact`] could not do is done by whoever handles the stop.
+pub(super) fn disturbed(exactness: Exactness) -> Option<Stop> {
+    match exactness {
+        Exactness::Exact => None,
+        Exactness::Disturbed(stop) => Some(stop),
+    }
+}

@@ -1,0 +1,174 @@
+//! From the trace buffers to packets, on a thread of its own: what the tracer sees goes in, in
+//! each traced thread's order, and packets come out.
+
+use super::area::Busy;
+use super::encode::{BadRecord, Dictionary, Encoder};
+use super::shared::Shared;
+use crate::common::Tid;
+use crate::flow::Insn;
+use crate::translate::Step;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+/// Packets are handed over when this many bytes have come together.
+const OUTPUT_BYTES: usize = 256 << 10;
+
+/// What the tracer tells of a thread, or of all.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// What superblocks have from now on.
+    Edges(Dictionary),
+    /// Another program runs in the process, with a memory and with edges of its own.
+    Program(Arc<Shared>),
+    /// Records in the shared memory. The buffer is done with them if one is named.
+    Records { offset: u64, len: usize, frees: Option<(Arc<Busy>, usize)> },
+    /// Part of a path was executed, and the thread stands at `ip`.
+    Partial { steps: Vec<Step>, ip: u64 },
+    /// The tracer executed an instruction.
+    Native { insn: Insn, next: u64 },
+    /// The thread went to the kernel before the instruction at `ip`.
+    Leave { ip: u64 },
+    /// The thread goes on in the program.
+    Enter { ip: u64, tsc: u64 },
+    /// Everything so far is wanted.
+    Flush,
+}
+
+/// What came of a thread.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) instructions: u64,
+    /// Why the trace ends early, if it does.
+    pub(super) damaged: bool,
+}
+
+/// Packets of a thread.
+pub(super) type Packets = (Tid, Vec<u8>);
+
+/// The encoder of one process.
+#[derive(Debug)]
+pub(super) struct Feed {
+    items: Option<Sender<(Tid, Item)>>,
+    packets: Receiver<Packets>,
+    worker: Option<JoinHandle<HashMap<Tid, Tally>>>,
+}
+
+impl Feed {
+    pub(super) fn start(shared: Arc<Shared>, psb_period: usize) -> Self {
+        let (items, incoming) = channel();
+        let (outgoing, packets) = channel();
+        let worker = std::thread::spawn(move || {
+            let mut worker = Worker {
+                shared,
+                psb_period,
+                dictionary: Dictionary::default(),
+                threads: HashMap::new(),
+                bytes: Vec::new(),
+                packets: outgoing,
+            };
+            worker.run(&incoming);
+            worker.finish()
+        });
+        Self { items: Some(items), packets, worker: Some(worker) }
+    }
+
+    /// Tells of a thread.
+    pub(super) fn tell(&self, tid: Tid, item: Item) {
+        if let Some(items) = &self.items {
+            // The worker ends when this sender is dropped, never before.
+            let _ = items.send((tid, item));
+        }
+    }
+
+    /// Packets that are there.
+    pub(super) fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
+        self.packets.try_iter()
+    }
+
+    /// Waits until all is encoded. Gives the last packets, and what came of each thread.
+    pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, Tally>) {
+        self.items = None;
+        let tallies = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
+        (self.packets.iter().collect(), tallies)
+    }
+}
+
+struct Worker {
+    shared: Arc<Shared>,
+    psb_period: usize,
+    dictionary: Dictionary,
+    threads: HashMap<Tid, (Encoder, Tally, usize)>,
+    bytes: Vec<u8>,
+    packets: Sender<Packets>,
+}
+
+impl Worker {
+    fn run(&mut self, items: &Receiver<(Tid, Item)>) {
+        for (tid, item) in items {
+            match item {
+                Item::Edges(news) => {
+                    self.dictionary.edges.extend(news.edges);
+                    self.dictionary.pushes.extend(news.pushes);
+                    self.dictionary.quiet_targets.extend(news.quiet_targets);
+                }
+                Item::Program(shared) => {
+                    self.shared = shared;
+                    self.dictionary = Dictionary::default();
+                }
+                item => self.of_thread(tid, item),
+            }
+        }
+    }
+
+    fn of_thread(&mut self, tid: Tid, item: Item) {
+        let period = self.psb_period;
+        let (encoder, tally, pending) =
+            self.threads.entry(tid).or_insert_with(|| (Encoder::new(period), Tally::default(), 0));
+        if let Item::Records { offset, len, frees } = &item {
+            self.bytes.resize(*len, 0);
+            self.shared.read(*offset, &mut self.bytes);
+            if let Some((busy, index)) = frees {
+                busy.free(*index);
+            }
+        }
+        if tally.damaged {
+            return;
+        }
+        let mut flush = false;
+        match item {
+            Item::Edges(..) | Item::Program(_) => {}
+            Item::Records { len, .. } => {
+                *pending += len;
+                if encoder.records(&self.dictionary, &self.bytes) == Err(BadRecord) {
+                    tally.damaged = true;
+                }
+            }
+            Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
+            Item::Native { insn, next } => encoder.native(&insn, next),
+            Item::Leave { ip } => encoder.leave(ip),
+            Item::Enter { ip, tsc } => encoder.enter(ip, tsc),
+            Item::Flush => {
+                encoder.flush();
+                flush = true;
+            }
+        }
+        tally.instructions = encoder.instructions();
+        if flush || *pending >= OUTPUT_BYTES {
+            *pending = 0;
+            // Nobody to receive it: the recorder is on its way out.
+            let _ = self.packets.send((tid, encoder.drain()));
+        }
+    }
+
+    fn finish(self) -> HashMap<Tid, Tally> {
+        let mut tallies = HashMap::new();
+        for (tid, (mut encoder, tally, _)) in self.threads {
+            encoder.flush();
+            let _ = self.packets.send((tid, encoder.drain()));
+            tallies.insert(tid, tally);
+        }
+        tallies
+    }
+}

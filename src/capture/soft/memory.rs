@@ -1,0 +1,228 @@
+//! Brings the shared memory into a traced process, by system calls that one of its threads is
+//! made to execute.
+
+use super::area::{AREA_BYTES, Area, BUFFERS};
+use super::place::place;
+use super::shared::Shared;
+use crate::capture::Error;
+use crate::common::{Addr, AddrRange, Pid};
+use crate::tracee::{self, Memory, Tracee, mappings};
+use crate::translate::slots;
+use nix::errno::Errno;
+use std::fs::File;
+use std::sync::Arc;
+
+/// Bytes of address space for all that is shared; memory is used as it is touched.
+const TOTAL_BYTES: u64 = 8 << 30;
+/// Bytes of a zone of the code cache.
+pub(super) const ZONE_BYTES: u64 = 64 << 20;
+/// Zones are nearer than this to the code that is translated into them.
+const REACH_BYTES: u64 = 0x6800_0000;
+/// Far from everything that the kernel maps by itself: the window from which all else is mapped.
+const WINDOW_NEAR: u64 = 0x2000_0000_0000;
+/// Offset of what follows the tables.
+const FIRST_FREE: u64 = 1 << 20;
+const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+
+const MMAP: u64 = 9;
+const MPROTECT: u64 = 10;
+const MUNMAP: u64 = 11;
+const MREMAP: u64 = 25;
+const CLOSE: u64 = 3;
+const MEMFD_CREATE: u64 = 319;
+
+const NONE: u64 = 0;
+const READ_WRITE: u64 = 3;
+const READ_EXECUTE: u64 = 5;
+
+/// The shared memory as the traced process sees it.
+#[derive(Debug)]
+pub(super) struct Window {
+    pub(super) shared: Arc<Shared>,
+    pid: Pid,
+    /// Where the process has all of it, without access; parts are mapped again where they belong.
+    base: u64,
+    next_offset: u64,
+    /// Ranges of the process's address space that are the recorder's.
+    pub(super) ranges: Vec<AddrRange>,
+    spare: Vec<Area>,
+}
+
+impl Window {
+    /// Makes the memory. `tracee` stands in the program, and nothing of it runs yet.
+    pub(super) fn open(tracee: Tracee, pid: Pid, memory: &Memory) -> Result<Self, Error> {
+        let registers = tracee.registers()?;
+        let gadget = Addr(registers.rip);
+        let name_at = Addr(registers.rsp.wrapping_sub(0x400) & !0xf);
+        let text = Patch::write(memory, gadget, &SYSCALL_INSN)?;
+        let name = Patch::write(memory, name_at, b"contraflow\0")?;
+        let result = Self::make(tracee, pid, gadget, name_at);
+        name.restore(memory)?;
+        text.restore(memory)?;
+        result
+    }
+
+    fn make(tracee: Tracee, pid: Pid, gadget: Addr, name_at: Addr) -> Result<Self, Error> {
+        const CLOEXEC: u64 = 1;
+        const SHARED: u64 = 0x1;
+        const NORESERVE: u64 = 0x4000;
+        const FIXED_NOREPLACE: u64 = 0x10_0000;
+        let call = |name, number, args| checked(name, tracee.inject(gadget, number, args)?);
+        let fd = call("memfd_create", MEMFD_CREATE, [name_at.0, CLOEXEC, 0, 0, 0, 0])?;
+        let path = format!("/proc/{pid}/fd/{fd}");
+        let file = File::options().read(true).write(true).open(&path);
+        let file = file.map_err(|error| tracee::Error::Proc { path: path.into(), error })?;
+        file.set_len(TOTAL_BYTES).map_err(|error| system("ftruncate", &error))?;
+        let shared = Shared::map(&file, TOTAL_BYTES)?;
+        let wanted = place(&mappings(pid)?, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
+        let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
+        let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0])?;
+        call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
+        let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
+        Ok(Self { shared, pid, base, next_offset: FIRST_FREE, ranges, spare: Vec::new() })
+    }
+
+    /// Maps a zone of the code cache near `near`. Gives its address and its offset.
+    pub(super) fn zone(
+        &mut self,
+        tracee: Tracee,
+        gadget: Addr,
+        near: u64,
+    ) -> Result<(u64, u64), Error> {
+        let maps = mappings(self.pid)?;
+        let base = place(&maps, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
+        let offset = self.allocate(ZONE_BYTES)?;
+        self.alias(tracee, gadget, offset, AddrRange::sized(Addr(base), ZONE_BYTES), READ_EXECUTE)?;
+        self.ranges.push(AddrRange::sized(Addr(base), ZONE_BYTES));
+        Ok((base, offset))
+    }
+
+    /// Maps the first zone, by the program's own code.
+    pub(super) fn first_zone(
+        &mut self,
+        tracee: Tracee,
+        memory: &Memory,
+    ) -> Result<(u64, u64), Error> {
+        let at = Addr(tracee.registers()?.rip);
+        let text = Patch::write(memory, at, &SYSCALL_INSN)?;
+        let zone = self.zone(tracee, at, at.0);
+        text.restore(memory)?;
+        zone
+    }
+
+    /// Has an area ready for the next thread.
+    pub(super) fn prepare_area(
+        &mut self,
+        tracee: Tracee,
+        gadget: Addr,
+        near: u64,
+    ) -> Result<(), Error> {
+        if !self.spare.is_empty() {
+            return Ok(());
+        }
+        let base = place(&mappings(self.pid)?, near, AREA_BYTES, u64::MAX).ok_or_else(no_room)?;
+        let offset = self.allocate(AREA_BYTES)?;
+        let area = Area { base, offset };
+        let range = AddrRange::sized(Addr(base), AREA_BYTES);
+        self.alias(tracee, gadget, offset, range, READ_WRITE)?;
+        self.alias(tracee, gadget, 0, area.tables(), READ_WRITE)?;
+        for index in 0..BUFFERS {
+            let guard = area.guard(index);
+            let args = [guard.start.0, guard.size_bytes(), NONE, 0, 0, 0];
+            checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
+        }
+        self.ranges.push(range);
+        self.spare.push(area);
+        Ok(())
+    }
+
+    /// Takes an area that is ready.
+    pub(super) fn take_area(&mut self) -> Option<Area> {
+        self.spare.pop()
+    }
+
+    /// A thread is gone, and its area is free for another one.
+    pub(super) fn give_area(&mut self, area: Area) {
+        self.shared.store(area.slot(slots::REQUEST), 0);
+        self.spare.push(area);
+    }
+
+    /// Takes all of the recorder's mappings out of a process that stands in the program, by the
+    /// SYSCALL instruction at `gadget`.
+    pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
+        for range in &self.ranges {
+            let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
+            checked("munmap", tracee.inject(gadget, MUNMAP, args)?)?;
+        }
+        Ok(())
+    }
+
+    fn allocate(&mut self, size: u64) -> Result<u64, Error> {
+        let offset = self.next_offset;
+        self.next_offset = offset + size.next_multiple_of(0x1000);
+        if self.next_offset > TOTAL_BYTES {
+            return Err(no_room());
+        }
+        Ok(offset)
+    }
+
+    fn alias(
+        &self,
+        tracee: Tracee,
+        gadget: Addr,
+        offset: u64,
+        range: AddrRange,
+        protection: u64,
+    ) -> Result<(), Error> {
+        const MAYMOVE_FIXED: u64 = 3;
+        let (start, size) = (range.start.0, range.size_bytes());
+        // An old size of 0 maps shared pages a second time (mremap(2)).
+        let args = [self.base + offset, 0, size, MAYMOVE_FIXED, start, 0];
+        checked("mremap", tracee.inject(gadget, MREMAP, args)?)?;
+        let args = [start, size, protection, 0, 0, 0];
+        checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
+        Ok(())
+    }
+}
+
+/// Bytes of the program that were overwritten for a moment.
+struct Patch {
+    at: Addr,
+    old: Vec<u8>,
+}
+
+impl Patch {
+    fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
+        let mut old = vec![0; bytes.len()];
+        if memory.read(at, &mut old) < old.len() {
+            return Err(tracee::Error::System { call: "read", errno: Errno::EFAULT }.into());
+        }
+        memory.write(at, bytes).map_err(|error| system("write", &error))?;
+        Ok(Self { at, old })
+    }
+
+    fn restore(self, memory: &Memory) -> Result<(), Error> {
+        Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
+    }
+}
+
+/// The result of a system call that the traced process made.
+pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
+    const LAST_ERRNO: i64 = 4095;
+    if (-LAST_ERRNO..0).contains(&result) {
+        let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(0));
+        return Err(tracee::Error::System { call, errno }.into());
+    }
+    Ok(result.cast_unsigned())
+}
+
+fn no_room() -> Error {
+    tracee::Error::System { call: "mmap", errno: Errno::ENOMEM }.into()
+}
+
+fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {
+    tracee::Error::System {
+        call,
+        errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+    }
+}

@@ -1,0 +1,24 @@
+//! Software PT: the program runs translated, in a code cache that logs its branches, and an
+//! encoder makes the packets that a PT unit would have written.
+//!
+//! The traced process holds the cache and its trace buffers in memory shared with the recorder,
+//! which translates from outside: no code of the recorder runs in the program but the translated
+//! code itself. A thread stops only for code that is not translated yet, for system calls that
+//! change its code, for signals, and at the end of a trace buffer.
+
+mod area;
+mod calls;
+mod code;
+mod encode;
+mod engine;
+mod events;
+mod exact;
+mod feed;
+mod memory;
+mod place;
+mod process;
+mod shared;
+mod signals;
+mod thread;
+
+pub(super) use engine::record;

@@ -1,0 +1,392 @@
+//! A process that runs translated: its recording, its code cache, its encoder.
+
+use super::area::Area;
+use super::code::{Change, Pages};
+use super::encode::Dictionary;
+use super::feed::{Feed, Item};
+use super::memory::{Window, ZONE_BYTES, checked};
+use super::shared::Shared;
+use super::thread::{Place, Thread};
+use crate::capture::Error;
+use crate::capture::clock::now;
+use crate::capture::recorder::{Prepared, Recorder, Request};
+use crate::capture::space::Space;
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::recording::{Exit, Manifest};
+use crate::sideband::{Event, Protection};
+use crate::tracee::{Memory, Tracee, comm, executable};
+use crate::translate::{Limits, TranslateError, Translator, slots};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const PAGE_BYTES: u64 = 0x1000;
+const MPROTECT: u64 = 10;
+const PROT_WRITE: u64 = 2;
+
+/// System calls that the tracer wants to see. All others run without a stop.
+const SEEN_CALLS: [u64; 13] = [
+    super::calls::MMAP,
+    super::calls::MPROTECT,
+    super::calls::MUNMAP,
+    super::calls::RT_SIGRETURN,
+    super::calls::MREMAP,
+    super::calls::SHMAT,
+    super::calls::CLONE,
+    super::calls::SHMDT,
+    super::calls::ARCH_PRCTL,
+    super::calls::REMAP_FILE_PAGES,
+    super::calls::PKEY_MPROTECT,
+    super::calls::RSEQ,
+    super::calls::CLONE3,
+];
+
+/// A recording that is complete: where it is, its manifest, and bytes of trace.
+pub(super) type Finished = (PathBuf, Manifest, u64);
+
+/// A thread that ended.
+#[derive(Debug)]
+struct Ended {
+    tid: Tid,
+    name: String,
+    final_pc: Option<Addr>,
+}
+
+/// A process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) recorder: Recorder,
+    pub(super) memory: Memory,
+    pub(super) space: Space,
+    pub(super) window: Window,
+    pub(super) translator: Translator<Arc<Shared>>,
+    feed: Feed,
+    pages: Pages,
+    /// Edges from a number on whose code is as it is since a time.
+    young: Vec<(usize, u64)>,
+    edges_told: usize,
+    pushes_told: usize,
+    quiet_told: usize,
+    ended: Vec<Ended>,
+    /// The thread that ended the process, and the signal that did, if one did.
+    pub(super) culprit: Option<(Tid, i32)>,
+}
+
+impl Process {
+    /// Starts the recording of a process whose only thread stands in the program.
+    pub(super) fn start(prepared: Prepared, request: &Request, pid: Pid) -> Result<Self, Error> {
+        let recorder = Recorder::start(prepared, pid)?;
+        let memory = Memory::open(pid)?;
+        let psb_period = request.psb_period_bytes as usize;
+        let tracee = Tracee(Tid(pid.0));
+        let (window, translator) = cache(tracee, pid, &memory)?;
+        let feed = Feed::start(window.shared.clone(), psb_period);
+        let mut process = Self {
+            recorder,
+            memory,
+            space: Space::default(),
+            window,
+            translator,
+            feed,
+            pages: Pages::default(),
+            young: Vec::new(),
+            edges_told: 0,
+            pushes_told: 0,
+            quiet_told: 0,
+            ended: Vec::new(),
+            culprit: None,
+        };
+        process.hide_ranges();
+        process.look_at_mappings(tracee.0)?;
+        process.prepare_area(tracee)?;
+        Ok(process)
+    }
+
+    /// Another program runs in the process, whose only thread stands in it.
+    pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
+        let pid = self.recorder.pid();
+        let path = executable(pid)?.to_string_lossy().into_owned();
+        self.recorder.event(tid, Event::Exec { path })?;
+        self.memory = Memory::open(pid)?;
+        let (window, translator) = cache(Tracee(tid), pid, &self.memory)?;
+        self.window = window;
+        self.translator = translator;
+        self.feed.tell(tid, Item::Program(self.window.shared.clone()));
+        (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
+        self.young.clear();
+        self.space.exec();
+        self.hide_ranges();
+        self.pages.clear();
+        self.look_at_mappings(tid)?;
+        self.prepare_area(Tracee(tid))
+    }
+
+    fn hide_ranges(&mut self) {
+        let known = self.space.hidden().len();
+        for range in self.window.ranges.iter().skip(known) {
+            self.space.hide(*range);
+        }
+    }
+
+    /// The SYSCALL instruction by which a thread is made to execute system calls.
+    pub(super) fn gadget(&self) -> Addr {
+        self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget))
+    }
+
+    /// Has an area ready for a thread to come.
+    pub(super) fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
+        let near = self.translator.zones().first().map_or(0, |zone| zone.base);
+        self.window.prepare_area(tracee, self.gadget(), near)?;
+        self.hide_ranges();
+        Ok(())
+    }
+
+    /// Takes the area that is ready, for a thread.
+    pub(super) fn take_area(&mut self) -> Option<Area> {
+        let area = self.window.take_area()?;
+        self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
+        Some(area)
+    }
+
+    /// The mappings may have changed.
+    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+        let changes = self.space.refresh(&mut self.recorder, &self.memory, tid)?;
+        if changes.code {
+            self.pages.forget_stable();
+        }
+        // A mapping that is told anew is told without what was written there.
+        for Change { addr, bytes } in self.pages.told_in(&changes.mapped) {
+            self.recorder.event(tid, Event::Code { addr, bytes })?;
+        }
+        Ok(())
+    }
+
+    /// Code in `range` is not what it was.
+    pub(super) fn forget_code(&mut self, range: AddrRange) {
+        self.translator.invalidate(range.start.0, range.end.0);
+        self.pages.forget_stable();
+    }
+
+    /// Translates with `act`, makes room where there is none, and tells of code that changed.
+    /// `thread` stands still and is about to execute what is at `ip`.
+    fn translating<T>(
+        &mut self,
+        thread: &mut Thread,
+        ip: u64,
+        mut act: impl FnMut(
+            &mut Translator<Arc<Shared>>,
+            &mut super::code::View<'_>,
+        ) -> Result<T, TranslateError>,
+    ) -> Result<T, Error> {
+        let before = self.translator.edge_count();
+        let mut view = self.pages.view(&self.memory, &self.space);
+        let first = act(&mut self.translator, &mut view);
+        let (pages, changes) = view.finish();
+        let result = match first {
+            Ok(result) => result,
+            Err(TranslateError::NoZone(near)) => {
+                let gadget = self.gadget();
+                let (base, offset) = self.window.zone(thread.tracee, gadget, near)?;
+                self.translator.add_zone(base, ZONE_BYTES, offset);
+                self.hide_ranges();
+                return self.translating(thread, ip, act);
+            }
+            Err(error) => return Err(Error::Translate(error)),
+        };
+        if !changes.is_empty() {
+            if thread.place == Place::Cache {
+                let pointer = thread.tracee.registers()?.r11;
+                self.take_records(thread, pointer);
+            }
+            // A point of the trace with a time, from which on the new bytes hold.
+            self.tell(thread.tid(), Item::Leave { ip });
+            for change in changes {
+                let event = Event::Code { addr: change.addr, bytes: change.bytes };
+                self.recorder.event(thread.tid(), event)?;
+            }
+            self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        }
+        if !pages.is_empty() {
+            self.young.push((before, now().0));
+        }
+        for page in pages {
+            self.protect(thread.tracee, page)?;
+        }
+        Ok(result)
+    }
+
+    /// Writes to a page that code was translated from must not go unnoticed.
+    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
+        let protection = self.space.protection(Addr(page));
+        let Some(protection) = protection.filter(|p| p.write && !self.space.is_masked(page)) else {
+            return Ok(());
+        };
+        self.space.mask(page);
+        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)
+    }
+
+    /// The page may be written again.
+    pub(super) fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
+        match self.space.protection(Addr(page)) {
+            Some(protection) if self.space.unmask(page) => {
+                self.set_protection(tracee, page, bits_of(protection))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn set_protection(
+        &self,
+        tracee: Tracee,
+        page: u64,
+        protection: u64,
+    ) -> Result<(), Error> {
+        let args = [page, PAGE_BYTES, protection, 0, 0, 0];
+        checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
+        Ok(())
+    }
+
+    /// Gives the address in the cache at which the request of a thread goes on.
+    pub(super) fn serve(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let shared = self.window.shared.clone();
+        let area = thread.area;
+        let slot = |slot| area.slot(slot);
+        let request = shared.load(slot(slots::REQUEST));
+        let target = shared.load(slot(slots::TARGET));
+        let ip = self.translator.requested(request, target);
+        let address = self.translating(thread, ip, |t, code| t.serve(request, target, code))?;
+        shared.store(slot(slots::RESPONSE), address);
+        shared.store(slot(slots::REQUEST), 0);
+        Ok(())
+    }
+
+    /// Lets a thread that stands in the program go on in the cache.
+    pub(super) fn dispatch(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let mut registers = thread.tracee.registers()?;
+        let ip = registers.rip;
+        let number = self.translating(thread, ip, |t, code| t.get(ip, code))?;
+        let body = self.translator.superblock(number).map_or(0, |superblock| superblock.body);
+        let shared = &self.window.shared;
+        shared.store(thread.area.slot(slots::R11), registers.r11);
+        thread.gs_base = registers.gs_base;
+        registers.r11 = shared.load(thread.area.slot(slots::TRACE_POINTER));
+        registers.gs_base = thread.area.base;
+        registers.rip = body;
+        thread.tracee.set_registers(&registers)?;
+        thread.place = Place::Cache;
+        Ok(())
+    }
+
+    /// Tells the encoder of the records up to `pointer`.
+    pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
+        self.records(thread, pointer, None);
+    }
+
+    /// As [`Self::take_records`]; the buffer is full, and the encoder may give it back.
+    pub(super) fn take_buffer(&mut self, thread: &mut Thread, pointer: u64) {
+        let frees = Some((thread.busy.clone(), thread.buffer));
+        self.records(thread, pointer, frees);
+    }
+
+    fn records(
+        &mut self,
+        thread: &mut Thread,
+        pointer: u64,
+        frees: Option<(Arc<super::area::Busy>, usize)>,
+    ) {
+        let len = usize::try_from(pointer.saturating_sub(thread.told)).unwrap_or(0);
+        let offset = thread.area.offset_of(thread.told);
+        thread.told = pointer;
+        if len > 0 || frees.is_some() {
+            self.tell(thread.tid(), Item::Records { offset, len, frees });
+        }
+    }
+
+    /// Tells the encoder of a thread, after all edges that it may meet.
+    pub(super) fn tell(&mut self, tid: Tid, item: Item) {
+        let edges = self.translator.edges_from(self.edges_told);
+        if !edges.is_empty() {
+            let mut edges = edges.to_vec();
+            for (first, since) in self.young.drain(..) {
+                let young = edges.iter_mut().skip(first.saturating_sub(self.edges_told));
+                young.for_each(|edge| edge.since = since);
+            }
+            let pushes = self.translator.return_addresses(self.pushes_told);
+            let quiet_targets = self.translator.quiet_targets(self.quiet_told);
+            self.edges_told += edges.len();
+            self.pushes_told += pushes.len();
+            self.quiet_told += quiet_targets.len();
+            let news = Dictionary {
+                edges,
+                pushes: pushes.to_vec(),
+                quiet_targets: quiet_targets.to_vec(),
+            };
+            self.feed.tell(tid, Item::Edges(news));
+        }
+        self.feed.tell(tid, item);
+    }
+
+    /// Hands packets that are there to the recording.
+    pub(super) fn write_packets(&mut self) -> Result<(), Error> {
+        for (tid, bytes) in self.feed.packets() {
+            self.recorder.trace(tid, &bytes)?;
+        }
+        Ok(self.recorder.flush_if_due()?)
+    }
+
+    /// Nothing more comes of a thread.
+    pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
+        let name = comm(self.recorder.pid(), tid);
+        self.tell(tid, Item::Flush);
+        self.ended.push(Ended { tid, name, final_pc });
+    }
+
+    /// Completes the recording of a process that is gone.
+    pub(super) fn finish(
+        mut self,
+        exit: Option<Exit>,
+    ) -> Result<(Finished, Option<String>), Error> {
+        let (packets, tallies) = self.feed.finish();
+        for (tid, bytes) in packets {
+            self.recorder.trace(tid, &bytes)?;
+        }
+        let mut note = None;
+        for Ended { tid, name, final_pc } in self.ended {
+            let tally = tallies.get(&tid).cloned().unwrap_or_default();
+            if tally.damaged {
+                note = Some(format!(
+                    "the program overwrote the trace buffer of thread {tid}, whose history ends there"
+                ));
+            }
+            self.recorder.thread_ended(tid, name, tally.instructions, final_pc)?;
+        }
+        Ok((self.recorder.finish(exit)?, note))
+    }
+}
+
+/// The protection as mprotect(2) has it.
+pub(super) fn bits_of(protection: Protection) -> u64 {
+    u64::from(protection.read)
+        | u64::from(protection.write) << 1
+        | u64::from(protection.execute) << 2
+}
+
+/// Makes the code cache of a process whose only thread stands in the program.
+fn cache(
+    tracee: Tracee,
+    pid: Pid,
+    memory: &Memory,
+) -> Result<(Window, Translator<Arc<Shared>>), Error> {
+    let mut window = Window::open(tracee, pid, memory)?;
+    let classes = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
+    let mut translator = Translator::new(window.shared.clone(), classes, Limits::default());
+    let (base, offset) = window.first_zone(tracee, memory)?;
+    translator.add_zone(base, ZONE_BYTES, offset);
+    let mut table = vec![0_u8; usize::try_from(classes).unwrap_or(0)];
+    for call in SEEN_CALLS {
+        if let Some(class) = usize::try_from(call).ok().and_then(|call| table.get_mut(call)) {
+            *class = 1;
+        }
+    }
+    crate::translate::CacheMemory::write(&window.shared, 0, &table);
+    Ok((window, translator))
+}

@@ -1,0 +1,253 @@
+//! Stops for a signal: the code cache's own traps and faults, and the program's signals.
+
+use super::engine::Engine;
+use super::events::disturbed;
+use super::exact::Registers;
+use super::feed::Item;
+use super::process::Process;
+use super::thread::{Call, Doing, Place, Thread};
+use crate::capture::clock::now;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, AddrRange, Tid};
+use crate::flow::{MAX_INSN_BYTES, decode};
+use crate::pt::ExecMode;
+use crate::sideband::Event;
+use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, mappings};
+use crate::translate::{Location, slots};
+
+/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+/// `si_code` of a SIGSEGV: a protection forbids it.
+const SEGV_ACCERR: i32 = 2;
+/// INT3.
+const SI_KERNEL: i32 = 0x80;
+/// What the kernel gives when a stepped thread enters a signal handler.
+const HANDLER_ENTERED: i32 = libc::SIGTRAP;
+
+impl Engine<'_> {
+    pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let mut disturbance = None;
+        self.with(tid, |process, thread| {
+            disturbance = process.signal_stop(thread, signal)?;
+            Ok(())
+        })?;
+        self.waiting.extend(disturbance.map(|stop| (tid, stop)));
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Handles a stop for a signal. Gives a stop that came in between and is to be handled, too.
+    fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
+        let asks = || self.window.shared.load(thread.area.slot(slots::REQUEST)) != 0;
+        if signal == libc::SIGTRAP
+            && thread.doing == Doing::Running
+            && thread.place == Place::Cache
+            && asks()
+        {
+            // By far the most stops. Should a SIGTRAP of the program's come between the request
+            // and its INT3, that INT3 will be met without a request.
+            self.serve(thread)?;
+            thread.tracee.resume(0)?;
+            return Ok(None);
+        }
+        let info = thread.tracee.signal_info()?;
+        let code = final_state::code_of(&info);
+        match (thread.doing, signal, code) {
+            (Doing::Running, libc::SIGTRAP, SI_KERNEL) if thread.place == Place::Cache => {
+                let registers = thread.tracee.registers()?;
+                if let Some(at) = self.translator.locate(registers.rip)
+                    && at.exact
+                    && at.point.state.early
+                {
+                    self.enter_call(thread, &registers)?;
+                    return Ok(None);
+                }
+                if let Some(at) = self.translator.locate(registers.rip.wrapping_sub(1))
+                    && self.translator.superblock(at.superblock).is_some_and(|s| s.native)
+                {
+                    self.execute_natively(thread, &registers, &at)?;
+                    return Ok(None);
+                }
+                // The INT3 of a request that was served before: a SIGTRAP for the program had
+                // come in its midst, and is delivered now.
+            }
+            (Doing::Running, libc::SIGSEGV, 1..) if thread.place == Place::Cache => {
+                if self.flip(thread)? {
+                    thread.tracee.resume(0)?;
+                    return Ok(None);
+                }
+                if let Some(addr) = final_state::fault_address(&info)
+                    && self.space.is_masked(addr.page().0)
+                {
+                    return self.write_to_code(thread, addr);
+                }
+                if code == SEGV_ACCERR
+                    && let Some(addr) = final_state::fault_address(&info)
+                    && self.is_writable(addr)?
+                {
+                    // Another thread's fault has made the page writable meanwhile.
+                    thread.tracee.resume(0)?;
+                    return Ok(None);
+                }
+            }
+            (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
+                thread.doing = Doing::Running;
+                self.leave_call(thread, call)?;
+                thread.tracee.resume(0)?;
+                return Ok(None);
+            }
+            (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
+                self.stepped(thread, insn)?;
+                return Ok(None);
+            }
+            (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
+                thread.doing = Doing::Running;
+                self.enter(thread)?;
+                thread.tracee.resume(0)?;
+                return Ok(None);
+            }
+            _ => {}
+        }
+        self.signalled(thread, info)
+    }
+
+    /// An instruction that is not translated: the thread executes it where it is.
+    fn execute_natively(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+        at: &Location,
+    ) -> Result<(), Error> {
+        let (program, pointer) = self.convert(thread, registers, at);
+        let slot = thread.area.slot(slots::TRACE_POINTER);
+        self.window.shared.store(slot, pointer);
+        self.take_records(thread, pointer);
+        let own = Registers { gs_base: thread.gs_base, ..program };
+        thread.tracee.set_registers(&own)?;
+        thread.place = Place::Program;
+        self.step_natively(thread, Addr(program.rip))
+    }
+
+    fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = self.memory.read(ip, &mut bytes);
+        thread.doing = Doing::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
+        Ok(thread.tracee.step(0)?)
+    }
+
+    /// The instruction is executed.
+    fn stepped(
+        &mut self,
+        thread: &mut Thread,
+        insn: Option<crate::flow::Insn>,
+    ) -> Result<(), Error> {
+        let next = thread.tracee.registers()?.rip;
+        thread.doing = Doing::Running;
+        let tid = thread.tid();
+        match insn {
+            // A REP instruction stops after each repetition.
+            Some(insn) if insn.rep && insn.ip.0 == next => {
+                thread.doing = Doing::Stepping(Some(insn));
+                return Ok(thread.tracee.step(0)?);
+            }
+            Some(insn) => {
+                self.tell(tid, Item::Native { insn, next });
+                if insn.class.is_far() {
+                    self.look_at_mappings(tid)?;
+                }
+            }
+            None => self.tell(tid, Item::Leave { ip: next }),
+        }
+        self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
+        self.dispatch(thread)?;
+        Ok(thread.tracee.resume(0)?)
+    }
+
+    /// A store into a page that code was translated from: the code is forgotten, and the store
+    /// executed where it is.
+    fn write_to_code(&mut self, thread: &mut Thread, addr: Addr) -> Result<Option<Stop>, Error> {
+        if let Some(stop) = disturbed(self.make_exact(thread)?) {
+            return Ok(Some(stop));
+        }
+        for page in [addr.page(), addr.wrapping_add(63).page()] {
+            if self.space.is_masked(page.0) {
+                self.unprotect(thread.tracee, page.0)?;
+                self.forget_code(AddrRange::sized(page, 0x1000));
+            }
+        }
+        let ip = Addr(thread.tracee.registers()?.rip);
+        self.step_natively(thread, ip)?;
+        Ok(None)
+    }
+
+    /// Whether the kernel lets the program write at `addr`, as things are now.
+    fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
+        let maps = mappings(self.recorder.pid())?;
+        let at = maps.iter().find(|mapping| mapping.range.contains(addr));
+        Ok(at.is_some_and(|mapping| mapping.protection.read && mapping.protection.write))
+    }
+
+    /// A signal is about to be delivered to the program.
+    fn signalled(
+        &mut self,
+        thread: &mut Thread,
+        mut info: SiginfoBytes,
+    ) -> Result<Option<Stop>, Error> {
+        let signal = final_state::signal_of(&info);
+        let bit = 1_u64 << (signal - 1).clamp(0, 63);
+        let known = dispositions(thread.tid())?;
+        let caught = known.caught & bit != 0;
+        let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
+        let harmless =
+            matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);
+        if !caught && (known.ignored & bit != 0 || harmless || stops) && signal != libc::SIGKILL {
+            match thread.doing {
+                // What it was about to execute is still to come.
+                Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
+                    thread.tracee.step(signal)?;
+                }
+                _ => thread.tracee.resume(signal)?,
+            }
+            return Ok(None);
+        }
+        if let Doing::Calling(Call { hidden_rsi: Some(rsi), .. }) = thread.doing {
+            let registers = thread.tracee.registers()?;
+            thread.tracee.set_registers(&Registers { rsi, ..registers })?;
+        }
+        let fault = thread.tracee.registers()?.rip;
+        if let Doing::Stepping(Some(insn)) = thread.doing
+            && insn.ip.0 != fault
+        {
+            // INT3 and its kin trap behind themselves.
+            self.tell(thread.tid(), Item::Native { insn, next: fault });
+        }
+        let was_in_cache = thread.place == Place::Cache;
+        if let Some(stop) = disturbed(self.make_exact(thread)?) {
+            return Ok(Some(stop));
+        }
+        thread.doing = Doing::Running;
+        let ip = thread.tracee.registers()?.rip;
+        if was_in_cache && final_state::fault_address(&info) == Some(Addr(fault)) {
+            // The faulting instruction's address is the program's.
+            info[16..24].copy_from_slice(&ip.to_ne_bytes());
+        }
+        let event = Event::Signal {
+            number: signal,
+            code: final_state::code_of(&info),
+            addr: final_state::fault_address(&info),
+        };
+        self.recorder.event(thread.tid(), event)?;
+        self.tell(thread.tid(), Item::Leave { ip });
+        thread.siginfo = Some(info);
+        thread.tracee.set_signal_info(&info)?;
+        if caught {
+            thread.doing = Doing::Diverting;
+            thread.tracee.step(signal)?;
+        } else {
+            thread.tracee.resume(signal)?;
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,86 @@
+//! A thread that runs translated.
+
+use super::area::{Area, Busy};
+use crate::common::{Pid, Tid};
+use crate::flow::Insn;
+use crate::image::core;
+use crate::tracee::{SiginfoBytes, Tracee};
+use std::sync::Arc;
+
+/// Where a thread's registers belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// In the code cache: R11, GS and the instruction pointer are the recorder's.
+    Cache,
+    /// In the program's own code: all registers are its own.
+    Program,
+}
+
+/// A system call that the tracer wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) number: u64,
+    pub(super) args: [u64; 6],
+    /// RSI to put back: it was changed to make the call fail.
+    pub(super) hidden_rsi: Option<u64>,
+}
+
+/// What a thread is doing, as far as its tracer knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Doing {
+    /// Runs by itself.
+    Running,
+    /// Executes a system call that the tracer wants to see; its stop comes when the call is done.
+    Calling(Call),
+    /// Executes one instruction of the program where it is.
+    Stepping(Option<Insn>),
+    /// Goes to the handler of a signal.
+    Diverting,
+    /// Stopped with its process by job control.
+    Stopped,
+    /// Stands at its end, with its registers read, until all of its process do.
+    AtEnd,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) tracee: Tracee,
+    pub(super) pid: Pid,
+    pub(super) doing: Doing,
+    pub(super) place: Place,
+    pub(super) area: Area,
+    pub(super) busy: Arc<Busy>,
+    /// The buffer in use.
+    pub(super) buffer: usize,
+    /// The address of the first record that the encoder was not told of.
+    pub(super) told: u64,
+    /// The program's own.
+    pub(super) gs_base: u64,
+    pub(super) siginfo: Option<SiginfoBytes>,
+    pub(super) ending: Option<core::Thread>,
+}
+
+impl Thread {
+    pub(super) fn new(tid: Tid, pid: Pid, area: Area, place: Place) -> Self {
+        let busy = Arc::new(Busy::default());
+        busy.take(0);
+        Self {
+            tracee: Tracee(tid),
+            pid,
+            doing: Doing::Running,
+            place,
+            area,
+            busy,
+            buffer: 0,
+            told: area.buffer(0),
+            gs_base: 0,
+            siginfo: None,
+            ending: None,
+        }
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        self.tracee.0
+    }
+}

@@ -1,0 +1,228 @@
+//! The program's instructions, one by one.
+
+use super::super::edge::{Edge, EdgeKind};
+use super::super::emit::Gpr;
+use super::super::insn::DisplacementOffset;
+use super::super::slots;
+use super::super::superblock::{Outcome, Point, State};
+use super::{Builder, Stub};
+use iced_x86::{Code, Encoder, Instruction, MemoryOperand, OpKind, Register};
+
+impl Builder<'_, '_> {
+    pub(super) fn copy(
+        &mut self,
+        insn: &Instruction,
+        bytes: &[u8],
+        offset: DisplacementOffset,
+    ) -> bool {
+        if !insn.is_ip_rel_memory_operand() {
+            self.emitter.put(bytes);
+            return true;
+        }
+        let next = self.emitter.here().wrapping_add(bytes.len() as u64);
+        let distance = insn.ip_rel_memory_address().wrapping_sub(next).cast_signed();
+        let Ok(displacement) = i32::try_from(distance) else { return false };
+        let at = self.emitter.len() + offset.0;
+        self.emitter.put(bytes);
+        self.emitter.bytes[at..at + 4].copy_from_slice(&displacement.to_le_bytes());
+        true
+    }
+
+    pub(super) fn jcc(&mut self, next: u64, target: u64, condition: u8) {
+        // A loop to the start is followed, any other branch is not.
+        let follow = target == self.start && target != next;
+        let (leaves_to, bit) = if follow { (next, 0) } else { (target, 1) };
+        let opcode = 0x80 | condition ^ u8::from(follow);
+        self.step(next, if follow { Outcome::Taken } else { Outcome::NotTaken });
+        let edge = self.branch_edge(leaves_to, bit);
+        self.emitter.put(&[0x0f, opcode]);
+        let field = self.emitter.rel32();
+        self.leave_by_stub(field, edge, leaves_to);
+        self.push_bit(1 - bit);
+        self.ip = if follow { target } else { next };
+    }
+
+    /// The opcode stays, and its short reach leads over a jump to one of long reach.
+    pub(super) fn short_jcc(&mut self, bytes: &[u8], next: u64, target: u64) {
+        self.step(next, Outcome::NotTaken);
+        let edge = self.branch_edge(target, 1);
+        self.emitter.put(&bytes[..bytes.len() - 1]);
+        self.emitter.put(&[2, 0xeb, 5, 0xe9]);
+        let field = self.emitter.rel32();
+        self.leave_by_stub(field, edge, target);
+        self.push_bit(0);
+        self.ip = next;
+    }
+
+    pub(super) fn leave_by_stub(&mut self, field: usize, edge: u32, target: u64) {
+        let r11_is_program = self.r11_is_program;
+        self.stubs.push(Stub::Direct { field, edge, target, r11_is_program });
+    }
+
+    /// `push [rip + literal]`: the return address is the program's own.
+    pub(super) fn push_return_address(&mut self, address: u64) {
+        self.emitter.put(&[0xff, 0x35]);
+        let field = self.emitter.rel32();
+        self.literals.push((field, address));
+    }
+
+    pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
+        self.push_return_address(next);
+        if target == next {
+            // The idiom that reads the instruction pointer is not on the stack of RET compression
+            // (SDM volume 3, "RET Compression").
+            self.step(next, Outcome::Plain);
+            self.branches.push(target);
+            self.ip = target;
+            return false;
+        }
+        let circular = target == self.start || self.path.iter().any(|step| step.ip == target);
+        let follow = self.calls.len() < self.site.limits.calls && !circular;
+        self.step(next, Outcome::Call);
+        self.branches.push(target);
+        self.calls.push(next);
+        self.peak = self.peak.max(self.calls.len());
+        self.ip = target;
+        if !follow {
+            self.end_by_branch(target);
+        }
+        !follow
+    }
+
+    pub(super) fn ret(&mut self, next: u64, extra_bytes: u16) -> bool {
+        self.emitter.store(Gpr::Rdx, slots::RDX);
+        self.exact_point();
+        // pop rdx
+        self.emitter.put(&[0x5a]);
+        if extra_bytes != 0 {
+            // lea rsp, [rsp + extra_bytes]
+            self.emitter.put(&[0x48, 0x8d, 0xa4, 0x24]);
+            self.emitter.put_u32(extra_bytes.into());
+        }
+        self.glue_point();
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        let Some(expected) = self.calls.last().copied() else {
+            self.step(next, Outcome::Plain);
+            let edge = self.edge(EdgeKind::Return, 0);
+            self.indirect_tail(edge, self.r11_is_program);
+            return true;
+        };
+        self.step(next, Outcome::Return);
+        // A return elsewhere finds the call's address on top of the stack, as the CPU does.
+        let edge = self.edge(EdgeKind::Return, 0);
+        self.emitter.set_rcx(expected.wrapping_neg());
+        // lea rcx, [rcx + rdx]; jrcxz behind the jump; jmp stub
+        self.emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x05, 0xe9]);
+        let field = self.emitter.rel32();
+        self.stubs.push(Stub::Return { field, edge, r11_is_program: self.r11_is_program });
+        self.emitter.load(Gpr::Rcx, slots::RCX);
+        self.emitter.load(Gpr::Rdx, slots::RDX);
+        self.calls.pop();
+        self.push_bit(1);
+        self.ip = expected;
+        false
+    }
+
+    pub(super) fn indirect(&mut self, insn: &Instruction, call: bool) -> bool {
+        let emitted = self.emitter.len();
+        self.emitter.store(Gpr::Rdx, slots::RDX);
+        let Some(load) = load_target(insn, self.emitter.here()) else {
+            self.emitter.bytes.truncate(emitted);
+            self.points.pop();
+            return self.leave_to_native();
+        };
+        self.exact_point();
+        self.emitter.put(&load);
+        let next = insn.next_ip();
+        if call {
+            let r11_in_slot = !self.r11_is_program;
+            let state = State { exact: true, rdx_in_slot: true, r11_in_slot, ..State::default() };
+            self.point(state);
+            self.push_return_address(next);
+        }
+        self.glue_point();
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        self.step(next, if call { Outcome::Call } else { Outcome::Plain });
+        if call {
+            self.calls.push(next);
+            self.peak = self.peak.max(self.calls.len());
+        }
+        let edge = self.edge(EdgeKind::Indirect, 0);
+        self.indirect_tail(edge, self.r11_is_program);
+        true
+    }
+
+    pub(super) fn syscall(&mut self, insn: &Instruction) {
+        let next = insn.next_ip();
+        let at = self.ip;
+        self.exact_point();
+        self.step(next, Outcome::Plain);
+        if self.r11_is_program {
+            self.emitter.trace_pointer_in();
+        }
+        self.glue_point();
+        let edge = self.edge(EdgeKind::Syscall, next);
+        self.emitter.record(edge);
+        self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        // movzx ecx, ax; movzx ecx, byte gs:[rcx + SYSCALL_CLASSES]; jrcxz behind the int3
+        self.emitter.put(&[0x0f, 0xb7, 0xc8, 0x65, 0x0f, 0xb6, 0x89]);
+        self.emitter.put_u32(slots::SYSCALL_CLASSES);
+        self.emitter.put(&[0xe3, 0x01]);
+        self.emitter.put(&[0xcc]);
+        let index = u16::try_from(self.path.len() - 1).unwrap_or(0);
+        let offset = u32::try_from(self.emitter.len()).unwrap_or(0);
+        let early = State {
+            exact: true,
+            rcx_in_slot: true,
+            r11_in_slot: true,
+            early: true,
+            ..State::default()
+        };
+        self.points.push(Point { offset, index, ip: at, state: early });
+        self.emitter.put(&[0x0f, 0x05]);
+        self.ip = next;
+        let returned = State { exact: true, rcx_is_ip: true, recorded: true, ..State::default() };
+        self.point(returned);
+        self.emitter.set_rcx(next);
+        self.point(State { recorded: true, ..State::default() });
+        self.emitter.store(Gpr::R11, slots::R11);
+        self.emitter.load(Gpr::R11, slots::TRACE_POINTER);
+        let edge = Edge {
+            instructions: 0,
+            bits: 0,
+            bit_count: 0,
+            pushes: 0,
+            peak: 0,
+            quiet_low: u64::MAX,
+            quiet_high: 0,
+            quiet_branches: 0,
+            ..self.plan(EdgeKind::SyscallReturn, next)
+        };
+        let edge = self.add(edge);
+        self.emitter.record_with_time(edge);
+        self.exit(edge, next);
+    }
+}
+
+/// `mov rdx, target` for an indirect branch, encoded for the address `at`. None if it does not
+/// reach its operand from there.
+fn load_target(insn: &Instruction, at: u64) -> Option<Vec<u8>> {
+    let load = if insn.op0_kind() == OpKind::Memory {
+        let operand = MemoryOperand::new(
+            insn.memory_base(),
+            insn.memory_index(),
+            insn.memory_index_scale(),
+            insn.memory_displacement64().cast_signed(),
+            insn.memory_displ_size(),
+            false,
+            insn.segment_prefix(),
+        );
+        Instruction::with2(Code::Mov_r64_rm64, Register::RDX, operand).ok()?
+    } else {
+        Instruction::with2(Code::Mov_r64_rm64, Register::RDX, insn.op0_register()).ok()?
+    };
+    let mut encoder = Encoder::new(64);
+    encoder.encode(&load, at).ok()?;
+    Some(encoder.take_buffer())
+}

@@ -1,0 +1,185 @@
+//! The ways out of a superblock: edges, their records, and what the encoder must know of them.
+
+use super::super::edge::{Edge, EdgeKind};
+use super::super::emit::Gpr;
+use super::super::slots;
+use super::super::superblock::{Outcome, Point, State, Step};
+use super::{Builder, Built, Exit, Stub};
+
+impl Builder<'_, '_> {
+    /// Ends the path behind a direct jump or call.
+    pub(super) fn end_by_branch(&mut self, target: u64) {
+        self.end(target, true);
+    }
+
+    /// Ends the path where control falls through to `target`.
+    pub(super) fn end_at(&mut self, target: u64) {
+        self.end(target, false);
+    }
+
+    pub(super) fn end(&mut self, target: u64, branch: bool) {
+        self.glue_point();
+        let edge = Edge { branch, ..self.plan(EdgeKind::Direct, target) };
+        let edge = self.add(edge);
+        self.direct_tail(edge, target, self.r11_is_program);
+    }
+
+    pub(super) fn direct_tail(&mut self, edge: u32, target: u64, r11_is_program: bool) {
+        if r11_is_program {
+            self.emitter.trace_pointer_in();
+        }
+        self.emitter.record(edge);
+        self.exit(edge, target);
+    }
+
+    /// The target is in RDX, the program's RCX and RDX in their slots.
+    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool) {
+        if r11_is_program {
+            self.emitter.trace_pointer_in();
+        }
+        self.emitter.record_with_target(edge);
+        self.emitter.jump_by_target();
+    }
+
+    /// A jump that is linked later, and behind it the request for its target.
+    pub(super) fn exit(&mut self, edge: u32, target: u64) {
+        while self.emitter.len() % 4 != 3 {
+            self.emitter.put(&[0x90]);
+        }
+        self.emitter.put(&[0xe9]);
+        let field = self.emitter.here();
+        self.emitter.put_u32(0);
+        let request = self.emitter.here();
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        // mov ecx, edge
+        self.emitter.put(&[0xb9]);
+        self.emitter.put_u32(edge);
+        self.emitter.jump(self.site.request);
+        self.exits.push(Exit { edge, target, field, request, linked: None });
+    }
+
+    pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
+        let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
+        self.path.push(Step { ip: self.ip, len, outcome });
+        let (low, high) = self.quiet.unwrap_or((self.ip, self.ip));
+        self.quiet = Some((low.min(self.ip), high.max(self.ip)));
+    }
+
+    pub(super) fn push_bit(&mut self, bit: u64) {
+        self.bits = self.bits << 1 | bit;
+        self.bit_count += 1;
+        self.quiet = None;
+        self.branches.clear();
+    }
+
+    pub(super) fn plan(&self, kind: EdgeKind, target: u64) -> Edge {
+        Edge {
+            bits: self.bits,
+            bit_count: self.bit_count,
+            kind,
+            pushes: u8::try_from(self.calls.len()).unwrap_or(u8::MAX),
+            peak: u8::try_from(self.peak).unwrap_or(u8::MAX),
+            first_push: self.site.next_push + u32::try_from(self.pushes.len()).unwrap_or(0),
+            instructions: u16::try_from(self.path.len()).unwrap_or(u16::MAX),
+            superblock: self.site.superblock,
+            start: self.start,
+            target,
+            quiet_low: self.quiet.map_or(u64::MAX, |(low, _)| low),
+            quiet_high: self.quiet.map_or(0, |(_, high)| high),
+            since: 0,
+            branch: false,
+            quiet_branches: u8::try_from(self.branches.len()).unwrap_or(u8::MAX),
+            first_quiet: self.site.next_quiet
+                + u32::try_from(self.quiet_targets.len()).unwrap_or(0),
+        }
+    }
+
+    pub(super) fn edge(&mut self, kind: EdgeKind, target: u64) -> u32 {
+        let edge = self.plan(kind, target);
+        self.add(edge)
+    }
+
+    pub(super) fn branch_edge(&mut self, target: u64, bit: u64) -> u32 {
+        let plan = self.plan(EdgeKind::Direct, target);
+        self.add(Edge {
+            bits: plan.bits << 1 | bit,
+            bit_count: plan.bit_count + 1,
+            quiet_low: u64::MAX,
+            quiet_high: 0,
+            quiet_branches: 0,
+            ..plan
+        })
+    }
+
+    pub(super) fn add(&mut self, edge: Edge) -> u32 {
+        let number = self.site.next_edge + u32::try_from(self.edges.len()).unwrap_or(0);
+        self.pushes.extend_from_slice(&self.calls[..usize::from(edge.pushes)]);
+        let targets = &self.branches[..usize::from(edge.quiet_branches)];
+        self.quiet_targets.extend_from_slice(targets);
+        self.edges.push(edge);
+        number
+    }
+
+    pub(super) fn point(&mut self, state: State) {
+        let offset = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
+        let index = u16::try_from(self.path.len()).unwrap_or(u16::MAX);
+        self.points.push(Point { offset, index, ip: self.ip, state });
+    }
+
+    /// Before an instruction of the program.
+    pub(super) fn exact_point(&mut self) {
+        let r11_in_slot = !self.r11_is_program;
+        self.point(State { exact: true, r11_in_slot, ..State::default() });
+    }
+
+    /// Glue that is to be stepped through.
+    pub(super) fn glue_point(&mut self) {
+        self.point(State::default());
+    }
+
+    pub(super) fn finish(
+        mut self,
+        accepted: u64,
+        body: u64,
+        chain_field: usize,
+        native: bool,
+    ) -> Built {
+        self.glue_point();
+        for stub in std::mem::take(&mut self.stubs) {
+            let here = self.emitter.here();
+            match stub {
+                Stub::Direct { field, edge, target, r11_is_program } => {
+                    self.emitter.aim(field, here);
+                    self.direct_tail(edge, target, r11_is_program);
+                }
+                Stub::Return { field, edge, r11_is_program } => {
+                    self.emitter.aim(field, here);
+                    self.indirect_tail(edge, r11_is_program);
+                }
+            }
+        }
+        self.emitter.pad(8);
+        let chain = self.emitter.here();
+        self.emitter.aim(chain_field, chain);
+        self.emitter.put_u64(0);
+        for (field, value) in std::mem::take(&mut self.literals) {
+            let here = self.emitter.here();
+            self.emitter.aim(field, here);
+            self.emitter.put_u64(value);
+        }
+        Built {
+            bytes: self.emitter.bytes,
+            accepted,
+            body,
+            path: self.path,
+            points: self.points,
+            native,
+            chain,
+            edges: self.edges,
+            pushes: self.pushes,
+            quiet_targets: self.quiet_targets,
+            exits: self.exits,
+            pages: self.pages,
+        }
+    }
+}

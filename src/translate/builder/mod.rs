@@ -1,0 +1,294 @@
+//! Makes a superblock: follows the program's code from an address, copies what can be copied, and
+//! lets every way out write its record.
+
+mod branches;
+mod exits;
+
+use super::edge::Edge;
+use super::emit::{Emitter, Gpr};
+use super::insn::{DisplacementOffset, MAX_INSN_BYTES, Treatment, decode, treat, uses_r11};
+use super::slots;
+use super::superblock::{Outcome, Point, Step};
+use iced_x86::{Instruction, InstructionInfoFactory};
+
+/// How far a superblock goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Instructions.
+    pub instructions: usize,
+    /// TNT bits; at most 60.
+    pub bits: u8,
+    /// Direct calls that are followed, one in the other.
+    pub calls: usize,
+    /// How often a loop to the superblock's own start is unrolled.
+    pub rounds: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { instructions: 96, bits: 60, calls: 2, rounds: 4 }
+    }
+}
+
+/// Gives the program's code.
+pub trait ProgramCode {
+    /// Reads code from `ip` on; gives how many bytes of `buf` are known.
+    fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize;
+}
+
+/// A way out whose jump is to be linked: at first it leads to the request behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    pub(super) edge: u32,
+    pub(super) target: u64,
+    /// The address of the jump's displacement, a multiple of 4.
+    pub(super) field: u64,
+    /// Where the jump leads while there is no superblock for its target.
+    pub(super) request: u64,
+    /// The superblock that it leads to.
+    pub(super) linked: Option<u32>,
+}
+
+/// What the builder must know of its surroundings.
+pub(super) struct Site<'a> {
+    pub(super) limits: Limits,
+    /// The number of the superblock.
+    pub(super) superblock: u32,
+    /// Where its code goes.
+    pub(super) base: u64,
+    /// The zone's common request code.
+    pub(super) request: u64,
+    /// The number that the next edge gets.
+    pub(super) next_edge: u32,
+    /// The index that the next return address gets.
+    pub(super) next_push: u32,
+    /// The index that the next target of a direct branch gets.
+    pub(super) next_quiet: u32,
+    /// Whether an address is the start of a superblock.
+    pub(super) is_known: &'a dyn Fn(u64) -> bool,
+}
+
+/// A superblock that is not in the cache yet.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) bytes: Vec<u8>,
+    pub(super) accepted: u64,
+    pub(super) body: u64,
+    pub(super) path: Vec<Step>,
+    pub(super) points: Vec<Point>,
+    pub(super) native: bool,
+    /// The field of the jump to the next superblock of the same slot: its literal's address.
+    pub(super) chain: u64,
+    pub(super) edges: Vec<Edge>,
+    pub(super) pushes: Vec<u64>,
+    pub(super) quiet_targets: Vec<u64>,
+    pub(super) exits: Vec<Exit>,
+    pub(super) pages: Vec<u64>,
+}
+
+/// Code behind the superblock, for a way out that is seldom taken.
+enum Stub {
+    /// A conditional branch that goes the other way.
+    Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
+    /// A return that does not go where the path's own call came from.
+    Return { field: usize, edge: u32, r11_is_program: bool },
+}
+
+struct Builder<'a, 'b> {
+    site: &'a Site<'b>,
+    start: u64,
+    emitter: Emitter,
+    ip: u64,
+    path: Vec<Step>,
+    points: Vec<Point>,
+    bits: u64,
+    bit_count: u8,
+    calls: Vec<u64>,
+    peak: usize,
+    /// The lowest and highest address of the path behind its last TNT bit.
+    quiet: Option<(u64, u64)>,
+    /// The targets of its direct jumps and calls there.
+    branches: Vec<u64>,
+    /// The program's R11 is in the register: an instruction of the path uses it.
+    r11_is_program: bool,
+    literals: Vec<(usize, u64)>,
+    stubs: Vec<Stub>,
+    edges: Vec<Edge>,
+    pushes: Vec<u64>,
+    quiet_targets: Vec<u64>,
+    exits: Vec<Exit>,
+    pages: Vec<u64>,
+    factory: InstructionInfoFactory,
+}
+
+/// Translates the code at `start`.
+pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode) -> Built {
+    let mut builder = Builder {
+        site,
+        start,
+        emitter: Emitter::new(site.base),
+        ip: start,
+        path: Vec::new(),
+        points: Vec::new(),
+        bits: 0,
+        bit_count: 0,
+        calls: Vec::new(),
+        peak: 0,
+        quiet: None,
+        branches: Vec::new(),
+        r11_is_program: false,
+        literals: Vec::new(),
+        stubs: Vec::new(),
+        edges: Vec::new(),
+        pushes: Vec::new(),
+        quiet_targets: Vec::new(),
+        exits: Vec::new(),
+        pages: Vec::new(),
+        factory: InstructionInfoFactory::new(),
+    };
+    let (accepted, chain_field) = builder.prologue();
+    let body = builder.emitter.here();
+    let native = builder.follow(code);
+    builder.finish(accepted, body, chain_field, native)
+}
+
+impl Builder<'_, '_> {
+    /// An indirect branch comes here with its target in RDX: it goes on if this is the target.
+    fn prologue(&mut self) -> (u64, usize) {
+        let emitter = &mut self.emitter;
+        emitter.set_rcx(self.start.wrapping_neg());
+        // lea rcx, [rcx + rdx]; jrcxz behind the jump; jmp [rip + chain]
+        emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x06, 0xff, 0x25]);
+        let chain_field = emitter.rel32();
+        let accepted = emitter.here();
+        emitter.load(Gpr::Rcx, slots::RCX);
+        emitter.load(Gpr::Rdx, slots::RDX);
+        (accepted, chain_field)
+    }
+
+    /// Follows the path to its end. Gives whether its only instruction must be executed natively.
+    fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
+        let mut rounds = 0;
+        loop {
+            if self.must_end(&mut rounds) {
+                self.end_at(self.ip);
+                return false;
+            }
+            let mut bytes = [0; MAX_INSN_BYTES];
+            let known = code.fetch(self.ip, &mut bytes);
+            let decoded = decode(&bytes[..known], self.ip);
+            let treatment = decoded.as_ref().map_or(Treatment::Native, |(insn, _)| treat(insn));
+            self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
+            let (Some((insn, offset)), true) = (decoded, treatment != Treatment::Native) else {
+                return self.native();
+            };
+            if self.translate(&insn, &bytes[..insn.len()], offset, treatment) {
+                return false;
+            }
+        }
+    }
+
+    fn must_end(&mut self, rounds: &mut usize) -> bool {
+        if self.path.is_empty() {
+            return false;
+        }
+        let limits = self.site.limits;
+        if self.ip == self.start {
+            // A round without a TNT bit leaves nothing in the trace: it ends with a record.
+            *rounds += if self.quiet.is_none() { 1 } else { limits.rounds + 1 };
+        }
+        let joins = self.ip != self.start
+            && self.path.len() >= 4
+            && self.calls.is_empty()
+            && (self.site.is_known)(self.ip);
+        self.path.len() >= limits.instructions
+            || self.bit_count >= limits.bits
+            || *rounds > limits.rounds
+            || joins
+    }
+
+    fn note_pages(&mut self, len: usize) {
+        for page in [self.ip & !0xfff, self.ip.wrapping_add(len as u64 - 1) & !0xfff] {
+            if !self.pages.contains(&page) {
+                self.pages.push(page);
+            }
+        }
+    }
+
+    /// The instruction at hand cannot be translated: it is a superblock of its own.
+    fn native(&mut self) -> bool {
+        if !self.path.is_empty() {
+            self.end_at(self.ip);
+            return false;
+        }
+        self.exact_point();
+        self.emitter.put(&[0xcc]);
+        true
+    }
+
+    /// Translates one instruction. Gives whether the path ends with it.
+    fn translate(
+        &mut self,
+        insn: &Instruction,
+        bytes: &[u8],
+        offset: DisplacementOffset,
+        treatment: Treatment,
+    ) -> bool {
+        if treatment == Treatment::Syscall {
+            self.syscall(insn);
+            return true;
+        }
+        if !self.r11_is_program && uses_r11(&mut self.factory, insn) {
+            self.exact_point();
+            self.emitter.trace_pointer_out();
+            self.r11_is_program = true;
+        }
+        self.exact_point();
+        let next = insn.next_ip();
+        match treatment {
+            Treatment::Jcc { target, condition } => self.jcc(next, target, condition),
+            Treatment::ShortJcc { target } => self.short_jcc(bytes, next, target),
+            Treatment::Jump { target } => {
+                self.step(next, Outcome::Plain);
+                self.branches.push(target);
+                let seen = target != self.start && self.path.iter().any(|step| step.ip == target);
+                self.ip = target;
+                // Every circle has a branch back: where nothing in it leaves a TNT bit, the record
+                // tells of it.
+                let back = self.bit_count == 0 && target <= self.path.last().map_or(0, |s| s.ip);
+                if seen || back {
+                    self.end_by_branch(target);
+                    return true;
+                }
+            }
+            Treatment::Call { target } => return self.call(next, target),
+            Treatment::Return { extra_bytes } => return self.ret(next, extra_bytes),
+            Treatment::Indirect { call } => return self.indirect(insn, call),
+            Treatment::Copy if self.copy(insn, bytes, offset) => {
+                self.step(next, Outcome::Plain);
+                self.ip = next;
+            }
+            Treatment::Copy | Treatment::Syscall | Treatment::Native => {
+                // Out of the displacement's reach: executed where it is.
+                self.points.pop();
+                return self.leave_to_native();
+            }
+        }
+        false
+    }
+
+    /// Ends the path before an instruction that turned out not to be translatable here.
+    fn leave_to_native(&mut self) -> bool {
+        if self.path.is_empty() {
+            // Nothing but the exchange of R11 can have been emitted.
+            if self.r11_is_program {
+                self.emitter.trace_pointer_in();
+                self.r11_is_program = false;
+            }
+            self.native();
+            return true;
+        }
+        self.end_at(self.ip);
+        true
+    }
+}

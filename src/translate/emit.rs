@@ -1,0 +1,205 @@
+//! Machine code for the glue between the program's instructions. None of it touches the flags,
+//! the stack below the program's own, or vector registers.
+
+use super::slots;
+
+/// A general register, by its number in the encoding (SDM volume 2, "ModR/M").
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gpr {
+    Rax = 0,
+    Rcx = 1,
+    Rdx = 2,
+    R11 = 11,
+}
+
+/// Code that is being put together for an address in the cache.
+#[derive(Debug)]
+pub(super) struct Emitter {
+    pub(super) bytes: Vec<u8>,
+    base: u64,
+}
+
+impl Emitter {
+    pub(super) fn new(base: u64) -> Self {
+        Self { bytes: Vec::with_capacity(1024), base }
+    }
+
+    /// The address of the next byte.
+    pub(super) fn here(&self) -> u64 {
+        self.base + self.bytes.len() as u64
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    pub(super) fn put_u32(&mut self, value: u32) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(super) fn put_u64(&mut self, value: u64) {
+        self.put(&value.to_le_bytes());
+    }
+
+    /// `mov gs:[slot], register`
+    pub(super) fn store(&mut self, register: Gpr, slot: u32) {
+        self.slot_access(0x89, register, slot);
+    }
+
+    /// `mov register, gs:[slot]`
+    pub(super) fn load(&mut self, register: Gpr, slot: u32) {
+        self.slot_access(0x8b, register, slot);
+    }
+
+    fn slot_access(&mut self, opcode: u8, register: Gpr, slot: u32) {
+        let number = register as u8;
+        let (rex, modrm) = (0x48 | number >> 3 << 2, (number & 7) << 3 | 0b100);
+        self.put(&[0x65, rex, opcode, modrm, 0x25]);
+        self.put_u32(slot);
+    }
+
+    /// `mov rcx, value`
+    pub(super) fn set_rcx(&mut self, value: u64) {
+        self.put(&[0x48, 0xb9]);
+        self.put_u64(value);
+    }
+
+    /// `jmp destination`
+    pub(super) fn jump(&mut self, destination: u64) {
+        self.put(&[0xe9]);
+        let field = self.rel32();
+        self.aim(field, destination);
+    }
+
+    /// `jmp [gs:slot]`
+    pub(super) fn jump_slot(&mut self, slot: u32) {
+        self.put(&[0x65, 0xff, 0x24, 0x25]);
+        self.put_u32(slot);
+    }
+
+    /// `jmp gs:[TARGETS + (edx & 0xffff) * 8]`, through ECX.
+    pub(super) fn jump_by_target(&mut self) {
+        // movzx ecx, dx
+        self.put(&[0x0f, 0xb7, 0xca]);
+        self.put(&[0x65, 0xff, 0x24, 0xcd]);
+        self.put_u32(slots::TARGETS);
+    }
+
+    /// Leaves room for a displacement that [`Self::aim`] fills in; gives its place.
+    pub(super) fn rel32(&mut self) -> usize {
+        let at = self.bytes.len();
+        self.put_u32(0);
+        at
+    }
+
+    /// Lets the displacement at `field`, the last of its instruction, lead to `destination`.
+    pub(super) fn aim(&mut self, field: usize, destination: u64) {
+        let next = self.base + field as u64 + 4;
+        let displacement = destination.wrapping_sub(next).to_le_bytes();
+        self.bytes[field..field + 4].copy_from_slice(&displacement[..4]);
+    }
+
+    /// The program's R11 makes room for the trace pointer.
+    pub(super) fn trace_pointer_in(&mut self) {
+        self.store(Gpr::R11, slots::R11);
+        self.load(Gpr::R11, slots::TRACE_POINTER);
+    }
+
+    /// The trace pointer makes room for the program's R11.
+    pub(super) fn trace_pointer_out(&mut self) {
+        self.store(Gpr::R11, slots::TRACE_POINTER);
+        self.load(Gpr::R11, slots::R11);
+    }
+
+    /// `mov dword [r11], edge`
+    fn record_edge(&mut self, edge: u32) {
+        self.put(&[0x41, 0xc7, 0x03]);
+        self.put_u32(edge);
+    }
+
+    /// `lea r11, [r11 + bytes]`
+    fn advance(&mut self, bytes: u8) {
+        self.put(&[0x4d, 0x8d, 0x5b, bytes]);
+    }
+
+    /// Writes the record of an edge.
+    pub(super) fn record(&mut self, edge: u32) {
+        self.record_edge(edge);
+        self.advance(4);
+    }
+
+    /// Writes the record of an edge whose target is in RDX.
+    pub(super) fn record_with_target(&mut self, edge: u32) {
+        self.record_edge(edge);
+        // mov [r11 + 4], rdx
+        self.put(&[0x49, 0x89, 0x53, 4]);
+        self.advance(12);
+    }
+
+    /// Writes the record of an edge with the time.
+    pub(super) fn record_with_time(&mut self, edge: u32) {
+        self.store(Gpr::Rax, slots::RAX);
+        self.store(Gpr::Rdx, slots::RDX);
+        self.record_edge(edge);
+        // rdtsc; mov [r11 + 4], eax; mov [r11 + 8], edx
+        self.put(&[0x0f, 0x31, 0x41, 0x89, 0x43, 4, 0x41, 0x89, 0x53, 8]);
+        self.advance(12);
+        self.load(Gpr::Rax, slots::RAX);
+        self.load(Gpr::Rdx, slots::RDX);
+    }
+
+    /// INT3 up to a multiple of `alignment`.
+    pub(super) fn pad(&mut self, alignment: usize) {
+        while !self.bytes.len().is_multiple_of(alignment) {
+            self.put(&[0xcc]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, InstructionInfoFactory};
+
+    fn text(emit: impl FnOnce(&mut Emitter)) -> String {
+        let mut emitter = Emitter::new(0x1000);
+        emit(&mut emitter);
+        let mut formatter = GasFormatter::new();
+        let mut lines = Vec::new();
+        for insn in Decoder::with_ip(64, &emitter.bytes, 0x1000, DecoderOptions::NONE) {
+            let mut line = String::new();
+            formatter.format(&insn, &mut line);
+            let flags = InstructionInfoFactory::new().info(&insn).used_registers().len();
+            assert!(flags < 8 && insn.rflags_modified() == 0, "{line} touches the flags");
+            lines.push(line);
+        }
+        lines.join("; ")
+    }
+
+    #[test]
+    fn slots_are_reached_through_gs() {
+        assert_eq!(text(|e| e.store(Gpr::R11, 0x20)), "mov %r11,%gs:0x20");
+        assert_eq!(text(|e| e.load(Gpr::Rcx, 8)), "mov %gs:8,%rcx");
+        assert_eq!(text(|e| e.jump_slot(0x40)), "jmpq *%gs:0x40");
+        assert_eq!(text(Emitter::jump_by_target), "movzwl %dx,%ecx; jmpq *%gs:0x11000(,%rcx,8)");
+    }
+
+    #[test]
+    fn records_go_to_r11() {
+        assert_eq!(text(|e| e.record(7)), "movl $7,(%r11); lea 4(%r11),%r11");
+        let expected = "movl $7,(%r11); mov %rdx,4(%r11); lea 0xC(%r11),%r11";
+        assert_eq!(text(|e| e.record_with_target(7)), expected);
+        let timed = text(|e| e.record_with_time(7));
+        assert!(timed.contains("rdtsc; mov %eax,4(%r11); mov %edx,8(%r11); lea 0xC"), "{timed}");
+    }
+
+    #[test]
+    fn a_displacement_counts_from_its_end() {
+        assert_eq!(text(|e| e.jump(0x2000)), "jmp 0x0000000000002000");
+        assert_eq!(text(|e| e.jump(0)), "jmp 0");
+    }
+}

@@ -1,0 +1,226 @@
+//! Which instructions can run at another address, and how those pass control on.
+
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpKind, Register,
+};
+
+/// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
+pub(super) const MAX_INSN_BYTES: usize = 15;
+
+/// How the translator treats an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Copied, with its RIP-relative displacement adjusted.
+    Copy,
+    /// A conditional branch with a condition code.
+    Jcc {
+        target: u64,
+        /// The low four bits of its opcode (SDM volume 2, table "Encoding of Conditional Test").
+        condition: u8,
+    },
+    /// LOOP, `LOOPcc`, JCXZ and kin: branches of a byte's reach only.
+    ShortJcc {
+        target: u64,
+    },
+    Jump {
+        target: u64,
+    },
+    Call {
+        target: u64,
+    },
+    Return {
+        extra_bytes: u16,
+    },
+    /// Near, through a register or memory.
+    Indirect {
+        call: bool,
+    },
+    Syscall,
+    /// Executed where it is, by the tracer.
+    Native,
+}
+
+/// Decodes one instruction; none if the bytes are too few or are no valid instruction.
+pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, DisplacementOffset)> {
+    let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
+    let insn = decoder.decode();
+    if insn.is_invalid() {
+        return None;
+    }
+    let offset = decoder.get_constant_offsets(&insn).displacement_offset();
+    Some((insn, DisplacementOffset(offset)))
+}
+
+/// Where in an instruction's bytes its memory displacement is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DisplacementOffset(pub(super) usize);
+
+/// Decides on an instruction.
+pub(super) fn treat(insn: &Instruction) -> Treatment {
+    if must_stay(insn) {
+        return Treatment::Native;
+    }
+    match insn.flow_control() {
+        FlowControl::Next | FlowControl::Exception => Treatment::Copy,
+        FlowControl::ConditionalBranch => conditional(insn),
+        FlowControl::UnconditionalBranch if insn.is_jmp_short_or_near() => {
+            Treatment::Jump { target: insn.near_branch_target() }
+        }
+        FlowControl::Call if insn.code() == Code::Call_rel32_64 => {
+            Treatment::Call { target: insn.near_branch_target() }
+        }
+        FlowControl::Call if insn.code() == Code::Syscall => Treatment::Syscall,
+        FlowControl::Return => match insn.code() {
+            Code::Retnq => Treatment::Return { extra_bytes: 0 },
+            Code::Retnq_imm16 => Treatment::Return { extra_bytes: insn.immediate16() },
+            _ => Treatment::Native,
+        },
+        FlowControl::IndirectBranch if insn.code() == Code::Jmp_rm64 => {
+            Treatment::Indirect { call: false }
+        }
+        FlowControl::IndirectCall if insn.code() == Code::Call_rm64 => {
+            Treatment::Indirect { call: true }
+        }
+        _ => Treatment::Native,
+    }
+}
+
+fn conditional(insn: &Instruction) -> Treatment {
+    let target = insn.near_branch_target();
+    if insn.is_jcc_short_or_near() {
+        // The codes of the enumeration are in the order of the encoding, from 1.
+        let condition = encoding_of(insn);
+        return condition
+            .map_or(Treatment::Native, |condition| Treatment::Jcc { target, condition });
+    }
+    match insn.code() {
+        Code::Xbegin_rel16 | Code::Xbegin_rel32 => Treatment::Native,
+        _ => Treatment::ShortJcc { target },
+    }
+}
+
+fn encoding_of(insn: &Instruction) -> Option<u8> {
+    use iced_x86::ConditionCode as C;
+    Some(match insn.condition_code() {
+        C::o => 0,
+        C::no => 1,
+        C::b => 2,
+        C::ae => 3,
+        C::e => 4,
+        C::ne => 5,
+        C::be => 6,
+        C::a => 7,
+        C::s => 8,
+        C::ns => 9,
+        C::p => 10,
+        C::np => 11,
+        C::l => 12,
+        C::ge => 13,
+        C::le => 14,
+        C::g => 15,
+        C::None => return None,
+    })
+}
+
+/// GS belongs to the translated code, transactions abort at the first foreign event, and some
+/// branches cut their target to 16 bits.
+fn must_stay(insn: &Instruction) -> bool {
+    let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
+    let by_gs = insn.segment_prefix() == Register::GS && memory;
+    let sets_gs = insn.op_count() > 0
+        && insn.op_kind(0) == OpKind::Register
+        && insn.op0_register() == Register::GS;
+    by_gs || sets_gs || is_about_gs(insn.mnemonic())
+}
+
+const fn is_string(kind: OpKind) -> bool {
+    matches!(
+        kind,
+        OpKind::MemorySegSI
+            | OpKind::MemorySegESI
+            | OpKind::MemorySegRSI
+            | OpKind::MemorySegDI
+            | OpKind::MemorySegEDI
+            | OpKind::MemorySegRDI
+    )
+}
+
+const fn is_about_gs(mnemonic: Mnemonic) -> bool {
+    matches!(
+        mnemonic,
+        Mnemonic::Rdgsbase
+            | Mnemonic::Wrgsbase
+            | Mnemonic::Swapgs
+            | Mnemonic::Lgs
+            | Mnemonic::Xbegin
+            | Mnemonic::Xend
+            | Mnemonic::Xabort
+    )
+}
+
+/// Whether the instruction names R11, or a part of it.
+pub(super) fn uses_r11(factory: &mut InstructionInfoFactory, insn: &Instruction) -> bool {
+    let used = factory.info(insn).used_registers();
+    used.iter().any(|used| used.register().full_register() == Register::R11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn treatment(bytes: &[u8]) -> Treatment {
+        treat(&decode(bytes, 0x1000).expect("a valid instruction").0)
+    }
+
+    #[test]
+    fn branches_are_told_apart() {
+        let jcc = |target, condition| Treatment::Jcc { target, condition };
+        assert_eq!(treatment(&[0x75, 0x02]), jcc(0x1004, 5));
+        assert_eq!(treatment(&[0x0f, 0x8f, 0, 1, 0, 0]), jcc(0x1106, 15));
+        assert_eq!(treatment(&[0xe2, 0xfe]), Treatment::ShortJcc { target: 0x1000 });
+        assert_eq!(treatment(&[0xeb, 0xfe]), Treatment::Jump { target: 0x1000 });
+        assert_eq!(treatment(&[0xe8, 0, 0, 0, 0]), Treatment::Call { target: 0x1005 });
+        assert_eq!(treatment(&[0xf3, 0xc3]), Treatment::Return { extra_bytes: 0 });
+        assert_eq!(treatment(&[0xc2, 8, 0]), Treatment::Return { extra_bytes: 8 });
+        assert_eq!(treatment(&[0xff, 0xe0]), Treatment::Indirect { call: false });
+        assert_eq!(treatment(&[0x3e, 0xff, 0xd0]), Treatment::Indirect { call: true });
+        assert_eq!(treatment(&[0x0f, 0x05]), Treatment::Syscall);
+    }
+
+    #[test]
+    fn what_cannot_move_stays() {
+        let native: [&[u8]; 8] = [
+            &[0xcc],
+            &[0xcd, 0x80],
+            &[0xf1],
+            &[0xcf],
+            &[0x65, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
+            &[0xf3, 0x48, 0x0f, 0xae, 0xc8],
+            &[0x8e, 0xe8],
+            &[0xc7, 0xf8, 0, 0, 0, 0],
+        ];
+        for bytes in native {
+            assert_eq!(treatment(bytes), Treatment::Native, "{bytes:x?}");
+        }
+        let copied: [&[u8]; 4] = [
+            &[0x64, 0x48, 0x8b, 0x04, 0x25, 0, 0, 0, 0],
+            &[0x0f, 0x0b],
+            &[0xf3, 0x0f, 0x1e, 0xfa],
+            &[0xf3, 0x48, 0xa5],
+        ];
+        for bytes in copied {
+            assert_eq!(treatment(bytes), Treatment::Copy, "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn r11_is_found_in_all_its_forms() {
+        let mut factory = InstructionInfoFactory::new();
+        let mut uses = |bytes: &[u8]| uses_r11(&mut factory, &decode(bytes, 0).expect("valid").0);
+        assert!(uses(&[0x49, 0x89, 0xc3]), "mov r11, rax");
+        assert!(uses(&[0x41, 0x88, 0xc3]), "mov r11b, al");
+        assert!(uses(&[0x43, 0x8b, 0x04, 0x18]), "mov eax, [r8 + r11]");
+        assert!(!uses(&[0x48, 0x89, 0xd8]), "mov rax, rbx");
+    }
+}

@@ -1,0 +1,25 @@
+//! Code in, code out: translates a program's code, as it runs, into a cache where every way out
+//! of a superblock writes a record of 4 or 12 bytes. The records are the path.
+//!
+//! At the edges of a superblock the program's registers and flags are its own, but for R11, which
+//! points to where the next record goes (the program's R11 waits in a slot). No glue touches the
+//! flags, the stack or vector registers, so at each of its instructions the program's exact state
+//! is at hand: [`Superblock::points`] says how.
+//!
+//! Makes no system call and knows nothing of tracing: memory is behind [`CacheMemory`], the
+//! program's code behind [`ProgramCode`].
+
+mod builder;
+mod edge;
+mod emit;
+mod insn;
+pub mod slots;
+mod superblock;
+mod translator;
+mod zone;
+
+pub use builder::{Limits, ProgramCode};
+pub use edge::{Edge, EdgeKind};
+pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
+pub use translator::{CacheMemory, TranslateError, Translator};
+pub use zone::Zone;
