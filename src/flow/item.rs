@@ -215,6 +215,9 @@ pub enum GapReason {
     /// The trace has no PSB to start at.
     #[error("no PSB to start at")]
     NoPsb,
+    /// The trace is of several threads, and nothing tells which of them executed what comes here.
+    #[error("the context switches do not tell which thread ran")]
+    ThreadUnknown,
 }
 
 /// The packet's name as the SDM writes it, for messages.

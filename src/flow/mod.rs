@@ -18,6 +18,7 @@ mod insn;
 mod item;
 mod lead;
 mod off;
+mod outline;
 mod psb;
 mod retstack;
 mod skim;
@@ -28,6 +29,7 @@ pub use code::{Addrs, Code, Insns};
 pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
+pub use outline::{Turn, TurnKind, outline};
 pub use skim::Tally;
 
 #[cfg(test)]

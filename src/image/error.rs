@@ -18,6 +18,15 @@ pub enum Error {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A whole ELF file without a segment that is loaded.
+    #[error("has nothing to load")]
+    NothingToLoad,
+    /// Files are mapped in whole pages.
+    #[error("cannot have been loaded at {addr}, which is no page's start")]
+    NotAPage {
+        /// Where it is said to have been.
+        addr: Addr,
+    },
     /// A whole ELF file, but not a core.
     #[error("an ELF file of type {file_type}, not a core file (type 4); give a core file")]
     NotCore {

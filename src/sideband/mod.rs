@@ -3,7 +3,9 @@
 //! decode PT and does no I/O.
 
 mod maps;
+mod perf_switches;
 mod record;
 
 pub use maps::{Mapping, MappingSet, ParseMapsError, parse_maps};
+pub use perf_switches::{BadSwitches, Switch, SwitchKind, perf_switches};
 pub use record::{Backing, Event, FileId, ImageId, Protection, Record};

@@ -67,6 +67,8 @@ pub enum Backing {
     },
     /// Memory of no file.
     Anonymous,
+    /// What the recording's core holds there, which stood there all through the run.
+    Core,
 }
 
 /// What happened.
@@ -148,6 +150,21 @@ pub enum Event {
         /// RAX afterwards: a value, or minus an errno.
         result: i64,
     },
+    /// From now on the CPU runs this thread, which may be of any process.
+    SwitchIn {
+        /// The CPU's number.
+        cpu: u32,
+    },
+    /// The CPU ran this thread up to now.
+    SwitchOut {
+        /// The CPU's number.
+        cpu: u32,
+    },
+    /// Context switches of the CPU before this were lost.
+    SwitchLost {
+        /// The CPU's number.
+        cpu: u32,
+    },
 }
 
 /// An event with its time and its thread.
@@ -190,6 +207,9 @@ impl fmt::Display for Event {
             Self::Signal { number, code, addr: None } => write!(f, "signal {number} code {code}"),
             Self::Syscall { number, args } => write!(f, "syscall {number} {args:x?}"),
             Self::SyscallReturn { result } => write!(f, "syscall returns {result}"),
+            Self::SwitchIn { cpu } => write!(f, "cpu {cpu} switches to it"),
+            Self::SwitchOut { cpu } => write!(f, "cpu {cpu} switches away from it"),
+            Self::SwitchLost { cpu } => write!(f, "cpu {cpu} has lost switches before"),
         }
     }
 }
@@ -200,6 +220,7 @@ impl fmt::Display for Backing {
             Self::File { file, offset } => write!(f, "file {} at {offset:#x}", file.0),
             Self::Special { name, .. } => f.write_str(name),
             Self::Anonymous => f.write_str("anonymous"),
+            Self::Core => f.write_str("core"),
         }
     }
 }

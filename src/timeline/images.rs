@@ -3,6 +3,7 @@
 
 use super::Error;
 use crate::common::{AddrRange, Tsc};
+use crate::image::core::Core;
 use crate::image::{AddressSpace, Bytes, Image, Section};
 use crate::recording::Reader;
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
@@ -88,6 +89,8 @@ struct Files {
     paths: HashMap<FileId, String>,
     contents: HashMap<FileId, Bytes>,
     special: HashMap<ImageId, Bytes>,
+    /// The memory of the core, where code is from there.
+    core: Option<Image>,
     lost: Vec<crate::recording::Error>,
 }
 
@@ -106,6 +109,9 @@ impl Files {
                 }
                 Event::Map { backing: Backing::Special { image: Some(image), .. }, .. } => {
                     files.open(reader, image);
+                }
+                Event::Map { backing: Backing::Core, .. } => {
+                    files.core.get_or_insert_with(|| core_memory(reader));
                 }
                 _ => {}
             }
@@ -139,6 +145,13 @@ impl Files {
     }
 }
 
+/// What a core holds; nothing where it does not read, of which its readers will tell.
+fn core_memory(reader: &Reader) -> Image {
+    let core = reader.core().ok().flatten().map(Bytes::new);
+    let core = core.and_then(|bytes| Core::parse(&bytes).ok());
+    core.map(|core| core.memory().clone()).unwrap_or_default()
+}
+
 fn apply(record: &Record, space: &mut AddressSpace, files: &Files) {
     let at = record.tsc;
     match &record.event {
@@ -167,6 +180,7 @@ fn section(
         }
         Backing::Special { name, image } => (name.as_str(), files.special.get(image.as_ref()?)?, 0),
         Backing::Anonymous => return None,
+        Backing::Core => return files.core.as_ref()?.section_at(range.start)?.cut(range),
     };
     Some(Section {
         range,

@@ -25,6 +25,19 @@ pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error>
     Ok(elf.segments.iter().flat_map(|segment| load_segment(&whole, segment, bias)).collect())
 }
 
+/// As [`load`], with the file's lowest page at `addr`, or where it is linked.
+pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Section>, Error> {
+    let elf = Elf::parse(bytes)?;
+    let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
+    let lowest = lowest.ok_or(Error::NothingToLoad)?;
+    let addr = addr.unwrap_or(lowest);
+    let bias = addr.0.wrapping_sub(lowest.0);
+    if !bias.is_multiple_of(PAGE_SIZE_BYTES) {
+        return Err(Error::NotAPage { addr });
+    }
+    load(bytes, bias, name)
+}
+
 /// The part of the segment that the file holds, and the zeros up to the end of its last page.
 fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let start = segment.start.wrapping_add(bias);

@@ -7,4 +7,4 @@ mod load;
 mod tests;
 
 pub use file::{DebugLink, Elf, FileType, Segment, segments};
-pub use load::load;
+pub use load::{load, load_at};

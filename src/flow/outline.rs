@@ -1,0 +1,170 @@
+//! What a segment's packets tell without any code: where tracing was on, and at which times. For
+//! traces of a CPU, whose threads are told apart before they are decoded.
+
+use super::cursor::Cursor;
+use super::decoder::{Config, Decoder, State};
+use super::psb::PsbPlus;
+use crate::common::Tsc;
+use crate::pt::Packet;
+
+/// A place in a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// In bytes: the packet that tells it; for [`TurnKind::Off`] what is behind that.
+    pub offset: usize,
+    /// What is there.
+    pub kind: TurnKind,
+}
+
+/// What a [`Turn`] tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnKind {
+    /// Tracing is on from here, if it was not before.
+    On,
+    /// Tracing is off from here.
+    Off,
+    /// The time.
+    Time(Tsc),
+}
+
+/// The turns of the segment from the PSB at `psb_offset` to the next one at `end_offset`, or to
+/// the trace's end without it. At a fault tracing is off, up to the next segment.
+pub fn outline(
+    trace: &[u8],
+    psb_offset: usize,
+    end_offset: Option<usize>,
+    config: &Config,
+) -> Vec<Turn> {
+    let cursor = Cursor::at(trace, psb_offset, config.errata);
+    let end = end_offset.unwrap_or(trace.len());
+    let mut outline = Outline { cursor, end, turns: Vec::new(), overflown: None, on: false };
+    outline.psb(psb_offset, config);
+    while outline.step() {}
+    outline.turns
+}
+
+struct Outline<'t> {
+    cursor: Cursor<'t>,
+    end: usize,
+    turns: Vec<Turn>,
+    /// An OVF stands there, and it is not known yet whether tracing went on.
+    overflown: Option<usize>,
+    on: bool,
+}
+
+impl Outline<'_> {
+    fn turn(&mut self, offset: usize, kind: TurnKind) {
+        match kind {
+            TurnKind::On => (self.on, self.overflown) = (true, None),
+            TurnKind::Off => self.on = false,
+            TurnKind::Time(_) => {}
+        }
+        self.turns.push(Turn { offset, kind });
+    }
+
+    fn psb(&mut self, psb: usize, config: &Config) {
+        match PsbPlus::read(self.cursor, config.errata) {
+            Ok(Some(plus)) => {
+                let kind = if plus.ip.is_some() { TurnKind::On } else { TurnKind::Off };
+                self.turn(psb, kind);
+                if let Some((offset, tsc)) = plus.tsc {
+                    // No offset of a trace in memory is larger.
+                    let offset = usize::try_from(offset).unwrap_or(psb);
+                    self.turn(offset, TurnKind::Time(tsc));
+                }
+                self.cursor = self.cursor.moved_to(plus.end);
+            }
+            Ok(None) => self.cursor = self.cursor.moved_to(self.end),
+            Err((offset, _)) => self.fault(offset),
+        }
+    }
+
+    /// What a decoder says of the fault is of what was traced before.
+    fn fault(&mut self, offset: usize) {
+        self.turn(offset + 1, TurnKind::Off);
+        self.cursor = self.cursor.moved_to(self.end);
+    }
+
+    /// Takes a packet; false at the end.
+    fn step(&mut self) -> bool {
+        let peeked = match self.cursor.peek() {
+            Ok(Some(peeked)) if peeked.offset < self.end => peeked,
+            Ok(_) => return false,
+            Err((offset, _)) => {
+                self.fault(offset);
+                return false;
+            }
+        };
+        self.cursor.pass(&peeked);
+        let (offset, behind) = (peeked.offset, self.cursor.offset());
+        match peeked.packet {
+            Packet::TipPge(_) => self.turn(offset, TurnKind::On),
+            Packet::TipPgd(_) | Packet::TraceStop if self.on || self.overflown.is_some() => {
+                self.overflown = None;
+                self.turn(behind, TurnKind::Off);
+            }
+            Packet::Tsc(tsc) => self.turn(offset, TurnKind::Time(Tsc(tsc))),
+            Packet::Ovf => {
+                self.turn(offset, TurnKind::Off);
+                self.overflown = Some(offset);
+            }
+            // An erratum may have kept the FUP away.
+            Packet::Fup(_) | Packet::Tip(_) | Packet::TntShort(_) | Packet::TntLong(_) => {
+                if let Some(ovf) = self.overflown {
+                    self.turn(ovf, TurnKind::On);
+                }
+            }
+            _ => {}
+        }
+        true
+    }
+}
+
+impl<'t> Decoder<'t> {
+    /// A decoder of what a segment has from `start_offset` on, where tracing is off: the packets
+    /// before are read for the state that they leave, and what they tell to have been executed is
+    /// neither decoded nor given. Calls made before are not known to returns behind.
+    pub fn rest_of_segment(
+        trace: &'t [u8],
+        psb_offset: usize,
+        start_offset: usize,
+        end_offset: Option<usize>,
+        config: Config,
+    ) -> Self {
+        let mut decoder = Self::segment(trace, psb_offset, end_offset, config);
+        if start_offset > psb_offset {
+            decoder.skip(psb_offset, start_offset);
+        }
+        decoder
+    }
+
+    fn skip(&mut self, psb: usize, start: usize) {
+        self.enter(psb);
+        while self.cursor.offset() < start {
+            let Ok(Some(peeked)) = self.cursor.peek() else { break };
+            match peeked.packet {
+                Packet::Tip(payload)
+                | Packet::TipPge(payload)
+                | Packet::TipPgd(payload)
+                | Packet::Fup(payload) => {
+                    self.last_ip.reconstruct(payload);
+                    if let Some(next) = self.next_mode.take() {
+                        self.mode = next.mode;
+                    }
+                }
+                Packet::Ovf => {
+                    self.last_ip.reset();
+                    self.next_mode = None;
+                }
+                Packet::ModeExec { .. } => {
+                    self.pass_mode(&peeked);
+                    continue;
+                }
+                _ => {}
+            }
+            self.pass(&peeked);
+        }
+        self.queue.clear();
+        self.state = State::Off;
+    }
+}

@@ -1,0 +1,152 @@
+//! Context switches of a CPU as Linux perf writes them: records behind each other, without a
+//! header before them (`perf_event_open(2)`, `PERF_RECORD_SWITCH_CPU_WIDE`), with the sample type
+//! that LLDB asks for (`PERF_SAMPLE_TID | PERF_SAMPLE_TIME`, `sample_id_all`).
+
+use crate::common::{Pid, Tid};
+
+/// A context switch, or that some were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switch {
+    /// When, in nanoseconds of perf's clock.
+    pub time_ns: u64,
+    /// What.
+    pub kind: SwitchKind,
+}
+
+/// What a [`Switch`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwitchKind {
+    /// The CPU runs this thread from now on. Process and thread 0 are the idle task.
+    In(Pid, Tid),
+    /// The CPU ran this thread up to now. The numbers are -1 for a thread that has just ended.
+    Out(Pid, Tid),
+    /// Switches between the one before and the one behind were lost.
+    Lost,
+}
+
+/// Bytes that are no such records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the perf record at offset {offset:#x} is damaged")]
+pub struct BadSwitches {
+    /// Where the first record that does not read begins.
+    pub offset: usize,
+}
+
+const RECORD_LOST: u32 = 2;
+const RECORD_LOST_SAMPLES: u32 = 13;
+const RECORD_SWITCH_CPU_WIDE: u32 = 15;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+
+/// type, misc, size.
+const HEADER_BYTES: usize = 8;
+/// The thread before or behind, the thread, the time.
+const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
+
+/// The context switches in a file of perf records. Other records are passed over.
+pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
+    let mut switches: Vec<Switch> = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        let record = record(rest).ok_or(BadSwitches { offset: at })?;
+        match record.kind {
+            RECORD_LOST | RECORD_LOST_SAMPLES => {
+                // They have no time that can be relied on; it is that of the switch before.
+                let time_ns = switches.last().map_or(0, |switch| switch.time_ns);
+                switches.push(Switch { time_ns, kind: SwitchKind::Lost });
+            }
+            RECORD_SWITCH_CPU_WIDE => {
+                let (before, switch) = switch(&record).ok_or(BadSwitches { offset: at })?;
+                // The first record tells who ran before it, too.
+                if switches.is_empty() && matches!(switch.kind, SwitchKind::In(..)) {
+                    switches.push(Switch { kind: before, ..switch });
+                }
+                switches.push(switch);
+            }
+            _ => {}
+        }
+        at += record.bytes.len();
+    }
+    Ok(switches)
+}
+
+struct Record<'a> {
+    kind: u32,
+    misc: u16,
+    bytes: &'a [u8],
+}
+
+fn record(rest: &[u8]) -> Option<Record<'_>> {
+    let kind = u32::from_le_bytes(*rest.first_chunk()?);
+    let misc = u16::from_le_bytes(*rest.get(4..)?.first_chunk()?);
+    let size = usize::from(u16::from_le_bytes(*rest.get(6..)?.first_chunk()?));
+    let bytes = rest.get(..size).filter(|_| size >= HEADER_BYTES)?;
+    Some(Record { kind, misc, bytes })
+}
+
+/// The switch, and what it says of the thread that ran before.
+fn switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
+    let bytes: &[u8; SWITCH_BYTES] = record.bytes.first_chunk()?;
+    let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+    let (other, this) = ((Pid(number(8)), Tid(number(12))), (Pid(number(16)), Tid(number(20))));
+    let time_ns = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7].map(|i| bytes[24 + i]));
+    let out = record.misc & MISC_SWITCH_OUT != 0;
+    let kind = if out { SwitchKind::Out(this.0, this.1) } else { SwitchKind::In(this.0, this.1) };
+    Some((SwitchKind::Out(other.0, other.1), Switch { time_ns, kind }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn switch_record(out: bool, tid: i32, time_ns: u64) -> Vec<u8> {
+        let mut bytes = RECORD_SWITCH_CPU_WIDE.to_le_bytes().to_vec();
+        bytes.extend(if out { MISC_SWITCH_OUT } else { 0 }.to_le_bytes());
+        bytes.extend(32_u16.to_le_bytes());
+        for number in [70, 71, 80, tid] {
+            bytes.extend(i32::to_le_bytes(number));
+        }
+        bytes.extend(time_ns.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn switches_read_as_they_were_written() {
+        let lost = [2, 0, 0, 0, 0, 0, 24, 0].into_iter().chain([0; 16]).collect();
+        let other = vec![9, 0, 0, 0, 0, 0, 8, 0];
+        let bytes = [switch_record(false, 81, 5), other, lost, switch_record(true, 81, 9)].concat();
+        let at = |time_ns, kind| Switch { time_ns, kind };
+        let expected = vec![
+            at(5, SwitchKind::Out(Pid(70), Tid(71))),
+            at(5, SwitchKind::In(Pid(80), Tid(81))),
+            at(5, SwitchKind::Lost),
+            at(9, SwitchKind::Out(Pid(80), Tid(81))),
+        ];
+        assert_eq!(perf_switches(&bytes), Ok(expected));
+    }
+
+    #[test]
+    fn a_record_that_is_cut_or_has_no_size_is_damaged() {
+        let whole = switch_record(true, 1, 1);
+        for size in 1..whole.len() {
+            assert_eq!(perf_switches(&whole[..size]), Err(BadSwitches { offset: 0 }));
+        }
+        let zeros = [whole, vec![0; 16]].concat();
+        assert_eq!(perf_switches(&zeros), Err(BadSwitches { offset: 32 }));
+        // Too short for what it says to be.
+        let mut short = switch_record(true, 1, 1);
+        short.truncate(24);
+        short[6] = 24;
+        assert_eq!(perf_switches(&short), Err(BadSwitches { offset: 0 }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_records_or_the_place_of_the_damage(bytes: Vec<u8>) {
+            match perf_switches(&bytes) {
+                Ok(switches) => prop_assert!(switches.len() <= bytes.len() / 4),
+                Err(bad) => prop_assert!(bad.offset < bytes.len()),
+            }
+        }
+    }
+}
