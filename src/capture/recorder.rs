@@ -217,6 +217,7 @@ impl Recorder {
             instructions: threads.iter().map(|thread| thread.instructions).sum(),
             clock: clock.finish(),
             threads,
+            cpus: Vec::new(),
         });
         let dir = writer.finish(&manifest)?;
         Ok((dir, manifest, trace_bytes))
@@ -249,6 +250,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
             backend: backend.to_owned(),
             psb_period_bytes: request.psb_period_bytes.into(),
             aslr: request.aslr,
+            import: None,
         },
         end: None,
     }

@@ -1,6 +1,7 @@
 //! What the command line looks like; `dump` and raw traces have files of their own.
 
 use super::dump_arguments::Dump;
+use super::raw_arguments::Raw;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -18,6 +19,8 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run a program and keep its history
     Record(Record),
+    /// Make a recording of a trace that a CPU's PT unit took: an LLDB trace bundle, or a raw trace
+    Import(Import),
     /// Step through a recording in gdb, or serve it to another debugger
     Replay(Replay),
     /// Say what a recording holds
@@ -85,6 +88,24 @@ pub(super) enum Backend {
     Soft,
     /// Single-step it: some 40 thousand instructions a second
     Step,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// An LLDB trace bundle (`thread trace save`): its trace.json, or its directory
+    #[arg(required_unless_present = "pt", conflicts_with = "pt")]
+    pub(super) bundle: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) raw: Raw,
+    /// Put the recording into this directory instead of a new one in ~/.local/share/contraflow
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+    /// Replace the recording that is in DIR
+    #[arg(long, requires = "output")]
+    pub(super) force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,18 +3,18 @@
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::print::{Printer, packets};
+use super::progress::Bar;
 use super::stats::Stats;
 use super::{Failure, raw, say, source};
 use crate::common::{Tid, Visible};
-use crate::pt::Packets;
-use crate::recording::{Reader, Store};
-use crate::timeline::{Options, Timeline, visit_trace};
+use crate::pt::{ClockConfig, CrystalRatio, Packets};
+use crate::recording::{Manifest, Reader, Store, TraceId};
+use crate::timeline::{Options, RawTrace, Timeline};
 use std::collections::HashMap;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
@@ -46,15 +46,24 @@ fn of_trace(
         packets(Packets::synced(&trace), arguments, arguments.raw.clocks(), out)?;
         return Ok(());
     }
-    let image = Arc::new(arguments.raw.image()?);
+    let image = arguments.raw.image()?;
     let stored = image.sections().map(|s| (s.name.as_ref().to_owned(), s.bytes.clone()));
     let stored: HashMap<_, _> = stored.filter(|(name, _)| !name.is_empty()).collect();
-    let symbols = source::of_images(stored, std::iter::once(&*image));
+    let symbols = source::of_images(stored, std::iter::once(&image));
     let mut disassembler = Disassembler::new(symbols);
     let mut stats = Stats::default();
     let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
-    let config = arguments.raw.config();
-    finish(visit_trace(&trace, &image.reader(), config, &mut |visit| printer.visit(&visit)))?;
+    let (config, workers) = (arguments.raw.config(), Options::default().workers);
+    let raw = RawTrace { bytes: &trace, image: &image, config: &config, workers };
+    // On a terminal, what is printed shows how far it is.
+    let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
+        Bar::new("decoding")
+    } else {
+        Bar::hidden()
+    };
+    let watch = &mut |progress| bar.show(progress);
+    finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
+    drop(bar);
     arguments.check_range(printer.end(), "the trace's path")?;
     if what == What::Stats {
         stats.packets(&trace);
@@ -76,11 +85,16 @@ fn of_recording(
     }
     let tids = wanted_threads(&reader, arguments.thread.map(Tid))?;
     if what == What::Packets {
-        let traces = tids.iter().map(|tid| reader.trace(*tid)).collect::<Result<Vec<_>, _>>()?;
+        let ids = traces(&reader, &tids, arguments.thread.is_some())?;
+        let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
         arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
-        for trace in traces {
-            packets(Packets::new(trace.as_ref()), arguments, None, out)?;
+        let clocks = clocks(reader.manifest());
+        // A CPU's may begin within a packet.
+        let of_cpu = reader.manifest().capture.import.is_some();
+        let found = if of_cpu { Packets::synced } else { Packets::new };
+        for trace in &traces {
+            packets(found(trace.as_ref()), arguments, clocks, out)?;
         }
         return Ok(());
     }
@@ -121,7 +135,7 @@ fn threads(
             writeln!(out, "thread {tid}")?;
         }
         if what == What::Stats {
-            stats.packets(timeline.reader().trace(*tid)?.as_ref());
+            stats.packets(timeline.trace(*tid).unwrap_or_default());
         }
         let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
         // Depth is counted from the beginning.
@@ -129,9 +143,37 @@ fn threads(
         finish(timeline.visit(*tid, from, &mut |visit| printer.visit(&visit)))?;
     }
     if what == What::Stats {
+        for trace in timeline.reader().traces()? {
+            if let TraceId::Cpu(_) = trace {
+                stats.packets(timeline.reader().trace(trace)?.as_ref());
+            }
+        }
         stats.print(arguments.json, out)?;
     }
     Ok(())
+}
+
+/// The traces of all threads, or of those that were named.
+fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
+    let all = reader.traces()?;
+    let of_threads = all.iter().all(|trace| matches!(trace, TraceId::Thread(_)));
+    match (named, of_threads) {
+        (false, _) => Ok(all),
+        (true, true) => Ok(tids.iter().copied().map(TraceId::Thread).collect()),
+        (true, false) => Err("the traces are of CPUs, and of no thread alone".into()),
+    }
+}
+
+/// What is known of an imported trace's clocks.
+fn clocks(manifest: &Manifest) -> Option<ClockConfig> {
+    let import = manifest.capture.import.as_ref()?;
+    let known =
+        import.mtc_freq.is_some() || import.cpuid_15.is_some() || import.nominal_ratio.is_some();
+    known.then(|| ClockConfig {
+        crystal_ratio: import.cpuid_15.and_then(|(ebx, eax)| CrystalRatio { ebx, eax }.usable()),
+        mtc_freq: import.mtc_freq,
+        nominal_ratio: import.nominal_ratio,
+    })
 }
 
 fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     if let Some(jobs) = arguments.jobs {
         options.workers = NonZero::get(jobs);
     }
-    let mut bar = Bar::new();
+    let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_watched(Reader::open(&dir)?, options, watch)?;
     drop(bar);

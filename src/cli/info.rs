@@ -2,8 +2,8 @@
 
 use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
-use crate::common::Visible;
-use crate::recording::{Error, Reader, Store};
+use crate::common::{Tid, Visible};
+use crate::recording::{Capture, Error, Reader, Store, TraceId};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -20,24 +20,24 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
 
 fn text(reader: &Reader, damage: &[Error]) -> String {
     let manifest = reader.manifest();
-    let cpu = &manifest.cpu;
     let mut lines = vec![
         format!("recording    {}", reader.dir().display()),
         format!("program      {}", manifest.program),
-        format!("arguments    {}", manifest.argv.join(" ")),
-        format!("directory    {}", manifest.cwd),
-        format!("process      {}", manifest.pid),
-        format!("cpu          {} {}/{}/{}", cpu.vendor, cpu.family, cpu.model, cpu.stepping),
-        format!(
-            "capture      {}, a PSB each {}, by contraflow {} (format {})",
-            manifest.capture.backend,
-            size(manifest.capture.psb_period_bytes),
-            manifest.written_by,
-            manifest.format
-        ),
-        format!("end          {}", list::ending(reader)),
     ];
-    if let Some(end) = &manifest.end {
+    if manifest.capture.import.is_none() {
+        lines.push(format!("arguments    {}", manifest.argv.join(" ")));
+        lines.push(format!("directory    {}", manifest.cwd));
+    }
+    lines.push(format!("process      {}", manifest.pid));
+    lines.push(format!("cpu          {}", manifest.cpu));
+    lines.push(format!(
+        "capture      {}, by contraflow {} (format {})",
+        captured(&manifest.capture),
+        manifest.written_by,
+        manifest.format
+    ));
+    lines.push(format!("end          {}", list::ending(reader)));
+    if let Some(end) = manifest.end.as_ref().filter(|end| end.duration_ns > 0) {
         let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
         lines.push(format!("time         {seconds:.3} s"));
     }
@@ -49,18 +49,49 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
     };
     lines.push(format!("final state  {state}"));
     for tid in reader.threads().unwrap_or_default() {
-        let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);
-        let what = entry.map_or_else(String::new, |thread| {
-            let at = thread.final_pc.map_or_else(|| "unknown".to_owned(), |pc| pc.to_string());
-            format!("{:<16} {} instructions, ended at {at}, ", thread.name, thread.instructions)
-        });
-        let bytes = entry.map(|thread| thread.trace_bytes);
-        let bytes = bytes.or_else(|| Some(reader.trace(tid).ok()?.as_ref().len() as u64));
-        let trace = match bytes {
-            Some(bytes) if !damaged(&format!("trace/{tid}.pt")) => size(bytes) + " of trace",
-            _ => "damaged trace".to_owned(),
-        };
-        lines.push(format!("thread       {tid} {what}{trace}"));
+        let traces = reader.traces().unwrap_or_default();
+        let own = Some(TraceId::Thread(tid)).filter(|trace| traces.contains(trace));
+        let own = own.map(|trace| trace_text(reader, trace, &damaged));
+        let facts: Vec<_> = thread(reader, tid).into_iter().chain(own).collect();
+        lines.push(format!("thread       {tid} {}", facts.join(", ")));
+    }
+    for trace in reader.traces().unwrap_or_default() {
+        if let TraceId::Cpu(cpu) = trace {
+            lines.push(format!("cpu trace    {cpu} {}", trace_text(reader, trace, &damaged)));
+        }
     }
     lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
+}
+
+fn captured(capture: &Capture) -> String {
+    match &capture.import {
+        Some(import) => format!("import of the {} {}", import.kind, import.source),
+        None => {
+            format!("{}, a PSB each {}", capture.backend, size(capture.psb_period_bytes))
+        }
+    }
+}
+
+/// What is known of a thread besides its trace.
+fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
+    let manifest = reader.manifest();
+    let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);
+    let Some(entry) = entry else { return Vec::new() };
+    let name = if entry.name.is_empty() { String::new() } else { format!("{:<16} ", entry.name) };
+    let instructions = format!("{name}{} instructions", entry.instructions);
+    let end = match entry.final_pc {
+        Some(pc) => Some(format!("ended at {pc}")),
+        None if manifest.capture.import.is_some() => None,
+        None => Some("ended at unknown".to_owned()),
+    };
+    [instructions].into_iter().chain(end).collect()
+}
+
+fn trace_text(reader: &Reader, trace: TraceId, damaged: &dyn Fn(&str) -> bool) -> String {
+    let bytes = reader.listed_bytes(trace);
+    let bytes = bytes.or_else(|| Some(reader.trace(trace).ok()?.as_ref().len() as u64));
+    match bytes {
+        Some(bytes) if !damaged(&format!("trace/{trace}.pt")) => size(bytes) + " of trace",
+        _ => "damaged trace".to_owned(),
+    }
 }

@@ -31,6 +31,7 @@ pub(super) fn ending(reader: &Reader) -> String {
     let how = match end.exit {
         Some(Exit::Code(code)) => format!("exit {code}"),
         Some(Exit::Signal(signal)) => signal_name(signal),
+        None if reader.manifest().capture.import.is_some() => "imported".to_owned(),
         None => "let go".to_owned(),
     };
     format!("{how}, {} instructions", end.instructions)

@@ -7,6 +7,7 @@ mod disassembly;
 mod dump;
 mod dump_arguments;
 mod gdbinit;
+mod import;
 mod index;
 mod info;
 mod list;
@@ -36,6 +37,7 @@ const EXIT_ERROR: u8 = 2;
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Record(arguments) => record::run(arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),

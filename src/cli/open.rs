@@ -24,7 +24,7 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
         say(&format!("{fault}; the registers and memory of the end are not known"));
         FinalState::default()
     });
-    let mut bar = Bar::new();
+    let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_watched(reader, Options::default(), watch)?;
     drop(bar);

@@ -12,22 +12,29 @@ const REFRESH: Duration = Duration::from_millis(100);
 
 /// A bar; wiped out when it is dropped.
 pub(super) struct Bar {
+    /// What goes on.
+    doing: &'static str,
     enabled: bool,
     next: Instant,
     drawn: bool,
 }
 
 impl Bar {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(doing: &'static str) -> Self {
         let next = Instant::now() + PATIENCE;
-        Self { enabled: stderr().is_terminal(), next, drawn: false }
+        Self { doing, enabled: stderr().is_terminal(), next, drawn: false }
+    }
+
+    /// One that is never shown.
+    pub(super) fn hidden() -> Self {
+        Self { enabled: false, ..Self::new("") }
     }
 
     pub(super) fn show(&mut self, progress: Progress) {
         if self.enabled && Instant::now() >= self.next {
             self.next = Instant::now() + REFRESH;
             self.drawn = true;
-            put(&format!("\r{}", line(progress)));
+            put(&format!("\r{}", line(self.doing, progress)));
         }
     }
 }
@@ -46,12 +53,12 @@ fn put(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn line(progress: Progress) -> String {
+fn line(doing: &str, progress: Progress) -> String {
     let Progress { done_bytes, total_bytes } = progress;
     let part = |whole: u64| done_bytes.min(total_bytes) * whole / total_bytes.max(1);
     let filled = usize::try_from(part(WIDTH as u64)).unwrap_or(WIDTH);
     let bar = "#".repeat(filled) + &" ".repeat(WIDTH - filled);
-    format!("indexing [{bar}] {:3} % of {}", part(100), size(total_bytes))
+    format!("{doing} [{bar}] {:3} % of {}", part(100), size(total_bytes))
 }
 
 #[cfg(test)]
@@ -60,10 +67,10 @@ mod tests {
 
     #[test]
     fn a_bar_fills_from_nothing_to_all() {
-        let at = |done_bytes| line(Progress { done_bytes, total_bytes: 2000 });
+        let at = |done_bytes| line("indexing", Progress { done_bytes, total_bytes: 2000 });
         assert_eq!(at(0).matches('#').count(), 0);
         assert_eq!(at(1000).matches('#').count(), WIDTH / 2);
         assert!(at(2000).contains(&"#".repeat(WIDTH)) && at(2000).ends_with("100 % of 2.0 kB"));
-        assert!(line(Progress { done_bytes: 0, total_bytes: 0 }).contains("  0 %"));
+        assert!(line("indexing", Progress { done_bytes: 0, total_bytes: 0 }).contains("  0 %"));
     }
 }

@@ -5,7 +5,7 @@ use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
 use crate::common::{Addr, AddrRange};
 use crate::flow::Config;
 use crate::image::core::Core;
-use crate::image::elf::{Elf, load};
+use crate::image::elf::load_at;
 use crate::image::{Bytes, Image, Section};
 use crate::pt::{ClockConfig, Errata};
 use crate::recording::Mapped;
@@ -15,22 +15,29 @@ use std::path::{Path, PathBuf};
 /// A file's bytes, or a sentence that names it.
 pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
     let refused = |error: std::io::Error| format!("{}: {error}", path.display());
-    if path.metadata().map_err(refused)?.is_dir() {
-        return Err(format!("{}: a directory, not a file", path.display()).into());
-    }
     Ok(Bytes::new(Mapped::open(path).map_err(refused)?))
 }
 
 impl Raw {
-    /// The code that ran: the core's lowest, then ELF files, the list, and single pieces of code,
-    /// each over what was there.
+    /// The code that ran: the core's lowest, then that of files.
     pub(super) fn image(&self) -> Result<Image, Failure> {
+        let core = self.core()?;
+        let of_core = core.iter().flat_map(|(_, core)| core.memory().sections().cloned());
+        Ok(Image::new(of_core.chain(self.files()?)))
+    }
+
+    /// The core that is given, and its bytes.
+    pub(super) fn core(&self) -> Result<Option<(Bytes, Core)>, Failure> {
+        let Some(path) = &self.core else { return Ok(None) };
+        let bytes = open(path)?;
+        let core = Core::parse(&bytes);
+        Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
+    }
+
+    /// The code of files, named by their full paths: ELF files, the list, and single pieces of
+    /// code, each over what was there.
+    pub(super) fn files(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
-        if let Some(path) = &self.core {
-            let core = Core::parse(&open(path)?);
-            let core = core.map_err(|error| format!("{}: {error}", path.display()))?;
-            sections.extend(core.memory().sections().cloned());
-        }
         for elf in &self.elf {
             sections.extend(elf_sections(elf)?);
         }
@@ -40,7 +47,7 @@ impl Raw {
         for code in &self.code {
             sections.push(code_section(code, &open(&code.path)?)?);
         }
-        Ok(Image::new(sections))
+        Ok(sections)
     }
 
     /// What the decoder is told. Says on stderr when errata cannot be worked around.
@@ -69,28 +76,15 @@ impl Raw {
     }
 }
 
-/// The sections of a program, named by its full path.
-pub(super) fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
-    let path = at.path.canonicalize().unwrap_or_else(|_| at.path.clone());
-    sections_at(&open(&at.path)?, at.addr, &path.to_string_lossy())
+/// The sections of a program.
+fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
+    load_at(&open(&at.path)?, at.addr, &full_path(&at.path))
         .map_err(|error| format!("{}: {error}", at.path.display()).into())
 }
 
-/// The sections of an ELF file whose lowest page is at `addr`, or where it is linked.
-pub(super) fn sections_at(
-    bytes: &Bytes,
-    addr: Option<Addr>,
-    name: &str,
-) -> Result<Vec<Section>, String> {
-    let elf = Elf::parse(bytes).map_err(|error| error.to_string())?;
-    let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
-    let Some(lowest) = lowest else { return Err("has nothing to load".to_owned()) };
-    let bias = addr.map_or(0, |addr| addr.0.wrapping_sub(lowest.0));
-    if !bias.is_multiple_of(0x1000) {
-        let addr = addr.unwrap_or_default();
-        return Err(format!("cannot have been loaded at {addr}, which is no page's start"));
-    }
-    load(bytes, bias, name).map_err(|error| error.to_string())
+/// A file's path as gdb and symbols know it.
+pub(super) fn full_path(path: &Path) -> String {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
 
 fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
@@ -105,7 +99,7 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
         bytes: bytes.clone(),
         offset,
         executable: true,
-        name: code.path.to_string_lossy().into(),
+        name: full_path(&code.path).into(),
         ..Section::default()
     })
 }

@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// A raw trace and what is known of it. Addresses, offsets and sizes are hexadecimal.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Raw {
-    /// A file of raw Intel PT bytes instead of a recording
+    /// A file of raw Intel PT bytes
     #[arg(long, value_name = "FILE")]
     pub(super) pt: Option<PathBuf>,
     /// A program or library that ran, with the address of its lowest page (hexadecimal; where it

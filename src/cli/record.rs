@@ -62,7 +62,7 @@ fn report(outcome: &Outcome, store: &Store) {
 }
 
 /// The latest of the store needs no name.
-fn named(recording: &Path, store: &Store) -> String {
+pub(super) fn named(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();
     }

@@ -12,8 +12,8 @@ impl Reader {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());
         damage.extend(self.sideband().err());
-        match self.threads() {
-            Ok(tids) => damage.extend(tids.into_iter().filter_map(|tid| self.trace(tid).err())),
+        match self.traces() {
+            Ok(ids) => damage.extend(ids.into_iter().filter_map(|id| self.trace(id).err())),
             Err(error) => damage.push(error),
         }
         match self.image_ids() {

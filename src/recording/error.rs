@@ -1,5 +1,8 @@
 //! What can go wrong with a recording on disk.
 
+use super::import::BadBundle;
+use crate::common::Tid;
+use crate::sideband::BadSwitches;
 use std::path::{Path, PathBuf};
 
 /// A fault with the file that has it.
@@ -84,6 +87,38 @@ pub enum ErrorKind {
         /// Where the chunk starts in the file.
         offset: u64,
     },
+    /// A file larger than any of its kind.
+    #[error("larger than {limit} bytes")]
+    TooLarge {
+        /// The largest size that is read.
+        limit: u64,
+    },
+    /// The description of an LLDB trace bundle is not as LLDB writes it.
+    #[error("{0}")]
+    Bundle(BadBundle),
+    /// A trace that a bundle names is not part of it.
+    #[error("outside of the bundle's directory")]
+    OutsideBundle,
+    /// A bundle has no bytes of trace.
+    #[error("all of its traces are empty")]
+    NoTrace,
+    /// Context switches of a bundle do not read.
+    #[error("{0}")]
+    Switches(BadSwitches),
+    /// A CPU ran a thread of the process of which the bundle does not tell.
+    #[error("thread {0} is in the context switches, but not among the threads")]
+    ThreadNotListed(Tid),
+    /// A module of a bundle does not load.
+    #[error("the module {} {error}", path.display())]
+    Module {
+        /// The module.
+        path: PathBuf,
+        /// The fault.
+        error: crate::image::Error,
+    },
+    /// A module is another than the one that ran.
+    #[error("its build id is not that of the module that ran")]
+    OtherModule,
     /// A stored image is gone.
     #[error("a stored image is gone; the code that it held shows as a gap")]
     ImageMissing,

@@ -1,5 +1,8 @@
 //! Names and numbers of the format. Changed the layout? Bump the version.
 
+use crate::common::Tid;
+use std::fmt;
+
 /// The version in every manifest. Readers refuse others.
 pub const FORMAT_VERSION: u32 = 2;
 
@@ -30,12 +33,30 @@ pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
 /// No manifest and no list of checksums is larger than this.
 pub(super) const TEXT_LIMIT_BYTES: u64 = 64 << 20;
 
-/// The raw PT bytes of a thread.
-pub(super) fn trace_name(tid: i32) -> String {
-    format!("{tid}.pt")
+/// Whose PT bytes a trace has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TraceId {
+    /// A thread's.
+    Thread(Tid),
+    /// A CPU's: those of all threads that it ran.
+    Cpu(u32),
 }
 
-/// The checksums of a thread's PT bytes.
-pub(super) fn sums_name(tid: i32) -> String {
-    format!("{tid}.sum")
+impl fmt::Display for TraceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Thread(tid) => tid.fmt(f),
+            Self::Cpu(cpu) => write!(f, "cpu{cpu}"),
+        }
+    }
+}
+
+/// The raw PT bytes of a trace.
+pub(super) fn trace_name(trace: TraceId) -> String {
+    format!("{trace}.pt")
+}
+
+/// The checksums of its bytes.
+pub(super) fn sums_name(trace: TraceId) -> String {
+    format!("{trace}.sum")
 }

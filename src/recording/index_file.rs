@@ -21,7 +21,7 @@ impl Reader {
         let mut hash = Sha256::new();
         let mut files = vec![self.dir().join(MANIFEST), self.dir().join(SIDEBAND)];
         let traces = self.dir().join(TRACE_DIR);
-        files.extend(self.threads()?.iter().map(|tid| traces.join(sums_name(tid.0))));
+        files.extend(self.traces()?.into_iter().map(|trace| traces.join(sums_name(trace))));
         for path in files {
             let bytes = Mapped::open_own(&path).at(&path)?;
             hash.update((bytes.as_ref().len() as u64).to_le_bytes());

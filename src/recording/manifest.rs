@@ -1,9 +1,10 @@
 //! The manifest: what was run, where, how it was captured, and how it ended.
 
 use super::format::FORMAT_VERSION;
-use crate::common::{Addr, Pid, Tid, Tsc};
+use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
 /// `manifest.json`, and `starting.json` with `end` absent.
@@ -53,15 +54,45 @@ pub struct HostCpu {
     pub stepping: u32,
 }
 
+impl fmt::Display for HostCpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.vendor.is_empty() {
+            return f.write_str("unknown");
+        }
+        write!(f, "{} {}/{}/{}", self.vendor, self.family, self.model, self.stepping)
+    }
+}
+
 /// How control flow was captured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
     /// `step`, `soft`, `perf`, or `import`.
     pub backend: String,
-    /// Bytes of trace between PSB packets.
+    /// Bytes of trace between PSB packets; 0 where it is not known.
     pub psb_period_bytes: u64,
     /// Whether address space randomization was left on.
     pub aslr: bool,
+    /// Where the trace was taken by a CPU and not by us: from what, and how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub import: Option<Import>,
+}
+
+/// What is known of a trace that somebody else took with a CPU's PT unit. The manifest's CPU is the
+/// one that took it, with an empty vendor where that is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Import {
+    /// What it was: `LLDB trace bundle` or `raw trace`.
+    pub kind: String,
+    /// The file that was imported.
+    pub source: String,
+    /// IP filter ranges that the trace was taken with, none for all code.
+    pub filter: Vec<AddrRange>,
+    /// `MTCFreq`.
+    pub mtc_freq: Option<u8>,
+    /// CPUID leaf 15H, EBX and EAX.
+    pub cpuid_15: Option<(u32, u32)>,
+    /// The nominal frequency, in 100 MHz.
+    pub nominal_ratio: Option<u8>,
 }
 
 /// What is known only at the end.
@@ -77,6 +108,19 @@ pub struct End {
     pub clock: TscClock,
     /// The threads, in order of birth.
     pub threads: Vec<ThreadEntry>,
+    /// The CPUs, where the traces are those of CPUs. What each thread executed is in them then,
+    /// and the sideband tells when a CPU ran it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpus: Vec<CpuEntry>,
+}
+
+/// A CPU of the recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuEntry {
+    /// Its number.
+    pub cpu: u32,
+    /// Bytes of trace.
+    pub trace_bytes: u64,
 }
 
 /// How a program ended.
@@ -110,11 +154,16 @@ pub struct ThreadEntry {
 pub struct TscClock {
     /// The TSC at the start of the run.
     pub start: Tsc,
-    /// Ticks in a second.
+    /// Ticks in a second; 0 where that is not known.
     pub ticks_per_second: f64,
 }
 
 impl TscClock {
+    /// Whether it tells nanoseconds.
+    pub fn is_known(&self) -> bool {
+        self.ticks_per_second > 0.0
+    }
+
     /// Nanoseconds from the start of the run to `tsc`; 0 for what came before.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn nanoseconds(&self, tsc: Tsc) -> u64 {

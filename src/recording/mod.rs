@@ -10,6 +10,7 @@ mod chunk;
 mod destination;
 mod error;
 mod format;
+pub mod import;
 mod index_file;
 mod manifest;
 mod mapped;
@@ -21,8 +22,10 @@ mod writer;
 
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
-pub use format::FORMAT_VERSION;
-pub use manifest::{Capture, End, Exit, HostCpu, Manifest, ThreadEntry, TscClock, argument_text};
+pub use format::{FORMAT_VERSION, TraceId};
+pub use manifest::{
+    Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock, argument_text,
+};
 pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};
 pub use regular::{Links, open_regular};

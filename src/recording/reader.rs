@@ -5,7 +5,7 @@ use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
     CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, SIDEBAND, STARTING, TEXT_LIMIT_BYTES,
-    TRACE_DIR, sums_name, trace_name,
+    TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::manifest::Manifest;
 use super::mapped::Mapped;
@@ -28,7 +28,7 @@ pub struct Reader {
     sums: Option<Sums>,
 }
 
-/// The whole chunks of a thread's PT bytes.
+/// The whole chunks of a trace's bytes.
 #[derive(Clone, Debug)]
 pub struct Trace {
     mapped: Arc<Mapped>,
@@ -115,7 +115,7 @@ impl Reader {
         self.manifest.end.is_none()
     }
 
-    /// The threads that have a trace: as the manifest lists them, or, in a cut recording, by
+    /// The threads: as the manifest lists them, or, in a cut recording, those that have a trace, by
     /// number.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         let Some(end) = &self.manifest.end else { return self.traced() };
@@ -136,14 +136,24 @@ impl Reader {
         Ok(tids)
     }
 
-    /// A thread's PT bytes, checked against their checksums.
-    pub fn trace(&self, tid: Tid) -> Result<Trace, Error> {
-        let path = self.dir.join(TRACE_DIR).join(trace_name(tid.0));
-        let sums_path = self.dir.join(TRACE_DIR).join(sums_name(tid.0));
+    /// The traces: one of each CPU, or else one of each thread.
+    pub fn traces(&self) -> Result<Vec<TraceId>, Error> {
+        match &self.manifest.end {
+            Some(end) if !end.cpus.is_empty() => {
+                Ok(end.cpus.iter().map(|entry| TraceId::Cpu(entry.cpu)).collect())
+            }
+            _ => Ok(self.threads()?.into_iter().map(TraceId::Thread).collect()),
+        }
+    }
+
+    /// The bytes of a trace, checked against their checksums.
+    pub fn trace(&self, trace: TraceId) -> Result<Trace, Error> {
+        let path = self.dir.join(TRACE_DIR).join(trace_name(trace));
+        let sums_path = self.dir.join(TRACE_DIR).join(sums_name(trace));
         let mapped = Mapped::open_own(&path).at(&path)?;
         let sums = match &self.sums {
             Some(listed) => {
-                let name = format!("{TRACE_DIR}/{}", sums_name(tid.0));
+                let name = format!("{TRACE_DIR}/{}", sums_name(trace));
                 Mapped::of_file(&listed.check_file(&self.dir, &name)?)
             }
             None => Mapped::open_own(&sums_path),
@@ -152,7 +162,7 @@ impl Reader {
         let mut behind = Behind::new(&mapped);
         let whole = check_summed(mapped.as_ref(), sums.as_ref(), &mut |at| behind.pass(at));
         let found = mapped.as_ref().len() as u64;
-        let expected = self.expected_trace_bytes(tid);
+        let expected = self.listed_bytes(trace);
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
             return Err(not_whole(&path, &whole, expected, found));
         }
@@ -161,9 +171,15 @@ impl Reader {
         Ok(Trace { mapped: Arc::new(mapped), size_bytes })
     }
 
-    fn expected_trace_bytes(&self, tid: Tid) -> Option<u64> {
+    /// Bytes of a trace, as the manifest lists them.
+    pub fn listed_bytes(&self, trace: TraceId) -> Option<u64> {
         let end = self.manifest.end.as_ref()?;
-        end.threads.iter().find(|thread| thread.tid == tid).map(|thread| thread.trace_bytes)
+        match trace {
+            TraceId::Thread(tid) => {
+                end.threads.iter().find(|t| t.tid == tid).map(|t| t.trace_bytes)
+            }
+            TraceId::Cpu(cpu) => end.cpus.iter().find(|c| c.cpu == cpu).map(|c| c.trace_bytes),
+        }
     }
 
     /// All events of the operating system, in the order in which they were written.

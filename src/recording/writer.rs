@@ -4,7 +4,7 @@ use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
     CHECKSUMS, CORE, IMAGE_DIR, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
-    TRACE_CHUNK_BYTES, TRACE_DIR, sums_name, trace_name,
+    TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::manifest::Manifest;
 use super::regular::{Links, open_regular};
@@ -24,7 +24,7 @@ pub struct Writer {
     dir: PathBuf,
     sideband: Appender,
     pending: Vec<u8>,
-    traces: BTreeMap<Tid, TraceFile>,
+    traces: BTreeMap<TraceId, TraceFile>,
 }
 
 #[derive(Debug)]
@@ -63,19 +63,33 @@ impl Writer {
 
     /// Starts the trace of a thread. A thread that had one goes on with it.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
-        if !self.traces.contains_key(&tid) {
+        self.start(TraceId::Thread(tid))
+    }
+
+    fn start(&mut self, trace: TraceId) -> Result<(), Error> {
+        if !self.traces.contains_key(&trace) {
             let dir = self.dir.join(TRACE_DIR);
-            let bytes = Appender::create(dir.join(trace_name(tid.0)))?;
-            let sums = Appender::create(dir.join(sums_name(tid.0)))?;
-            self.traces.insert(tid, TraceFile { bytes, sums, pending: Vec::new() });
+            let bytes = Appender::create(dir.join(trace_name(trace)))?;
+            let sums = Appender::create(dir.join(sums_name(trace)))?;
+            self.traces.insert(trace, TraceFile { bytes, sums, pending: Vec::new() });
         }
         Ok(())
     }
 
     /// Appends whole packets to a thread's trace.
     pub fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
-        self.start_thread(tid)?;
-        let Some(trace) = self.traces.get_mut(&tid) else { return Ok(()) };
+        self.append(TraceId::Thread(tid), packets)
+    }
+
+    /// Writes the whole of a trace that somebody else took.
+    pub fn whole_trace(&mut self, trace: TraceId, bytes: &[u8]) -> Result<(), Error> {
+        self.start(trace)?;
+        bytes.chunks(TRACE_CHUNK_BYTES).try_for_each(|chunk| self.append(trace, chunk))
+    }
+
+    fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
+        self.start(trace)?;
+        let Some(trace) = self.traces.get_mut(&trace) else { return Ok(()) };
         trace.pending.extend_from_slice(packets);
         if trace.pending.len() < TRACE_CHUNK_BYTES {
             return Ok(());
@@ -105,7 +119,8 @@ impl Writer {
 
     /// Bytes of trace of a thread so far.
     pub fn trace_bytes(&self, tid: Tid) -> u64 {
-        self.traces.get(&tid).map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
+        let trace = self.traces.get(&TraceId::Thread(tid));
+        trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
     /// Stores a file's content, by reflink where the file system can.
@@ -150,18 +165,17 @@ impl Writer {
             let core = self.dir.join(CORE);
             fs::rename(&partial, &core).at(&core)?;
         }
-        let manifest = json(&self.dir.join(MANIFEST), manifest)?;
-        write_by_rename(&self.dir.join(CHECKSUMS), self.sums(&manifest)?.text().as_bytes())?;
-        write_by_rename(&self.dir.join(MANIFEST), &manifest)?;
+        let sums = self.sums()?;
+        complete(&self.dir, manifest, sums)?;
         let starting = self.dir.join(STARTING);
         fs::remove_file(&starting).at(&starting)?;
         Ok(self.dir)
     }
 
-    /// Of all files but the traces, which have theirs in the `.sum` files.
-    fn sums(&self, manifest: &[u8]) -> Result<Sums, Error> {
+    /// Of all files but the manifest, and the traces, which have theirs in the `.sum` files.
+    fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
-        names.extend(self.traces.keys().map(|tid| format!("{TRACE_DIR}/{}", sums_name(tid.0))));
+        names.extend(self.traces.keys().map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
         let images = self.dir.join(IMAGE_DIR);
         for entry in fs::read_dir(&images).at(&images)? {
             let name = entry.at(&images)?.file_name();
@@ -170,7 +184,6 @@ impl Writer {
         let has_core = self.dir.join(CORE).exists();
         names.extend(has_core.then(|| CORE.to_owned()));
         let mut sums = Sums::default();
-        sums.add(MANIFEST.to_owned(), Sum::of_bytes(manifest));
         for name in names {
             let path = self.dir.join(&name);
             let sum = open_regular(&path, Links::Refuse).and_then(|file| Sum::of_file(&file));
@@ -198,6 +211,15 @@ fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Erro
         pending.clear();
     }
     Ok(())
+}
+
+/// Writes the checksums, and the manifest that makes a recording complete.
+pub(super) fn complete(dir: &Path, manifest: &Manifest, mut sums: Sums) -> Result<(), Error> {
+    let path = dir.join(MANIFEST);
+    let manifest = json(&path, manifest)?;
+    sums.add(MANIFEST.to_owned(), Sum::of_bytes(&manifest));
+    write_by_rename(&dir.join(CHECKSUMS), sums.text().as_bytes())?;
+    write_by_rename(&path, &manifest)
 }
 
 fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {

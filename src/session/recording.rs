@@ -163,8 +163,8 @@ impl History for Recording {
     }
 
     fn time_ns(&self, g: u64) -> Option<u64> {
-        let end = self.timeline.reader().manifest().end.as_ref()?;
-        Some(end.clock.nanoseconds(self.timeline.time_at(g)?))
+        let clock = self.timeline.reader().manifest().end.as_ref()?.clock;
+        Some(clock.nanoseconds(self.timeline.time_at(g).filter(|_| clock.is_known())?))
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
@@ -194,7 +194,7 @@ impl History for Recording {
                 Some(Exit::Signal(number)) => Ending::Signal(number),
                 None => Ending::Unknown,
             },
-            cpu: format!("{} {}/{}/{}", cpu.vendor, cpu.family, cpu.model, cpu.stepping),
+            cpu: cpu.to_string(),
             backend: manifest.capture.backend.clone(),
         }
     }

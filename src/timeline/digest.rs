@@ -1,34 +1,44 @@
-//! What the index keeps of each segment, made on all cores and handed over in order. What is in
-//! memory at once is bounded: a worker that is ahead waits.
+//! What the index keeps of each segment, made on all cores and handed over in order.
 
 use super::blocks::Bounds;
 use super::effects::{Effect, Effects};
-use super::images::Images;
+use super::parallel::Workers;
+use super::piece::{Piece, World};
 use super::segment::{Segment, What};
 use super::walk::{Caches, Walker};
 use crate::common::Tsc;
 use crate::flow::Gap;
 use crate::pt::{PSB, find_psb};
-use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::convert::Infallible;
+use std::ops::{ControlFlow, Range};
 
 /// A worker takes the segments that start in so many bytes of trace at a time.
 const STRETCH_BYTES: usize = 128 << 10;
 /// Stretches that a worker may be ahead.
 const AHEAD: usize = 8;
 
-/// A trace with what decoding it needs.
+/// The pieces of a thread with what decoding them needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    pub(super) trace: &'a [u8],
-    pub(super) images: &'a Images,
+    /// The bytes of all traces.
+    pub(super) traces: &'a [&'a [u8]],
+    pub(super) pieces: &'a [Piece],
+    pub(super) world: World<'a>,
     /// When another program began.
     pub(super) execs: &'a [Tsc],
+}
+
+/// The segments of a piece that start in so many bytes of the trace.
+#[derive(Debug)]
+struct Stretch {
+    piece: usize,
+    range: Range<usize>,
 }
 
 /// What the index keeps of a segment. Instructions are counted from its start.
 #[derive(Debug)]
 pub(super) struct Digest {
+    pub(super) piece: usize,
     pub(super) start: usize,
     pub(super) end: Option<usize>,
     pub(super) insns: u64,
@@ -39,11 +49,12 @@ pub(super) struct Digest {
 }
 
 impl Digest {
-    fn new(bounds: (usize, Option<usize>), segment: &Segment, execs: &[Tsc]) -> Self {
+    fn new(piece: usize, bounds: (usize, Option<usize>), segment: &Segment, execs: &[Tsc]) -> Self {
         let mut blocks: Vec<Bounds> = segment.blocks.iter().map(|b| (b.ip, b.last)).collect();
         blocks.sort_unstable();
         blocks.dedup();
         Self {
+            piece,
             start: bounds.0,
             end: bounds.1,
             insns: segment.insns,
@@ -66,65 +77,95 @@ impl Segment {
 }
 
 impl Source<'_> {
-    /// Gives the digests of the whole trace to `take`, in order. Told to `passed` now and then: the
-    /// offset up to which the trace is done.
+    /// Gives the digests of all pieces to `take`, in order. Told to `passed` now and then: how many
+    /// bytes of the pieces are done.
     pub(super) fn digest(
         self,
         workers: usize,
         take: &mut dyn FnMut(Digest),
         passed: &mut dyn FnMut(usize),
     ) {
-        let stretches = self.trace.len().div_ceil(STRETCH_BYTES);
-        let mut join = |stretch: usize, digests: Vec<Digest>| {
+        let stretches = self.stretches();
+        let mut done = 0;
+        let take_stretch = |stretch: &Stretch, digests: Vec<Digest>| {
             digests.into_iter().for_each(&mut *take);
-            passed(self.trace.len().min((stretch + 1) * STRETCH_BYTES));
+            done += stretch.range.len();
+            passed(done);
+            ControlFlow::<Infallible>::Continue(())
         };
-        let workers = workers.clamp(1, stretches.max(1));
-        if workers == 1 {
-            let mut caches = Caches::default();
-            for stretch in 0..stretches {
-                join(stretch, self.stretch(stretch, &mut caches));
-            }
-            return;
-        }
-        std::thread::scope(|scope| {
-            let start = |worker| {
-                let (sender, results) = sync_channel(AHEAD);
-                scope.spawn(move || self.work((worker..stretches).step_by(workers), &sender));
-                results
-            };
-            let results: Vec<Receiver<_>> = (0..workers).map(start).collect();
-            for (stretch, results) in (0..stretches).zip(results.iter().cycle()) {
-                // A worker that is gone panicked, which the scope passes on.
-                let Ok(digests) = results.recv() else { break };
-                join(stretch, digests);
-            }
-        });
+        let digest = |stretch: &Stretch, caches: &mut Caches| self.digest_stretch(stretch, caches);
+        let workers = Workers { count: workers, ahead: AHEAD };
+        let ControlFlow::Continue(()) =
+            workers.in_order(&stretches, Caches::default, digest, take_stretch);
     }
 
-    fn work(self, stretches: impl Iterator<Item = usize>, results: &SyncSender<Vec<Digest>>) {
-        let mut caches = Caches::default();
-        for stretch in stretches {
-            if results.send(self.stretch(stretch, &mut caches)).is_err() {
-                return;
-            }
-        }
+    fn stretches(&self) -> Vec<Stretch> {
+        let of_piece = |(number, piece): (usize, &Piece)| {
+            let all = piece.psb..self.bytes(piece).len().min(piece.to);
+            let step = if piece.lost { usize::MAX } else { STRETCH_BYTES };
+            Stretches { all, step }.map(move |range| Stretch { piece: number, range })
+        };
+        self.pieces.iter().enumerate().flat_map(of_piece).collect()
+    }
+
+    fn bytes(&self, piece: &Piece) -> &[u8] {
+        self.traces.get(piece.trace).copied().unwrap_or_default()
     }
 
     /// The segments that start in a stretch.
-    fn stretch(self, number: usize, caches: &mut Caches) -> Vec<Digest> {
-        let start = number * STRETCH_BYTES;
-        let mut from = first_psb(self.trace, start..start + STRETCH_BYTES);
+    fn digest_stretch(self, stretch: &Stretch, caches: &mut Caches) -> Vec<Digest> {
+        let Some(piece) = self.pieces.get(stretch.piece) else { return Vec::new() };
+        let trace = self.bytes(piece);
+        if piece.lost {
+            let segment = Segment::hole(piece.hole());
+            return vec![Digest::new(stretch.piece, (piece.psb, None), &segment, self.execs)];
+        }
         let mut digests = Vec::new();
-        while let Some(psb) = from.filter(|psb| *psb < start + STRETCH_BYTES) {
-            let end = find_psb(self.trace, psb + 1);
-            let mut walker = Walker::new(self.trace, psb, end, self.images, caches);
-            let segment = Segment::decode(&mut walker);
-            digests.push(Digest::new((psb, end), &segment, self.execs));
-            from = end;
+        for (psb, end) in segments_in(trace, stretch.range.clone()) {
+            let end = end.filter(|end| *end < piece.to);
+            let part = piece.part(trace, psb, end);
+            let segment = Segment::decode(&mut Walker::new(&part, self.world, caches));
+            let mut digest = Digest::new(stretch.piece, (psb, end), &segment, self.execs);
+            if psb == piece.psb && piece.since > Tsc(0) {
+                digest.times.insert(0, (0, piece.since));
+            }
+            digests.push(digest);
         }
         digests
     }
+}
+
+/// A range of bytes in steps.
+#[derive(Clone, Debug)]
+pub(super) struct Stretches {
+    /// What is left.
+    pub(super) all: Range<usize>,
+    pub(super) step: usize,
+}
+
+impl Iterator for Stretches {
+    type Item = Range<usize>;
+
+    fn next(&mut self) -> Option<Range<usize>> {
+        let start = self.all.start;
+        let end = start.saturating_add(self.step).min(self.all.end);
+        self.all.start = end.max(start);
+        (start < end).then_some(start..end)
+    }
+}
+
+/// The segments that start in a range: each PSB, and the next one, which may be behind the range.
+pub(super) fn segments_in(
+    trace: &[u8],
+    range: Range<usize>,
+) -> impl Iterator<Item = (usize, Option<usize>)> {
+    let range_end = range.end;
+    let mut from = first_psb(trace, range);
+    std::iter::from_fn(move || {
+        let psb = from.filter(|psb| *psb < range_end)?;
+        from = find_psb(trace, psb + 1);
+        Some((psb, from))
+    })
 }
 
 /// The first PSB that starts in a range. Looks no further, so that a trace with few of them is
@@ -154,15 +195,10 @@ mod tests {
         fn stretches_find_each_psb_once(trace in any_trace(), size in 1_usize..50) {
             let next = |from: &usize| find_psb(&trace, from + 1);
             let all: Vec<_> = std::iter::successors(find_psb(&trace, 0), next).collect();
-            let mut found = Vec::new();
-            for start in (0..trace.len()).step_by(size) {
-                let mut at = first_psb(&trace, start..start + size);
-                while let Some(psb) = at.filter(|psb| *psb < start + size) {
-                    found.push(psb);
-                    at = find_psb(&trace, psb + 1);
-                }
-            }
-            prop_assert_eq!(found, all);
+            let stretches = Stretches { all: 0..trace.len(), step: size };
+            let found: Vec<_> = stretches.flat_map(|range| segments_in(&trace, range)).collect();
+            let ends = all.iter().skip(1).copied().map(Some).chain([None]);
+            prop_assert_eq!(found, all.iter().copied().zip(ends).collect::<Vec<_>>());
         }
     }
 }

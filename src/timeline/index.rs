@@ -1,4 +1,4 @@
-//! The index of a thread's trace: for each segment where it starts, which instructions and blocks
+//! The index of a thread's path: for each segment where it starts, which instructions and blocks
 //! it holds, and the call stack at its start. Built once, on all cores; seeking and searching use
 //! it and decode one segment at a time.
 
@@ -12,9 +12,11 @@ use std::collections::BTreeSet;
 /// What is known of a segment without decoding it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
+    /// The number of its piece among the thread's.
+    pub(super) piece: usize,
     /// Offset of its PSB.
     pub(super) start: usize,
-    /// Offset of the next one; none for the last.
+    /// Offset of the next one; none for the last of the piece.
     pub(super) end: Option<usize>,
     /// Instructions of the thread before it.
     pub(super) first: u64,
@@ -37,8 +39,8 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// Decodes the whole trace, and gives its holes, too. Told to `passed` now and then: the offset
-    /// up to which the trace is done.
+    /// Decodes all pieces, and gives their holes, too. Told to `passed` now and then: how many bytes
+    /// of them are done.
     pub(super) fn build(
         source: Source<'_>,
         workers: usize,
@@ -60,6 +62,7 @@ impl Index {
         let first = self.insns;
         let numbers = digest.blocks.iter().map(|block| self.dictionary.number(*block)).collect();
         let entry = Entry {
+            piece: digest.piece,
             start: digest.start,
             end: digest.end,
             first,

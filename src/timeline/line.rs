@@ -3,13 +3,15 @@
 
 use super::effects::Effects;
 use super::images::Images;
-use super::index::{Entry, Index};
+use super::index::Entry;
 use super::order::{Order, Slice};
-use super::segment::Segment;
+use super::piece::{Piece, World};
+use super::saved::Path;
+use super::segment::{End, Segment};
 use super::stack::Frame;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Pid, Tid, Tsc};
-use crate::flow::{Gap, GapReason};
+use crate::flow::{Config, Gap, GapReason};
 use crate::recording::{self, Reader, Trace};
 use crate::sideband::Record;
 use std::collections::HashMap;
@@ -21,6 +23,9 @@ pub struct Timeline {
     pub(super) reader: Reader,
     pub(super) records: Vec<Record>,
     pub(super) images: Images,
+    /// How the traces were taken.
+    pub(super) config: Config,
+    pub(super) traces: Vec<Trace>,
     pub(super) lost: Vec<recording::Error>,
     pub(super) threads: Vec<Thread>,
     pub(super) order: Order,
@@ -33,8 +38,7 @@ pub struct Timeline {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) tid: Tid,
-    pub(super) trace: Trace,
-    pub(super) index: Index,
+    pub(super) path: Path,
     /// When another program began.
     pub(super) execs: Vec<Tsc>,
     /// The holes, as soon as they are known: a saved index tells only where to look for them.
@@ -45,10 +49,19 @@ pub(super) struct Thread {
 impl Thread {
     /// The hole that a trace is in which decoding can start nowhere.
     pub(super) fn no_psb(&self) -> Option<Gap> {
-        let lost = self.index.entries.is_empty() && !self.trace.as_ref().is_empty();
+        let some = self.path.pieces.iter().any(|piece| piece.size_bytes() > 0);
+        let lost = self.path.index.entries.is_empty() && some;
         lost.then_some(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb })
     }
+
+    /// The piece of a segment.
+    pub(super) fn piece(&self, entry: &Entry) -> Option<&Piece> {
+        self.path.pieces.get(entry.piece)
+    }
 }
+
+/// Segments that are looked at, at most, to find where a thread stood at its end.
+const SEGMENTS_AT_END: usize = 64;
 
 impl Timeline {
     /// The recording.
@@ -90,25 +103,31 @@ impl Timeline {
 
     /// Instructions of a thread.
     pub fn instructions(&self, tid: Tid) -> u64 {
-        self.thread(tid).map_or(0, |(_, thread)| thread.index.insns)
+        self.thread(tid).map_or(0, |(_, thread)| thread.path.index.insns)
     }
 
-    /// The PT bytes of a thread.
+    /// The PT bytes of a thread; none where it has no trace of its own.
     pub fn trace(&self, tid: Tid) -> Option<&[u8]> {
-        self.thread(tid).map(|(_, thread)| thread.trace.as_ref())
+        self.whole_trace(self.thread(tid)?.1).map(Trace::as_ref)
+    }
+
+    /// The trace that is all of a thread's.
+    pub(super) fn whole_trace(&self, thread: &Thread) -> Option<&Trace> {
+        let [piece] = thread.path.pieces.as_slice() else { return None };
+        self.traces.get(piece.trace).filter(|trace| piece.is_whole(trace.as_ref().len()))
     }
 
     /// The trace offset from which the thread's instruction `index` is decoded, and that of the
-    /// next PSB.
+    /// next PSB, if more of the thread follows there.
     pub fn segment_bounds(&self, tid: Tid, index: u64) -> Option<(usize, Option<usize>)> {
         let (_, thread) = self.thread(tid)?;
-        let entry = thread.index.entries.get(thread.index.entry_of(index)?)?;
+        let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
         Some((entry.start, entry.end))
     }
 
     /// How many segments a thread's trace has.
     pub fn segments(&self, tid: Tid) -> usize {
-        self.thread(tid).map_or(0, |(_, thread)| thread.index.entries.len())
+        self.thread(tid).map_or(0, |(_, thread)| thread.path.index.entries.len())
     }
 
     /// The thread that executes instruction `global`.
@@ -141,24 +160,53 @@ impl Timeline {
         self.order.slice_before(global).map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0)
     }
 
+    /// The first and the last time that the traces tell before instructions.
+    pub fn times(&self) -> Option<(Tsc, Tsc)> {
+        self.order.times()
+    }
+
     /// The address of a thread's instruction `index`; behind the last one, where the thread stood
     /// at its end.
     pub fn pc(&self, tid: Tid, index: u64) -> Option<Addr> {
         let (number, thread) = self.thread(tid)?;
-        if index >= thread.index.insns {
-            return thread.final_pc.filter(|_| index == thread.index.insns);
+        if index >= thread.path.index.insns {
+            let at_end = index == thread.path.index.insns;
+            return at_end.then(|| self.final_pc(number, thread))?;
         }
-        let entry = thread.index.entry_of(index)?;
-        let first = thread.index.entries.get(entry)?.first;
+        let entry = thread.path.index.entry_of(index)?;
+        let first = thread.path.index.entries.get(entry)?.first;
         self.segment(number, entry)?.addr(index - first)
+    }
+
+    /// Where a thread stood at its end: as the recorder noted, or as the trace tells.
+    fn final_pc(&self, number: usize, thread: &Thread) -> Option<Addr> {
+        if thread.final_pc.is_some() || self.reader.is_cut() {
+            return thread.final_pc;
+        }
+        self.traced_end(number, thread)
+    }
+
+    /// The instruction that a thread would have executed next at the end of its path, where the
+    /// trace tells it.
+    pub fn path_end(&self, tid: Tid) -> Option<Addr> {
+        let (number, thread) = self.thread(tid)?;
+        self.traced_end(number, thread)
+    }
+
+    fn traced_end(&self, number: usize, thread: &Thread) -> Option<Addr> {
+        // At the end there may be segments in which tracing was off.
+        let segments = (0..thread.path.index.entries.len()).rev().take(SEGMENTS_AT_END);
+        let segments = segments.map_while(|entry| self.segment(number, entry));
+        let end = segments.map(|segment| segment.end()).find(|end| *end != End::Before)?;
+        if let End::At(addr) = end { Some(addr) } else { None }
     }
 
     /// The activations that a thread is in before its instruction `index`, innermost first.
     pub fn call_stack(&self, tid: Tid, index: u64) -> Vec<Frame> {
         let Some((number, thread)) = self.thread(tid) else { return Vec::new() };
-        let Some(last) = thread.index.entries.len().checked_sub(1) else { return Vec::new() };
-        let at = thread.index.entry_of(index).unwrap_or(last);
-        let Some(entry) = thread.index.entries.get(at) else { return Vec::new() };
+        let Some(last) = thread.path.index.entries.len().checked_sub(1) else { return Vec::new() };
+        let at = thread.path.index.entry_of(index).unwrap_or(last);
+        let Some(entry) = thread.path.index.entries.get(at) else { return Vec::new() };
         let mut calls = entry.calls.clone();
         if let Some(segment) = self.segment(number, at) {
             let limit = (index - entry.first).min(segment.insns);
@@ -174,13 +222,18 @@ impl Timeline {
     }
 
     fn find_gaps(&self, number: usize, thread: &Thread) -> Vec<(u64, Gap)> {
-        let entries = thread.index.entries.iter().enumerate().filter(|(_, entry)| entry.has_gaps);
+        let entries =
+            thread.path.index.entries.iter().enumerate().filter(|(_, entry)| entry.has_gaps);
         let of_entry = |(at, entry): (usize, &Entry)| {
             let segment = self.segment(number, at);
             let gaps = segment.iter().flat_map(|segment| segment.gaps());
             gaps.map(|(at, gap)| (entry.first + at, gap)).collect::<Vec<_>>()
         };
         thread.no_psb().map(|gap| (0, gap)).into_iter().chain(entries.flat_map(of_entry)).collect()
+    }
+
+    pub(super) fn world(&self) -> World<'_> {
+        World { images: &self.images, config: &self.config }
     }
 
     pub(super) fn thread(&self, tid: Tid) -> Option<(usize, &Thread)> {
@@ -194,12 +247,16 @@ impl Timeline {
             return Some(segment);
         }
         let of = self.threads.get(thread)?;
-        let bounds = of.index.entries.get(entry)?;
-        let trace = of.trace.as_ref();
-        let mut walker =
-            Walker::new(trace, bounds.start, bounds.end, &self.images, &mut cache.blocks);
-        let segment = Arc::new(Segment::decode(&mut walker));
-        drop(walker);
+        let bounds = of.path.index.entries.get(entry)?;
+        let piece = of.piece(bounds)?;
+        let segment = if piece.lost {
+            Segment::hole(piece.hole())
+        } else {
+            let trace = self.traces.get(piece.trace)?.as_ref();
+            let part = piece.part(trace, bounds.start, bounds.end);
+            Segment::decode(&mut Walker::new(&part, self.world(), &mut cache.blocks))
+        };
+        let segment = Arc::new(segment);
         cache.put((thread, entry), segment.clone());
         Some(segment)
     }

@@ -6,6 +6,7 @@
 mod blocks;
 mod call_trace;
 mod calls;
+mod cut;
 mod digest;
 mod effects;
 mod error;
@@ -14,21 +15,27 @@ mod index;
 mod line;
 mod open;
 mod order;
+mod parallel;
+mod piece;
+mod runs;
 mod saved;
 mod search;
 mod segment;
 mod stack;
 mod visit;
+mod visit_trace;
 mod walk;
 
 pub use call_trace::{Arrival, CallTrace, How};
+pub use cut::{Share, share_out};
 pub use error::Error;
 pub use images::{Epoch, Images};
 pub use line::Timeline;
 pub use open::{Options, Progress};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
-pub use visit::{Visit, visit_trace};
+pub use visit::Visit;
+pub use visit_trace::RawTrace;
 
 #[cfg(test)]
 mod tests;

@@ -1,15 +1,19 @@
 //! Opens a recording as a timeline: with the index saved beside it, or by decoding all of it.
 
+use super::cut::{Ran, cut};
 use super::digest::Source;
 use super::error::Error;
 use super::images::Images;
 use super::index::Index;
 use super::line::{Cache, Thread, Timeline};
 use super::order::Order;
-use super::saved;
+use super::piece::{Piece, World};
+use super::runs::{Homes, Runs};
+use super::saved::{self, Path};
 use crate::common::{Addr, Tid, Tsc};
-use crate::flow::Gap;
-use crate::recording::{Manifest, Reader, Trace};
+use crate::flow::{Config, Gap};
+use crate::pt::{Cpu, Vendor};
+use crate::recording::{HostCpu, Manifest, Reader, Trace, TraceId};
 use crate::sideband::{Event, Record};
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock};
@@ -55,33 +59,40 @@ impl Timeline {
     ) -> Result<Self, Error> {
         let records = reader.sideband()?;
         let (images, lost) = Images::load(&reader, &records)?;
-        let tids = reader.threads()?;
-        let traces = tids.iter().map(|tid| Ok((*tid, reader.trace(*tid)?)));
-        let traces = traces.collect::<Result<Vec<_>, Error>>()?;
+        let config = config(reader.manifest());
+        let (tids, ids) = (reader.threads()?, reader.traces()?);
+        let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let saved = if options.use_saved_index && lost.is_empty() {
-            saved_index(&reader, &traces)?
+            saved(&reader, &tids, &traces)?
         } else {
             None
         };
         let was_saved = saved.is_some();
-        let mut saved = saved.unwrap_or_default().into_iter();
+        let bytes: Vec<&[u8]> = traces.iter().map(AsRef::as_ref).collect();
+        let of_pieces = |pieces| Path { pieces, index: Index::default() };
+        let paths = saved.unwrap_or_else(|| {
+            let pieces = pieces(&reader, &tids, &ids, &bytes, &records, &config);
+            pieces.into_iter().map(of_pieces).collect()
+        });
+        let total = paths.iter().flat_map(|path| &path.pieces).map(Piece::size_bytes);
+        let total = total.map(|size_bytes| size_bytes as u64).sum();
+        let world = World { images: &images, config: &config };
         let mut build =
-            Build { images: &images, workers: options.workers, watch, done: 0, total: 0 };
-        build.total = traces.iter().map(|(_, trace)| trace.as_ref().len() as u64).sum();
+            Build { traces: &traces, bytes: &bytes, world, options, watch, done: 0, total };
         let mut threads = Vec::new();
-        for (tid, trace) in traces {
+        for (tid, mut path) in tids.into_iter().zip(paths) {
             let execs = times_of_exec(&records, tid);
-            let (index, gaps) = match saved.next() {
-                Some(index) => (index, OnceLock::new()),
-                None => build.index(&trace, &execs),
-            };
+            let gaps = if was_saved { OnceLock::new() } else { build.index(&mut path, &execs) };
             let final_pc = final_pc(reader.manifest(), tid);
-            threads.push(Thread { tid, trace, index, execs, gaps, final_pc });
+            threads.push(Thread { tid, path, execs, gaps, final_pc });
         }
-        let times = threads.iter().map(|t: &Thread| (t.index.insns, t.index.times.as_slice()));
+        let times = threads.iter().map(|t: &Thread| {
+            let index = &t.path.index;
+            (index.insns, index.times.as_slice())
+        });
         let order = Order::new(times);
         let cache = Mutex::new(Cache::new(options.cache_bytes));
-        Ok(Self { reader, records, images, lost, threads, order, cache, was_saved })
+        Ok(Self { reader, records, images, config, traces, lost, threads, order, cache, was_saved })
     }
 
     /// Saves the index with the recording, unless that is where it came from. False if there is
@@ -95,8 +106,8 @@ impl Timeline {
             return Ok(false);
         }
         let Some(key) = self.reader.fingerprint()? else { return Ok(false) };
-        let threads = self.threads.iter().map(|t| (t.tid, t.trace.as_ref().len(), &t.index));
-        self.reader.save_index(&saved::encode(&key, threads))?;
+        let threads = self.threads.iter().map(|thread| (thread.tid, &thread.path));
+        self.reader.save_index(&saved::encode(&key, sizes(&self.traces), threads))?;
         Ok(true)
     }
 
@@ -107,38 +118,103 @@ impl Timeline {
 }
 
 struct Build<'a> {
-    images: &'a Images,
-    workers: usize,
+    traces: &'a [Trace],
+    bytes: &'a [&'a [u8]],
+    world: World<'a>,
+    options: Options,
     watch: &'a mut dyn FnMut(Progress),
-    /// Bytes of the traces before.
+    /// Bytes of the threads before.
     done: u64,
     total: u64,
 }
 
 impl Build<'_> {
-    fn index(&mut self, trace: &Trace, execs: &[Tsc]) -> (Index, OnceLock<Vec<(u64, Gap)>>) {
-        let bytes = trace.as_ref();
-        let mut behind = trace.behind();
+    /// Indexes a thread's pieces; gives the holes.
+    fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
+        // Pieces of one trace stand between those of other threads.
+        let whole = match path.pieces.as_slice() {
+            [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
+            _ => None,
+        };
+        let mut behind = whole.map(Trace::behind);
         let mut passed = |at: usize| {
-            behind.pass(at);
+            if let Some(behind) = &mut behind {
+                behind.pass(at);
+            }
             let done_bytes = self.done + at as u64;
             (self.watch)(Progress { done_bytes, total_bytes: self.total });
         };
-        let source = Source { trace: bytes, images: self.images, execs };
-        let (index, gaps) = Index::build(source, self.workers, &mut passed);
-        self.done += bytes.len() as u64;
+        let (traces, pieces) = (self.bytes, path.pieces.as_slice());
+        let source = Source { traces, pieces, world: self.world, execs };
+        let (index, gaps) = Index::build(source, self.options.workers, &mut passed);
+        self.done += path.pieces.iter().map(|piece| piece.size_bytes() as u64).sum::<u64>();
+        path.index = index;
         // A trace without segments has no holes of theirs, but is one.
-        let known = if index.entries.is_empty() { OnceLock::new() } else { OnceLock::from(gaps) };
-        (index, known)
+        if path.index.entries.is_empty() { OnceLock::new() } else { OnceLock::from(gaps) }
     }
 }
 
-/// The saved indexes of all threads, if they are of these traces.
-fn saved_index(reader: &Reader, traces: &[(Tid, Trace)]) -> Result<Option<Vec<Index>>, Error> {
+/// How the traces were taken, for what a CPU of that kind writes.
+fn config(manifest: &Manifest) -> Config {
+    let Some(import) = &manifest.capture.import else { return Config::new() };
+    let config = processor(&manifest.cpu).map_or(Config::new(), Config::of);
+    Config { filter: import.filter.clone(), ..config }
+}
+
+fn processor(cpu: &HostCpu) -> Option<Cpu> {
+    let vendor = if cpu.vendor == "GenuineIntel" { Vendor::Intel } else { Vendor::Other };
+    let family = u16::try_from(cpu.family).ok()?;
+    let (model, stepping) = (u8::try_from(cpu.model).ok()?, u8::try_from(cpu.stepping).ok()?);
+    Some(Cpu { vendor, family, model, stepping })
+}
+
+/// What each thread executed: all of its trace, or what the CPUs ran of it.
+fn pieces(
+    reader: &Reader,
+    tids: &[Tid],
+    ids: &[TraceId],
+    traces: &[&[u8]],
+    records: &[Record],
+    config: &Config,
+) -> Vec<Vec<Piece>> {
+    let mut pieces = vec![Vec::new(); tids.len()];
+    let threads = reader.manifest().end.iter().flat_map(|end| &end.threads);
+    let numbers = threads.enumerate().map(|(number, entry)| ((entry.pid, entry.tid), number));
+    let numbers = numbers.collect();
+    let homes = Homes::of(records, &numbers);
+    for (trace, (id, bytes)) in ids.iter().zip(traces).enumerate() {
+        let of_trace = match id {
+            TraceId::Thread(tid) => {
+                let own = tids.iter().position(|of| of == tid);
+                own.map(|own| (own, vec![Piece::whole(trace, bytes.len())])).into_iter().collect()
+            }
+            TraceId::Cpu(cpu) => {
+                let runs = Runs::of_cpu(*cpu, records, &numbers);
+                cut(trace, bytes, Ran { cpu: *cpu, runs: &runs, homes: &homes }, config)
+            }
+        };
+        for (thread, more) in of_trace {
+            if let Some(own) = pieces.get_mut(thread) {
+                own.extend(more);
+            }
+        }
+    }
+    // What one CPU ran of a thread is in order; it never runs on two at once.
+    for own in &mut pieces {
+        own.sort_by_key(|piece| piece.since);
+    }
+    pieces
+}
+
+fn sizes(traces: &[Trace]) -> Vec<usize> {
+    traces.iter().map(|trace| trace.as_ref().len()).collect()
+}
+
+/// The saved paths of all threads, if they are of these traces.
+fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<Path>>, Error> {
     let Some(bytes) = reader.saved_index() else { return Ok(None) };
     let Some(key) = reader.fingerprint()? else { return Ok(None) };
-    let sizes: Vec<_> = traces.iter().map(|(tid, trace)| (*tid, trace.as_ref().len())).collect();
-    Ok(saved::decode(bytes.as_ref(), &key, &sizes))
+    Ok(saved::decode(bytes.as_ref(), &key, &sizes(traces), tids))
 }
 
 fn times_of_exec(records: &[Record], tid: Tid) -> Vec<Tsc> {

@@ -55,6 +55,13 @@ impl Order {
         self.total
     }
 
+    /// The first and the last time.
+    pub(super) fn times(&self) -> Option<(Tsc, Tsc)> {
+        let mut known = self.slices.iter().map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0);
+        let first = known.next()?;
+        Some((first, known.next_back().unwrap_or(first)))
+    }
+
     /// The slice of instruction `global`.
     pub(super) fn slice_at(&self, global: u64) -> Option<&Slice> {
         if global >= self.total {

@@ -6,12 +6,13 @@ use super::blocks::{BlockSet, Bounds, Dictionary};
 use super::calls::Calls;
 use super::effects::Left;
 use super::index::{Entry, Index};
+use super::piece::Piece;
 use super::stack::{Forest, Frame};
 use crate::common::{Tid, Tsc};
 use serde::{Deserialize, Serialize};
 
 /// Changed the layout, or what decoding gives? Bump the version: older indexes are rebuilt.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"CFINDEX\n";
 /// Magic, version, key, CRC-32 of the rest.
 const HEADER_BYTES: usize = 8 + 4 + KEY_BYTES + 4;
@@ -20,10 +21,18 @@ const KEY_BYTES: usize = 32;
 /// What an index belongs to: a hash over all that decoding reads.
 pub(super) type Key = [u8; KEY_BYTES];
 
+/// What a recording's index is made of.
+#[derive(Serialize, Deserialize)]
+struct Recording {
+    /// Of each trace.
+    trace_bytes: Vec<usize>,
+    threads: Vec<Thread>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Thread {
     tid: Tid,
-    trace_bytes: u64,
+    pieces: Vec<Piece>,
     dictionary: Vec<Bounds>,
     /// Frames of call stacks, each with the number of the one outside of it.
     frames: Vec<(Frame, u32)>,
@@ -34,7 +43,9 @@ struct Thread {
 
 #[derive(Serialize, Deserialize)]
 struct Segment {
-    /// Bytes from the segment before to this one.
+    /// Pieces from the segment before to this one.
+    pieces_later: usize,
+    /// Bytes from the segment before, or from the beginning of the piece, to this one.
     distance: u64,
     insns: u64,
     stack: u32,
@@ -44,30 +55,45 @@ struct Segment {
     blocks: BlockSet,
 }
 
-/// Writes the indexes of all threads, each with the size of its trace.
+/// A thread's path: what it executed, and the index of that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Path {
+    pub(super) pieces: Vec<Piece>,
+    pub(super) index: Index,
+}
+
+/// Writes the indexes of all threads, for traces of these sizes.
 pub(super) fn encode<'a>(
     key: &Key,
-    threads: impl Iterator<Item = (Tid, usize, &'a Index)>,
+    trace_bytes: Vec<usize>,
+    threads: impl Iterator<Item = (Tid, &'a Path)>,
 ) -> Vec<u8> {
-    let threads: Vec<_> = threads.map(|(tid, size, index)| thread(tid, size, index)).collect();
+    let threads = threads.map(|(tid, path)| thread(tid, path)).collect();
+    let recording = Recording { trace_bytes, threads };
     let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(key);
     // Plain data without maps of unknown size; writing it to memory cannot fail.
-    let payload = postcard::to_stdvec(&threads).unwrap_or_default();
+    let payload = postcard::to_stdvec(&recording).unwrap_or_default();
     bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
     bytes.extend_from_slice(&payload);
     bytes
 }
 
-fn thread(tid: Tid, trace_bytes: usize, index: &Index) -> Thread {
+fn thread(tid: Tid, path: &Path) -> Thread {
+    let index = &path.index;
     let mut forest = Forest::default();
-    let mut before = 0;
+    let (mut piece, mut before) = (0, path.pieces.first().map_or(0, |piece| piece.psb));
     let segment = |entry: &Entry| {
+        if entry.piece != piece {
+            before = path.pieces.get(entry.piece).map_or(0, |piece| piece.psb);
+        }
         let distance = (entry.start - before) as u64;
-        before = entry.start;
+        let pieces_later = entry.piece - piece;
+        (piece, before) = (entry.piece, entry.start);
         Segment {
+            pieces_later,
             distance,
             insns: entry.insns,
             stack: forest.add(&entry.calls.stack),
@@ -86,7 +112,7 @@ fn thread(tid: Tid, trace_bytes: usize, index: &Index) -> Thread {
     };
     Thread {
         tid,
-        trace_bytes: trace_bytes as u64,
+        pieces: path.pieces.clone(),
         dictionary: index.dictionary.in_order(),
         times: index.times.iter().map(time).collect(),
         frames: forest.frames,
@@ -94,40 +120,57 @@ fn thread(tid: Tid, trace_bytes: usize, index: &Index) -> Thread {
     }
 }
 
-/// The indexes of the threads of these sizes of trace, if the bytes are theirs.
-pub(super) fn decode(bytes: &[u8], key: &Key, threads: &[(Tid, usize)]) -> Option<Vec<Index>> {
+/// The paths of these threads, if the bytes are their index, made from traces of these sizes.
+pub(super) fn decode(
+    bytes: &[u8],
+    key: &Key,
+    trace_bytes: &[usize],
+    threads: &[Tid],
+) -> Option<Vec<Path>> {
     let (header, payload) = bytes.split_at_checked(HEADER_BYTES)?;
     let expected =
         [&MAGIC[..], &VERSION.to_le_bytes(), key, &crc32fast::hash(payload).to_le_bytes()];
     if header != expected.concat() {
         return None;
     }
-    let (saved, rest): (Vec<Thread>, _) = postcard::take_from_bytes(payload).ok()?;
-    if !rest.is_empty() || saved.len() != threads.len() {
+    let (saved, rest): (Recording, _) = postcard::take_from_bytes(payload).ok()?;
+    let same_threads = saved.threads.iter().map(|thread| &thread.tid).eq(threads);
+    if !rest.is_empty() || saved.trace_bytes != trace_bytes || !same_threads {
         return None;
     }
-    let pairs = saved.into_iter().zip(threads);
-    let indexes: Vec<_> =
-        pairs.map(|(saved, (tid, size))| index(saved, *tid, *size)).collect::<Option<_>>()?;
+    let paths = saved.threads.into_iter().map(|thread| path(thread, trace_bytes));
+    let paths: Vec<_> = paths.collect::<Option<_>>()?;
     // All instructions together must have numbers, too.
-    indexes.iter().try_fold(0_u64, |total, index: &Index| total.checked_add(index.insns))?;
-    Some(indexes)
+    paths.iter().try_fold(0_u64, |total, path: &Path| total.checked_add(path.index.insns))?;
+    Some(paths)
 }
 
-fn index(saved: Thread, tid: Tid, trace_bytes: usize) -> Option<Index> {
-    if (saved.tid, saved.trace_bytes) != (tid, trace_bytes as u64) {
+/// Whether a piece is of one of the traces.
+fn is_sound(piece: &Piece, trace_bytes: &[usize]) -> bool {
+    let order = [piece.psb, piece.start, piece.from, piece.to];
+    let size_bytes = trace_bytes.get(piece.trace);
+    order.is_sorted() && size_bytes.is_some_and(|size_bytes| piece.to <= *size_bytes)
+}
+
+fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
+    let pieces = saved.pieces;
+    if !pieces.iter().all(|piece| is_sound(piece, trace_bytes)) {
         return None;
     }
     let stacks = Forest::stacks(&saved.frames)?;
     let mut entries: Vec<Entry> = Vec::with_capacity(saved.entries.len());
-    let (mut start, mut insns) = (0_usize, 0_u64);
+    let (mut piece, mut insns) = (0_usize, 0_u64);
     for segment in saved.entries {
-        start = start.checked_add(usize::try_from(segment.distance).ok()?)?;
-        if start >= trace_bytes || (segment.distance == 0 && !entries.is_empty()) {
-            return None;
-        }
-        if let Some(before) = entries.last_mut() {
-            before.end = Some(start);
+        let before = entries.last_mut().filter(|_| segment.pieces_later == 0);
+        piece = piece.checked_add(segment.pieces_later)?;
+        let within = pieces.get(piece)?;
+        let distance = usize::try_from(segment.distance).ok()?;
+        let start = before.as_ref().map_or(within.psb, |entry| entry.start);
+        let start = start.checked_add(distance).filter(|start| *start < within.to)?;
+        if let Some(before) = before {
+            // Only forwards.
+            before.end = Some(start).filter(|_| distance > 0);
+            before.end?;
         }
         let calls = Calls {
             stack: stacks.get(segment.stack as usize)?.clone(),
@@ -137,11 +180,11 @@ fn index(saved: Thread, tid: Tid, trace_bytes: usize) -> Option<Index> {
         let first = insns;
         insns = insns.checked_add(segment.insns)?;
         let Segment { insns, blocks, has_gaps, .. } = segment;
-        entries.push(Entry { start, end: None, first, insns, calls, blocks, has_gaps });
+        entries.push(Entry { piece, start, end: None, first, insns, calls, blocks, has_gaps });
     }
     let times = times(&saved.times, insns)?;
     let dictionary: Dictionary = saved.dictionary.into_iter().collect();
-    Some(Index { entries, insns, times, dictionary })
+    Some(Path { pieces, index: Index { entries, insns, times, dictionary } })
 }
 
 /// Times rise, and so do the instructions that they stand at.

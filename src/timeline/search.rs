@@ -84,11 +84,11 @@ impl Timeline {
         if own.is_empty() {
             return InThread::Nothing;
         }
-        let blocks = thread.index.blocks_with(search.addrs);
+        let blocks = thread.path.index.blocks_with(search.addrs);
         if blocks.is_empty() {
             return InThread::Nothing;
         }
-        let entries = &thread.index.entries;
+        let entries = &thread.path.index.entries;
         let from = entries.partition_point(|entry| entry.first + entry.insns <= own.start);
         let to = entries.partition_point(|entry| entry.first < own.end);
         let forward = search.direction == Direction::Forward;

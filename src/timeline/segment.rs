@@ -46,6 +46,17 @@ pub(super) enum What {
     Gap(Gap),
 }
 
+/// Where a thread stands at the end of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Before this instruction.
+    At(Addr),
+    /// It is not told.
+    Unknown,
+    /// Where it stood at the segment's beginning: it did nothing.
+    Before,
+}
+
 /// The instructions of one segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Segment {
@@ -68,6 +79,13 @@ impl Segment {
                 FlowItem::Gap(gap) => segment.mark(What::Gap(gap)),
             }
         }
+        segment
+    }
+
+    /// A segment of which nothing is known.
+    pub(super) fn hole(gap: Gap) -> Self {
+        let mut segment = Self::default();
+        segment.mark(What::Gap(gap));
         segment
     }
 
@@ -145,6 +163,29 @@ impl Segment {
             What::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),
             _ => None,
         })
+    }
+
+    /// What it tells of the instruction that comes next at its end.
+    pub(super) fn end(&self) -> End {
+        let behind =
+            self.marks.iter().rev().take_while(|mark| mark.run as usize == self.runs.len());
+        let last = self.runs.last().and_then(|run| self.block(run));
+        let of_event = |kind: EventKind| match kind {
+            EventKind::Enabled { ip } | EventKind::AsyncBranch { to: ip, .. } => Some(End::At(ip)),
+            EventKind::AsyncDisabled { at, .. } => Some(End::At(at)),
+            // Behind the system call, if it is one.
+            EventKind::Disabled { ip, .. } => {
+                let call = last.filter(|block| block.exit == Exit::FarCall);
+                Some(ip.or(call.map(|block| block.end)).map_or(End::Unknown, End::At))
+            }
+            EventKind::Overflow { ip } => Some(ip.map_or(End::Unknown, End::At)),
+            _ => None,
+        };
+        let mut told = behind.filter_map(|mark| match mark.what {
+            What::Gap(_) => Some(End::Unknown),
+            What::Event(event) => of_event(event),
+        });
+        told.next().unwrap_or(if last.is_some() { End::Unknown } else { End::Before })
     }
 
     /// Bytes that it takes in memory.

@@ -3,8 +3,8 @@
 use super::line::Timeline;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Tid};
-use crate::flow::{Code, Config, Decoder, Event, FlowItem, Gap, Insn, Span};
-use crate::image::CodeSource;
+use crate::flow::{Event, FlowItem, Gap, Insn, Span};
+use crate::recording::Trace;
 use std::ops::ControlFlow;
 
 /// One thing of a thread's history.
@@ -51,17 +51,25 @@ impl Timeline {
         let mut caches = Caches::default();
         let mut addrs = Vec::new();
         // At the front there may be segments of holes only.
-        let start = if from == 0 { Some(0) } else { thread.index.entry_of(from) };
-        let start = start.unwrap_or(thread.index.entries.len());
+        let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
+        let start = start.unwrap_or(thread.path.index.entries.len());
         if let Some(gap) = thread.no_psb() {
             visitor(Visit::Gap { index: 0, gap })?;
         }
-        let mut behind = thread.trace.behind();
-        for entry in thread.index.entries.get(start..).unwrap_or_default() {
+        let mut behind = self.whole_trace(thread).map(Trace::behind);
+        for entry in thread.path.index.entries.get(start..).unwrap_or_default() {
             let mut index = entry.first;
-            let trace = thread.trace.as_ref();
-            behind.pass(entry.start);
-            let mut walker = Walker::new(trace, entry.start, entry.end, &self.images, &mut caches);
+            let Some(piece) = thread.piece(entry) else { continue };
+            if piece.lost {
+                visitor(Visit::Gap { index, gap: piece.hole() })?;
+                continue;
+            }
+            if let Some(behind) = &mut behind {
+                behind.pass(entry.start);
+            }
+            let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
+            let part = piece.part(trace, entry.start, entry.end);
+            let mut walker = Walker::new(&part, self.world(), &mut caches);
             while let Some(item) = walker.next() {
                 match item {
                     FlowItem::Block(span) => {
@@ -79,32 +87,4 @@ impl Timeline {
         }
         ControlFlow::Continue(())
     }
-}
-
-/// Visits all of a trace that no recording holds, with code that never changes.
-pub fn visit_trace<B>(
-    trace: &[u8],
-    image: &dyn CodeSource,
-    config: Config,
-    visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
-) -> ControlFlow<B> {
-    let mut code = Code::new(image);
-    let mut decoder = Decoder::new(trace, config);
-    let mut addrs = Vec::new();
-    let mut index = 0;
-    while let Some(item) = decoder.next(&mut code) {
-        match item {
-            FlowItem::Block(span) => {
-                addrs.clear();
-                addrs.extend(code.addrs(span.ip, span.mode, span.insns));
-                let last = code.insns(span.last, span.mode, 1).next();
-                let code = |addr, buf: &mut [u8]| image.read(addr, buf);
-                visitor(Visit::Block { index, span, addrs: &addrs, last, code: &code })?;
-                index += u64::from(span.insns);
-            }
-            FlowItem::Event(event) => visitor(Visit::Event { index, event })?,
-            FlowItem::Gap(gap) => visitor(Visit::Gap { index, gap })?,
-        }
-    }
-    ControlFlow::Continue(())
 }

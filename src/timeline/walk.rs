@@ -2,10 +2,9 @@
 //! decoder's clock and the sideband's meet.
 
 use super::images::Images;
+use super::piece::{Part, World};
 use crate::common::{Addr, Tsc};
-use crate::flow::{
-    BlockCache, Code, Config, Decoder, Event, EventKind, FlowItem, GapReason, Insn, Span,
-};
+use crate::flow::{BlockCache, Code, Decoder, Event, EventKind, FlowItem, GapReason, Insn, Span};
 use std::collections::HashMap;
 
 /// Block caches by generation of the code; a worker keeps one over all the segments it decodes.
@@ -35,7 +34,7 @@ impl Caches {
     }
 }
 
-/// The items of one segment.
+/// The items of one segment, or of the part of it that one thread executed.
 pub(super) struct Walker<'a> {
     decoder: Decoder<'a>,
     images: &'a Images,
@@ -45,26 +44,57 @@ pub(super) struct Walker<'a> {
     code: Option<Code<'a>>,
     /// Blocks that end at a hole hold in this epoch only.
     hole: bool,
+    /// No time before this is believed.
+    since: Tsc,
+    /// None where all is given.
+    cut: Option<Cut<'a>>,
+}
+
+/// How far a part of a segment is walked.
+struct Cut<'a> {
+    part: Part<'a>,
+    world: World<'a>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// What is met is not of the part, but tells the state at its beginning.
+    Before,
+    Inside,
+    Done,
 }
 
 impl<'a> Walker<'a> {
-    /// The segment from the PSB at `start` to the one at `end`, or to the trace's end.
-    pub(super) fn new(
-        trace: &'a [u8],
-        start: usize,
-        end: Option<usize>,
-        images: &'a Images,
-        caches: &'a mut Caches,
-    ) -> Self {
-        let decoder = Decoder::segment(trace, start, end, Config::default());
-        let mut walker = Self { decoder, images, caches, epoch: 0, code: None, hole: false };
+    /// A part of a segment, with the code that stood there then.
+    pub(super) fn new(part: &Part<'a>, world: World<'a>, caches: &'a mut Caches) -> Self {
+        let stage = if part.from > part.start { Stage::Before } else { Stage::Inside };
+        let cut = part.cut.then_some(Cut { part: *part, world, stage });
+        let mut walker = Self {
+            decoder: part.decoder(part.start, world.config),
+            images: world.images,
+            caches,
+            epoch: 0,
+            code: None,
+            hole: false,
+            since: part.since,
+            cut,
+        };
         walker.open(0);
+        if part.since > Tsc(0) {
+            walker.time_is(part.since);
+        }
         walker
     }
 
     /// The next item.
     #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
+        if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() }
+    }
+
+    #[inline]
+    fn next_of_all(&mut self) -> Option<FlowItem> {
         let code = self.code.as_mut()?;
         let item = self.decoder.next(code);
         match &item {
@@ -72,6 +102,36 @@ impl<'a> Walker<'a> {
             Some(other) => self.note(other),
         }
         item
+    }
+
+    /// The next item of a part: passes over what comes before it, and ends behind it.
+    fn next_of_cut(&mut self) -> Option<FlowItem> {
+        loop {
+            let item = self.next_of_all();
+            let Some(cut) = &mut self.cut else { return item };
+            let offset = item.as_ref().and_then(offset);
+            let is_over = item.is_none() || offset.is_some_and(|at| at >= cut.part.to as u64);
+            let begins = offset.is_some_and(|at| at >= cut.part.from as u64);
+            match cut.stage {
+                Stage::Done => return None,
+                stage if is_over => {
+                    cut.stage = Stage::Done;
+                    return (stage == Stage::Before).then_some(cut.part.hole());
+                }
+                Stage::Inside => return item,
+                Stage::Before if begins => {
+                    cut.stage = Stage::Inside;
+                    return item;
+                }
+                Stage::Before => {
+                    // The state there is lost. What the packets alone tell of it has to do.
+                    if let Some(FlowItem::Gap(_)) = item {
+                        cut.stage = Stage::Inside;
+                        self.decoder = cut.part.decoder(cut.part.from, cut.world.config);
+                    }
+                }
+            }
+        }
     }
 
     #[cold]
@@ -122,7 +182,7 @@ impl<'a> Walker<'a> {
     }
 
     fn time_is(&mut self, at: Tsc) {
-        let epoch = self.images.epoch_at(at);
+        let epoch = self.images.epoch_at(at.max(self.since));
         if epoch != self.epoch {
             self.close();
             self.open(epoch);
@@ -145,6 +205,15 @@ impl<'a> Walker<'a> {
             self.caches.put(generation, cache);
         }
         self.hole = false;
+    }
+}
+
+/// Where an item is in the trace, in bytes. Blocks are between those that tell.
+fn offset(item: &FlowItem) -> Option<u64> {
+    match item {
+        FlowItem::Block(_) => None,
+        FlowItem::Event(event) => Some(event.offset),
+        FlowItem::Gap(gap) => Some(gap.offset),
     }
 }
 

@@ -6,6 +6,7 @@ mod cut;
 mod damage;
 mod equality;
 mod errors;
+mod import;
 mod passthrough;
 mod session;
 mod soft;

@@ -27,10 +27,10 @@ pub(super) struct Ran {
     pub(super) order: Vec<usize>,
 }
 
-struct Thread {
-    unit: Unit,
+pub(super) struct Thread {
+    pub(super) unit: Unit,
     ip: Addr,
-    notes: Notes,
+    pub(super) notes: Notes,
     stack: Vec<Frame>,
 }
 
@@ -54,14 +54,14 @@ pub(super) fn run(seed: u64, threads: usize, insns: usize) -> Ran {
             thread.step(&program, &mut random);
             order.extend(std::iter::repeat_n(number, thread.notes.addrs.len() - before));
         }
-        thread.unit.interrupt(thread.ip, KERNEL, 0);
+        thread.preempt();
     }
     let threads = all.into_iter().map(Thread::end).collect();
     Ran { program, threads, order }
 }
 
 impl Thread {
-    fn new(program: &Program) -> Self {
+    pub(super) fn new(program: &Program) -> Self {
         // PSBs come only where the test wants them.
         let config = Config::user_only().with_psb_period(1 << 26);
         let final_pc = program.addrs[0];
@@ -69,8 +69,13 @@ impl Thread {
         Self { unit: Unit::new(config), ip: final_pc, notes, stack: vec![] }
     }
 
+    /// Its turn is over.
+    pub(super) fn preempt(&mut self) {
+        self.unit.interrupt(self.ip, KERNEL, 0);
+    }
+
     /// Its turn comes: where it stood, or in a signal handler.
-    fn resume(&mut self, program: &Program, random: &mut Random) {
+    pub(super) fn resume(&mut self, program: &Program, random: &mut Random) {
         if !self.notes.addrs.is_empty() && random.one_in(6) {
             let at = self.ip;
             self.signal(at, at, program, random);
@@ -90,7 +95,7 @@ impl Thread {
         }
     }
 
-    fn step(&mut self, program: &Program, random: &mut Random) {
+    pub(super) fn step(&mut self, program: &Program, random: &mut Random) {
         let ip = self.ip;
         let number = program.at(ip);
         let next = program.addrs[number + 1];
@@ -185,7 +190,7 @@ impl Thread {
         left.is_some()
     }
 
-    fn end(mut self) -> Notes {
+    pub(super) fn end(mut self) -> Notes {
         self.unit.flush();
         self.notes.trace = self.unit.drain();
         self.notes.stacks.push(self.stack);

@@ -110,6 +110,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         instructions: threads.iter().map(|thread| thread.instructions).sum(),
         clock: TscClock { start: Tsc(0), ticks_per_second: 1e9 },
         threads,
+        cpus: vec![],
     };
     Manifest {
         format,
@@ -121,7 +122,12 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         pid: Pid(100),
         started_unix_ns: 0,
         cpu: HostCpu::default(),
-        capture: Capture { backend: "step".to_owned(), psb_period_bytes: 4096, aslr: false },
+        capture: Capture {
+            backend: "step".to_owned(),
+            psb_period_bytes: 4096,
+            aslr: false,
+            import: None,
+        },
         end: Some(end),
     }
 }

@@ -1,0 +1,142 @@
+//! `contraflow import`: a trace that a CPU's PT unit took becomes a recording.
+
+use super::progress::Bar;
+use super::raw::{self, full_path};
+use super::raw_arguments::Raw;
+use super::record::{named, size};
+use super::{Failure, arguments, say};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::elf::{Elf, FileType};
+use crate::pt::CrystalRatio;
+use crate::recording::import::{Code, Imported, Totals, open_bundle};
+use crate::recording::{Destination, Exit, HostCpu, Import, Manifest, Reader, Store, TraceId};
+use crate::timeline::{Options, Timeline};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
+    let imported = match (&arguments.bundle, &arguments.raw.pt) {
+        (Some(bundle), _) => open_bundle(bundle)?,
+        (None, Some(pt)) => arguments.raw.imported(pt)?,
+        (None, None) => return Err("give an LLDB trace bundle, or a raw trace with --pt".into()),
+    };
+    let store = Store::of_user();
+    let place = match &arguments.output {
+        Some(dir) => Destination::named(dir, arguments.force)?,
+        None => Destination::in_store(&store, Path::new(&imported.program))?,
+    };
+    let dir = place.dir().to_owned();
+    let (manifest, gaps) = match write(&imported, &dir) {
+        Ok(written) => written,
+        Err(failure) => {
+            place.give_up();
+            return Err(failure);
+        }
+    };
+    place.keep()?;
+    store.set_latest(&dir)?;
+    if !arguments.quiet {
+        report(&imported, &manifest, gaps, &dir, &store);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the recording and its index; gives how many gaps it has, too.
+fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> {
+    imported.write(dir)?;
+    let mut bar = Bar::new("indexing");
+    let watch = &mut |progress| bar.show(progress);
+    let timeline = Timeline::open_watched(Reader::open(dir)?, Options::default(), watch)?;
+    drop(bar);
+    let instructions = timeline.threads().map(|tid| (tid, timeline.instructions(tid))).collect();
+    let totals = Totals { instructions, times: timeline.times() };
+    let manifest = timeline.reader().note_totals(&totals)?;
+    timeline.save_index()?;
+    for (tid, stood) in &imported.final_pcs {
+        if let Some(ended) = timeline.path_end(*tid).filter(|ended| ended != stood) {
+            say(&format!(
+                "thread {tid}: the trace ends at {ended}, but the core is of a state at {stood}: \
+                 what was executed between them is not known"
+            ));
+        }
+    }
+    let gaps = timeline.threads().map(|tid| timeline.gaps(tid).len()).sum();
+    Ok((manifest, gaps))
+}
+
+fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
+    let Some(end) = &manifest.end else { return };
+    let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    say(&format!(
+        "{} imported: {} instructions ({} threads, {gaps} gaps, {} of trace)",
+        imported.import.source,
+        end.instructions,
+        end.threads.len(),
+        size(bytes),
+    ));
+    say(&format!("recorded in {}", dir.display()));
+    say(&format!("step through it with: contraflow replay{}", named(dir, store)));
+}
+
+impl Raw {
+    /// The raw trace in `pt` with all that is known of it.
+    fn imported(&self, pt: &Path) -> Result<Imported, Failure> {
+        let trace = raw::open(pt)?;
+        if trace.is_empty() {
+            return Err(format!("{}: empty", pt.display()).into());
+        }
+        let core = self.core()?;
+        let contents = core.as_ref().map(|(_, core)| &core.contents);
+        let first = contents.and_then(|contents| contents.threads.first());
+        let tid = first.map(|thread| thread.tid).filter(|tid| tid.0 > 0).unwrap_or(Tid(1));
+        let pid = contents.map(|contents| contents.process.pid).filter(|pid| pid.0 > 0);
+        let final_pcs = first.map(|thread| (tid, Addr(thread.registers.rip)));
+        let signal = contents.map(|contents| contents.signal).filter(|signal| *signal > 0);
+        let memory = core.iter().flat_map(|(_, core)| core.memory().sections());
+        let memory = memory.cloned().map(Code::Core);
+        let nominal_hz =
+            self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
+        // Says what is wrong with the processor, too.
+        let filter = self.config().filter;
+        Ok(Imported {
+            program: self.program(pt)?,
+            pid: pid.unwrap_or(Pid(tid.0)),
+            threads: vec![tid],
+            traces: vec![(TraceId::Thread(tid), trace)],
+            code: memory.chain(self.files()?.into_iter().map(Code::File)).collect(),
+            final_pcs: final_pcs.into_iter().collect(),
+            exit: signal.map(Exit::Signal),
+            cpu: self.cpu.map(|cpu| HostCpu {
+                vendor: "GenuineIntel".to_owned(),
+                family: cpu.family.into(),
+                model: cpu.model.into(),
+                stepping: cpu.stepping.into(),
+            }),
+            import: Import {
+                kind: "raw trace".to_owned(),
+                source: full_path(pt),
+                filter,
+                mtc_freq: self.mtc_freq,
+                cpuid_15: self.cpuid_15.map(|crystal| {
+                    let CrystalRatio { ebx, eax } = crystal.0;
+                    (ebx, eax)
+                }),
+                nominal_ratio: self.nom_freq,
+            },
+            ticks_per_second: nominal_hz,
+            core: core.map(|(bytes, _)| bytes),
+            ..Imported::default()
+        })
+    }
+
+    /// The path of the program: that of the first ELF file that can be one.
+    fn program(&self, pt: &Path) -> Result<String, Failure> {
+        for elf in &self.elf {
+            let parsed = Elf::parse(&raw::open(&elf.path)?);
+            if parsed.is_ok_and(|elf| elf.is_pie || elf.file_type == FileType::Executable) {
+                return Ok(full_path(&elf.path));
+            }
+        }
+        Ok(full_path(self.elf.first().map_or(pt, |elf| &elf.path)))
+    }
+}

@@ -1,0 +1,88 @@
+//! JSON values with the place that they are at, so that what is wrong with one can be said.
+
+use super::bundle::BadBundle;
+use serde_json::Value;
+
+/// What the outermost value is called.
+pub(super) const ROOT: &str = "the description";
+
+/// What stands in a wrong place is shown up to here.
+const SHOWN_CHARS: usize = 40;
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(super) struct Field<'a> {
+    place: String,
+    /// None where the place is missing.
+    value: Option<&'a Value>,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn root(value: &'a Value) -> Self {
+        Self { place: String::new(), value: Some(value) }
+    }
+
+    pub(super) fn wrong(&self, what: impl Into<String>) -> BadBundle {
+        let place = if self.place.is_empty() { ROOT } else { &self.place };
+        BadBundle { place: place.to_owned(), what: what.into() }
+    }
+
+    /// What stands there in place of what should.
+    fn unlike(&self, wanted: &str) -> BadBundle {
+        match self.value {
+            None => self.wrong("is missing"),
+            Some(value) => {
+                let text = value.to_string();
+                let shown: String = text.chars().take(SHOWN_CHARS).collect();
+                let more = if shown.len() < text.len() { "..." } else { "" };
+                self.wrong(format!("must be {wanted}, and is {shown}{more}"))
+            }
+        }
+    }
+
+    /// Whether there is something.
+    pub(super) fn is_there(&self) -> bool {
+        self.value.is_some_and(|value| !value.is_null())
+    }
+
+    /// A field of an object.
+    pub(super) fn get(&self, name: &str) -> Result<Self, BadBundle> {
+        let object = self.value.and_then(Value::as_object);
+        let object = object.ok_or_else(|| self.unlike("an object"))?;
+        let dot = if self.place.is_empty() { "" } else { "." };
+        Ok(Self { place: format!("{}{dot}{name}", self.place), value: object.get(name) })
+    }
+
+    /// The elements of an array.
+    pub(super) fn list(&self) -> Result<Vec<Self>, BadBundle> {
+        let array = self.value.and_then(Value::as_array);
+        let array = array.ok_or_else(|| self.unlike("an array"))?;
+        let element = |(number, value)| Self {
+            place: format!("{}[{number}]", self.place),
+            value: Some(value),
+        };
+        Ok(array.iter().enumerate().map(element).collect())
+    }
+
+    pub(super) fn text(&self) -> Result<&'a str, BadBundle> {
+        self.value.and_then(Value::as_str).ok_or_else(|| self.unlike("a string"))
+    }
+
+    /// A whole number from `low` to `high`.
+    pub(super) fn number(&self, low: u64, high: u64) -> Result<u64, BadBundle> {
+        let number = self.value.and_then(Value::as_u64);
+        let number = number.filter(|number| (low..=high).contains(number));
+        number.ok_or_else(|| self.unlike(&format!("a whole number from {low} to {high}")))
+    }
+
+    /// A number of 64 bits, which may stand in a string: JSON of others has numbers of 53 bits.
+    pub(super) fn number_or_text(&self) -> Result<u64, BadBundle> {
+        let of_text = |text: &str| match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let value = self.value;
+        let number = value.and_then(|v| v.as_u64().or_else(|| of_text(v.as_str()?)));
+        number.ok_or_else(|| self.unlike("a number of 64 bits"))
+    }
+}

@@ -1,0 +1,231 @@
+//! What is imported, in memory, and how it becomes a recording.
+
+use super::super::error::Error;
+use super::super::format::TraceId;
+use super::super::manifest::{
+    Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
+};
+use super::super::reader::Reader;
+use super::super::writer::{Writer, complete};
+use crate::common::{Addr, Pid, Tid, Tsc};
+use crate::image::{Bytes, Section};
+use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record, SwitchKind};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A trace that somebody else took, and what is known of it.
+#[derive(Clone, Debug, Default)]
+pub struct Imported {
+    /// The path of the program.
+    pub program: String,
+    /// The process.
+    pub pid: Pid,
+    /// Its threads.
+    pub threads: Vec<Tid>,
+    /// One of each thread that has one, or one of each CPU.
+    pub traces: Vec<(TraceId, Bytes)>,
+    /// Whom the CPUs ran.
+    pub switches: Vec<CpuSwitch>,
+    /// The code that ran, later pieces over earlier ones.
+    pub code: Vec<Code>,
+    /// The core of the process at its end.
+    pub core: Option<Bytes>,
+    /// Where threads stood at their ends, as the core tells.
+    pub final_pcs: HashMap<Tid, Addr>,
+    /// How it ended.
+    pub exit: Option<Exit>,
+    /// The CPU that took the trace.
+    pub cpu: Option<HostCpu>,
+    /// From what, and how it was taken.
+    pub import: Import,
+    /// Ticks of the TSC in a second, where they are known.
+    pub ticks_per_second: Option<f64>,
+}
+
+/// A piece of code.
+#[derive(Clone, Debug)]
+pub enum Code {
+    /// Of a file, by whose path the section is named.
+    File(Section),
+    /// What the core holds in the section's range.
+    Core(Section),
+}
+
+/// A context switch of a CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CpuSwitch {
+    /// The CPU.
+    pub cpu: u32,
+    /// When.
+    pub tsc: Tsc,
+    /// From or to whom.
+    pub kind: SwitchKind,
+}
+
+/// What only decoding tells of a recording.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Instructions of each thread.
+    pub instructions: HashMap<Tid, u64>,
+    /// The first and the last time.
+    pub times: Option<(Tsc, Tsc)>,
+}
+
+impl Imported {
+    /// Writes the recording into `dir`, which must be empty or not be there yet.
+    pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
+        let starting = self.manifest(None);
+        let mut writer = Writer::create(dir, &starting)?;
+        for record in self.records(&writer)? {
+            writer.sideband(&record)?;
+        }
+        for (id, bytes) in &self.traces {
+            writer.whole_trace(*id, bytes)?;
+        }
+        if let Some(core) = &self.core {
+            let written = writer.core_file()?.write_all(core);
+            written.map_err(|error| Error::new(&dir.join(super::super::format::CORE), error))?;
+        }
+        writer.finish(&self.manifest(Some(self.end())))
+    }
+
+    fn manifest(&self, end: Option<End>) -> Manifest {
+        let (format, written_by) = Manifest::versions();
+        Manifest {
+            format,
+            written_by,
+            program: self.program.clone(),
+            argv: vec![self.program.clone()],
+            env: Vec::new(),
+            cwd: String::new(),
+            pid: self.pid,
+            started_unix_ns: 0,
+            cpu: self.cpu.clone().unwrap_or_default(),
+            capture: Capture {
+                backend: "import".to_owned(),
+                psb_period_bytes: 0,
+                aslr: true,
+                import: Some(self.import.clone()),
+            },
+            end,
+        }
+    }
+
+    fn end(&self) -> End {
+        let size = |wanted: TraceId| {
+            let trace = self.traces.iter().find(|(id, _)| *id == wanted);
+            trace.map_or(0, |(_, bytes)| bytes.len() as u64)
+        };
+        let thread = |tid: &Tid| ThreadEntry {
+            tid: *tid,
+            pid: self.pid,
+            name: String::new(),
+            trace_bytes: size(TraceId::Thread(*tid)),
+            instructions: 0,
+            final_pc: self.final_pcs.get(tid).copied(),
+        };
+        let cpu = |(id, bytes): &(TraceId, Bytes)| match id {
+            TraceId::Cpu(cpu) => Some(CpuEntry { cpu: *cpu, trace_bytes: bytes.len() as u64 }),
+            TraceId::Thread(_) => None,
+        };
+        let ticks_per_second = self.ticks_per_second.unwrap_or(0.0);
+        End {
+            exit: self.exit,
+            duration_ns: 0,
+            instructions: 0,
+            clock: TscClock { start: Tsc(0), ticks_per_second },
+            threads: self.threads.iter().map(thread).collect(),
+            cpus: self.traces.iter().filter_map(cpu).collect(),
+        }
+    }
+
+    fn records(&self, writer: &Writer) -> Result<Vec<Record>, Error> {
+        let (pid, tid) = (self.pid, self.threads.first().copied().unwrap_or(Tid(self.pid.0)));
+        let mut files =
+            Files { writer, ids: HashMap::new(), images: Vec::new(), events: Vec::new() };
+        for code in &self.code {
+            files.map(code)?;
+        }
+        let code = files.events.into_iter().map(|event| Record { tsc: Tsc(0), pid, tid, event });
+        let switch = |switch: &CpuSwitch| {
+            let CpuSwitch { cpu, tsc, kind } = *switch;
+            let (pid, tid, event) = match kind {
+                SwitchKind::In(pid, tid) => (pid, tid, Event::SwitchIn { cpu }),
+                SwitchKind::Out(pid, tid) => (pid, tid, Event::SwitchOut { cpu }),
+                SwitchKind::Lost => (pid, tid, Event::SwitchLost { cpu }),
+            };
+            Record { tsc, pid, tid, event }
+        };
+        let mut records: Vec<_> = code.chain(self.switches.iter().map(switch)).collect();
+        records.sort_by_key(|record| record.tsc);
+        Ok(records)
+    }
+}
+
+/// The files that code is from, as they are met.
+struct Files<'a> {
+    writer: &'a Writer,
+    ids: HashMap<Arc<str>, (FileId, Bytes)>,
+    images: Vec<(Bytes, ImageId)>,
+    events: Vec<Event>,
+}
+
+impl Files<'_> {
+    fn map(&mut self, code: &Code) -> Result<(), Error> {
+        let (section, backing) = match code {
+            Code::Core(section) => (section, Backing::Core),
+            Code::File(section) => (section, self.backing(section)?),
+        };
+        let Section { range, writable: write, executable: execute, .. } = *section;
+        let protection = Protection { read: true, write, execute, shared: false };
+        self.events.push(Event::Map { range, protection, backing });
+        Ok(())
+    }
+
+    fn backing(&mut self, section: &Section) -> Result<Backing, Error> {
+        let offset = section.offset;
+        if let Some((file, bytes)) = self.ids.get(&section.name) {
+            // Zeros behind a file's end go by its name, and are not it.
+            let same = is_same(bytes, &section.bytes) || bytes[..] == section.bytes[..];
+            let backing = Backing::File { file: *file, offset };
+            return Ok(if same { backing } else { Backing::Anonymous });
+        }
+        let file = FileId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX));
+        let known = self.images.iter().find(|(bytes, _)| is_same(bytes, &section.bytes));
+        let image = match known {
+            Some((_, image)) => image.clone(),
+            None => self.writer.image_from_bytes(&section.bytes)?,
+        };
+        self.images.push((section.bytes.clone(), image.clone()));
+        self.ids.insert(section.name.clone(), (file, section.bytes.clone()));
+        self.events.push(Event::File { file, path: section.name.to_string() });
+        self.events.push(Event::Image { file, image });
+        Ok(Backing::File { file, offset })
+    }
+}
+
+fn is_same(a: &Bytes, b: &Bytes) -> bool {
+    std::ptr::eq(a.as_ptr(), b.as_ptr()) && a.len() == b.len()
+}
+
+impl Reader {
+    /// Notes in the manifest of a recording what only decoding it tells. Gives the manifest.
+    pub fn note_totals(&self, totals: &Totals) -> Result<Manifest, Error> {
+        let mut manifest = self.manifest().clone();
+        if let Some(end) = &mut manifest.end {
+            for thread in &mut end.threads {
+                thread.instructions = totals.instructions.get(&thread.tid).copied().unwrap_or(0);
+            }
+            end.instructions = totals.instructions.values().sum();
+            if let Some((first, last)) = totals.times {
+                end.clock.start = first;
+                end.duration_ns =
+                    if end.clock.is_known() { end.clock.nanoseconds(last) } else { 0 };
+            }
+        }
+        complete(self.dir(), &manifest, self.sums().cloned().unwrap_or_default())?;
+        Ok(manifest)
+    }
+}

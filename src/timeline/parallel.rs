@@ -1,0 +1,88 @@
+//! Work on all cores, handed over in order. What is in memory at once is bounded: a worker that is
+//! ahead waits.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+/// How the work is shared out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Workers {
+    /// Threads that work at once.
+    pub(super) count: usize,
+    /// Results that a worker may be ahead.
+    pub(super) ahead: usize,
+}
+
+impl Workers {
+    /// Makes a result of each job, and gives them to `take` in the order of the jobs, until that
+    /// breaks off. A worker keeps one `state` over all of its jobs.
+    pub(super) fn in_order<J: Sync, S, T: Send, B>(
+        self,
+        jobs: &[J],
+        state: impl Fn() -> S + Sync,
+        make: impl Fn(&J, &mut S) -> T + Sync,
+        mut take: impl FnMut(&J, T) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let count = self.count.clamp(1, jobs.len().max(1));
+        if count == 1 {
+            let mut state = state();
+            return jobs.iter().try_for_each(|job| take(job, make(job, &mut state)));
+        }
+        let (state, make) = (&state, &make);
+        let work = move |worker: usize, results: &SyncSender<T>| {
+            let mut state = state();
+            for job in jobs.iter().skip(worker).step_by(count) {
+                // Nobody wants it any more.
+                if results.send(make(job, &mut state)).is_err() {
+                    return;
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            let start = |worker| {
+                let (sender, results) = sync_channel(self.ahead);
+                scope.spawn(move || work(worker, &sender));
+                results
+            };
+            let results: Vec<Receiver<T>> = (0..count).map(start).collect();
+            for (job, results) in jobs.iter().zip(results.iter().cycle()) {
+                // A worker that is gone panicked, which the scope passes on.
+                let Ok(result) = results.recv() else { break };
+                take(job, result)?;
+            }
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_come_in_order_until_nobody_wants_more() {
+        let jobs: Vec<u32> = (0..100).collect();
+        for count in [1, 2, 7, 200] {
+            let workers = Workers { count, ahead: 2 };
+            let mut taken = Vec::new();
+            let end = workers.in_order(
+                &jobs,
+                || 0,
+                |job, done| {
+                    *done += 1;
+                    job * 2
+                },
+                |job, result| {
+                    taken.push(result);
+                    if *job == 60 {
+                        ControlFlow::Break("enough")
+                    } else {
+                        ControlFlow::Continue(())
+                    }
+                },
+            );
+            assert_eq!(end, ControlFlow::Break("enough"));
+            assert_eq!(taken, (0..=60).map(|job| job * 2).collect::<Vec<_>>());
+        }
+    }
+}

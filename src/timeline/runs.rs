@@ -1,0 +1,246 @@
+//! Which thread a CPU ran, and when, by the context switches that the sideband tells of. Where
+//! switches were lost it says so and guesses nothing.
+
+use crate::common::{Pid, Tid, Tsc};
+use crate::sideband::{Event, Record};
+use std::collections::HashMap;
+
+/// The numbers of the timeline's threads.
+pub(super) type Numbers = HashMap<(Pid, Tid), usize>;
+
+/// Who may have run on a CPU: of the recording's threads these, and perhaps another process.
+/// Nobody where the kernel or the idle task did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Who {
+    pub(super) threads: Vec<usize>,
+    pub(super) foreign: bool,
+    /// Anybody at all, as switches are missing.
+    pub(super) anybody: bool,
+}
+
+impl Who {
+    fn of(pid: Pid, tid: Tid, numbers: &Numbers) -> Self {
+        if tid == Tid(0) {
+            return Self::default();
+        }
+        let number = numbers.get(&(pid, tid)).copied();
+        let threads = number.into_iter().collect();
+        Self { threads, foreign: number.is_none(), anybody: false }
+    }
+
+    /// Adds whoever else may have run.
+    pub(super) fn join(&mut self, other: &Self) {
+        let fresh = other.threads.iter().filter(|thread| !self.threads.contains(thread));
+        let fresh: Vec<_> = fresh.copied().collect();
+        self.threads.extend(fresh);
+        self.foreign |= other.foreign;
+        self.anybody |= other.anybody;
+    }
+
+    /// Whether it was nobody.
+    pub(super) fn is_nobody(&self) -> bool {
+        self.threads.is_empty() && !self.foreign && !self.anybody
+    }
+
+    /// The one thread that it must have been.
+    pub(super) fn only(&self) -> Option<usize> {
+        match self.threads.as_slice() {
+            [thread] if !self.foreign && !self.anybody => Some(*thread),
+            _ => None,
+        }
+    }
+}
+
+/// On which CPU each thread was put, and when.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Homes {
+    by_thread: Vec<Vec<(Tsc, u32)>>,
+}
+
+impl Homes {
+    pub(super) fn of(records: &[Record], numbers: &Numbers) -> Self {
+        let mut by_thread = vec![Vec::new(); numbers.len()];
+        for record in records {
+            let Event::SwitchIn { cpu } = record.event else { continue };
+            let number = numbers.get(&(record.pid, record.tid));
+            if let Some(of_thread) = number.and_then(|number| by_thread.get_mut(*number)) {
+                of_thread.push((record.tsc, cpu));
+            }
+        }
+        for homes in &mut by_thread {
+            homes.sort_unstable();
+        }
+        Self { by_thread }
+    }
+
+    /// How many threads there are.
+    pub(super) fn threads(&self) -> usize {
+        self.by_thread.len()
+    }
+
+    /// Whether a thread was put on another CPU than this within a time.
+    pub(super) fn is_elsewhere(&self, thread: usize, cpu: u32, within: (Tsc, Tsc)) -> bool {
+        let homes = self.by_thread.get(thread).map_or(&[][..], Vec::as_slice);
+        let first = homes.partition_point(|(since, _)| *since <= within.0);
+        let mut inside = homes.iter().skip(first).take_while(|(since, _)| *since <= within.1);
+        inside.any(|(_, home)| *home != cpu)
+    }
+}
+
+/// From a time on, up to the next run, a CPU ran somebody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) since: Tsc,
+    pub(super) who: Who,
+}
+
+/// What a CPU ran over time.
+#[derive(Clone, Debug)]
+pub(super) struct Runs {
+    /// The first has been from ever.
+    runs: Vec<Run>,
+    now: Now,
+}
+
+/// What is known of the last run so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Now {
+    Beginning,
+    Runs(Pid, Tid),
+    /// One went, and the next has not come.
+    Between,
+    Lost,
+}
+
+impl Runs {
+    /// Those of one CPU.
+    pub(super) fn of_cpu(cpu: u32, records: &[Record], numbers: &Numbers) -> Self {
+        let own = |record: &&Record| match record.event {
+            Event::SwitchIn { cpu: of }
+            | Event::SwitchOut { cpu: of }
+            | Event::SwitchLost { cpu: of } => of == cpu,
+            _ => false,
+        };
+        let mut switches: Vec<&Record> = records.iter().filter(own).collect();
+        // A hostile sideband need not be in order.
+        switches.sort_by_key(|record| record.tsc);
+        let first = Run { since: Tsc(0), who: Who::default() };
+        let mut runs = Self { runs: vec![first], now: Now::Beginning };
+        for record in switches {
+            runs.take(record, numbers);
+        }
+        if runs.now == Now::Beginning {
+            runs.doubt();
+        }
+        runs
+    }
+
+    fn take(&mut self, record: &Record, numbers: &Numbers) {
+        let (pid, tid) = (record.pid, record.tid);
+        let who = Who::of(pid, tid, numbers);
+        match (&record.event, self.now) {
+            (Event::SwitchOut { .. }, Now::Beginning) => self.last().who = who,
+            // One that ended has no numbers any more.
+            (Event::SwitchOut { .. }, Now::Runs(..)) if tid == Tid(-1) => {}
+            (Event::SwitchOut { .. }, Now::Runs(p, t)) if (p, t) == (pid, tid) => {}
+            (Event::SwitchIn { .. }, Now::Between) => {}
+            _ => self.doubt(),
+        }
+        self.now = match record.event {
+            Event::SwitchOut { .. } => Now::Between,
+            Event::SwitchIn { .. } => Now::Runs(pid, tid),
+            _ => Now::Lost,
+        };
+        match record.event {
+            Event::SwitchOut { .. } => self.push(record.tsc, Who::default()),
+            Event::SwitchIn { .. } => self.push(record.tsc, Who::of(pid, tid, numbers)),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, since: Tsc, who: Who) {
+        self.runs.push(Run { since, who });
+    }
+
+    fn last(&mut self) -> &mut Run {
+        let last = self.runs.len() - 1;
+        &mut self.runs[last]
+    }
+
+    /// The last run may have been of anybody.
+    fn doubt(&mut self) {
+        self.last().who = Who { threads: Vec::new(), foreign: true, anybody: true };
+    }
+
+    /// The number of the run at a time.
+    pub(super) fn at(&self, tsc: Tsc) -> usize {
+        self.runs.partition_point(|run| run.since <= tsc).saturating_sub(1)
+    }
+
+    /// The runs from one to another, both included.
+    pub(super) fn range(&self, first: usize, last: usize) -> &[Run] {
+        let end = self.runs.len().min(last.saturating_add(1));
+        self.runs.get(first..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `1` and `2` are ours, `3` is not; `0` is idle.
+    fn runs(switches: &[(u64, char, i32)]) -> Vec<(u64, Vec<usize>, &'static str)> {
+        let numbers = [((Pid(1), Tid(1)), 0), ((Pid(1), Tid(2)), 1)].into();
+        let record = |(tsc, kind, tid): &(u64, char, i32)| {
+            let event = match kind {
+                'i' => Event::SwitchIn { cpu: 7 },
+                'o' => Event::SwitchOut { cpu: 7 },
+                _ => Event::SwitchLost { cpu: 7 },
+            };
+            Record { tsc: Tsc(*tsc), pid: Pid(1), tid: Tid(*tid), event }
+        };
+        let records: Vec<_> = switches.iter().map(record).collect();
+        let runs = Runs::of_cpu(7, &records, &numbers).runs;
+        let told = |run: Run| {
+            let others = match (run.who.anybody, run.who.foreign) {
+                (true, _) => "anybody",
+                (false, true) => "others",
+                (false, false) => "",
+            };
+            (run.since.0, run.who.threads, others)
+        };
+        runs.into_iter().map(told).collect()
+    }
+
+    #[test]
+    fn each_runs_from_its_in_to_its_out() {
+        let found = runs(&[(10, 'o', 1), (11, 'i', 0), (20, 'o', 0), (21, 'i', 2), (30, 'o', 2)]);
+        let expected = [
+            (0, vec![0], ""),
+            (10, vec![], ""),
+            (11, vec![], ""),
+            (20, vec![], ""),
+            (21, vec![1], ""),
+            (30, vec![], ""),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_thread_that_ended_goes_without_its_numbers() {
+        let found = runs(&[(10, 'i', 1), (20, 'o', -1)]);
+        assert_eq!(found[1], (10, vec![0], ""));
+    }
+
+    #[test]
+    fn lost_switches_leave_doubt() {
+        let found = runs(&[(5, 'o', 3), (10, 'i', 1), (12, 'l', 0), (20, 'o', 2), (21, 'i', 1)]);
+        assert_eq!(found[0], (0, vec![], "others"));
+        assert_eq!(found[2], (10, vec![], "anybody"));
+        assert_eq!(found[4], (21, vec![0], ""));
+        // Two of them went one after the other: one came unseen.
+        assert_eq!(runs(&[(10, 'i', 1), (20, 'o', 2)])[1], (10, vec![], "anybody"));
+        assert_eq!(runs(&[(10, 'i', 1), (20, 'i', 2)])[1], (10, vec![], "anybody"));
+        assert_eq!(runs(&[]), [(0, vec![], "anybody")]);
+    }
+}

@@ -1,0 +1,289 @@
+//! Threads that take turns on CPUs, whose PT units write one trace a CPU: cut by the context
+//! switches, each thread's history is what the interpreter noted; and where the times leave open
+//! who ran, there is a gap and nothing made up.
+
+use super::machine::{Notes, Thread};
+use super::program::{Program, Random};
+use super::recorded::tid;
+use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
+use crate::image::Section;
+use crate::pt::unit::{Config, RtitCtl, Unit};
+use crate::recording::import::{Code, CpuSwitch, Imported};
+use crate::recording::{Reader, TraceId};
+use crate::sideband::SwitchKind;
+use crate::timeline::{Options, Timeline, Visit};
+use proptest::prelude::*;
+use std::ops::ControlFlow;
+
+const OURS: Pid = Pid(100);
+
+/// How the threads run.
+#[derive(Clone, Copy, Debug)]
+struct Setting {
+    threads: usize,
+    cpus: usize,
+    /// One thread more, of a process with other code in the same places.
+    foreign: bool,
+    /// Of the times around a switch the trace tells one in so many; 1 for all.
+    times_told: usize,
+    ret_compression: bool,
+    /// Some switches are lost, and said to be.
+    lost_switches: bool,
+}
+
+struct Ran {
+    program: Program,
+    threads: Vec<Notes>,
+    traces: Vec<Vec<u8>>,
+    switches: Vec<CpuSwitch>,
+    /// The thread of each instruction, without the foreign one's.
+    order: Vec<usize>,
+}
+
+struct Machine {
+    random: Random,
+    now: u64,
+    units: Vec<Unit>,
+    switches: Vec<CpuSwitch>,
+    setting: Setting,
+}
+
+impl Machine {
+    fn new(seed: u64, setting: Setting) -> Self {
+        let more = if setting.ret_compression { RtitCtl::USER } else { RtitCtl::DIS_RETC };
+        let config = Config::user_only().with(more).with_psb_period(1 << 26);
+        let units = (0..setting.cpus).map(|_| Unit::new(config)).collect();
+        Self { random: Random::new(seed), now: 1000, units, switches: Vec::new(), setting }
+    }
+
+    fn pass_time(&mut self) {
+        self.now += 1 + self.random.below(5) as u64;
+    }
+
+    fn switch(&mut self, cpu: usize, kind: SwitchKind) {
+        self.pass_time();
+        let cpu = u32::try_from(cpu).unwrap();
+        self.switches.push(CpuSwitch { cpu, tsc: Tsc(self.now), kind });
+        self.pass_time();
+    }
+
+    /// The switches, as far as they are not lost.
+    fn switches_told(&mut self) -> Vec<CpuSwitch> {
+        let mut told = Vec::new();
+        for cpu in 0..u32::try_from(self.setting.cpus).unwrap() {
+            let own: Vec<_> = self.switches.iter().filter(|s| s.cpu == cpu).copied().collect();
+            let mut rest = own.as_slice();
+            while let [next, behind @ ..] = rest {
+                rest = behind;
+                told.push(*next);
+                if self.setting.lost_switches && self.random.one_in(8) {
+                    told.push(CpuSwitch { kind: SwitchKind::Lost, ..*next });
+                    let lost = self.random.below(6);
+                    rest = rest.get(lost..).unwrap_or_default();
+                }
+            }
+        }
+        told
+    }
+
+    fn stamp(&mut self, unit: &mut Unit) {
+        unit.set_tsc(Tsc(self.now));
+        if self.random.one_in(self.setting.times_told) {
+            unit.stamp();
+        }
+    }
+
+    /// Lets a thread run on a CPU for a while.
+    fn turn(
+        &mut self,
+        cpu: usize,
+        pid: Pid,
+        number: usize,
+        thread: &mut Thread,
+        program: &Program,
+    ) {
+        let own = tid(number);
+        self.switch(cpu, SwitchKind::In(pid, own));
+        std::mem::swap(&mut thread.unit, &mut self.units[cpu]);
+        self.stamp(&mut thread.unit);
+        thread.resume(program, &mut self.random);
+        for _ in 0..=self.random.below(40) {
+            self.pass_time();
+            thread.unit.set_tsc(Tsc(self.now));
+            thread.step(program, &mut self.random);
+        }
+        thread.preempt();
+        self.pass_time();
+        self.stamp(&mut thread.unit);
+        std::mem::swap(&mut thread.unit, &mut self.units[cpu]);
+        self.switch(cpu, SwitchKind::Out(pid, own));
+    }
+}
+
+fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
+    let mut machine = Machine::new(seed, setting);
+    let count = 20 + machine.random.below(100);
+    let program = Program::random(&mut machine.random, count, Addr(0x40_1000));
+    let other = Program::random(&mut machine.random, count, Addr(0x40_1000));
+    let mut threads: Vec<Thread> = (0..setting.threads).map(|_| Thread::new(&program)).collect();
+    let mut foreign = Thread::new(&other);
+    let mut order = Vec::new();
+    for cpu in 0..setting.cpus {
+        machine.switch(cpu, SwitchKind::Out(Pid(0), Tid(0)));
+    }
+    while order.len() < insns {
+        let cpu = machine.random.below(setting.cpus);
+        if setting.foreign && machine.random.one_in(3) {
+            machine.turn(cpu, Pid(999), setting.threads, &mut foreign, &other);
+            continue;
+        }
+        let number = machine.random.below(setting.threads);
+        let before = threads[number].notes.addrs.len();
+        machine.turn(cpu, OURS, number, &mut threads[number], &program);
+        let executed = threads[number].notes.addrs.len() - before;
+        order.extend(std::iter::repeat_n(number, executed));
+    }
+    let drain = |unit: &mut Unit| {
+        unit.flush();
+        unit.drain()
+    };
+    let traces = machine.units.iter_mut().map(drain).collect();
+    let threads = threads.into_iter().map(Thread::end).collect();
+    let switches = machine.switches_told();
+    Ran { program, threads, traces, switches, order }
+}
+
+/// The timeline of the recording that it is imported as, by so many workers.
+fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
+    let bytes = ran.program.bytes();
+    let section = Section {
+        range: AddrRange::sized(ran.program.addrs[0], bytes.len() as u64),
+        bytes: bytes.into(),
+        executable: true,
+        name: "/p".into(),
+        ..Section::default()
+    };
+    let traces = (0..).zip(&ran.traces);
+    let imported = Imported {
+        program: "/p".to_owned(),
+        pid: OURS,
+        threads: (0..ran.threads.len()).map(tid).collect(),
+        traces: traces.map(|(cpu, trace)| (TraceId::Cpu(cpu), trace.clone().into())).collect(),
+        switches: ran.switches.clone(),
+        code: vec![Code::File(section)],
+        ..Imported::default()
+    };
+    imported.write(dir).unwrap();
+    let open = |options| Timeline::open(Reader::open(dir).unwrap(), options).unwrap();
+    let built = open(Options { workers: 3, cache_bytes: 0, use_saved_index: false });
+    built.save_index().unwrap();
+    let saved = open(Options { workers: 1, cache_bytes: 1 << 20, use_saved_index: true });
+    assert!(saved.was_indexed());
+    [built, saved]
+}
+
+/// A thread's addresses, and how many gaps it has.
+fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
+    let (mut path, mut gaps) = (Vec::new(), 0);
+    let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
+        match visit {
+            Visit::Block { addrs, .. } => path.extend_from_slice(addrs),
+            Visit::Gap { .. } => gaps += 1,
+            Visit::Event { .. } => {}
+        }
+        ControlFlow::Continue(())
+    });
+    assert!(flow.is_continue());
+    (path, gaps)
+}
+
+/// Whether something can be left out of `all` to make it `part`.
+fn is_part(part: &[Addr], all: &[Addr]) -> bool {
+    let mut rest = all.iter();
+    part.iter().all(|addr| rest.any(|other| other == addr))
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn times_around_each_switch_give_each_thread_its_path(
+        seed: u64, threads in 1_usize..4, cpus in 1_usize..4, ret_compression: bool,
+    ) {
+        let setting = Setting {
+            threads,
+            cpus,
+            foreign: false,
+            times_told: 1,
+            ret_compression,
+            lost_switches: false,
+        };
+        let ran = run(seed, setting, 500);
+        let dir = tempfile::tempdir().unwrap();
+        for timeline in open(&ran, &dir.path().join("r")) {
+            let mut done = vec![0; threads];
+            for (g, thread) in (0..).zip(&ran.order) {
+                prop_assert_eq!(timeline.running_at(g), Some(tid(*thread)));
+                prop_assert_eq!(timeline.global_of(tid(*thread), done[*thread]), Some(g));
+                done[*thread] += 1;
+            }
+            for (number, notes) in ran.threads.iter().enumerate() {
+                let own = tid(number);
+                prop_assert_eq!(path(&timeline, number), (notes.addrs.clone(), 0));
+                for (index, addr) in (0..).zip(&notes.addrs) {
+                    prop_assert_eq!(timeline.pc(own, index), Some(*addr));
+                }
+                let end = notes.addrs.len() as u64;
+                prop_assert_eq!(timeline.pc(own, end), (end > 0).then_some(notes.final_pc));
+                for (index, stack) in (0..).zip(&notes.stacks).step_by(7) {
+                    let innermost_first: Vec<_> = stack.iter().rev().copied().collect();
+                    prop_assert_eq!(timeline.call_stack(own, index), innermost_first);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_code_in_the_same_places_changes_nothing(
+        seed: u64, threads in 1_usize..3, cpus in 1_usize..3,
+    ) {
+        let setting = Setting {
+            threads,
+            cpus,
+            foreign: true,
+            times_told: 1,
+            ret_compression: false,
+            lost_switches: false,
+        };
+        let ran = run(seed, setting, 500);
+        let dir = tempfile::tempdir().unwrap();
+        for timeline in open(&ran, &dir.path().join("r")) {
+            for (number, notes) in ran.threads.iter().enumerate() {
+                prop_assert_eq!(path(&timeline, number), (notes.addrs.clone(), 0));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_leaves_gaps_and_nothing_made_up(
+        seed: u64, threads in 1_usize..4, cpus in 1_usize..3, foreign: bool,
+        times_told in 1_usize..5, ret_compression: bool, lost_switches: bool,
+    ) {
+        let setting =
+            Setting { threads, cpus, foreign, times_told, ret_compression, lost_switches };
+        let ran = run(seed, setting, 500);
+        let dir = tempfile::tempdir().unwrap();
+        for timeline in open(&ran, &dir.path().join("r")) {
+            for (number, notes) in ran.threads.iter().enumerate() {
+                let (path, gaps) = path(&timeline, number);
+                prop_assert!(is_part(&path, &notes.addrs));
+                prop_assert!(gaps > 0 || path == notes.addrs);
+                prop_assert_eq!(gaps, timeline.gaps(tid(number)).len());
+            }
+        }
+    }
+}

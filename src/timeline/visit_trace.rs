@@ -1,0 +1,123 @@
+//! Everything that a trace tells which no recording holds, in order: decoded on all cores, with
+//! code that never changes.
+
+use super::digest::{Stretches, segments_in};
+use super::open::Progress;
+use super::parallel::Workers;
+use super::visit::Visit;
+use crate::common::Addr;
+use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Insn, Span};
+use crate::image::CodeSource;
+use std::ops::{ControlFlow, Range};
+
+/// A worker takes the segments that start in so many bytes of trace at a time: their instructions
+/// are all in memory until they are visited.
+const STRETCH_BYTES: usize = 16 << 10;
+/// Stretches that a worker may be ahead.
+const AHEAD: usize = 1;
+
+/// A trace with the code that it ran.
+#[derive(Clone, Copy)]
+pub struct RawTrace<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// The code.
+    pub image: &'a (dyn CodeSource + Sync),
+    /// How it was taken. Its clock is not looked at.
+    pub config: &'a Config,
+    /// Threads that decode at once.
+    pub workers: usize,
+}
+
+impl RawTrace<'_> {
+    /// Visits all of it, until the visitor breaks off. `watch` is told how far that is.
+    pub fn visit<B>(
+        self,
+        watch: &mut dyn FnMut(Progress),
+        visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let stretches: Vec<Range<usize>> =
+            Stretches { all: 0..self.bytes.len(), step: STRETCH_BYTES }.collect();
+        let mut index = 0;
+        let mut any = false;
+        let read = |addr, buf: &mut [u8]| self.image.read(addr, buf);
+        let workers = Workers { count: self.workers, ahead: AHEAD };
+        let decode = |range: &Range<usize>, code: &mut Code<'_>| self.decode(range, code);
+        workers.in_order(
+            &stretches,
+            || Code::new(self.image),
+            decode,
+            |range, decoded| {
+                any |= decoded.segments > 0;
+                decoded.visit(&mut index, &read, visitor)?;
+                let (done_bytes, total_bytes) = (range.end as u64, self.bytes.len() as u64);
+                watch(Progress { done_bytes, total_bytes });
+                ControlFlow::Continue(())
+            },
+        )?;
+        if !any && !self.bytes.is_empty() {
+            let gap = Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb };
+            visitor(Visit::Gap { index, gap })?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn decode(self, range: &Range<usize>, code: &mut Code<'_>) -> Decoded {
+        let mut found = Decoded::default();
+        let config = Config { clock: None, ..self.config.clone() };
+        for (psb, end) in segments_in(self.bytes, range.clone()) {
+            found.segments += 1;
+            let mut decoder = Decoder::segment(self.bytes, psb, end, config.clone());
+            while let Some(item) = decoder.next(code) {
+                found.add(item, code);
+            }
+        }
+        found
+    }
+}
+
+/// What some segments tell.
+#[derive(Default)]
+struct Decoded {
+    segments: usize,
+    items: Vec<(FlowItem, Option<Insn>)>,
+    /// The addresses of all blocks' instructions.
+    addrs: Vec<Addr>,
+}
+
+impl Decoded {
+    fn add(&mut self, item: FlowItem, code: &mut Code<'_>) {
+        let mut last = None;
+        if let FlowItem::Block(span) = &item {
+            self.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+            last = code.insns(span.last, span.mode, 1).next();
+        }
+        self.items.push((item, last));
+    }
+
+    fn visit<B>(
+        self,
+        index: &mut u64,
+        code: &dyn Fn(Addr, &mut [u8]) -> usize,
+        visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        let mut rest = self.addrs.as_slice();
+        for (item, last) in self.items {
+            match item {
+                FlowItem::Block(span) => {
+                    let (addrs, behind) = rest.split_at(count(&span, rest));
+                    rest = behind;
+                    visitor(Visit::Block { index: *index, span, addrs, last, code })?;
+                    *index += u64::from(span.insns);
+                }
+                FlowItem::Event(event) => visitor(Visit::Event { index: *index, event })?,
+                FlowItem::Gap(gap) => visitor(Visit::Gap { index: *index, gap })?,
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn count(span: &Span, rest: &[Addr]) -> usize {
+    rest.len().min(span.insns as usize)
+}
