@@ -2,7 +2,7 @@
 //! each traced thread's order, and packets come out.
 
 use super::area::Busy;
-use super::encode::{BadRecord, Dictionary, Encoder};
+use super::encode::{BadRecord, Dictionary, Encoder, News};
 use super::shared::Shared;
 use crate::common::Tid;
 use crate::flow::Insn;
@@ -19,7 +19,7 @@ const OUTPUT_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(super) enum Item {
     /// What superblocks have from now on.
-    Edges(Dictionary),
+    Edges(News),
     /// Another program runs in the process, with a memory and with edges of its own.
     Program(Arc<Shared>),
     /// Records in the shared memory. The buffer is done with them if one is named.
@@ -108,11 +108,7 @@ impl Worker {
     fn run(&mut self, items: &Receiver<(Tid, Item)>) {
         for (tid, item) in items {
             match item {
-                Item::Edges(news) => {
-                    self.dictionary.edges.extend(news.edges);
-                    self.dictionary.pushes.extend(news.pushes);
-                    self.dictionary.quiet_targets.extend(news.quiet_targets);
-                }
+                Item::Edges(news) => self.dictionary.learn(news),
                 Item::Program(shared) => {
                     self.shared = shared;
                     self.dictionary = Dictionary::default();

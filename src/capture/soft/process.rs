@@ -2,7 +2,7 @@
 
 use super::area::Area;
 use super::code::{Change, Pages};
-use super::encode::Dictionary;
+use super::encode::News;
 use super::feed::{Feed, Item};
 use super::memory::{Window, ZONE_BYTES, checked};
 use super::shared::Shared;
@@ -315,11 +315,8 @@ impl Process {
             self.edges_told += edges.len();
             self.pushes_told += pushes.len();
             self.quiet_told += quiet_targets.len();
-            let news = Dictionary {
-                edges,
-                pushes: pushes.to_vec(),
-                quiet_targets: quiet_targets.to_vec(),
-            };
+            let news =
+                News { edges, pushes: pushes.to_vec(), quiet_targets: quiet_targets.to_vec() };
             self.feed.tell(tid, Item::Edges(news));
         }
         self.feed.tell(tid, item);

@@ -1,6 +1,11 @@
 //! Records of the code cache to PT packets, one encoder a thread. Records are the fast way in;
 //! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
 
+mod dictionary;
+mod hot;
+
+pub(super) use dictionary::{Dictionary, News};
+
 use crate::common::Addr;
 use crate::flow::{Class, Insn};
 use crate::pt::{ExecMode, IpCompression, IpPayload, LastIp, Packet, encode};
@@ -14,14 +19,6 @@ const TNT_BITS: u32 = 47;
 const QUIET_LIMIT: usize = 256;
 /// Bits that are added at a time, so that what is pending fits a word.
 const STEP_BITS: u32 = 16;
-
-/// What all encoders of a process share.
-#[derive(Debug, Default)]
-pub(super) struct Dictionary {
-    pub(super) edges: Vec<Edge>,
-    pub(super) pushes: Vec<u64>,
-    pub(super) quiet_targets: Vec<u64>,
-}
 
 /// A record that cannot be: the trace buffer was damaged, by the program perhaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +44,10 @@ pub(super) struct Encoder {
     running: bool,
     /// Where the path stands; 0 where a record may begin anywhere.
     here: u64,
-    /// The range of the addresses that were passed since the last packet or pending bit.
-    quiet_low: u64,
-    quiet_high: u64,
-    /// The edges by which they were.
-    quiet: Vec<Edge>,
+    /// The edge whose path has the last packet or pending bit; 0: what came after is in `quiet`.
+    loud: u32,
+    /// The edges since then, which left nothing in the trace.
+    quiet: Vec<u32>,
     instructions: u64,
 }
 
@@ -71,8 +67,7 @@ impl Encoder {
             tsc: 0,
             running: false,
             here: 0,
-            quiet_low: u64::MAX,
-            quiet_high: 0,
+            loud: 0,
             quiet: Vec::new(),
             instructions: 0,
         }
@@ -94,53 +89,38 @@ impl Encoder {
         self.flush_tnt();
     }
 
-    /// Encodes records. Stops at one that cannot be.
-    pub(super) fn records(
+    /// Encodes the record of an edge that is not among the plain ones, or for which a PSB is due.
+    /// `value` is what the record holds besides its number.
+    fn record(
         &mut self,
         dictionary: &Dictionary,
-        mut bytes: &[u8],
+        number: u32,
+        value: u64,
     ) -> Result<(), BadRecord> {
-        while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
-            let number = u32::from_le_bytes(*number);
-            let edge = dictionary.edges.get(number as usize).ok_or(BadRecord)?;
-            if self.out.len() >= self.psb_at {
-                self.settle_for(dictionary, edge.start);
-                self.psb(edge.start);
-            }
-            if edge.kind == EdgeKind::Direct {
-                bytes = rest;
-                self.path(edge, dictionary)?;
-                self.direct(edge, dictionary);
-                continue;
-            }
-            if edge.kind == EdgeKind::Syscall {
-                bytes = rest;
-                self.path(edge, dictionary)?;
+        let edge = dictionary.edge(number).ok_or(BadRecord)?;
+        if self.out.len() >= self.psb_at {
+            self.settle_for(dictionary, edge.start);
+            self.psb(edge.start);
+        }
+        if edge.kind == EdgeKind::SyscallReturn {
+            self.enter(edge.target, value);
+            return Ok(());
+        }
+        self.path(edge, number, dictionary)?;
+        match edge.kind {
+            EdgeKind::Direct => self.direct(edge, number, dictionary),
+            EdgeKind::Syscall => {
                 self.leave_by_branch();
                 self.here = edge.target;
-                continue;
             }
-            let (value, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
-            let value = u64::from_le_bytes(*value);
-            bytes = rest;
-            match edge.kind {
-                EdgeKind::SyscallReturn => self.enter(edge.target, value),
-                EdgeKind::Return => {
-                    self.path(edge, dictionary)?;
-                    self.near_return(value);
-                }
-                _ => {
-                    self.path(edge, dictionary)?;
-                    self.tip(value);
-                }
-            }
+            EdgeKind::Return => self.near_return(value),
+            _ => self.tip(value),
         }
-        if bytes.is_empty() { Ok(()) } else { Err(BadRecord) }
+        Ok(())
     }
 
     /// What a path did up to its last branch.
-    #[inline]
-    fn path(&mut self, edge: &Edge, dictionary: &Dictionary) -> Result<(), BadRecord> {
+    fn path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) -> Result<(), BadRecord> {
         if self.here != edge.start && self.here != 0 || !self.running {
             return Err(BadRecord);
         }
@@ -150,14 +130,12 @@ impl Encoder {
         self.instructions += u64::from(edge.instructions);
         if edge.bit_count > 0 {
             self.bits(edge.bits, edge.bit_count.into());
-            self.is_loud();
+            self.loud = number;
+            self.quiet.clear();
         }
         if edge.peak > 0 {
             self.depth = self.depth.min(STACK_DEPTH - usize::from(edge.peak));
-            let first = edge.first_push as usize;
-            for &address in
-                dictionary.pushes.get(first..first + usize::from(edge.pushes)).ok_or(BadRecord)?
-            {
+            for &address in dictionary.pushes_of(edge) {
                 self.push(address);
             }
         }
@@ -173,30 +151,38 @@ impl Encoder {
         self.enter(edge.start, edge.since);
     }
 
-    #[inline]
-    fn direct(&mut self, edge: &Edge, dictionary: &Dictionary) {
+    /// A path ends at an address known beforehand.
+    fn direct(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) {
         self.here = edge.target;
-        if edge.quiet_low <= edge.quiet_high {
-            self.quiet_low = self.quiet_low.min(edge.quiet_low);
-            self.quiet_high = self.quiet_high.max(edge.quiet_high);
-            self.quiet.push(*edge);
-            let passed = self.quiet_low <= edge.target && edge.target <= self.quiet_high;
-            if edge.branch && passed || self.quiet.len() > QUIET_LIMIT {
-                self.settle(dictionary);
-            }
+        if edge.bit_count == 0 {
+            self.quiet.push(number);
+        }
+        let passed = edge.branch && self.has_passed(dictionary, edge.target);
+        if passed || self.quiet.len() > QUIET_LIMIT {
+            self.settle(dictionary);
         }
     }
 
     /// Something was written that pins the path: a packet, or a bit that waits for more.
-    #[inline]
     fn is_loud(&mut self) {
-        (self.quiet_low, self.quiet_high) = (u64::MAX, 0);
+        self.loud = 0;
         self.quiet.clear();
+    }
+
+    /// The edges since the last packet or pending bit, the one with that bit first.
+    fn quiet_edges<'a>(&'a self, dictionary: &'a Dictionary) -> impl Iterator<Item = &'a Edge> {
+        let numbers = std::iter::once(self.loud).chain(self.quiet.iter().copied());
+        numbers.filter(|number| *number != 0).filter_map(|number| dictionary.edge(number))
+    }
+
+    /// Whether `ip` may have been passed since then.
+    fn has_passed(&self, dictionary: &Dictionary, ip: u64) -> bool {
+        self.quiet_edges(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
     }
 
     /// A packet is about to name `ip`, and a decoder would take the first arrival there.
     fn settle_for(&mut self, dictionary: &Dictionary, ip: u64) {
-        if self.quiet_low <= ip && ip <= self.quiet_high {
+        if self.has_passed(dictionary, ip) {
             self.settle(dictionary);
         }
     }
@@ -207,24 +193,23 @@ impl Encoder {
     /// each such branch up to the last.
     #[cold]
     fn settle(&mut self, dictionary: &Dictionary) {
-        let Some(last) = self.quiet.iter().rposition(|edge| edge.branch) else { return };
-        let target = self.quiet[last].target;
+        let edges: Vec<Edge> = self.quiet_edges(dictionary).copied().collect();
+        let Some(last) = edges.iter().rposition(|edge| edge.branch) else { return };
+        let target = edges[last].target;
         let arrivals = |edge: &Edge| {
-            let first = edge.first_quiet as usize;
-            let targets = first..first + usize::from(edge.quiet_branches);
-            let targets = dictionary.quiet_targets.get(targets).unwrap_or_default();
+            let targets = dictionary.quiet_targets_of(edge);
             targets.iter().filter(|&&to| to == target).count()
         };
-        let count: usize = self.quiet[..=last].iter().map(arrivals).sum();
+        let count: usize = edges[..=last].iter().map(arrivals).sum();
         self.flush_tnt();
         for _ in 0..count {
             let ip = self.last_ip.compress(Addr(target));
             encode(&Packet::TipPgd(ip), &mut self.out);
             self.put_enable(target);
         }
-        self.quiet.drain(..=last);
-        self.quiet_low = self.quiet.iter().map(|edge| edge.quiet_low).min().unwrap_or(u64::MAX);
-        self.quiet_high = self.quiet.iter().map(|edge| edge.quiet_high).max().unwrap_or(0);
+        let rest = edges.len() - 1 - last;
+        self.loud = 0;
+        self.quiet.drain(..self.quiet.len() - rest);
     }
 
     /// The first `count` instructions of a path were executed, and an event took the thread into

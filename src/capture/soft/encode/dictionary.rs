@@ -1,0 +1,119 @@
+//! What records mean: the edges of all superblocks, by number, twice. Plain edges, which are
+//! nearly all that is executed, are in a form that fits half a cache line.
+
+use crate::translate::{Edge, EdgeKind};
+
+/// More bits than this are not added at once.
+const PLAIN_BITS: u8 = 16;
+
+/// What superblocks have that the encoder was not told of yet.
+#[derive(Debug, Default)]
+pub(in crate::capture::soft) struct News {
+    pub(in crate::capture::soft) edges: Vec<Edge>,
+    pub(in crate::capture::soft) pushes: Vec<u64>,
+    pub(in crate::capture::soft) quiet_targets: Vec<u64>,
+}
+
+/// What all encoders of a process share.
+#[derive(Debug, Default)]
+pub(in crate::capture::soft) struct Dictionary {
+    edges: Vec<Edge>,
+    pushes: Vec<u64>,
+    quiet_targets: Vec<u64>,
+    pub(super) plain: Vec<Plain>,
+}
+
+/// How the encoder treats a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Treatment {
+    /// Bits, and on to the target.
+    Direct,
+    /// Bits, return addresses, and on to the target.
+    Call,
+    /// Bits, and a return.
+    Return,
+    /// Bits, return addresses, and an indirect branch.
+    Indirect,
+    /// Anything else.
+    Slow,
+    /// Anything else whose record holds 8 bytes more.
+    SlowWithValue,
+}
+
+/// An edge in short.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    pub(super) start: u64,
+    pub(super) target: u64,
+    pub(super) first_push: u32,
+    pub(super) bits: u16,
+    pub(super) instructions: u16,
+    pub(super) bit_count: u8,
+    pub(super) pushes: u8,
+    pub(super) peak: u8,
+    pub(super) treatment: Treatment,
+}
+
+impl Dictionary {
+    pub(in crate::capture::soft) fn learn(&mut self, news: News) {
+        self.plain.extend(news.edges.iter().map(Plain::of));
+        self.edges.extend(news.edges);
+        self.pushes.extend(news.pushes);
+        self.quiet_targets.extend(news.quiet_targets);
+    }
+
+    pub(super) fn edge(&self, number: u32) -> Option<&Edge> {
+        self.edges.get(number as usize)
+    }
+
+    /// The return addresses that a path leaves on the stack, oldest first.
+    pub(super) fn pushes_of(&self, edge: &Edge) -> &[u64] {
+        self.pushes_at(edge.first_push, edge.pushes)
+    }
+
+    pub(super) fn pushes_at(&self, first: u32, count: u8) -> &[u64] {
+        let first = first as usize;
+        self.pushes.get(first..first + usize::from(count)).unwrap_or_default()
+    }
+
+    /// The targets of the direct branches behind a path's last bit.
+    pub(super) fn quiet_targets_of(&self, edge: &Edge) -> &[u64] {
+        let first = edge.first_quiet as usize;
+        let targets = first..first + usize::from(edge.quiet_branches);
+        self.quiet_targets.get(targets).unwrap_or_default()
+    }
+}
+
+impl Plain {
+    fn of(edge: &Edge) -> Self {
+        Self {
+            start: edge.start,
+            target: edge.target,
+            first_push: edge.first_push,
+            bits: u16::try_from(edge.bits).unwrap_or(0),
+            instructions: edge.instructions,
+            bit_count: edge.bit_count,
+            pushes: edge.pushes,
+            peak: edge.peak,
+            treatment: treatment(edge),
+        }
+    }
+}
+
+fn treatment(edge: &Edge) -> Treatment {
+    let slow =
+        if edge.kind.record_bytes() == 4 { Treatment::Slow } else { Treatment::SlowWithValue };
+    if edge.since != 0 || edge.bit_count > PLAIN_BITS {
+        return slow;
+    }
+    // A path without a bit, or one whose tail is a circle, may need a packet.
+    let circles = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
+    match edge.kind {
+        EdgeKind::Direct if edge.bit_count == 0 || circles => slow,
+        EdgeKind::Direct if edge.peak == 0 => Treatment::Direct,
+        EdgeKind::Direct => Treatment::Call,
+        EdgeKind::Return => Treatment::Return,
+        EdgeKind::Indirect => Treatment::Indirect,
+        EdgeKind::Syscall | EdgeKind::SyscallReturn => slow,
+    }
+}
