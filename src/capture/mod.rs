@@ -15,7 +15,7 @@ mod step;
 
 pub use error::Error;
 pub use host::host_cpu;
-pub use recorder::{Outcome, Request};
+pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

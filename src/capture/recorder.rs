@@ -16,6 +16,18 @@ use std::time::{Duration, Instant, SystemTime};
 /// What is on the disk at most this much later, whatever becomes of the recorder.
 const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
+/// How much of a run is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum History {
+    /// All of it.
+    Full,
+    /// The end of it: what the last records of each thread say.
+    Ring {
+        /// Bytes of records that are kept of a thread, in memory, while it runs.
+        bytes: u64,
+    },
+}
+
 /// What to run and how.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -27,6 +39,8 @@ pub struct Request {
     pub aslr: bool,
     /// Record the processes that it forks, each as a recording of its own.
     pub follow_forks: bool,
+    /// How much is kept. Single-stepping keeps all.
+    pub history: History,
     /// Bytes of trace between PSB packets.
     pub psb_period_bytes: u32,
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a

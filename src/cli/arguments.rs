@@ -47,6 +47,13 @@ pub(super) struct Record {
     /// Replace the recording that is in DIR; other files there are never touched
     #[arg(long, requires = "output")]
     pub(super) force: bool,
+    /// Keep the whole history, on the disk, instead of its end
+    #[arg(long, conflicts_with = "ring")]
+    pub(super) full: bool,
+    /// Keep the end of the history: the last N MiB of records of each thread, in memory while it
+    /// runs (a record is 4 or 12 bytes, and stands for some 5 to 30 instructions)
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(super) ring: u64,
     /// How to capture the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,

@@ -1,7 +1,7 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
 use super::{Failure, arguments, quoted, say};
-use crate::capture::{Backend, Outcome, Request, record};
+use crate::capture::{Backend, History, Outcome, Request, record};
 use crate::recording::{Exit, Store};
 use crate::tracee::resolve;
 use std::path::Path;
@@ -16,6 +16,11 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         argv: arguments.command,
         aslr: arguments.aslr,
         follow_forks: arguments.follow_forks,
+        history: if arguments.full {
+            History::Full
+        } else {
+            History::Ring { bytes: arguments.ring << 20 }
+        },
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         output: arguments.output,

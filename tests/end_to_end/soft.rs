@@ -114,6 +114,22 @@ fn a_program_of_the_system_takes_the_same_path() {
 }
 
 #[test]
+fn a_ring_keeps_the_end() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("fib.c", &["-O1"]);
+        let program = program.to_str().unwrap();
+        let (end, output) = record(&scene, "soft", &["--ring", "1"], &[program]);
+        assert_eq!(text(&output.stdout), "46368\n");
+        let end = addresses(&end);
+        let again = Scene::new();
+        let all = addresses(&record(&again, "soft", &["--full"], &[program]).0);
+        assert!(end.len() > 100_000 && all.len() > end.len(), "{} {}", end.len(), all.len());
+        assert!(all.ends_with(&end));
+    }
+}
+
+#[test]
 fn signal_handlers_run_as_by_themselves() {
     output_of("handler.c", &[]);
 }

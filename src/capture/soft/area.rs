@@ -7,14 +7,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Trace buffers of a thread.
 pub(super) const BUFFERS: usize = 4;
-/// Bytes of a trace buffer.
-pub(super) const BUFFER_BYTES: u64 = 1 << 20;
 const PAGE_BYTES: u64 = 0x1000;
 /// Where the first buffer begins.
 const FIRST_BUFFER: u64 = (slots::AREA_BYTES as u64).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
-/// Bytes of a whole area.
-pub(super) const AREA_BYTES: u64 = FIRST_BUFFER + BUFFERS as u64 * (BUFFER_BYTES + PAGE_BYTES);
-
 /// A thread's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
@@ -22,9 +17,16 @@ pub(super) struct Area {
     pub(super) base: u64,
     /// Where it is in the shared memory.
     pub(super) offset: u64,
+    /// Bytes of each trace buffer, a multiple of a page.
+    pub(super) buffer_bytes: u64,
 }
 
 impl Area {
+    /// Bytes of the whole area.
+    pub(super) fn size_bytes(self) -> u64 {
+        FIRST_BUFFER + BUFFERS as u64 * (self.buffer_bytes + PAGE_BYTES)
+    }
+
     /// Where a slot is in the shared memory.
     pub(super) fn slot(self, slot: u32) -> u64 {
         self.offset + u64::from(slot)
@@ -38,12 +40,12 @@ impl Area {
 
     /// A buffer's address.
     pub(super) fn buffer(self, index: usize) -> u64 {
-        self.base + FIRST_BUFFER + index as u64 * (BUFFER_BYTES + PAGE_BYTES)
+        self.base + FIRST_BUFFER + index as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
     /// The page behind a buffer.
     pub(super) fn guard(self, index: usize) -> AddrRange {
-        AddrRange::sized(Addr(self.buffer(index) + BUFFER_BYTES), PAGE_BYTES)
+        AddrRange::sized(Addr(self.buffer(index) + self.buffer_bytes), PAGE_BYTES)
     }
 
     /// Where an address of the area is in the shared memory.
@@ -52,7 +54,7 @@ impl Area {
     }
 }
 
-/// Which of a thread's buffers wait for the encoder.
+/// Which of an area's buffers are in use: a thread writes there, or the encoder has yet to read.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     busy: Mutex<[bool; BUFFERS]>,
@@ -65,6 +67,11 @@ impl Busy {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.freed.wait_while(guard, |busy| busy[index]);
         wait.unwrap_or_else(PoisonError::into_inner)[index] = true;
+    }
+
+    /// The buffers in use.
+    pub(super) fn taken(&self) -> [bool; BUFFERS] {
+        *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The encoder has what was in a buffer.

@@ -1,6 +1,7 @@
 //! What a stop means: requests of the code cache, system calls, births, ends. Signals stand in
 //! `signals`.
 
+use super::calls::{CLONE, CLONE3};
 use super::engine::{BACKEND, Engine, gone_is_fine};
 use super::exact::{Exactness, Registers};
 use super::feed::Item;
@@ -72,6 +73,12 @@ impl Engine<'_> {
             wait_for(child)?;
         }
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
+        if matches!(call, CLONE | CLONE3)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.window.keep_promise();
+        }
         if is_thread_of(child, pid) {
             self.add_thread(child, pid, Place::Cache)?;
             self.with(child, |_, thread| {
@@ -173,7 +180,7 @@ impl Engine<'_> {
         for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid == pid) {
             if other == old {
                 process.take_records(thread, pointer);
-                process.tell(other, Item::Flush);
+                process.tell_kept(other);
             }
             if other != tid {
                 process.thread_ended(other, None);
@@ -239,7 +246,7 @@ impl Engine<'_> {
         if let Some(thread) = self.threads.remove(&tid)
             && let Some(process) = self.processes.get_mut(&pid)
         {
-            process.window.give_area(thread.area);
+            process.close(thread);
         }
         gone_is_fine(tracee.resume(0))?;
         self.end_if_all_are(pid)
@@ -315,7 +322,6 @@ fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
 /// Whether a child shares its parent's memory (`CLONE_VM`).
 fn shares_memory(event: PtraceEvent, registers: &Registers) -> bool {
     const VM: u64 = 0x100;
-    const CLONE: u64 = 56;
     match event {
         PtraceEvent::Vfork => true,
         PtraceEvent::Clone => registers.orig_rax == CLONE && registers.rdi & VM != 0,

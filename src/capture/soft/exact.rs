@@ -152,11 +152,8 @@ impl Process {
         // What the store did not fault for is there already.
         let mut begun = vec![0; usize::try_from(guard.start.0.saturating_sub(record)).unwrap_or(0)];
         self.window.shared.read(thread.area.offset_of(record), &mut begun);
-        self.take_buffer(thread, record);
-        thread.buffer = (thread.buffer + 1) % super::area::BUFFERS;
-        thread.busy.take(thread.buffer);
-        let fresh = thread.area.buffer(thread.buffer);
-        thread.told = fresh;
+        self.next_buffer(thread, record);
+        let fresh = thread.told;
         let offset = thread.area.offset_of(fresh);
         crate::translate::CacheMemory::write(&self.window.shared, offset, &begun);
         thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;

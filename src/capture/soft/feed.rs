@@ -24,6 +24,8 @@ pub(super) enum Item {
     Program(Arc<Shared>),
     /// Records in the shared memory. The buffer is done with them if one is named.
     Records { offset: u64, len: usize, frees: Option<(Arc<Busy>, usize)> },
+    /// The thread's history begins here, at this time: what was before is overwritten.
+    Begin { tsc: u64 },
     /// Part of a path was executed, and the thread stands at `ip`.
     Partial { steps: Vec<Step>, ip: u64 },
     /// The tracer executed an instruction.
@@ -32,6 +34,8 @@ pub(super) enum Item {
     Leave { ip: u64 },
     /// The thread goes on in the program.
     Enter { ip: u64, tsc: u64 },
+    /// A buffer is not used any more.
+    Free(Arc<Busy>, usize),
     /// Everything so far is wanted.
     Flush,
 }
@@ -129,18 +133,22 @@ impl Worker {
                 busy.free(*index);
             }
         }
+        if let Item::Free(busy, index) = &item {
+            busy.free(*index);
+        }
         if tally.damaged {
             return;
         }
         let mut flush = false;
         match item {
-            Item::Edges(..) | Item::Program(_) => {}
+            Item::Edges(..) | Item::Program(_) | Item::Free(..) => {}
             Item::Records { len, .. } => {
                 *pending += len;
                 if encoder.records(&self.dictionary, &self.bytes) == Err(BadRecord) {
                     tally.damaged = true;
                 }
             }
+            Item::Begin { tsc } => encoder.begin(tsc),
             Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
             Item::Native { insn, next } => encoder.native(&insn, next),
             Item::Leave { ip } => encoder.leave(ip),

@@ -1,7 +1,7 @@
 //! Brings the shared memory into a traced process, by system calls that one of its threads is
 //! made to execute.
 
-use super::area::{AREA_BYTES, Area, BUFFERS};
+use super::area::{Area, BUFFERS, Busy};
 use super::place::place;
 use super::shared::Shared;
 use crate::capture::Error;
@@ -45,24 +45,38 @@ pub(super) struct Window {
     next_offset: u64,
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
-    spare: Vec<Area>,
+    spare: Vec<(Area, Arc<Busy>)>,
+    /// Areas that threads will want whose making was seen to begin.
+    promised: usize,
+    pub(super) buffer_bytes: u64,
 }
 
 impl Window {
     /// Makes the memory. `tracee` stands in the program, and nothing of it runs yet.
-    pub(super) fn open(tracee: Tracee, pid: Pid, memory: &Memory) -> Result<Self, Error> {
+    pub(super) fn open(
+        tracee: Tracee,
+        pid: Pid,
+        memory: &Memory,
+        buffer_bytes: u64,
+    ) -> Result<Self, Error> {
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
         let name_at = Addr(registers.rsp.wrapping_sub(0x400) & !0xf);
         let text = Patch::write(memory, gadget, &SYSCALL_INSN)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;
-        let result = Self::make(tracee, pid, gadget, name_at);
+        let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes);
         name.restore(memory)?;
         text.restore(memory)?;
         result
     }
 
-    fn make(tracee: Tracee, pid: Pid, gadget: Addr, name_at: Addr) -> Result<Self, Error> {
+    fn make(
+        tracee: Tracee,
+        pid: Pid,
+        gadget: Addr,
+        name_at: Addr,
+        buffer_bytes: u64,
+    ) -> Result<Self, Error> {
         const CLOEXEC: u64 = 1;
         const SHARED: u64 = 0x1;
         const NORESERVE: u64 = 0x4000;
@@ -79,7 +93,16 @@ impl Window {
         let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0])?;
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
-        Ok(Self { shared, pid, base, next_offset: FIRST_FREE, ranges, spare: Vec::new() })
+        Ok(Self {
+            shared,
+            pid,
+            base,
+            next_offset: FIRST_FREE,
+            ranges,
+            spare: Vec::new(),
+            promised: 0,
+            buffer_bytes,
+        })
     }
 
     /// Maps a zone of the code cache near `near`. Gives its address and its offset.
@@ -110,20 +133,22 @@ impl Window {
         zone
     }
 
-    /// Has an area ready for the next thread.
+    /// Has an area ready for one more thread.
     pub(super) fn prepare_area(
         &mut self,
         tracee: Tracee,
         gadget: Addr,
         near: u64,
     ) -> Result<(), Error> {
-        if !self.spare.is_empty() {
+        self.promised += 1;
+        if self.spare.len() >= self.promised {
             return Ok(());
         }
-        let base = place(&mappings(self.pid)?, near, AREA_BYTES, u64::MAX).ok_or_else(no_room)?;
-        let offset = self.allocate(AREA_BYTES)?;
-        let area = Area { base, offset };
-        let range = AddrRange::sized(Addr(base), AREA_BYTES);
+        let buffer_bytes = self.buffer_bytes;
+        let size = Area { base: 0, offset: 0, buffer_bytes }.size_bytes();
+        let base = place(&mappings(self.pid)?, near, size, u64::MAX).ok_or_else(no_room)?;
+        let area = Area { base, offset: self.allocate(size)?, buffer_bytes };
+        let (range, offset) = (AddrRange::sized(Addr(base), size), area.offset);
         self.alias(tracee, gadget, offset, range, READ_WRITE)?;
         self.alias(tracee, gadget, 0, area.tables(), READ_WRITE)?;
         for index in 0..BUFFERS {
@@ -132,19 +157,24 @@ impl Window {
             checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
         }
         self.ranges.push(range);
-        self.spare.push(area);
+        self.spare.push((area, Arc::default()));
         Ok(())
     }
 
     /// Takes an area that is ready.
-    pub(super) fn take_area(&mut self) -> Option<Area> {
+    pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         self.spare.pop()
     }
 
+    /// What was to become a thread is made, or became something else.
+    pub(super) fn keep_promise(&mut self) {
+        self.promised = self.promised.saturating_sub(1);
+    }
+
     /// A thread is gone, and its area is free for another one.
-    pub(super) fn give_area(&mut self, area: Area) {
+    pub(super) fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
-        self.spare.push(area);
+        self.spare.insert(0, (area, busy));
     }
 
     /// Takes all of the recorder's mappings out of a process that stands in the program, by the

@@ -17,6 +17,7 @@ mod feed;
 mod memory;
 mod place;
 mod process;
+mod ring;
 mod shared;
 mod signals;
 mod thread;

@@ -1,15 +1,16 @@
 //! A process that runs translated: its recording, its code cache, its encoder.
 
-use super::area::Area;
+use super::area::{Area, BUFFERS, Busy};
 use super::code::{Change, Pages};
 use super::encode::News;
 use super::feed::{Feed, Item};
 use super::memory::{Window, ZONE_BYTES, checked};
+use super::ring::Ring;
 use super::shared::Shared;
 use super::thread::{Place, Thread};
 use crate::capture::Error;
 use crate::capture::clock::now;
-use crate::capture::recorder::{Prepared, Recorder, Request};
+use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::Space;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Manifest};
@@ -20,6 +21,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 const PAGE_BYTES: u64 = 0x1000;
+const LARGEST_BUFFER_BYTES: u64 = 256 << 20;
 const MPROTECT: u64 = 10;
 const PROT_WRITE: u64 = 2;
 
@@ -60,6 +62,8 @@ pub(super) struct Process {
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
     feed: Feed,
+    /// What the encoder will be told when a thread ends, where not all is kept.
+    ring: Option<Ring>,
     pages: Pages,
     /// Edges from a number on whose code is as it is since a time.
     young: Vec<(usize, u64)>,
@@ -78,7 +82,8 @@ impl Process {
         let memory = Memory::open(pid)?;
         let psb_period = request.psb_period_bytes as usize;
         let tracee = Tracee(Tid(pid.0));
-        let (window, translator) = cache(tracee, pid, &memory)?;
+        let buffer_bytes = buffer_bytes(request.history);
+        let (window, translator) = cache(tracee, pid, &memory, buffer_bytes)?;
         let feed = Feed::start(window.shared.clone(), psb_period);
         let mut process = Self {
             recorder,
@@ -87,6 +92,7 @@ impl Process {
             window,
             translator,
             feed,
+            ring: matches!(request.history, History::Ring { .. }).then(Ring::default),
             pages: Pages::default(),
             young: Vec::new(),
             edges_told: 0,
@@ -98,6 +104,7 @@ impl Process {
         process.hide_ranges();
         process.look_at_mappings(tracee.0)?;
         process.prepare_area(tracee)?;
+        process.window.keep_promise();
         Ok(process)
     }
 
@@ -107,7 +114,7 @@ impl Process {
         let path = executable(pid)?.to_string_lossy().into_owned();
         self.recorder.event(tid, Event::Exec { path })?;
         self.memory = Memory::open(pid)?;
-        let (window, translator) = cache(Tracee(tid), pid, &self.memory)?;
+        let (window, translator) = cache(Tracee(tid), pid, &self.memory, self.window.buffer_bytes)?;
         self.window = window;
         self.translator = translator;
         self.feed.tell(tid, Item::Program(self.window.shared.clone()));
@@ -117,7 +124,9 @@ impl Process {
         self.hide_ranges();
         self.pages.clear();
         self.look_at_mappings(tid)?;
-        self.prepare_area(Tracee(tid))
+        self.prepare_area(Tracee(tid))?;
+        self.window.keep_promise();
+        Ok(())
     }
 
     fn hide_ranges(&mut self) {
@@ -135,16 +144,17 @@ impl Process {
     /// Has an area ready for a thread to come.
     pub(super) fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
         let near = self.translator.zones().first().map_or(0, |zone| zone.base);
-        self.window.prepare_area(tracee, self.gadget(), near)?;
+        let gadget = self.gadget();
+        self.window.prepare_area(tracee, gadget, near)?;
         self.hide_ranges();
         Ok(())
     }
 
     /// Takes the area that is ready, for a thread.
-    pub(super) fn take_area(&mut self) -> Option<Area> {
-        let area = self.window.take_area()?;
+    pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
+        let (area, busy) = self.window.take_area()?;
         self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
-        Some(area)
+        Some((area, busy))
     }
 
     /// The mappings may have changed.
@@ -281,18 +291,48 @@ impl Process {
         self.records(thread, pointer, None);
     }
 
-    /// As [`Self::take_records`]; the buffer is full, and the encoder may give it back.
-    pub(super) fn take_buffer(&mut self, thread: &mut Thread, pointer: u64) {
-        let frees = Some((thread.busy.clone(), thread.buffer));
+    /// The thread's buffer is full up to `pointer`: goes on to the next, as soon as the encoder is
+    /// done with that, or over the oldest records.
+    pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
+        let frees = self.ring.is_none().then(|| (thread.busy.clone(), thread.buffer));
         self.records(thread, pointer, frees);
+        let next = (thread.buffer + 1) % BUFFERS;
+        if let Some(ring) = &mut self.ring
+            && thread.busy.taken()[next]
+        {
+            let after = thread.began[(next + 1) % BUFFERS];
+            ring.overwrite(thread.tid(), thread.area, next, after);
+            thread.busy.free(next);
+        }
+        thread.busy.take(next);
+        thread.began[next] = now().0;
+        thread.buffer = next;
+        thread.told = thread.area.buffer(next);
     }
 
-    fn records(
-        &mut self,
-        thread: &mut Thread,
-        pointer: u64,
-        frees: Option<(Arc<super::area::Busy>, usize)>,
-    ) {
+    /// Nothing more comes of a thread: its area is free once the encoder has read it.
+    pub(super) fn close(&mut self, thread: Thread) {
+        let tid = thread.tid();
+        let taken = thread.busy.taken();
+        self.tell_kept(tid);
+        for (index, taken) in taken.into_iter().enumerate() {
+            if taken && (self.ring.is_some() || index == thread.buffer) {
+                self.tell_now(tid, Item::Free(thread.busy.clone(), index));
+            }
+        }
+        self.window.give_area(thread.area, thread.busy);
+    }
+
+    /// Tells the encoder what was kept of a thread.
+    pub(super) fn tell_kept(&mut self, tid: Tid) {
+        let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
+        for item in kept {
+            self.tell_now(tid, item);
+        }
+        self.tell_now(tid, Item::Flush);
+    }
+
+    fn records(&mut self, thread: &mut Thread, pointer: u64, frees: Option<(Arc<Busy>, usize)>) {
         let len = usize::try_from(pointer.saturating_sub(thread.told)).unwrap_or(0);
         let offset = thread.area.offset_of(thread.told);
         thread.told = pointer;
@@ -301,8 +341,16 @@ impl Process {
         }
     }
 
-    /// Tells the encoder of a thread, after all edges that it may meet.
+    /// Tells the encoder of a thread, now or later.
     pub(super) fn tell(&mut self, tid: Tid, item: Item) {
+        match &mut self.ring {
+            Some(ring) => ring.keep(tid, item),
+            None => self.tell_now(tid, item),
+        }
+    }
+
+    /// Tells the encoder of a thread, after all edges that it may meet.
+    fn tell_now(&mut self, tid: Tid, item: Item) {
         let edges = self.translator.edges_from(self.edges_told);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
@@ -333,7 +381,7 @@ impl Process {
     /// Nothing more comes of a thread.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
-        self.tell(tid, Item::Flush);
+        self.tell_kept(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }
 
@@ -346,7 +394,10 @@ impl Process {
         for (tid, bytes) in packets {
             self.recorder.trace(tid, &bytes)?;
         }
-        let mut note = None;
+        let overwritten = self.ring.is_some_and(|ring| ring.overwritten);
+        let mut note = overwritten.then(|| {
+            "the history begins where the ring of records does; --full keeps all of it".to_owned()
+        });
         for Ended { tid, name, final_pc } in self.ended {
             let tally = tallies.get(&tid).cloned().unwrap_or_default();
             if tally.damaged {
@@ -357,6 +408,18 @@ impl Process {
             self.recorder.thread_ended(tid, name, tally.instructions, final_pc)?;
         }
         Ok((self.recorder.finish(exit)?, note))
+    }
+}
+
+/// Bytes of each of a thread's trace buffers.
+fn buffer_bytes(history: History) -> u64 {
+    const FULL: u64 = 1 << 20;
+    const SMALLEST: u64 = 64 << 10;
+    match history {
+        History::Full => FULL,
+        History::Ring { bytes } => {
+            (bytes / BUFFERS as u64).clamp(SMALLEST, LARGEST_BUFFER_BYTES) & !(PAGE_BYTES - 1)
+        }
     }
 }
 
@@ -372,8 +435,9 @@ fn cache(
     tracee: Tracee,
     pid: Pid,
     memory: &Memory,
+    buffer_bytes: u64,
 ) -> Result<(Window, Translator<Arc<Shared>>), Error> {
-    let mut window = Window::open(tracee, pid, memory)?;
+    let mut window = Window::open(tracee, pid, memory, buffer_bytes)?;
     let classes = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
     let mut translator = Translator::new(window.shared.clone(), classes, Limits::default());
     let (base, offset) = window.first_zone(tracee, memory)?;

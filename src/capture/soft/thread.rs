@@ -1,6 +1,6 @@
 //! A thread that runs translated.
 
-use super::area::{Area, Busy};
+use super::area::{Area, BUFFERS, Busy};
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
@@ -53,6 +53,8 @@ pub(super) struct Thread {
     pub(super) busy: Arc<Busy>,
     /// The buffer in use.
     pub(super) buffer: usize,
+    /// The time-stamp counter when each buffer was begun.
+    pub(super) began: [u64; BUFFERS],
     /// The address of the first record that the encoder was not told of.
     pub(super) told: u64,
     /// The program's own.
@@ -62,8 +64,7 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(tid: Tid, pid: Pid, area: Area, place: Place) -> Self {
-        let busy = Arc::new(Busy::default());
+    pub(super) fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
         busy.take(0);
         Self {
             tracee: Tracee(tid),
@@ -73,6 +74,7 @@ impl Thread {
             area,
             busy,
             buffer: 0,
+            began: [0; BUFFERS],
             told: area.buffer(0),
             gs_base: 0,
             siginfo: None,

@@ -40,6 +40,8 @@ pub(super) struct Encoder {
     psb_period: usize,
     mode_told: bool,
     tsc: u64,
+    /// The path begins with whatever comes next.
+    begins: bool,
     /// In the program; else in the kernel, and `PacketEn` is 0.
     running: bool,
     /// Where the path stands; 0 where a record may begin anywhere.
@@ -65,6 +67,7 @@ impl Encoder {
             psb_period,
             mode_told: false,
             tsc: 0,
+            begins: false,
             running: false,
             here: 0,
             loud: 0,
@@ -98,6 +101,9 @@ impl Encoder {
         value: u64,
     ) -> Result<(), BadRecord> {
         let edge = dictionary.edge(number).ok_or(BadRecord)?;
+        if edge.kind != EdgeKind::SyscallReturn {
+            self.begin_at(edge.start);
+        }
         if self.out.len() >= self.psb_at {
             self.settle_for(dictionary, edge.start);
             self.psb(edge.start);
@@ -117,6 +123,22 @@ impl Encoder {
             _ => self.tip(value),
         }
         Ok(())
+    }
+
+    /// The history begins here: what was before is not known.
+    pub(super) fn begin(&mut self, tsc: u64) {
+        self.begins = true;
+        self.tsc = tsc;
+        self.running = false;
+        self.here = 0;
+    }
+
+    fn begin_at(&mut self, ip: u64) {
+        if std::mem::take(&mut self.begins) {
+            self.running = true;
+            self.psb(ip);
+            self.here = ip;
+        }
     }
 
     /// What a path did up to its last branch.
@@ -215,6 +237,9 @@ impl Encoder {
     /// The first `count` instructions of a path were executed, and an event took the thread into
     /// the kernel before the next.
     pub(super) fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
+        if let Some(first) = steps.first() {
+            self.begin_at(first.ip);
+        }
         let has_bits = steps.iter().any(|s| !matches!(s.outcome, Outcome::Plain | Outcome::Call));
         if !has_bits {
             self.settle_for(dictionary, ip);
@@ -241,6 +266,7 @@ impl Encoder {
 
     /// The tracer executed an instruction, and the thread stands at `next`.
     pub(super) fn native(&mut self, insn: &Insn, next: u64) {
+        self.begin_at(insn.ip.0);
         self.instructions += 1;
         self.here = next;
         match insn.class {
@@ -260,6 +286,7 @@ impl Encoder {
     /// Something that is no branch takes the thread into the kernel before the instruction at
     /// `ip`.
     pub(super) fn leave(&mut self, ip: u64) {
+        self.begins = false;
         if self.running {
             self.flush_tnt();
             let ip = self.last_ip.compress(Addr(ip));
@@ -282,6 +309,7 @@ impl Encoder {
         if self.running {
             return;
         }
+        self.begins = false;
         self.tsc = tsc;
         if self.out.len() >= self.psb_at {
             self.psb(ip);
