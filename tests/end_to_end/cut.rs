@@ -17,7 +17,7 @@ fn killed_after(scene: &Scene, time: Duration, bytes: u64) -> PathBuf {
     let dir = scene.path("recording");
     let mut child = contraflow()
         .env("CONTRAFLOW_HOME", scene.path("store"))
-        .args(["record", "-o"])
+        .args(["record", "--backend", "step", "-o"])
         .arg(&dir)
         .args(["/bin/sh", "-c", "i=0; while :; do i=$((i+1)); done"])
         .stdin(Stdio::null())

@@ -89,7 +89,7 @@ fn cut(scene: &Scene) -> Recorded {
         output: contraflow().arg("--version").output().unwrap(),
     };
     let mut child = contraflow()
-        .arg("record")
+        .args(["record", "--backend", "step"])
         .arg("-o")
         .arg(&recorded.dir)
         .arg(&program)
