@@ -390,7 +390,7 @@ impl Process {
         mut self,
         exit: Option<Exit>,
     ) -> Result<(Finished, Option<String>), Error> {
-        let (packets, tallies) = self.feed.finish();
+        let (packets, mut tallies) = self.feed.finish();
         for (tid, bytes) in packets {
             self.recorder.trace(tid, &bytes)?;
         }
@@ -399,7 +399,8 @@ impl Process {
             "the history begins where the ring of records does; --full keeps all of it".to_owned()
         });
         for Ended { tid, name, final_pc } in self.ended {
-            let tally = tallies.get(&tid).cloned().unwrap_or_default();
+            // A number that went to another thread, at its exec, ends twice and has one tally.
+            let tally = tallies.remove(&tid).unwrap_or_default();
             if tally.damaged {
                 note = Some(format!(
                     "the program overwrote the trace buffer of thread {tid}, whose history ends there"
