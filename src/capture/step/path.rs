@@ -24,7 +24,7 @@ impl Path {
     /// The path of a thread that has not run yet.
     pub(super) fn new(psb_period_bytes: u32, log: Option<File>) -> Self {
         let config = Config::user_only().with_psb_period(psb_period_bytes).with_tnt(TntForm::Long);
-        let mut unit = Unit::new(config);
+        let mut unit = Unit::new(config.with_circles());
         unit.set_tsc(now());
         Self { unit, in_kernel: true, instructions: 0, log: log.map(BufWriter::new) }
     }

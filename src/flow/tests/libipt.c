@@ -2,6 +2,8 @@
  *
  *   libipt list TRACE [ADDRESS CODE]...     a line "IP COUNT" for each block, "gap" where it
  *                                           lost the path
+ *   libipt step TRACE [ADDRESS CODE]...     a line "IP" for each instruction of the instruction
+ *                                           decoder, "gap" where it lost the path
  *   libipt count TRACE [ADDRESS CODE]...    how much, and how long it took
  */
 #include <inttypes.h>
@@ -46,6 +48,51 @@ static void add_code(struct pt_block_decoder *decoder, struct pt_image *image, s
 			exit(2);
 	}
 	pt_blk_set_image(decoder, image);
+}
+
+static void step(struct pt_config *config)
+{
+	struct pt_version version = pt_library_version();
+	if (version.major > 2 || (version.major == 2 && version.minor > 0)) {
+		printf("too new\n");
+		return;
+	}
+	struct pt_insn_decoder *decoder = pt_insn_alloc_decoder(config);
+	struct pt_image *image = pt_image_alloc("code");
+	for (int at = 0; at < section_count; at++) {
+		const struct section *section = &sections[at];
+		if (pt_image_add_file(image, section->path, 0, section->size, NULL, section->start) < 0)
+			exit(2);
+	}
+	pt_insn_set_image(decoder, image);
+	for (;;) {
+		int status = pt_insn_sync_forward(decoder);
+		while (status >= 0) {
+			while (status >= 0 && (status & pts_event_pending)) {
+				struct pt_event event;
+				status = pt_insn_event(decoder, &event, sizeof(event));
+			}
+			if (status < 0)
+				break;
+			if (status & pts_eos) {
+				status = -pte_eos;
+				break;
+			}
+			struct pt_insn insn;
+			insn.ip = 0;
+			status = pt_insn_next(decoder, &insn, sizeof(insn));
+			if (status >= 0 || insn.ip)
+				printf("%" PRIx64 "\n", insn.ip);
+		}
+		if (status == -pte_eos)
+			break;
+		printf("gap\n");
+		uint64_t offset = 0;
+		pt_insn_get_offset(decoder, &offset);
+		fprintf(stderr, "gap at %" PRIx64 ": %s\n", offset, pt_errstr(pt_errcode(status)));
+	}
+	pt_insn_free_decoder(decoder);
+	pt_image_free(image);
 }
 
 static void decode(struct pt_config *config, int list)
@@ -114,6 +161,9 @@ int main(int argc, char **argv)
 		section->path = argv[at + 1];
 		free(slurp(section->path, &section->size));
 	}
-	decode(&config, strcmp(argv[1], "list") == 0);
+	if (strcmp(argv[1], "step") == 0)
+		step(&config);
+	else
+		decode(&config, strcmp(argv[1], "list") == 0);
 	return 0;
 }

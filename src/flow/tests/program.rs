@@ -80,7 +80,24 @@ impl Program {
     /// A random program of `runs` runs at `base`. No way leads in a circle without a conditional
     /// or indirect branch, so that an address that is ahead is met once.
     pub(super) fn random(random: &mut Random, runs: usize, base: Addr) -> Self {
-        let tails: Vec<Tail> = (0..runs).map(|at| Self::tail(random, at, runs)).collect();
+        let tails = (0..runs).map(|at| Self::tail(random, at, runs)).collect();
+        Self::of_tails(random, tails, base)
+    }
+
+    /// A random program in which direct jumps and calls lead anywhere, in circles as well.
+    pub(super) fn circling(random: &mut Random, runs: usize, base: Addr) -> Self {
+        let tail = |random: &mut Random, at| match random.below(3) {
+            _ if at + 1 == runs => Tail::Ret,
+            0 => Tail::Jmp(random.below(runs)),
+            1 if random.one_in(2) => Tail::Call(random.below(runs)),
+            _ => Self::tail(random, at, runs),
+        };
+        let tails = (0..runs).map(|at| tail(random, at)).collect();
+        Self::of_tails(random, tails, base)
+    }
+
+    fn of_tails(random: &mut Random, tails: Vec<Tail>, base: Addr) -> Self {
+        let runs = tails.len();
         let bodies: Vec<Vec<&[u8]>> = (0..runs)
             .map(|_| (0..random.below(6)).map(|_| PLAIN[random.below(PLAIN.len())]).collect())
             .collect();
@@ -130,6 +147,14 @@ impl Program {
         }
         self.bytes.extend(tail.bytes(next, starts));
         self.runs.push(Run { addrs, tail_ip, tail, next });
+    }
+
+    /// Whether a direct jump or call has its own address as target.
+    pub(super) fn has_branch_to_itself(&self) -> bool {
+        self.runs.iter().any(|run| match run.tail {
+            Tail::Jmp(target) | Tail::Call(target) => self.start(target) == run.tail_ip,
+            _ => false,
+        })
     }
 
     fn end(&self) -> Addr {

@@ -39,6 +39,9 @@ pub struct Config {
     /// Whether TIPs of indirect jumps and calls wait for the TNT before them to fill up (SDM
     /// section "Deferred TIPs"). Never while CYC packets are on.
     pub deferred_tips: bool,
+    /// Whether the rounds of circles of direct branches are told, as if tracing were interrupted
+    /// in each. A processor tells one round of all.
+    pub tell_circles: bool,
     /// TSC to crystal clock; without it there are no MTC and TMA packets.
     pub crystal_ratio: Option<CrystalRatio>,
     /// Core:bus ratio for CBR packets; none where it is not known.
@@ -55,6 +58,7 @@ impl Config {
             ranges: [IpRange::default(); 4],
             tnt: TntForm::default(),
             deferred_tips: false,
+            tell_circles: false,
             crystal_ratio: None,
             core_bus_ratio: None,
         }
@@ -83,6 +87,13 @@ impl Config {
     #[must_use]
     pub const fn with_tnt(mut self, tnt: TntForm) -> Self {
         self.tnt = tnt;
+        self
+    }
+
+    /// This configuration with the rounds of circles of direct branches told.
+    #[must_use]
+    pub const fn with_circles(mut self) -> Self {
+        self.tell_circles = true;
         self
     }
 

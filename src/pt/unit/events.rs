@@ -45,6 +45,7 @@ impl Unit {
     /// The transaction was aborted at `ip`; execution goes on at `target`.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
         self.begin();
+        self.reach(ip);
         let was_on = self.packet_en();
         self.context.in_tx = false;
         self.put_tsx(true);
@@ -60,6 +61,7 @@ impl Unit {
     fn transaction(&mut self, ip: Addr, in_tx: bool) {
         self.begin();
         if self.context.in_tx != in_tx {
+            self.reach(ip);
             self.context.in_tx = in_tx;
             self.put_tsx(false);
             if self.packet_en() {
@@ -81,8 +83,10 @@ impl Unit {
         let ctl = self.config.ctl;
         let filtered = !self.in_context() || !self.status.has(RtitStatus::FILTER_EN);
         if ctl.has(RtitCtl::PTW_EN) && !filtered {
+            self.reach(ip);
             let with_ip = ctl.has(RtitCtl::FUP_ON_PTW);
             self.put(&Packet::Ptw { value, size, ip: with_ip });
+            self.walked.clear();
             if with_ip {
                 self.fup(ip);
             }
@@ -97,6 +101,7 @@ impl Unit {
         self.context.vmcs = Some(base);
         if self.in_context() {
             self.put(&Packet::Vmcs(base));
+            self.walked.clear();
         }
         self.end();
     }
@@ -105,6 +110,7 @@ impl Unit {
     pub fn power_enter(&mut self, entry: &PowerEntry) {
         self.begin();
         if self.powered() {
+            self.reach(entry.ip);
             if let Some((hints, extensions)) = entry.mwait.filter(|_| self.in_context()) {
                 self.put(&Packet::Mwait { hints, extensions });
             }
@@ -129,6 +135,7 @@ impl Unit {
     pub fn exec_stop(&mut self, ip: Addr) {
         self.begin();
         if self.powered() {
+            self.reach(ip);
             self.put_exstop(ip);
         }
         self.end();

@@ -1,6 +1,7 @@
 //! The unit itself: its state, and how packets get into its buffer. What packets the processor's
 //! doings cause is in the files beside this one; where the bytes go is in `output`.
 
+use super::circle::Walked;
 use super::context::{Context, Mode, Staged};
 use super::filter::filters;
 use super::returns::ReturnStack;
@@ -28,6 +29,7 @@ pub struct Unit {
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
+    pub(super) walked: Walked,
     pub(super) overflow: super::overflow::Overflow,
     /// `PacketByteCnt`, not cut to its 17 bits: bytes written since the last PSB. 0 makes one due.
     pub(super) since_psb_bytes: u64,
@@ -50,6 +52,7 @@ impl Unit {
             last_ip: LastIp::new(),
             returns: ReturnStack::new(),
             tnt: TntBuffer::new(&config),
+            walked: Walked::default(),
             overflow: super::overflow::Overflow::None,
             since_psb_bytes: 0,
             out: Vec::new(),
@@ -176,6 +179,7 @@ impl Unit {
     }
 
     pub(super) fn outcome(&mut self, taken: bool) {
+        self.walked.clear();
         if self.tnt.is_empty() {
             // A CYC gives the time of the first branch in the packet.
             self.put_cyc();
@@ -186,6 +190,7 @@ impl Unit {
     }
 
     pub(super) fn tip(&mut self, target: Addr) {
+        self.walked.clear();
         self.tell_mode();
         let payload = self.last_ip.compress(target);
         self.put(&Packet::Tip(payload));
@@ -193,6 +198,7 @@ impl Unit {
 
     /// The TIP of a near indirect branch, which may be deferred.
     pub(super) fn tip_indirect(&mut self, target: Addr) {
+        self.walked.clear();
         if self.tnt.defers() {
             let payload = self.last_ip.compress(target);
             self.tnt.defer(Packet::Tip(payload));
@@ -202,17 +208,20 @@ impl Unit {
     }
 
     pub(super) fn fup(&mut self, ip: Addr) {
+        self.walked.clear();
         let payload = self.last_ip.compress(ip);
         self.put(&Packet::Fup(payload));
     }
 
-    pub(super) fn tip_pge(&mut self) {
+    pub(super) fn tip_pge(&mut self, ip: Addr) {
+        self.walked.clear();
         self.tell_mode();
-        let payload = self.last_ip.compress(self.context.ip);
+        let payload = self.last_ip.compress(ip);
         self.put(&Packet::TipPge(payload));
     }
 
     pub(super) fn tip_pgd(&mut self, target: Option<Addr>) {
+        self.walked.clear();
         let payload = target.map_or(SUPPRESSED, |target| self.last_ip.compress(target));
         self.put(&Packet::TipPgd(payload));
         // No return is compressed across a stretch without packets.

@@ -16,6 +16,7 @@
 
 mod branch;
 mod capabilities;
+mod circle;
 mod config;
 mod context;
 mod ctl;

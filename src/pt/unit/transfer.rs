@@ -18,6 +18,7 @@ impl Unit {
     pub fn branch(&mut self, branch: &Branch) {
         self.begin();
         let was_on = self.packet_en();
+        let is_told = self.close_circle(branch);
         let told = self.context.paging;
         if branch.kind == BranchKind::Far {
             self.context.apply(std::mem::take(&mut self.staged));
@@ -25,9 +26,10 @@ impl Unit {
         let stop = self.land(branch.landing(), branch.cpl, branch.is_taken());
         self.tell_paging(told);
         match (was_on, self.packet_en()) {
+            (true, true) if is_told => {}
             (true, true) => self.follow(branch),
             (true, false) => self.tip_pgd(self.exposed(branch)),
-            (false, true) => self.tip_pge(),
+            (false, true) => self.tip_pge(self.context.ip),
             (false, false) => {}
         }
         self.stop_if(stop);
@@ -43,6 +45,7 @@ impl Unit {
         let told = self.context.paging;
         self.context.apply(std::mem::take(&mut self.staged));
         if was_on {
+            self.reach(ip);
             self.fup(ip);
         }
         let stop = self.land(target, cpl, true);
@@ -59,9 +62,10 @@ impl Unit {
         self.context.paging.cr3 = cr3;
         let stop = self.land(next, self.context.cpl, true);
         self.put_pip();
+        self.walked.clear();
         match (was_on, self.packet_en()) {
             (true, false) => self.tip_pgd(None),
-            (false, true) => self.tip_pge(),
+            (false, true) => self.tip_pge(self.context.ip),
             _ => {}
         }
         self.stop_if(stop);
@@ -86,7 +90,7 @@ impl Unit {
             self.put_times();
         }
         if self.packet_en() {
-            self.tip_pge();
+            self.tip_pge(self.context.ip);
         }
         self.stop_if(stop);
     }
@@ -94,6 +98,7 @@ impl Unit {
     /// A `WRMSR` or the like at `ip` cleared `TraceEn`.
     pub fn disable(&mut self, ip: Addr) {
         self.begin();
+        self.reach(ip);
         self.context.ip = ip;
         // What is buffered goes out now, which resolves an overflow.
         self.overflow_end();
@@ -144,7 +149,7 @@ impl Unit {
         match (was_on, self.packet_en()) {
             (true, true) => self.tip(target),
             (true, false) => self.tip_pgd(self.in_context().then_some(target)),
-            (false, true) => self.tip_pge(),
+            (false, true) => self.tip_pge(self.context.ip),
             (false, false) => {}
         }
     }
