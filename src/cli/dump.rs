@@ -2,10 +2,11 @@
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
+use super::open::say_what_is_wrong;
 use super::print::{Printer, packets};
 use super::progress::Bar;
 use super::stats::Stats;
-use super::{Failure, raw, say, source};
+use super::{Failure, raw, source};
 use crate::common::{Tid, Visible};
 use crate::pt::{ClockConfig, CrystalRatio, Packets};
 use crate::recording::{Manifest, Reader, Store, TraceId};
@@ -99,9 +100,7 @@ fn of_recording(
         return Ok(());
     }
     let timeline = Timeline::open(reader, Options::default())?;
-    for lost in timeline.lost_images() {
-        say(lost);
-    }
+    say_what_is_wrong(&timeline);
     let ends = tids.iter().map(|tid| timeline.instructions(*tid));
     arguments.check_range(ends.max().unwrap_or(0), "the path")?;
     threads(arguments, what, &timeline, &tids, out)

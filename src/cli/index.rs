@@ -1,8 +1,9 @@
 //! `contraflow index`: makes the index of a recording and saves it there, so that a big recording
 //! opens at once.
 
+use super::open::say_what_is_wrong;
 use super::progress::Bar;
-use super::{Failure, arguments, say};
+use super::{Failure, arguments};
 use crate::common::Visible;
 use crate::recording::{Reader, Store};
 use crate::timeline::{Options, Timeline};
@@ -20,9 +21,7 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let watch = &mut |progress| bar.show(progress);
     let timeline = Timeline::open_watched(Reader::open(&dir)?, options, watch)?;
     drop(bar);
-    for lost in timeline.lost_images() {
-        say(lost);
-    }
+    say_what_is_wrong(&timeline);
     if !timeline.save_index()? {
         let why = if timeline.lost_images().is_empty() {
             "still growing or cut: it has no index"

@@ -4,6 +4,7 @@ use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
 use crate::common::{Tid, Visible};
 use crate::recording::{Capture, Error, Reader, Store, TraceId};
+use crate::timeline::{Options, Timeline};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -59,6 +60,14 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         if let TraceId::Cpu(cpu) = trace {
             lines.push(format!("cpu trace    {cpu} {}", trace_text(reader, trace, &damaged)));
         }
+    }
+    if damage.is_empty()
+        && reader.saved_index().is_some()
+        && let Ok(again) = Reader::open(reader.dir())
+        && let Ok(timeline) = Timeline::open(again, Options::default())
+    {
+        lines
+            .extend(timeline.miscounts().iter().map(|miscount| format!("wrong        {miscount}")));
     }
     lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
 }

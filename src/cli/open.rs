@@ -30,10 +30,18 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     drop(bar);
     // Where it cannot be saved, the next one to open the recording builds it again.
     let _ = timeline.save_index();
+    say_what_is_wrong(&timeline);
+    Ok(Recording::new(timeline, state))
+}
+
+/// Images that are lost, and paths that are not what was recorded.
+pub(super) fn say_what_is_wrong(timeline: &Timeline) {
     for lost in timeline.lost_images() {
         say(lost);
     }
-    Ok(Recording::new(timeline, state))
+    for miscount in timeline.miscounts() {
+        say(&miscount);
+    }
 }
 
 /// The final state of a recording, or nothing known, where its recorder was killed.

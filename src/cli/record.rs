@@ -1,8 +1,10 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
+use super::open::say_what_is_wrong;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::{Backend, History, Outcome, Request, record};
-use crate::recording::{Exit, Store};
+use crate::recording::{Exit, Reader, Store};
+use crate::timeline::{Options, Timeline};
 use crate::tracee::resolve;
 use std::path::Path;
 use std::process::ExitCode;
@@ -64,6 +66,9 @@ fn report(outcome: &Outcome, store: &Store) {
         say(&format!("a process it forked is recorded in {}", other.display()));
     }
     say(&format!("step through it with: contraflow replay{}", named(first, store)));
+    for dir in &outcome.recordings {
+        check(dir);
+    }
 }
 
 /// The latest of the store needs no name.
@@ -76,6 +81,15 @@ pub(super) fn named(recording: &Path, store: &Store) -> String {
     let dash = word.as_encoded_bytes().starts_with(b"-");
     let word = if dash { Path::new(".").join(recording).into_os_string() } else { word.to_owned() };
     format!(" {}", quoted::typed(&word))
+}
+
+/// Decodes the recording once, and says so if it does not hold what was executed.
+fn check(dir: &Path) {
+    let opened = Reader::open(dir).map_err(Failure::from);
+    match opened.and_then(|reader| Ok(Timeline::open(reader, Options::default())?)) {
+        Ok(timeline) => say_what_is_wrong(&timeline),
+        Err(error) => say(&format!("{}: cannot be decoded: {error}", dir.display())),
+    }
 }
 
 /// A shell's convention: 128 and the signal.

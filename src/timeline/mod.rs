@@ -6,6 +6,7 @@
 mod blocks;
 mod call_trace;
 mod calls;
+mod count;
 mod cut;
 mod digest;
 mod effects;
@@ -27,6 +28,7 @@ mod visit_trace;
 mod walk;
 
 pub use call_trace::{Arrival, CallTrace, How};
+pub use count::Miscount;
 pub use cut::{Share, share_out};
 pub use error::Error;
 pub use images::{Epoch, Images};

@@ -137,6 +137,44 @@ fn something_else_in_a_files_place() {
     });
 }
 
+/// Makes the checksums agree with another manifest.
+fn agree(recorded: &Recorded, manifest: &str) {
+    let sums = recorded.dir.join("checksums");
+    let lines = fs::read_to_string(&sums).unwrap();
+    let mut lines: Vec<_> = lines.lines().map(str::to_owned).collect();
+    lines.pop();
+    let sum = |text: &str| format!("{:08x} {}", crc32fast::hash(text.as_bytes()), text.len());
+    for line in lines.iter_mut().filter(|line| line.ends_with(" manifest.json")) {
+        *line = sum(manifest) + " manifest.json";
+    }
+    let all = lines.join("\n") + "\n";
+    fs::write(&sums, format!("{all}{} checksums\n", sum(&all))).unwrap();
+}
+
+/// A count that is not the trace's is said by everything that decodes it.
+#[test]
+fn a_path_that_is_not_what_was_recorded() {
+    let scene = Scene::new();
+    let recorded = scene.record(&["/bin/true"]);
+    let manifest = recorded.dir.join("manifest.json");
+    let mut changed: serde_json::Value =
+        serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    let thread = &mut changed["end"]["threads"][0]["instructions"];
+    let count = thread.as_u64().unwrap();
+    assert!(!text(&recorded.output.stderr).contains("not exact"));
+    *thread = (count + 3).into();
+    fs::write(&manifest, changed.to_string()).unwrap();
+    agree(&recorded, &changed.to_string());
+    let wanted =
+        format!("{} instructions were recorded, but its trace decodes to {count}", count + 3);
+    let said = text(&recorded.dump(&["stats"]).stderr);
+    assert!(said.contains(&wanted), "{said}");
+    let said = text(&contraflow().arg("index").arg(&recorded.dir).output().unwrap().stderr);
+    assert!(said.contains(&wanted), "{said}");
+    let said = text(&contraflow().arg("info").arg(&recorded.dir).output().unwrap().stdout);
+    assert!(said.contains(&wanted), "{said}");
+}
+
 #[test]
 fn a_thread_that_the_manifest_does_not_name() {
     let scene = Scene::new();
@@ -148,16 +186,7 @@ fn a_thread_that_the_manifest_does_not_name() {
     fs::write(&manifest, value.to_string()).unwrap();
     assert!(complaint(&recorded).contains("manifest.json: "));
     // Even where the checksums were made to agree.
-    let sums = recorded.dir.join("checksums");
-    let lines = fs::read_to_string(&sums).unwrap();
-    let mut lines: Vec<_> = lines.lines().map(str::to_owned).collect();
-    lines.pop();
-    let sum = |text: &str| format!("{:08x} {}", crc32fast::hash(text.as_bytes()), text.len());
-    for line in lines.iter_mut().filter(|line| line.ends_with(" manifest.json")) {
-        *line = sum(&value.to_string()) + " manifest.json";
-    }
-    let all = lines.join("\n") + "\n";
-    fs::write(&sums, format!("{all}{} checksums\n", sum(&all))).unwrap();
+    agree(&recorded, &value.to_string());
     assert!(complaint(&recorded).contains("the recording does not list it"));
     let dump = recorded.dump(&["insns"]);
     assert_eq!(dump.status.code(), Some(2), "{}", text(&dump.stderr));

@@ -1,5 +1,6 @@
 //! The instructions that the timeline gives are those that the tracer stepped, one by one.
 
+use crate::circles::bodies;
 use crate::support::{Recorded, Scene, have, text};
 
 /// Compares all threads; gives how many instructions they are.
@@ -105,6 +106,23 @@ fn a_library_that_is_overwritten_in_place() {
 }
 
 #[test]
+fn circles_without_packets() {
+    let prints = "alarm alarm alarm alarm fault fault fault fault done\n";
+    of_program("circles.c", &[], &[], prints);
+}
+
+#[test]
+fn random_circles() {
+    let scene = Scene::new();
+    for seed in 0..2 {
+        let source = scene.path("bodies.c");
+        std::fs::write(&source, bodies(seed, 30)).unwrap();
+        let define = format!("-DBODIES=\"{}\"", source.display());
+        of_program("random_circles.c", &[&define], &[], "done\n");
+    }
+}
+
+#[test]
 fn string_instructions_and_traps() {
     of_program("strings.c", &[], &[], "at 501, trap flag 0, traps 1\n");
 }
@@ -117,6 +135,18 @@ fn a_crash() {
     let scene = Scene::new();
     let program = scene.compile("crash.c", &[]);
     let recorded = scene.record(&[program.to_str().unwrap()]);
+    assert_eq!(recorded.output.status.code(), Some(128 + 11));
+    assert_equal(&recorded);
+}
+
+#[test]
+fn a_stack_overflow() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("overflow.c", &["-O0"]);
+    let recorded = scene.record_with(&["--psb-period", "2048"], &[program.to_str().unwrap()]);
     assert_eq!(recorded.output.status.code(), Some(128 + 11));
     assert_equal(&recorded);
 }

@@ -2,6 +2,7 @@
 //! gdb. One small program and one test each; what a machine lacks is skipped, and said.
 
 mod btrace;
+mod circles;
 mod cut;
 mod damage;
 mod equality;

@@ -1,0 +1,66 @@
+//! Random code that runs in circles of direct branches, ended by signals at any instruction.
+
+use std::fmt::Write;
+
+/// The text of a C file with the functions `bodies`, which never return: see
+/// `tests/programs/random_circles.c`.
+pub(crate) fn bodies(seed: u64, count: usize) -> String {
+    let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let mut text = String::new();
+    for number in 0..count {
+        let code = body(&mut random, number);
+        writeln!(text, "static void body_{number}(void)\n{{\n    __asm__ volatile({code}").unwrap();
+        writeln!(text, "        : : \"r\"(body_stack), \"r\"(body_page));\n}}\n").unwrap();
+    }
+    let names: Vec<_> = (0..count).map(|number| format!("body_{number}")).collect();
+    writeln!(text, "static void (*const bodies[])(void) = {{ {} }};", names.join(", ")).unwrap();
+    text
+}
+
+fn body(random: &mut Random, number: usize) -> String {
+    let blocks = 1 + random.below(6);
+    let mut code = line("mov %0, %%rsp") + &line("mov %1, %%rbx") + &line("mov $5, %%ecx");
+    for block in 0..blocks {
+        let label = |block| format!(".Lbody_{number}_{block}");
+        code += &line(&format!("{}:", label(block)));
+        for _ in 0..random.below(4) {
+            code += &line(
+                ["nop", "lea 1(%%rdx), %%rdx", "inc %%ecx", "test %%ecx, %%edx"][random.below(4)],
+            );
+        }
+        let target = label(random.below(blocks));
+        let tail = match random.below(20) {
+            0..8 => format!("jmp {target}"),
+            8..11 => format!("call {target}"),
+            11 => format!("dec %%ecx\\n jz {target}"),
+            12 => format!("jp {target}"),
+            13 => format!("lea {target}(%%rip), %%rax\\n jmp *%%rax"),
+            14 => format!("lea {target}(%%rip), %%rax\\n push %%rax\\n ret"),
+            15 => format!("call 1f\\n jmp {target}\\n 1: ret"),
+            16 => format!("ud2\\n jmp {target}"),
+            17 => format!("incb (%%rbx)\\n jmp {target}"),
+            18 => format!("mov $3, %%ecx\\n lea -3(%%rsp), %%rdi\\n rep stosb\\n jmp {target}"),
+            _ => format!("mov $39, %%eax\\n syscall\\n jmp {target}"),
+        };
+        code += &line(&tail);
+    }
+    // The last block may go straight on.
+    code + &line(&format!("jmp .Lbody_{number}_0"))
+}
+
+fn line(code: &str) -> String {
+    format!("\n        \"{code}\\n\"")
+}
+
+/// A small generator of reproducible random numbers (xorshift64*).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
+        usize::try_from(number).expect("64-bit") % limit
+    }
+}
