@@ -15,7 +15,8 @@ pub use error::Error;
 pub use launch::{Launch, pin_this_thread};
 pub use memory::Memory;
 pub use procfs::{
-    Dispositions, PageMap, PageState, auxv, comm, dispositions, executable, mappings, private_pages,
+    Dispositions, PageMap, PageState, Signals, auxv, comm, dispositions, executable, mappings,
+    private_pages, signals,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{SiginfoBytes, Signo, TRAP_BIT, Tracee};

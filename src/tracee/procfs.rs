@@ -34,13 +34,38 @@ pub struct Dispositions {
 
 /// What the thread's process does with signals (proc(5), "status").
 pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
-    let path = PathBuf::from(format!("/proc/{tid}/status"));
-    let text = fs::read_to_string(&path).map_err(|error| Error::Proc { path, error })?;
-    let set = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
-    };
-    Ok(Dispositions { caught: set("SigCgt:"), ignored: set("SigIgn:") })
+    let path = format!("/proc/{tid}/status");
+    let text = status(&path)?;
+    Ok(Dispositions { caught: set_of(&text, "SigCgt:"), ignored: set_of(&text, "SigIgn:") })
+}
+
+/// Signals that a thread waits for or does not want; signal 1 in bit 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// Wait for the thread or for its process.
+    pub pending: u64,
+    /// Blocked at this moment.
+    pub blocked: u64,
+}
+
+/// A thread's signals (proc(5), "status").
+pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
+    let path = format!("/proc/{pid}/task/{tid}/status");
+    let text = status(&path)?;
+    let pending = set_of(&text, "SigPnd:") | set_of(&text, "ShdPnd:");
+    Ok(Signals { pending, blocked: set_of(&text, "SigBlk:") })
+}
+
+fn status(path: &str) -> Result<String, Error> {
+    // A thread's name may be any bytes.
+    let bytes = fs::read(path).map_err(|error| Error::Proc { path: path.into(), error })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// A line of a status that is a set of signals.
+fn set_of(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
 /// The auxiliary vector as the kernel keeps it.
@@ -107,5 +132,18 @@ mod page_state {
                 _ => Self::Private,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_of_a_status() {
+        let status = "Name:\tx\nSigPnd:\t0000000000000010\nSigBlk:\tfffffffe7ffbfeff\n";
+        assert_eq!(set_of(status, "SigPnd:"), 0x10);
+        assert_eq!(set_of(status, "SigBlk:"), 0xffff_fffe_7ffb_feff);
+        assert_eq!(set_of(status, "ShdPnd:"), 0);
     }
 }

@@ -29,7 +29,8 @@ impl Tracee {
             | libc::PTRACE_O_TRACEFORK
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACEEXEC
-            | libc::PTRACE_O_TRACEEXIT;
+            | libc::PTRACE_O_TRACEEXIT
+            | libc::PTRACE_O_TRACESYSGOOD;
         self.request("SEIZE", libc::PTRACE_SEIZE, 0, options.cast_unsigned() as usize)
     }
 
@@ -41,6 +42,11 @@ impl Tracee {
     /// Runs on, after delivering `signal` (0: none).
     pub fn resume(self, signal: Signo) -> Result<(), Error> {
         self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))
+    }
+
+    /// Runs on to the next beginning or end of a system call, after delivering `signal` (0: none).
+    pub fn resume_to_call(self, signal: Signo) -> Result<(), Error> {
+        self.request("SYSCALL", libc::PTRACE_SYSCALL, 0, signal_argument(signal))
     }
 
     /// Leaves a thread in its group stop, to be told of the stop's end.
@@ -106,7 +112,8 @@ impl Tracee {
         self.request("SETSIGINFO", libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize)
     }
 
-    /// The set of blocked signals, signal 1 in bit 0.
+    /// The set of blocked signals, signal 1 in bit 0. Where a system call blocked others for its
+    /// own time, those that are blocked behind it.
     pub fn signal_mask(self) -> Result<u64, Error> {
         let mut mask = 0_u64;
         let at = &raw mut mask as usize;
@@ -161,6 +168,17 @@ impl Tracee {
 
     fn gone(self, request: &'static str) -> Error {
         Error::Ptrace { request, tid: self.0, errno: Errno::ESRCH }
+    }
+
+    /// Sends a signal to the thread, which is one of process `pid`.
+    pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
+        // SAFETY: tgkill(2) touches no memory.
+        let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
+        Errno::result(result).map(drop).map_err(|errno| Error::Ptrace {
+            request: "tgkill",
+            tid: self.0,
+            errno,
+        })
     }
 
     /// A register set by its ELF note type (`NT_FPREGSET`, `NT_X86_XSTATE`).

@@ -19,6 +19,8 @@ pub enum Stop {
     },
     /// A signal is about to be delivered; SIGTRAP may also be the end of a single step.
     Signal(Signo),
+    /// A system call begins or ends.
+    Call,
     /// The process is stopped by job control.
     Group(Signo),
     /// Something that the tracer asked to be told of.
@@ -73,6 +75,9 @@ fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     }
 }
 
+/// What `PTRACE_O_TRACESYSGOOD` makes of SIGTRAP.
+const CALL: i32 = libc::SIGTRAP | 0x80;
+
 /// The status word of wait(2) under `PTRACE_SEIZE`.
 fn decode(status: i32) -> Stop {
     if libc::WIFEXITED(status) {
@@ -84,6 +89,7 @@ fn decode(status: i32) -> Stop {
     }
     let signal = libc::WSTOPSIG(status);
     match status >> 16 {
+        0 if signal == CALL => Stop::Call,
         0 => Stop::Signal(signal),
         libc::PTRACE_EVENT_FORK => Stop::Event(PtraceEvent::Fork),
         libc::PTRACE_EVENT_VFORK => Stop::Event(PtraceEvent::Vfork),
@@ -106,6 +112,7 @@ mod tests {
         assert_eq!(decode(0x0300), Stop::Exited(3));
         assert_eq!(decode(0x8b), Stop::Killed { signal: 11, core_dumped: true });
         assert_eq!(decode(stopped(35, 0)), Stop::Signal(35));
+        assert_eq!(decode(stopped(0x85, 0)), Stop::Call);
         assert_eq!(decode(stopped(5, 128)), Stop::Event(PtraceEvent::Stop));
         assert_eq!(decode(stopped(19, 128)), Stop::Group(19));
         assert_eq!(decode(stopped(5, 6)), Stop::Event(PtraceEvent::Exit));

@@ -2,6 +2,8 @@
 
 use crate::circles::bodies;
 use crate::support::{Recorded, Scene, have, text};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
 
 /// Compares all threads; gives how many instructions they are.
 fn assert_equal(recorded: &Recorded) -> usize {
@@ -116,9 +118,9 @@ fn random_circles() {
     let scene = Scene::new();
     for seed in 0..2 {
         let source = scene.path("bodies.c");
-        std::fs::write(&source, bodies(seed, 30)).unwrap();
+        std::fs::write(&source, bodies(seed, 20)).unwrap();
         let define = format!("-DBODIES=\"{}\"", source.display());
-        of_program("random_circles.c", &[&define], &[], "done\n");
+        of_program("random_circles.c", &[&define], &[], "done, 10\n");
     }
 }
 
@@ -137,6 +139,26 @@ fn a_crash() {
     let recorded = scene.record(&[program.to_str().unwrap()]);
     assert_eq!(recorded.output.status.code(), Some(128 + 11));
     assert_equal(&recorded);
+}
+
+/// A program that has SIGTRAP in its own hands says and becomes what it does without a tracer.
+#[test]
+fn the_programs_own_sigtrap() {
+    if !have("gcc") {
+        return;
+    }
+    for arguments in [&[][..], &["blocked"], &["inside"], &["ignored"], &["default"], &["raised"]] {
+        let scene = Scene::new();
+        let program = scene.compile("traps.c", &[]);
+        let native = Command::new(&program).args(arguments).output().unwrap();
+        let mut command = vec![program.to_str().unwrap()];
+        command.extend(arguments);
+        let recorded = scene.record(&command);
+        assert_eq!(text(&recorded.output.stdout), text(&native.stdout), "{arguments:?}");
+        let status = native.status.code().or(native.status.signal().map(|signal| 128 + signal));
+        assert_eq!(recorded.output.status.code(), status, "{arguments:?}");
+        assert_equal(&recorded);
+    }
 }
 
 #[test]

@@ -73,9 +73,11 @@ fn the_whole_of_an_endless_recursion() {
     let depth = answer(&output, "print depth", 0).split(" = ").nth(1).unwrap();
     let depth: usize = depth.parse().unwrap();
     assert!(depth > 1000, "{depth}");
-    // One frame each, that of main, and the one that found no room.
+    // One frame each, that of main, and perhaps one that found no room.
     let outermost = answer(&output, "backtrace -2", 0);
-    assert_in_order(outermost, &["in endless", &format!("#{} ", depth + 2), "in main"]);
+    assert_in_order(outermost, &["in endless", "in main"]);
+    let main = [depth + 1, depth + 2].map(|number| format!("#{number} "));
+    assert!(main.iter().any(|number| outermost.contains(number.as_str())), "{depth}: {outermost}");
     assert_in_order(answer(&output, "frame 100", 0), &["#100 ", "in endless"]);
     let pc = answer(&output, "print/x $pc", 1).split("0x").nth(1).unwrap();
     assert_eq!(last(1), format!("$1 = 0x{pc}"));

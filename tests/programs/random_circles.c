@@ -1,5 +1,6 @@
 /* Runs the code of BODIES, a file that the test makes up: functions of direct and other branches
-   that never return, each left after some signals. Another thread runs one of them, too. */
+   that never return, each left after some signals; every other one while a SIGTRAP is blocked and
+   waits. Another thread runs one of them, too. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>
@@ -94,17 +95,29 @@ int main(void)
     action.sa_handler = on_alarm;
     action.sa_flags = SA_ONSTACK;
     sigaction(SIGALRM, &action, NULL);
+    sigset_t trap;
+    sigemptyset(&trap);
+    sigaddset(&trap, SIGTRAP);
+    volatile int waiting = 0;
     prepare(5);
     unsigned long count = sizeof bodies / sizeof *bodies;
     pthread_t thread;
     pthread_create(&thread, NULL, other, (void *)(count - 1));
     for (volatile unsigned long i = 0; i < count; i++) {
         alarms = 0;
+        if (i & 1) {
+            pthread_sigmask(SIG_BLOCK, &trap, NULL);
+            raise(SIGTRAP);
+        }
         if (!sigsetjmp(out, 1)) {
             alarm_soon();
             bodies[i]();
         }
+        struct timespec now = { 0, 0 };
+        if (i & 1)
+            waiting += sigtimedwait(&trap, NULL, &now) == SIGTRAP;
+        pthread_sigmask(SIG_UNBLOCK, &trap, NULL);
     }
-    puts("done");
+    printf("done, %d\n", waiting);
     return 0;
 }

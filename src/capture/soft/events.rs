@@ -59,7 +59,7 @@ impl Engine<'_> {
             Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
                 self.born(tid, event)
             }
-            Stop::Event(PtraceEvent::Other(_)) => {
+            Stop::Event(PtraceEvent::Other(_)) | Stop::Call => {
                 self.with(tid, |_, thread| Ok(thread.tracee.resume(0)?))
             }
         }
@@ -165,7 +165,7 @@ impl Engine<'_> {
             }
             Stop::Group(_) => gone_is_fine(tracee.listen()),
             Stop::Signal(signal) => gone_is_fine(tracee.resume(signal)),
-            Stop::Event(_) => gone_is_fine(tracee.resume(0)),
+            Stop::Event(_) | Stop::Call => gone_is_fine(tracee.resume(0)),
         }
     }
 

@@ -1,7 +1,9 @@
 //! System calls of a stepped thread, from the instruction that enters to the return.
 
+use super::engine::gone_is_fine;
 use super::process::Process;
-use super::thread::{Call, Thread};
+use super::thread::{Call, Doing, Thread};
+use super::trap::Ignored;
 use crate::capture::Error;
 use crate::common::Addr;
 use crate::sideband::Event;
@@ -24,47 +26,94 @@ pub(super) const EXECVEAT: u64 = 322;
 const PKEY_MPROTECT: u64 = 329;
 const RSEQ: u64 = 334;
 
-/// The thread is about to execute a far call: SYSCALL, or INT n.
-pub(super) fn enter(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+/// Whether the instruction at `ip`, a far call, enters the kernel for a system call: SYSCALL, or
+/// INT 0x80.
+pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
+    let mut bytes = [0; 2];
+    process.memory.read(ip, &mut bytes) == 2 && matches!(bytes, [0x0f, 0x05] | [0xcd, 0x80])
+}
+
+/// The thread is about to make a system call.
+pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         // Its end will be reported.
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    let r = registers;
-    let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-    let mut call = Call { number: r.rax, args, told: false, hidden_rsi: None, retired: false };
-    if call.number == RSEQ && thread.deliver == 0 {
+    let mut call = call_of(&registers, registers.rax);
+    if call.number == RSEQ {
         // The kernel moves the IP of a thread that it preempts in a restartable sequence, to
         // somewhere that the path cannot tell. With a wrong size the registration fails, and C
         // libraries do without.
         call.hidden_rsi = Some(registers.rsi);
         thread.tracee.set_registers(&libc::user_regs_struct { rsi: 0, ..registers })?;
     }
-    // A signal's handler may run instead of the call, which is told afterwards then.
-    if thread.deliver == 0 {
-        tell(process, thread, &mut call)?;
-    }
     thread.call = Some(call);
     Ok(())
 }
 
-fn tell(process: &mut Process, thread: &Thread, call: &mut Call) -> Result<(), Error> {
-    if !call.told {
-        let event = Event::Syscall { number: call.number, args: call.args };
-        process.recorder.event(thread.tid(), event)?;
-        call.told = true;
+fn call_of(r: &libc::user_regs_struct, number: u64) -> Call {
+    let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+    Call { number, args, entered: false, ignores: None, hidden_rsi: None, retired: false }
+}
+
+/// The kernel begins or ends a system call.
+pub(super) fn stopped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    match thread.call.take() {
+        Some(call) if call.entered => done(process, thread, call),
+        call => {
+            begun(process, thread, call)?;
+            go_on(thread)
+        }
     }
+}
+
+fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Result<(), Error> {
+    let registers = match thread.tracee.registers() {
+        Err(error) if error.is_gone() => return Ok(()),
+        result => result?,
+    };
+    if let Some(entry) = thread.restarts.take() {
+        thread.ip = entry;
+        process.look_at_code(thread)?;
+    }
+    let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
+    call.entered = true;
+    call.ignores = Ignored::asked(&process.memory, &call);
+    let event = Event::Syscall { number: call.number, args: call.args };
+    process.recorder.event(thread.tid(), event)?;
+    thread.call = Some(call);
     Ok(())
 }
 
-/// The call is done and the thread stands behind it, at its return's address.
-pub(super) fn leave(
-    process: &mut Process,
-    thread: &mut Thread,
-    mut call: Call,
-) -> Result<(), Error> {
-    tell(process, thread, &mut call)?;
+/// The call is done, and the thread is about to go on behind it.
+fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
+    let registers = match thread.tracee.registers() {
+        Err(error) if error.is_gone() => return Ok(()),
+        result => result?,
+    };
+    let next = Addr(registers.rip);
+    let entry = thread.insn.take().map(|insn| {
+        if !call.retired {
+            thread.path.retire(&insn, next);
+        }
+        insn.ip
+    });
+    thread.ip = next;
+    leave(process, thread, &call)?;
+    thread.look_at_mask()?;
+    thread.restarts = entry.filter(|_| asks_to_restart(&registers));
+    if thread.restarts.is_some() { go_on(thread) } else { Ok(()) }
+}
+
+/// Lets the kernel go on with the thread's call.
+pub(super) fn go_on(thread: &mut Thread) -> Result<(), Error> {
+    thread.doing = Doing::InCall;
+    gone_is_fine(thread.tracee.resume_to_call(0))
+}
+
+/// Makes the program see what it would see untraced, and tells the sideband.
+fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), Error> {
     let before = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
@@ -83,6 +132,9 @@ pub(super) fn leave(
     process.recorder.event(tid, Event::SyscallReturn { result })?;
     // By any call, somebody may have written to code, or have waited for somebody who did.
     process.look_for_changes(tid)?;
+    if result == 0 {
+        process.trap_ignored.set(&process.memory, call);
+    }
     if changes_mappings(call.number) {
         process.look_at_mappings(tid)?;
     }
@@ -93,32 +145,12 @@ pub(super) fn leave(
 const RESTARTS: [i64; 3] = [-512, -513, -514];
 /// The same, by `restart_syscall(2)`.
 const RESTART_BLOCK: i64 = -516;
-const RESTART_SYSCALL: u64 = 219;
 
 /// Whether the thread stands in a system call that the kernel will make again, unless a handler
 /// runs.
 pub(super) fn asks_to_restart(registers: &libc::user_regs_struct) -> bool {
     let result = registers.rax.cast_signed();
     registers.orig_rax.cast_signed() >= 0 && (RESTARTS.contains(&result) || result == RESTART_BLOCK)
-}
-
-/// A signal interrupted the call, and then another thread took it: the kernel is about to go back
-/// to the instruction at `entry`. Goes back in its place, so that it is told from a signal that
-/// comes now.
-pub(super) fn restart(thread: &mut Thread, entry: Addr) -> Result<(), Error> {
-    let mut registers = match thread.tracee.registers() {
-        Err(error) if error.is_gone() => return Ok(()),
-        result => result?,
-    };
-    if !asks_to_restart(&registers) {
-        return Ok(());
-    }
-    let by_block = registers.rax.cast_signed() == RESTART_BLOCK;
-    registers.rax = if by_block { RESTART_SYSCALL } else { registers.orig_rax };
-    registers.orig_rax = u64::MAX;
-    registers.rip = entry.0;
-    thread.ip = entry;
-    Ok(thread.tracee.set_registers(&registers)?)
 }
 
 fn changes_mappings(number: u64) -> bool {

@@ -202,19 +202,21 @@ impl<'a> Engine<'a> {
         if thread.path.pending_bytes() >= PATH_CHUNK_BYTES {
             process.write_path(thread)?;
         }
+        if thread.deliver != 0 {
+            let resumed = deliver(thread);
+            return waits_if_gone(thread, resumed);
+        }
         // In the kernel's hands between a call and its return there is no instruction to look at.
-        let entered = thread.call.is_some();
-        if !entered {
+        let is_inside = thread.call.is_some() || thread.restarts.is_some();
+        if !is_inside {
             process.look_at_code(thread)?;
-            // INT3 and INT1, of one byte, are far calls too, but no system calls.
-            let calls = thread.insn.is_some_and(|insn| insn.class.is_far() && insn.len > 1);
-            if calls {
-                super::calls::enter(process, thread)?;
+            let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
+            if is_far && super::calls::is_system_call(process, thread.ip) {
+                super::calls::enter(thread)?;
             }
         }
-        thread.doing = if thread.call.is_some() { Doing::InCall } else { Doing::Stepping };
-        let signal = std::mem::take(&mut thread.deliver);
-        gone_is_fine(thread.tracee.step(signal))
+        let resumed = execute(thread);
+        waits_if_gone(thread, resumed)
     }
 
     /// All threads of a process stand at their end: writes the final state and lets them end.
@@ -247,7 +249,7 @@ impl<'a> Engine<'a> {
     /// Something failed: all threads go on untraced, and the program is waited for, so that its
     /// terminal is not taken away.
     fn let_go(&mut self) {
-        for thread in self.threads.values() {
+        for thread in self.threads.values_mut() {
             release(thread);
         }
         let program = Tid(self.program.0);
@@ -269,13 +271,36 @@ impl<'a> Engine<'a> {
     }
 }
 
+/// Lets a thread execute its next instruction, or go on with its system call.
+fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
+    if thread.call.is_some() || thread.restarts.is_some() {
+        let again = thread.give_trap_back()?;
+        thread.doing = Doing::InCall;
+        return thread.tracee.resume_to_call(again);
+    }
+    // INT3 with SIGTRAP blocked kills, and must.
+    let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
+    let again = if is_far { thread.give_trap_back()? } else { thread.lend_trap().map(|()| 0)? };
+    thread.doing = Doing::Stepping;
+    thread.tracee.step(again)
+}
+
+/// Delivers a thread's signal. It stops again before it executes anything, in a handler or not.
+fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
+    thread.give_trap_back()?;
+    thread.tracee.interrupt()?;
+    thread.doing = Doing::Stepping;
+    thread.tracee.step(std::mem::take(&mut thread.deliver))
+}
+
 /// Detaches from a thread, whatever it does.
-pub(super) fn release(thread: &Thread) {
+pub(super) fn release(thread: &mut Thread) {
     let tracee = thread.tracee;
     let running = matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
     // A thread that is gone cannot be detached from, and need not be.
     if !running {
-        let _ = tracee.detach(thread.deliver);
+        let again = thread.give_trap_back().unwrap_or(0);
+        let _ = tracee.detach(if again == 0 { thread.deliver } else { again });
     } else if tracee.interrupt().is_ok() {
         let signal = match wait_for(tracee.0) {
             // The end of a step is not a signal for the program.
@@ -283,8 +308,18 @@ pub(super) fn release(thread: &Thread) {
             Ok(Stop::Signal(signal)) => signal,
             _ => 0,
         };
+        thread.trap.at_step = false;
+        let _ = thread.give_trap_back();
         let _ = tracee.detach(signal);
     }
+}
+
+/// A thread that is gone before it was resumed has nothing left but its end.
+fn waits_if_gone(thread: &mut Thread, resumed: Result<(), tracee::Error>) -> Result<(), Error> {
+    if resumed.as_ref().is_err_and(tracee::Error::is_gone) {
+        thread.doing = Doing::Stepping;
+    }
+    gone_is_fine(resumed)
 }
 
 /// A thread that somebody killed meanwhile is no fault: its end will be reported.

@@ -5,6 +5,7 @@ use super::calls::{self, EXECVE, EXECVEAT, EXIT_GROUP};
 use super::engine::{BACKEND, Engine, gone_is_fine, release};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
+use super::trap::Fate;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -31,6 +32,11 @@ impl Engine<'_> {
             self.early.insert(tid, stop);
             return Ok(());
         }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            // Until it is resumed, whatever fails on the way.
+            thread.doing = Doing::Ready;
+            thread.trap.at_step = false;
+        }
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Signal(libc::SIGTRAP) => self.with(tid, trapped),
@@ -38,6 +44,7 @@ impl Engine<'_> {
                 let Some(info) = info_of(thread)? else { return Ok(()) };
                 signalled(process, thread, info)
             }),
+            Stop::Call => self.with(tid, calls::stopped),
             Stop::Group(_) => self.with(tid, |_, thread| {
                 thread.doing = Doing::Stopped;
                 gone_is_fine(thread.tracee.listen())
@@ -64,10 +71,7 @@ impl Engine<'_> {
 
     /// A stop inside a system call: it goes on.
     fn go_on_in_call(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, |_, thread| {
-            thread.doing = Doing::InCall;
-            gone_is_fine(thread.tracee.step(0))
-        })
+        self.with(tid, |_, thread| calls::go_on(thread))
     }
 
     /// The thread made a thread or a process.
@@ -99,7 +103,10 @@ impl Engine<'_> {
         if !self.request.follow_forks {
             return gone_is_fine(Tracee(tid).detach(0));
         }
-        let process = Process::start(Prepared::of_child(self.request, BACKEND)?, child)?;
+        let mut process = Process::start(Prepared::of_child(self.request, BACKEND)?, child)?;
+        if let Some(parent) = self.processes.get(&pid) {
+            process.trap_ignored = parent.trap_ignored;
+        }
         self.processes.insert(child, process);
         self.add_thread(tid, child, Doing::InCall)?;
         self.with(tid, stopped)
@@ -161,10 +168,8 @@ impl Engine<'_> {
         thread.ending = final_state::thread(thread.tracee, thread.siginfo);
         let registers = thread.ending.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));
-        if registers.is_some_and(|r| r.orig_rax.cast_signed() < 0 && r.rip == thread.ip.0) {
-            // Killed before it made the call that it stands at.
-            thread.call = None;
-        }
+        // Killed before it made the call that it stands at.
+        thread.call = thread.call.filter(|call| call.entered);
         retire_call(thread);
         end_path(process, thread, final_pc)?;
         let signal = i32::try_from(status & 0x7f).unwrap_or(0);
@@ -226,7 +231,7 @@ fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
         }
     }
     thread.doing = Doing::Ready;
-    Ok(())
+    thread.look_at_mask()
 }
 
 /// SIGTRAP: a step is done, a handler was entered, or the program trapped by itself.
@@ -243,31 +248,29 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     let Some(info) = info_of(thread)? else { return Ok(()) };
     match final_state::code_of(&info) {
         HANDLER_ENTERED => {
-            thread.call = None;
             thread.divert(next);
+            thread.restarts = None;
             thread.doing = Doing::Ready;
-            Ok(())
+            thread.look_at_mask()
         }
         TRAP_TRACE | TRAP_BRKPT => {
             thread.doing = Doing::Ready;
             step_done(process, thread, next)
         }
-        _ => signalled(process, thread, info),
+        _ => match thread.fate_of_trap(info)? {
+            Fate::Deliver(info) if !process.trap_ignored.drops(&info) => {
+                signalled(process, thread, info)
+            }
+            _ => {
+                thread.doing = Doing::Ready;
+                Ok(())
+            }
+        },
     }
 }
 
 fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
-    if let Some(call) = thread.call.take() {
-        if !call.retired
-            && let Some(insn) = thread.insn
-        {
-            thread.path.retire(&insn, next);
-        }
-        let entry = thread.insn.filter(|insn| insn.class.is_far()).map(|insn| insn.ip);
-        thread.ip = next;
-        calls::leave(process, thread, call)?;
-        return entry.map_or(Ok(()), |entry| calls::restart(thread, entry));
-    }
+    thread.trap.at_step = true;
     match thread.insn {
         // A REP instruction stops after each repetition and is executed when it moves on.
         Some(insn) if insn.rep && next == insn.ip => {
@@ -291,6 +294,7 @@ fn stepped(
 ) -> Result<(), Error> {
     thread.retire(insn, next);
     thread.doing = Doing::Ready;
+    thread.trap.at_step = true;
     if insn.pushes_flags { calls::hide_trap_flag(process, thread) } else { Ok(()) }
 }
 
@@ -301,22 +305,13 @@ fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> 
         result => result?,
     };
     let now_at = Addr(registers.rip);
-    let in_call = registers.orig_rax.cast_signed() >= 0;
-    let executed = in_call || now_at != thread.ip;
-    if let Some(call) = thread.call.take().filter(|call| executed || call.retired) {
-        let entry = thread.insn.map_or(thread.ip, |insn| insn.ip);
-        if !call.retired
-            && let Some(insn) = thread.insn
-        {
-            thread.path.retire(&insn, now_at);
-        }
-        thread.ip = now_at;
-        calls::leave(process, thread, call)?;
-        if in_call && calls::asks_to_restart(&registers) {
-            // Where no handler runs, the kernel goes back to the instruction.
-            thread.ip = entry;
-        }
-    } else if executed {
+    // The thread did not come to make the call.
+    thread.call = None;
+    if thread.restarts.is_some() {
+        // Where no handler runs, the kernel goes back to the instruction.
+        thread.restarts = thread.restarts.filter(|_| calls::asks_to_restart(&registers));
+        thread.ip = thread.restarts.unwrap_or(now_at);
+    } else if now_at != thread.ip {
         match thread.insn.filter(|insn| insn.class.is_far()) {
             Some(trap) => thread.retire(&trap, now_at),
             None => thread.divert(now_at),

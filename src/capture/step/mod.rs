@@ -5,6 +5,9 @@
 //! interrupt into the kernel and a return from it, with the time. So the order of all threads'
 //! instructions is in the trace.
 //!
+//! System calls are not stepped: they run from their beginning to their end, with the program's own
+//! signal mask. What becomes of its SIGTRAP meanwhile is in `trap`.
+//!
 //! Not exact: a program that sets RFLAGS.TF itself, executes INT1, or handles its own page faults
 //! with userfaultfd(2) in another thread.
 
@@ -15,5 +18,6 @@ mod events;
 mod path;
 mod process;
 mod thread;
+mod trap;
 
 pub(super) use engine::record;

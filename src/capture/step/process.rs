@@ -2,6 +2,7 @@
 
 use super::code::Code;
 use super::thread::Thread;
+use super::trap::Ignored;
 use crate::capture::Error;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
@@ -18,6 +19,7 @@ pub(super) struct Process {
     pub(super) memory: Memory,
     space: Space,
     code: Code,
+    pub(super) trap_ignored: Ignored,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Option<(Tid, i32)>,
 }
@@ -30,6 +32,7 @@ impl Process {
             memory: Memory::open(pid)?,
             space: Space::default(),
             code: Code::default(),
+            trap_ignored: Ignored::of(pid),
             culprit: None,
         };
         process.look_at_mappings(Tid(pid.0))?;

@@ -1,6 +1,7 @@
 //! A thread that is being stepped.
 
 use super::path::Path;
+use super::trap::{Ignored, Trap};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
@@ -26,8 +27,10 @@ pub(super) enum Doing {
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
-    /// Whether the sideband has it already.
-    pub(super) told: bool,
+    /// Whether the kernel has begun it.
+    pub(super) entered: bool,
+    /// What it makes of SIGTRAP, if it does.
+    pub(super) ignores: Option<Ignored>,
     /// The third register to put back: RSI was changed to make the call fail (see `rseq`).
     pub(super) hidden_rsi: Option<u64>,
     /// Whether the path has the instruction already.
@@ -38,7 +41,8 @@ impl Call {
     /// The execve(2) that a launched program begins in, of which its path tells nothing.
     pub(super) fn executing() -> Self {
         let number = super::calls::EXECVE;
-        Self { number, args: [0; 6], told: true, hidden_rsi: None, retired: true }
+        let args = [0; 6];
+        Self { number, args, entered: true, ignores: None, hidden_rsi: None, retired: true }
     }
 }
 
@@ -57,6 +61,9 @@ pub(super) struct Thread {
     pub(super) deliver: Signo,
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) call: Option<Call>,
+    /// Where the system call stands that the kernel is about to make again, unless a handler runs.
+    pub(super) restarts: Option<Addr>,
+    pub(super) trap: Trap,
     pub(super) ending: Option<core::Thread>,
 }
 
@@ -72,6 +79,8 @@ impl Thread {
             deliver: 0,
             siginfo: None,
             call: None,
+            restarts: None,
+            trap: Trap::default(),
             ending: None,
         }
     }
