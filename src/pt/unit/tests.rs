@@ -1,5 +1,6 @@
 //! The unit: packet sequences for the flows that the SDM describes.
 
+mod circles;
 mod compression;
 mod enables;
 mod events;
