@@ -45,6 +45,7 @@ test:
 
 bench: build
 	sh benches/run.sh
+	sh benches/capture/run.sh
 
 # Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each.
 fuzz:

@@ -1,0 +1,13 @@
+/* Calls and returns, and little else. */
+#include <stdio.h>
+
+__attribute__((noinline)) static unsigned fib(unsigned n)
+{
+    return n < 2 ? n : fib(n - 1) + fib(n - 2);
+}
+
+int main(void)
+{
+    printf("%u\n", fib(38));
+    return 0;
+}

@@ -1,0 +1,58 @@
+#!/bin/sh
+# What recording costs: whole programs by themselves and recorded, in one run. Medians of RUNS
+# (5), in seconds of wall-clock time; ratios within one run count, machines are shared and noisy.
+set -eu
+cd "$(dirname "$0")/../.."
+contraflow=${1:-target/release/contraflow}
+runs=${RUNS:-5}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+for source in benches/capture/*.c; do
+    gcc -O2 -ftree-vectorize -mavx2 -o "$dir/$(basename "$source" .c)" "$source"
+done
+head -c 8000000 "$contraflow" > "$dir/data"
+
+# seconds COMMAND...: the median of the runs
+seconds() {
+    for _ in $(seq "$runs"); do
+        rm -rf "$dir/recording"
+        start=$(date +%s%N)
+        "$@" > /dev/null 2>&1 < /dev/null || true
+        end=$(date +%s%N)
+        echo "$(((end - start) / 1000))"
+    done | sort -n | sed -n "$(((runs + 1) / 2))p"
+}
+
+ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
+
+echo "host: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, $(date -u +%F), load $(cut -d' ' -f1 /proc/loadavg)"
+printf '%-24s %10s %10s %8s %10s %8s %10s\n' program 'native s' 'ring s' ratio 'full s' ratio 'valgrind'
+line() {
+    name=$1
+    shift
+    native=$(seconds "$@")
+    ring=$(seconds "$contraflow" record -q -o "$dir/recording" "$@")
+    full=$(seconds "$contraflow" record -q --full -o "$dir/recording" "$@")
+    peer=-
+    if command -v valgrind > /dev/null; then
+        peer=$(ratio "$(RUNS=1 runs=1 seconds valgrind -q --tool=none "$@")" "$native")
+    fi
+    printf '%-24s %10.3f %10.3f %8s %10.3f %8s %10s\n' "$name" \
+        "$(ratio "$native" 1000000)" "$(ratio "$ring" 1000000)" "$(ratio "$ring" "$native")" \
+        "$(ratio "$full" 1000000)" "$(ratio "$full" "$native")" "$peer"
+}
+
+for program in "$dir"/*; do
+    case $program in
+    */data | */recording) ;;
+    *) line "$(basename "$program")" "$program" ;;
+    esac
+done
+line 'gzip -9, 8 MB' gzip -9 -c "$dir/data"
+command -v xz > /dev/null && line 'xz -1, 8 MB' xz -1 -c "$dir/data"
+line 'ls' ls -l /etc
+python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null || true)
+if [ -n "$python" ]; then
+    line 'python3 -c pass' "$python" -c pass
+    line 'python3 loop' "$python" -c 'for i in range(3000000): pass'
+fi
