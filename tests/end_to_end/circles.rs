@@ -1,5 +1,6 @@
-//! Random code that runs in circles of direct branches, ended by signals at any instruction.
+//! Code that runs in circles of direct branches: made up at random, and walked by gdb.
 
+use crate::support::{Scene, answer, assert_in_order, have};
 use std::fmt::Write;
 
 /// The text of a C file with the functions `bodies`, which never return: see
@@ -63,4 +64,39 @@ impl Random {
         let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33;
         usize::try_from(number).expect("64-bit") % limit
     }
+}
+
+/// The recursion has only direct calls: all its rounds are in the path, and the end is the end.
+#[test]
+fn the_whole_of_an_endless_recursion() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("overflow.c", &["-O0"]);
+    let recorded = scene.record(&[program.to_str().unwrap()]);
+    let log = recorded.logged(recorded.threads()[0]);
+    let output = recorded.gdb(
+        "print/x $pc
+         print depth
+         backtrace -2
+         frame 100
+         reverse-stepi
+         print/x $pc
+         break main
+         reverse-continue
+         backtrace",
+    );
+    let depth = answer(&output, "print depth", 0).split(" = ").nth(1).unwrap();
+    let depth: usize = depth.parse().unwrap();
+    assert!(depth > 1000, "{depth}");
+    // One frame each, that of main, and perhaps one that found no room.
+    let outermost = answer(&output, "backtrace -2", 0);
+    assert_in_order(outermost, &["in endless", "in main"]);
+    let main = [depth + 1, depth + 2].map(|number| format!("#{number} "));
+    assert!(main.iter().any(|number| outermost.contains(number.as_str())), "{depth}: {outermost}");
+    assert_in_order(answer(&output, "frame 100", 0), &["#100 ", "in endless"]);
+    let pc = answer(&output, "print/x $pc", 1).split("0x").nth(1).unwrap();
+    assert_eq!(u64::from_str_radix(pc, 16).ok(), log.last().copied());
+    assert_in_order(answer(&output, "backtrace", 0), &["#0  main"]);
 }

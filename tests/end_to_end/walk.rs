@@ -54,36 +54,6 @@ impl Walk {
     }
 }
 
-/// The recursion has only direct calls: all its rounds are in the path, and the end is the end.
-#[test]
-fn the_whole_of_an_endless_recursion() {
-    let Some(walk) = Walk::of("overflow.c", &["-O0"], &[]) else { return };
-    let output = walk.recorded.gdb(
-        "print/x $pc
-         print depth
-         backtrace -2
-         frame 100
-         reverse-stepi
-         print/x $pc
-         break main
-         reverse-continue
-         backtrace",
-    );
-    let last = |nth: usize| format!("$1 = {:#x}", walk.log[walk.log.len() - nth]);
-    let depth = answer(&output, "print depth", 0).split(" = ").nth(1).unwrap();
-    let depth: usize = depth.parse().unwrap();
-    assert!(depth > 1000, "{depth}");
-    // One frame each, that of main, and perhaps one that found no room.
-    let outermost = answer(&output, "backtrace -2", 0);
-    assert_in_order(outermost, &["in endless", "in main"]);
-    let main = [depth + 1, depth + 2].map(|number| format!("#{number} "));
-    assert!(main.iter().any(|number| outermost.contains(number.as_str())), "{depth}: {outermost}");
-    assert_in_order(answer(&output, "frame 100", 0), &["#100 ", "in endless"]);
-    let pc = answer(&output, "print/x $pc", 1).split("0x").nth(1).unwrap();
-    assert_eq!(last(1), format!("$1 = 0x{pc}"));
-    assert_in_order(answer(&output, "backtrace", 0), &["#0  main"]);
-}
-
 #[test]
 fn from_the_crash_to_the_bug() {
     let Some(walk) = Walk::of("crash.c", &["-O0"], &[]) else { return };
