@@ -223,7 +223,9 @@ impl<M: CacheMemory> Translator<M> {
 
     fn translate(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
         let has_room = |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size;
-        let fits = |zone: &Zone| zone.reaches(addr) && has_room(zone);
+        // What is no code is not translated, and may be anywhere.
+        let is_code = code.fetch(addr, &mut [0]) > 0;
+        let fits = |zone: &Zone| (zone.reaches(addr) || !is_code) && has_room(zone);
         let index = self.zones.iter().position(fits).ok_or(TranslateError::NoZone(addr))?;
         let zone = self.zones[index];
         let used = zone.used.next_multiple_of(16);
