@@ -14,6 +14,8 @@ use crate::translate::slots;
 pub(super) const MMAP: u64 = 9;
 pub(super) const MPROTECT: u64 = 10;
 pub(super) const MUNMAP: u64 = 11;
+pub(super) const RT_SIGACTION: u64 = 13;
+pub(super) const RT_SIGPROCMASK: u64 = 14;
 pub(super) const RT_SIGRETURN: u64 = 15;
 pub(super) const MREMAP: u64 = 25;
 pub(super) const SHMAT: u64 = 30;
@@ -44,13 +46,24 @@ impl Process {
     ) -> Result<(), Error> {
         let r = registers;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-        let mut call = Call { number: r.rax, args, hidden_rsi: None };
+        // The kernel looks at the low half only.
+        let number = r.rax & u64::from(u32::MAX);
+        let mut call = Call { number, args, hidden_rsi: None };
         match call.number {
             CLONE | CLONE3 => {
                 // The new thread finds its area ready.
                 self.prepare_area(thread.tracee)?;
                 return Ok(thread.tracee.resume(0)?);
             }
+            RT_SIGPROCMASK => {
+                self.note_mask(thread, registers);
+                return Ok(thread.tracee.resume(0)?);
+            }
+            RT_SIGACTION => {
+                self.note_action(registers);
+                return Ok(thread.tracee.resume(0)?);
+            }
+            RT_SIGRETURN => self.note_frame(thread, registers),
             ARCH_PRCTL if matches!(r.rdi, ARCH_SET_GS | ARCH_GET_GS) => {
                 return self.gs_call(thread, registers);
             }

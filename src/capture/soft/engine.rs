@@ -1,5 +1,6 @@
 //! The loop: waiting, and the end. What a stop means stands in `events`.
 
+use super::forced::FORCED;
 use super::process::{Finished, Process};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::recorder::{Outcome, Prepared, Request};
@@ -91,7 +92,9 @@ impl<'a> Engine<'a> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.recorder.thread(tid)?;
         if let Some(area) = process.take_area() {
-            self.threads.insert(tid, Thread::new(tid, pid, area, place));
+            let mut thread = Thread::new(tid, pid, area, place);
+            thread.blocked = thread.tracee.signal_mask().unwrap_or(0) & FORCED;
+            self.threads.insert(tid, thread);
         }
         Ok(())
     }

@@ -133,8 +133,13 @@ impl Engine<'_> {
             self.borrowers.insert(tid, pid);
             return gone_is_fine(tracee.resume(0));
         }
+        let actions = process.actions.clone();
         let prepared = Prepared::of_child(self.request, BACKEND)?;
-        self.adopt(prepared, child)
+        self.adopt(prepared, child)?;
+        if let Some(process) = self.processes.get_mut(&child) {
+            process.actions = actions;
+        }
+        Ok(())
     }
 
     /// A child that shares its parent's memory runs by itself, until it executes a program.

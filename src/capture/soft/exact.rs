@@ -1,11 +1,12 @@
 //! From a stop anywhere in the code cache to the program's exact state.
 
 use super::feed::Item;
+use super::forced::FORCED;
 use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::{Error, final_state};
 use crate::common::Addr;
-use crate::tracee::{self, Stop, TRAP_BIT};
+use crate::tracee::{self, Stop};
 use crate::translate::{Location, slots};
 
 /// Glue is far shorter than this.
@@ -43,7 +44,7 @@ impl Process {
             }
             if mask.is_none() {
                 mask = Some(thread.tracee.signal_mask()?);
-                thread.tracee.set_signal_mask(!TRAP_BIT)?;
+                thread.tracee.set_signal_mask(!FORCED)?;
             }
             thread.tracee.step(0)?;
             match tracee::wait_for(thread.tid())? {

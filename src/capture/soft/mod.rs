@@ -14,6 +14,7 @@ mod engine;
 mod events;
 mod exact;
 mod feed;
+mod forced;
 mod memory;
 mod place;
 mod process;

@@ -4,6 +4,7 @@ use super::area::{Area, BUFFERS, Busy};
 use super::code::{Change, Pages};
 use super::encode::News;
 use super::feed::{Feed, Item};
+use super::forced::{Actions, inherited};
 use super::memory::{Window, ZONE_BYTES, checked};
 use super::ring::Ring;
 use super::shared::Shared;
@@ -26,10 +27,12 @@ const MPROTECT: u64 = 10;
 const PROT_WRITE: u64 = 2;
 
 /// System calls that the tracer wants to see. All others run without a stop.
-const SEEN_CALLS: [u64; 13] = [
+const SEEN_CALLS: [u64; 15] = [
     super::calls::MMAP,
     super::calls::MPROTECT,
     super::calls::MUNMAP,
+    super::calls::RT_SIGACTION,
+    super::calls::RT_SIGPROCMASK,
     super::calls::RT_SIGRETURN,
     super::calls::MREMAP,
     super::calls::SHMAT,
@@ -71,6 +74,7 @@ pub(super) struct Process {
     pushes_told: usize,
     quiet_told: usize,
     ended: Vec<Ended>,
+    pub(super) actions: Actions,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Option<(Tid, i32)>,
 }
@@ -99,6 +103,7 @@ impl Process {
             pushes_told: 0,
             quiet_told: 0,
             ended: Vec::new(),
+            actions: inherited(tracee.0),
             culprit: None,
         };
         process.hide_ranges();
@@ -120,6 +125,7 @@ impl Process {
         self.feed.tell(tid, Item::Program(self.window.shared.clone()));
         (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
         self.young.clear();
+        self.actions = inherited(tid);
         self.space.exec();
         self.hide_ranges();
         self.pages.clear();

@@ -4,6 +4,7 @@ use super::engine::Engine;
 use super::events::disturbed;
 use super::exact::Registers;
 use super::feed::Item;
+use super::forced::FORCED;
 use super::process::Process;
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
@@ -48,6 +49,7 @@ impl Process {
         {
             // By far the most stops. Should a SIGTRAP of the program's come between the request
             // and its INT3, that INT3 will be met without a request.
+            self.mend(thread, signal)?;
             self.serve(thread)?;
             thread.tracee.resume(0)?;
             return Ok(None);
@@ -61,12 +63,14 @@ impl Process {
                     && at.exact
                     && at.point.state.early
                 {
+                    self.mend(thread, signal)?;
                     self.enter_call(thread, &registers)?;
                     return Ok(None);
                 }
                 if let Some(at) = self.translator.locate(registers.rip.wrapping_sub(1))
                     && self.translator.superblock(at.superblock).is_some_and(|s| s.native)
                 {
+                    self.mend(thread, signal)?;
                     self.execute_natively(thread, &registers, &at)?;
                     return Ok(None);
                 }
@@ -75,12 +79,14 @@ impl Process {
             }
             (Doing::Running, libc::SIGSEGV, 1..) if thread.place == Place::Cache => {
                 if self.flip(thread)? {
+                    self.mend(thread, signal)?;
                     thread.tracee.resume(0)?;
                     return Ok(None);
                 }
                 if let Some(addr) = final_state::fault_address(&info)
                     && self.space.is_masked(addr.page().0)
                 {
+                    self.mend(thread, signal)?;
                     return self.write_to_code(thread, addr);
                 }
                 if code == SEGV_ACCERR
@@ -88,22 +94,26 @@ impl Process {
                     && self.is_writable(addr)?
                 {
                     // Another thread's fault has made the page writable meanwhile.
+                    self.mend(thread, signal)?;
                     thread.tracee.resume(0)?;
                     return Ok(None);
                 }
             }
             (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
                 thread.doing = Doing::Running;
+                self.mend(thread, signal)?;
                 self.leave_call(thread, call)?;
                 thread.tracee.resume(0)?;
                 return Ok(None);
             }
             (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
+                self.mend(thread, signal)?;
                 self.stepped(thread, insn)?;
                 return Ok(None);
             }
             (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
                 thread.doing = Doing::Running;
+                thread.blocked = thread.tracee.signal_mask()? & FORCED;
                 self.enter(thread)?;
                 thread.tracee.resume(0)?;
                 return Ok(None);
@@ -197,6 +207,7 @@ impl Process {
     ) -> Result<Option<Stop>, Error> {
         let signal = final_state::signal_of(&info);
         let bit = 1_u64 << (signal - 1).clamp(0, 63);
+        self.note_delivery(thread, signal);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
         let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);

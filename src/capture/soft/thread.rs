@@ -59,6 +59,8 @@ pub(super) struct Thread {
     pub(super) told: u64,
     /// The program's own.
     pub(super) gs_base: u64,
+    /// Which signals of [`super::forced::FORCED`] the program blocks.
+    pub(super) blocked: u64,
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
 }
@@ -77,6 +79,7 @@ impl Thread {
             began: [0; BUFFERS],
             told: area.buffer(0),
             gs_base: 0,
+            blocked: 0,
             siginfo: None,
             ending: None,
         }

@@ -1,0 +1,141 @@
+//! The signals that the code cache lives by. Its INT3s and its steps are SIGTRAPs, full buffers and
+//! written code are SIGSEGVs. Where the program blocks or ignores these, the kernel forces them
+//! through, and takes the program's block and its handler away (`force_sig_info_to_task` in the
+//! kernel's signal.c). Both are put back.
+
+use super::calls::RT_SIGACTION;
+use super::exact::Registers;
+use super::memory::checked;
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Tid};
+use crate::tracee::{Signo, TRAP_BIT, dispositions};
+use crate::translate::{CacheMemory, slots};
+use std::collections::BTreeMap;
+
+const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
+/// The signals in question.
+pub(super) const FORCED: u64 = TRAP_BIT | SEGV_BIT;
+const TGKILL: u64 = 234;
+/// Bytes of the kernel's signal set.
+const SET_BYTES: u64 = 8;
+/// Where the mask is from RT_SIGRETURN's stack pointer on: `uc_sigmask` in the kernel's ucontext.
+const FRAME_MASK: u64 = 296;
+/// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
+const ACTION_BYTES: usize = 32;
+const RESET_HANDLER: u64 = 0x8000_0000;
+/// A place among the thread's own slots that is used for nothing else.
+const SCRATCH: u32 = 0x80;
+const _: () = assert!(slots::JUMP + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
+
+/// What the program does at the signals in question; it does the default where none is here.
+pub(super) type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
+
+const fn bit(signal: Signo) -> u64 {
+    match signal {
+        libc::SIGTRAP => TRAP_BIT,
+        libc::SIGSEGV => SEGV_BIT,
+        _ => 0,
+    }
+}
+
+fn word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
+    let bytes = action.as_chunks::<8>().0;
+    u64::from_le_bytes(bytes[index])
+}
+
+fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
+    word(action, 0) == libc::SIG_IGN as u64
+}
+
+/// What a program begins with: handlers do not survive its execution.
+pub(super) fn inherited(tid: Tid) -> Actions {
+    let ignored = dispositions(tid).map_or(0, |known| known.ignored);
+    let mut ignore = [0; ACTION_BYTES];
+    ignore[0] = 1;
+    let signals = [libc::SIGTRAP, libc::SIGSEGV].into_iter();
+    signals.filter(|&signal| ignored & bit(signal) != 0).map(|signal| (signal, ignore)).collect()
+}
+
+impl Process {
+    /// The thread is about to set its mask of signals (`rt_sigprocmask`).
+    pub(super) fn note_mask(&self, thread: &mut Thread, registers: &Registers) {
+        let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
+            return;
+        };
+        let blocked = match i32::try_from(registers.rdi) {
+            Ok(libc::SIG_BLOCK) => thread.blocked | set,
+            Ok(libc::SIG_UNBLOCK) => thread.blocked & !set,
+            Ok(libc::SIG_SETMASK) => set,
+            _ => return,
+        };
+        thread.blocked = blocked & FORCED;
+    }
+
+    /// The thread is about to return from a handler.
+    pub(super) fn note_frame(&self, thread: &mut Thread, registers: &Registers) {
+        if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
+            thread.blocked = mask & FORCED;
+        }
+    }
+
+    /// The thread is about to say what its process does at a signal (`rt_sigaction`).
+    pub(super) fn note_action(&mut self, registers: &Registers) {
+        let signal = Signo::try_from(registers.rdi).unwrap_or(0);
+        let mut action = [0; ACTION_BYTES];
+        if bit(signal) != 0
+            && registers.r10 == SET_BYTES
+            && self.memory.read(Addr(registers.rsi), &mut action) == ACTION_BYTES
+        {
+            self.actions.insert(signal, action);
+        }
+    }
+
+    fn word_at(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+
+    fn is_forced(&self, thread: &Thread, signal: Signo) -> bool {
+        let ignored = self.actions.get(&signal).is_some_and(is_ignoring);
+        thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
+    }
+
+    /// A stop for `signal` was the recorder's own affair: the program keeps its mask and handler.
+    pub(super) fn mend(&mut self, thread: &Thread, signal: Signo) -> Result<(), Error> {
+        if !self.is_forced(thread, signal) {
+            return Ok(());
+        }
+        let tracee = thread.tracee;
+        // The kernel leaves it at one signal where the program's own was waiting already.
+        let of_program = final_state::code_of(&tracee.signal_info()?) <= 0;
+        let gadget = self.gadget();
+        if let Some(action) = self.actions.get(&signal).filter(|action| word(action, 0) != 0) {
+            let offset = thread.area.slot(SCRATCH);
+            self.window.shared.write(offset, action);
+            let at = thread.area.base + u64::from(SCRATCH);
+            let args = [signal.unsigned_abs().into(), at, 0, SET_BYTES, 0, 0];
+            checked("rt_sigaction", tracee.inject(gadget, RT_SIGACTION, args)?)?;
+        }
+        if thread.blocked & bit(signal) != 0 {
+            tracee.set_signal_mask(tracee.signal_mask()? | bit(signal))?;
+            if of_program {
+                let number = |id: i32| id.unsigned_abs().into();
+                let args = [number(thread.pid.0), number(thread.tid().0), number(signal), 0, 0, 0];
+                checked("tgkill", tracee.inject(gadget, TGKILL, args)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A signal of the program's is delivered. Gives nothing to mend any more where the kernel
+    /// forced it, or where its handler serves once only.
+    pub(super) fn note_delivery(&mut self, thread: &mut Thread, signal: Signo) {
+        let once = |action: &[u8; ACTION_BYTES]| word(action, 1) & RESET_HANDLER != 0;
+        if self.is_forced(thread, signal) || self.actions.get(&signal).is_some_and(once) {
+            self.actions.remove(&signal);
+            thread.blocked &= !bit(signal);
+        }
+    }
+}
