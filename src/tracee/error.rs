@@ -44,6 +44,14 @@ pub enum Error {
     /// A string with a zero byte cannot be passed to a program.
     #[error("an argument or environment variable holds a zero byte")]
     ZeroByte,
+    /// The thread stopped for something else than what it was made to do: for its end.
+    #[error("thread {tid} stopped for {stop:?}")]
+    Disturbed {
+        /// The thread.
+        tid: Tid,
+        /// The stop, which is to be handled.
+        stop: super::Stop,
+    },
     /// Some other system call failed.
     #[error("{call}: {errno}")]
     System {

@@ -19,5 +19,5 @@ pub use procfs::{
     private_pages, signals,
 };
 pub use program::{ProgramError, resolve};
-pub use ptrace::{SiginfoBytes, Signo, TRAP_BIT, Tracee};
+pub use ptrace::{SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};
 pub use stop::{PtraceEvent, Stop, wait_any, wait_for};

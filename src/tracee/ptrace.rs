@@ -3,7 +3,7 @@
 //! nix's wrappers know no real-time signals, so the raw call is made here.
 
 use super::error::Error;
-use super::stop::{Stop, wait_for};
+use super::stop::{PtraceEvent, Stop, wait_for};
 use crate::common::{Addr, Pid, Tid};
 use nix::errno::Errno;
 
@@ -148,14 +148,11 @@ impl Tracee {
             ..registers
         };
         let mut after = call;
+        let mut stopped = Stopped::default();
         // The first step of a thread that stands in a system call only leaves that.
         for _ in 0..3 {
             self.set_registers(&call)?;
-            self.step(0)?;
-            match wait_for(self.0)? {
-                Stop::Signal(libc::SIGTRAP) => {}
-                _ => return Err(self.gone("SINGLESTEP")),
-            }
+            self.step_through(&mut stopped)?;
             after = self.registers()?;
             if after.rip != gadget.0 {
                 break;
@@ -163,11 +160,43 @@ impl Tracee {
         }
         self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
         self.set_signal_mask(mask)?;
+        self.stop_again(stopped)?;
         Ok(after.rax.cast_signed())
     }
 
-    fn gone(self, request: &'static str) -> Error {
-        Error::Ptrace { request, tid: self.0, errno: Errno::ESRCH }
+    /// Executes one instruction of a thread whose signals are blocked. Job control, which cannot
+    /// be blocked, is put off: [`Self::stop_again`] takes it up.
+    fn step_through(self, stopped: &mut Stopped) -> Result<(), Error> {
+        self.step(0)?;
+        loop {
+            match wait_for(self.0)? {
+                Stop::Signal(libc::SIGTRAP) => return Ok(()),
+                stop if stopped.puts_off(stop) => self.step(0)?,
+                stop => return Err(Error::Disturbed { tid: self.0, stop }),
+            }
+        }
+    }
+
+    /// Takes up what was put off: the stops come again.
+    pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
+        if stopped.signal {
+            let process = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok();
+            let line = process.as_deref().and_then(|s| s.lines().find(|l| l.starts_with("Tgid:")));
+            let pid = line.and_then(|line| line[5..].trim().parse().ok()).unwrap_or(self.0.0);
+            self.send(Pid(pid), libc::SIGSTOP)?;
+        }
+        if stopped.group {
+            self.interrupt()?;
+        }
+        Ok(())
+    }
+
+    /// Sends a signal to this thread of a process.
+    pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
+        // SAFETY: tgkill(2) touches no memory.
+        let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
+        let sent = Errno::result(result).map(drop);
+        sent.map_err(|errno| Error::System { call: "tgkill", errno })
     }
 
     /// Sends a signal to the thread, which is one of process `pid`.
@@ -214,6 +243,25 @@ impl Tracee {
             tid: self.0,
             errno,
         })
+    }
+}
+
+/// Job control that came at a bad moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stopped {
+    signal: bool,
+    group: bool,
+}
+
+impl Stopped {
+    /// Whether a stop can wait. If so, it does.
+    pub fn puts_off(&mut self, stop: Stop) -> bool {
+        match stop {
+            Stop::Signal(libc::SIGSTOP) => self.signal = true,
+            Stop::Group(_) | Stop::Event(PtraceEvent::Stop) => self.group = true,
+            _ => return false,
+        }
+        true
     }
 }
 

@@ -107,6 +107,10 @@ impl<'a> Engine<'a> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         match act(process, thread) {
+            Err(Error::Tracee(tracee::Error::Disturbed { tid, stop })) => {
+                self.waiting.push_back((tid, stop));
+                Ok(())
+            }
             // Somebody killed it meanwhile: its end will be reported.
             Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
             result => result,

@@ -44,16 +44,8 @@ impl Engine<'_> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Signal(signal) => self.signal_stop(tid, signal),
-            Stop::Group(_) => self.with(tid, |_, thread| {
-                thread.doing = Doing::Stopped;
-                Ok(thread.tracee.listen()?)
-            }),
-            Stop::Event(PtraceEvent::Stop) => self.with(tid, |_, thread| {
-                if thread.doing == Doing::Stopped {
-                    thread.doing = Doing::Running;
-                }
-                Ok(thread.tracee.resume(0)?)
-            }),
+            Stop::Group(_) => self.with(tid, |_, thread| Ok(thread.tracee.listen()?)),
+            Stop::Event(PtraceEvent::Stop) => self.with(tid, |_, thread| thread.go_on(0)),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
             Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {

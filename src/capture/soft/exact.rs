@@ -6,7 +6,7 @@ use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::{Error, final_state};
 use crate::common::Addr;
-use crate::tracee::{self, Stop};
+use crate::tracee::{self, Stop, Stopped};
 use crate::translate::{Location, slots};
 
 /// Glue is far shorter than this.
@@ -34,12 +34,14 @@ impl Process {
         }
         let mut registers = thread.tracee.registers()?;
         let mut mask = None;
+        let mut stopped = Stopped::default();
         for _ in 0..STEPS_LIMIT {
             if let Some(exact) = self.exact_at(thread, &registers) {
                 self.enter_program(thread, &exact)?;
                 if let Some(mask) = mask {
                     thread.tracee.set_signal_mask(mask)?;
                 }
+                thread.tracee.stop_again(stopped)?;
                 return Ok(Exactness::Exact);
             }
             if mask.is_none() {
@@ -50,6 +52,7 @@ impl Process {
             match tracee::wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
                 Stop::Signal(libc::SIGSEGV) if self.flip(thread)? => {}
+                stop if stopped.puts_off(stop) => {}
                 stop => return Ok(Exactness::Disturbed(stop)),
             }
             registers = thread.tracee.registers()?;

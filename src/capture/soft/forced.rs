@@ -17,7 +17,6 @@ use std::collections::BTreeMap;
 const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 /// The signals in question.
 pub(super) const FORCED: u64 = TRAP_BIT | SEGV_BIT;
-const TGKILL: u64 = 234;
 /// Bytes of the kernel's signal set.
 const SET_BYTES: u64 = 8;
 /// Where the mask is from RT_SIGRETURN's stack pointer on: `uc_sigmask` in the kernel's ucontext.
@@ -121,9 +120,7 @@ impl Process {
         if thread.blocked & bit(signal) != 0 {
             tracee.set_signal_mask(tracee.signal_mask()? | bit(signal))?;
             if of_program {
-                let number = |id: i32| id.unsigned_abs().into();
-                let args = [number(thread.pid.0), number(thread.tid().0), number(signal), 0, 0, 0];
-                checked("tgkill", tracee.inject(gadget, TGKILL, args)?)?;
+                tracee.send(thread.pid, signal)?;
             }
         }
         Ok(())

@@ -214,13 +214,7 @@ impl Process {
         let harmless =
             matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);
         if !caught && (known.ignored & bit != 0 || harmless || stops) && signal != libc::SIGKILL {
-            match thread.doing {
-                // What it was about to execute is still to come.
-                Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
-                    thread.tracee.step(signal)?;
-                }
-                _ => thread.tracee.resume(signal)?,
-            }
+            thread.go_on(signal)?;
             return Ok(None);
         }
         if let Doing::Calling(Call { hidden_rsi: Some(rsi), .. }) = thread.doing {

@@ -4,7 +4,8 @@ use super::area::{Area, BUFFERS, Busy};
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
-use crate::tracee::{SiginfoBytes, Tracee};
+use crate::capture::Error;
+use crate::tracee::{SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 
 /// Where a thread's registers belong.
@@ -36,8 +37,6 @@ pub(super) enum Doing {
     Stepping(Option<Insn>),
     /// Goes to the handler of a signal.
     Diverting,
-    /// Stopped with its process by job control.
-    Stopped,
     /// Stands at its end, with its registers read, until all of its process do.
     AtEnd,
 }
@@ -87,5 +86,15 @@ impl Thread {
 
     pub(super) fn tid(&self) -> Tid {
         self.tracee.0
+    }
+
+    /// Delivers `signal` (0: none), which changes nothing of what the thread is doing.
+    pub(super) fn go_on(&self, signal: Signo) -> Result<(), Error> {
+        match self.doing {
+            // What it was about to execute is still to come.
+            Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => self.tracee.step(signal)?,
+            Doing::Running | Doing::AtEnd => self.tracee.resume(signal)?,
+        }
+        Ok(())
     }
 }
