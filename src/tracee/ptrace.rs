@@ -191,14 +191,6 @@ impl Tracee {
         Ok(())
     }
 
-    /// Sends a signal to this thread of a process.
-    pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
-        // SAFETY: tgkill(2) touches no memory.
-        let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
-        let sent = Errno::result(result).map(drop);
-        sent.map_err(|errno| Error::System { call: "tgkill", errno })
-    }
-
     /// Sends a signal to the thread, which is one of process `pid`.
     pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
         // SAFETY: tgkill(2) touches no memory.

@@ -1,10 +1,10 @@
 //! A thread that runs translated.
 
 use super::area::{Area, BUFFERS, Busy};
+use crate::capture::Error;
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
-use crate::capture::Error;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 
@@ -92,7 +92,9 @@ impl Thread {
     pub(super) fn go_on(&self, signal: Signo) -> Result<(), Error> {
         match self.doing {
             // What it was about to execute is still to come.
-            Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => self.tracee.step(signal)?,
+            Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
+                self.tracee.step(signal)?
+            }
             Doing::Running | Doing::AtEnd => self.tracee.resume(signal)?,
         }
         Ok(())
