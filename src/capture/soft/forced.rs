@@ -19,7 +19,7 @@ const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 pub(super) const FORCED: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's signal set.
 const SET_BYTES: u64 = 8;
-/// Where the mask is from RT_SIGRETURN's stack pointer on: `uc_sigmask` in the kernel's ucontext.
+/// Where the mask is from `RT_SIGRETURN`'s stack pointer on: `uc_sigmask` in the kernel's ucontext.
 const FRAME_MASK: u64 = 296;
 /// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
 const ACTION_BYTES: usize = 32;

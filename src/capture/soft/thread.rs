@@ -93,7 +93,7 @@ impl Thread {
         match self.doing {
             // What it was about to execute is still to come.
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
-                self.tracee.step(signal)?
+                self.tracee.step(signal)?;
             }
             Doing::Running | Doing::AtEnd => self.tracee.resume(signal)?,
         }
