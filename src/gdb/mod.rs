@@ -34,7 +34,7 @@ mod xfer;
 mod tests;
 
 pub use listener::Listener;
-pub use server::{Error, Options, serve};
+pub use server::{Error, Options, serve, serve_streams};
 
 /// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13
 /// or newer loads it with `source`.

@@ -4,10 +4,10 @@ use super::client::{Client, Ended};
 use super::door::Door;
 use super::listener::{Bound, Listener};
 use super::target::Served;
-use super::transport::{StandardStreams, Transport};
+use super::transport::{StandardStreams, Stream, Transport};
 use crate::session::{Run, Session};
 use std::fmt;
-use std::io;
+use std::io::{self, Read, Write};
 
 /// How to serve.
 pub struct Options {
@@ -83,6 +83,21 @@ pub fn serve<R: Run>(
         let ended = serve_client(&mut served, &mut *client, &options);
         if ended == Ended::Killed || options.once {
             return Ok(());
+        }
+    }
+}
+
+/// Serves clients at connections that the caller has, one after the other, until one of them kills
+/// the program. Ctrl-C does not end a search here; a lost connection ends its client only.
+pub fn serve_streams<R: Run, S: Read + Write>(
+    streams: impl IntoIterator<Item = S>,
+    session: Session<R>,
+    options: &Options,
+) {
+    let mut served = Served::new(session);
+    for stream in streams {
+        if serve_client(&mut served, &mut Stream(stream), options) == Ended::Killed {
+            return;
         }
     }
 }

@@ -60,6 +60,25 @@ impl<S: Socket> Transport for S {
     }
 }
 
+/// Any stream of bytes. It cannot be looked at without waiting, so Ctrl-C is heard where a search
+/// has ended.
+pub(super) struct Stream<S>(pub(super) S);
+
+impl<S: Read + Write> Transport for Stream<S> {
+    fn wait(&mut self) -> io::Result<Vec<u8>> {
+        read_some(&mut self.0)
+    }
+
+    fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all(bytes)?;
+        self.0.flush()
+    }
+}
+
 fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; READ_BYTES];
     loop {
