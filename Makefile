@@ -3,14 +3,19 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+# Seconds for each fuzz target, and how many run at a time.
 FUZZ_SECONDS ?= 60
+FUZZ_JOBS ?= 2
+# Mutants a target from which `make corpus` keeps what is new, and the number that they follow from.
+FUZZ_MUTANTS ?= 20000
+FUZZ_SEED ?= 1
 
 # Command and Debian package of each tool that demo and tests use.
 TOOLS := gcc:gcc gdb:gdb
 # lldb and libipt make more tests run; without them those say that they skip.
 CHECK_TOOLS := $(TOOLS) make:make
 
-.PHONY: all build install demo check fmt clippy doc deny test bench fuzz tools check-tools clean
+.PHONY: all build install demo check fmt clippy doc deny test bench fuzz corpus tools check-tools clean
 
 all: build
 
@@ -24,13 +29,15 @@ install: build
 demo: tools build
 	@sh examples/crash/demo.sh target/release/contraflow
 
-check: check-tools fmt clippy doc deny test
+check: check-tools fmt clippy doc deny test fuzz
 
 fmt:
 	$(CARGO) fmt --check
+	cd fuzz && $(CARGO) fmt --check
 
 clippy:
 	$(CARGO) clippy --all-targets -- -D warnings
+	cd fuzz && $(CARGO) clippy --quiet --locked -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --quiet
@@ -49,7 +56,11 @@ bench: build
 
 # Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each.
 fuzz:
-	cd fuzz && $(CARGO) run --release --quiet -- $(FUZZ_SECONDS)
+	cd fuzz && FUZZ_JOBS=$(FUZZ_JOBS) $(CARGO) run --release --quiet --locked -- run $(FUZZ_SECONDS)
+
+# Keeps in fuzz/corpus/ what does something new. The same seed and number of mutants give the same.
+corpus:
+	cd fuzz && FUZZ_SEED=$(FUZZ_SEED) $(CARGO) run --release --quiet --locked -- grow $(FUZZ_MUTANTS)
 
 tools:
 	@sh .ci/tools $(TOOLS)

@@ -1,97 +1,120 @@
-//! Feeds mutated inputs to what reads hostile bytes, for some seconds each. A panic, or an input
-//! that takes too long, is a fault; the input is written to `artifacts/`.
+//! Feeds mutated inputs to what reads hostile bytes. A panic, an input that takes too long or too
+//! much memory, and what the target says of its result, are faults; the input goes to
+//! `artifacts/`.
 //!
-//! A plain mutator that needs nothing but a stable toolchain: it flips, cuts, repeats and splices
-//! valid inputs, which it makes itself. `contraflow-fuzz SECONDS [TARGET]`.
+//! It needs nothing but a stable toolchain: it flips, cuts, repeats and splices the inputs of
+//! `corpus/` and valid ones that it makes itself, and keeps what does something new; see [`traits`].
 
+mod corpus;
+mod mutate;
+mod random;
 mod seeds;
+mod supervisor;
 mod targets;
+mod traits;
+mod worker;
 
+use corpus::Corpus;
+use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use targets::Target;
+use worker::Worker;
 
-/// An input that takes longer than this hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Xorshift: the runs differ by their seed, which is printed.
-pub struct Random(u64);
-
-impl Random {
-    /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).unwrap_or(0) % bound.max(1)
-    }
-}
-
-fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = seeds[random.below(seeds.len())].clone();
-    for _ in 0..=random.below(12) {
-        if bytes.is_empty() {
-            break;
-        }
-        let at = random.below(bytes.len());
-        let size = random.below((bytes.len() - at).min(64)) + 1;
-        let end = (at + size).min(bytes.len());
-        match random.below(7) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = u8::try_from(random.below(256)).unwrap_or(0),
-            2 => bytes[at..end].fill([0, 0xff, 0x02, 0x82][random.below(4)]),
-            3 => bytes.truncate(at),
-            4 => drop(bytes.drain(at..end)),
-            5 => {
-                let piece = bytes[at..end].to_vec();
-                let to = random.below(bytes.len());
-                bytes.splice(to..to, piece);
-            }
-            _ => {
-                let other = &seeds[random.below(seeds.len())];
-                let from = random.below(other.len());
-                let to = (from + 64).min(other.len());
-                bytes.splice(at..end, other[from..to].iter().copied());
-            }
-        }
-    }
-    bytes
-}
-
-fn run(target: &targets::Target, time: Duration, seed: u64) -> bool {
-    let mut random = Random(seed | 1);
-    let seeds = (target.seeds)();
-    let start = Instant::now();
-    let mut inputs = 0_u64;
-    while start.elapsed() < time {
-        let input = mutate(&mut random, &seeds);
-        let began = Instant::now();
-        let caught = std::panic::catch_unwind(|| (target.feed)(&input));
-        let slow = began.elapsed() > PATIENCE;
-        inputs += 1;
-        if caught.is_err() || slow {
-            let path = format!("artifacts/{}-{seed:x}-{inputs}", target.name);
-            let written =
-                std::fs::create_dir_all("artifacts").and_then(|()| std::fs::write(&path, &input));
-            let what = if slow { "hangs" } else { "panics" };
-            eprintln!("{}: {what} on {path} ({written:?})", target.name);
-            return false;
-        }
-    }
-    println!("{}: {inputs} inputs in {:?}, seed {seed:x}", target.name, start.elapsed());
-    true
-}
+const USAGE: &str = "\
+contraflow-fuzz run SECONDS [TARGET]...      feed mutants, so long to each target
+contraflow-fuzz grow MUTANTS [TARGET]...     feed so many, and keep what does new things in corpus/
+contraflow-fuzz TARGET FILE...               feed files
+FUZZ_JOBS targets at a time (2). FUZZ_SEED is the number that all follows from: grow always does
+the same with the same one (1); run takes another each time, unless it is given.";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let seconds = arguments.first().and_then(|seconds| seconds.parse().ok()).unwrap_or(60);
-    let wanted = arguments.get(1);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let seed = now.map_or(1, |now| u64::from(now.subsec_nanos()) << 20 | 1);
-    let targets = targets::all();
-    let chosen = targets.iter().filter(|target| wanted.is_none_or(|name| name == target.name));
-    let mut fine = true;
-    for target in chosen {
-        fine &= run(target, Duration::from_secs(seconds), seed);
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["--worker", dir, target, task @ ..] => work(Path::new(dir), target, task).map(|()| true),
+        ["run" | "grow", count, names @ ..] => many(&arguments[..2], count, names),
+        [target, _, ..] => one(target, &arguments[1..]),
+        _ => Err(USAGE.into()),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
     }
-    if fine { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+type Done<T> = Result<T, Box<dyn Error>>;
+
+fn named(name: &str) -> Done<&'static Target> {
+    let names: Vec<_> = targets::ALL.iter().map(|target| target.name).collect();
+    let unknown = || format!("{name:?} is no target; there are {}\n{USAGE}", names.join(", "));
+    Ok(targets::named(name).ok_or_else(unknown)?)
+}
+
+fn variable(name: &str) -> Done<Option<u64>> {
+    let Ok(text) = std::env::var(name) else { return Ok(None) };
+    Ok(Some(text.parse().map_err(|_| format!("{name}={text}: not a number"))?))
+}
+
+/// Supervises a run, or the growing of the corpora.
+fn many(task: &[String], count: &str, names: &[&str]) -> Done<bool> {
+    let _: u64 = count.parse().map_err(|_| format!("{count:?} is no number\n{USAGE}"))?;
+    let names = names.iter().map(|name| named(name)).collect::<Done<Vec<_>>>()?;
+    let all = || targets::ALL.iter().filter_map(|target| targets::named(target.name)).collect();
+    let chosen = if names.is_empty() { all() } else { names };
+    let given = variable("FUZZ_SEED")?;
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_secs());
+    let seed = given.unwrap_or_else(|| if task[0] == "grow" { 1 } else { now() });
+    let jobs = usize::try_from(variable("FUZZ_JOBS")?.unwrap_or(2))?;
+    let arguments = [task, &[seed.to_string()]].concat();
+    Ok(supervisor::supervise(&chosen, jobs, &arguments))
+}
+
+/// Supervises the feeding of files.
+fn one(target: &str, files: &[String]) -> Done<bool> {
+    let arguments = [&["feed".to_owned()], files].concat();
+    Ok(supervisor::supervise(&[named(target)?], 1, &arguments))
+}
+
+/// What a worker does.
+fn work(dir: &Path, target: &str, task: &[&str]) -> Done<()> {
+    let target = named(target)?;
+    let worker = Worker::start(target, dir)?;
+    let start = Instant::now();
+    match task {
+        ["run", seconds, seed] => {
+            let mut corpus = Corpus::load(target)?;
+            let before = corpus.inputs.len();
+            let time = Duration::from_secs(seconds.parse()?);
+            let inputs = worker.run(&mut corpus, time, seed.parse()?)?;
+            println!(
+                "{}: {inputs} inputs in {:.0?}, seed {seed}; {} traits, corpus {before} and {} new",
+                target.name,
+                start.elapsed(),
+                corpus.traits(),
+                corpus.inputs.len() - before,
+            );
+        }
+        ["grow", mutants, seed] => {
+            let mut corpus = Corpus::load(target)?;
+            worker.grow(&mut corpus, mutants.parse()?, seed.parse()?)?;
+            corpus.save(target)?;
+            let (files, traits) = (corpus.inputs.len(), corpus.traits());
+            println!("{}: {files} files for {traits} traits", target.name);
+        }
+        ["feed", files @ ..] => {
+            for file in files {
+                let input = std::fs::read(file).map_err(|error| format!("{file}: {error}"))?;
+                worker.feed(&input)?;
+                println!("{}: {file}: fine, in {:.1?}", target.name, start.elapsed());
+            }
+        }
+        _ => return Err(USAGE.into()),
+    }
+    Ok(())
 }
