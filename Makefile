@@ -54,8 +54,9 @@ bench: build
 	sh benches/run.sh
 	sh benches/capture/run.sh
 
-# Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each.
+# Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each; and that faults are found.
 fuzz:
+	cd fuzz && $(CARGO) test --release --quiet --locked
 	cd fuzz && FUZZ_JOBS=$(FUZZ_JOBS) $(CARGO) run --release --quiet --locked -- run $(FUZZ_SECONDS)
 
 # Keeps in fuzz/corpus/ what does something new. The same seed and number of mutants give the same.

@@ -67,9 +67,9 @@ fn bundle(bytes: &[u8], dir: &Path, traits: &mut Traits) {
         Ok(bundle) => assert!(!bundle.threads.is_empty()),
         Err(bad) => {
             assert!(!bad.place.is_empty() && bad.to_string().lines().count() == 1);
-            let letters = |text: &str| text.replace(|c: char| c.is_ascii_digit(), "");
-            let what = bad.what.split_whitespace().take(2).collect::<String>();
-            traits.note(("bundle", letters(&bad.place), letters(&what)));
+            // The rest may be the input's own words.
+            let place = bad.place.replace(|c: char| c.is_ascii_digit(), "");
+            traits.note(("bundle", place, bad.what.split_whitespace().next()));
             return;
         }
     }
@@ -86,11 +86,7 @@ fn bundle(bytes: &[u8], dir: &Path, traits: &mut Traits) {
     fs::write(dir.join("trace.json"), bytes).expect("a place for the bundle");
     match open_bundle(&dir) {
         Ok(imported) => recorded(&imported, &dir, traits),
-        Err(error) => {
-            let text = error.to_string();
-            assert!(!text.is_empty());
-            traits.note(("refused", text.rsplit(':').next()));
-        }
+        Err(error) => traits.note(("refused", discriminant(&error.kind))),
     }
 }
 
@@ -193,7 +189,7 @@ fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
         fs::remove_dir_all(&dir).expect("a place for the recording");
     }
     if let Err(error) = imported.write(&dir) {
-        traits.note(("not written", error.to_string().rsplit(':').next()));
+        traits.note(("not written", discriminant(&error.kind)));
         return;
     }
     let reader = Reader::open(&dir).expect("what was written opens");

@@ -1,5 +1,6 @@
 //! What is fed. Each target checks, besides not panicking, what must hold for any input.
 
+mod faults;
 mod flow;
 mod gdb;
 mod image;
@@ -73,5 +74,6 @@ pub const ALL: [Target; 5] = [
 /// The target of that name.
 pub fn named(name: &str) -> Option<&'static Target> {
     const TARGETS: &[Target] = &ALL;
-    TARGETS.iter().find(|target| target.name == name)
+    const FAULTS: &Target = &faults::TARGET;
+    TARGETS.iter().chain([FAULTS]).find(|target| target.name == name)
 }
