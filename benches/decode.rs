@@ -41,7 +41,7 @@ impl Subject {
         let reader = Reader::open(&recording).expect("a recording");
         let timeline = Timeline::open(reader, Options::default()).expect("a timeline");
         let tid = timeline.threads().next().expect("a thread");
-        let once = timeline.trace(tid).expect("a trace").to_vec();
+        let once = timeline.trace(tid).expect("a trace").as_ref().to_vec();
         let trace = once.repeat(TRACE_BYTES.div_ceil(once.len()));
         Self { name: name.to_owned(), timeline, tid, trace }
     }

@@ -3,14 +3,14 @@
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::open::say_what_is_wrong;
-use super::print::{Printer, packets};
+use super::print::{Printer, once, packets};
 use super::progress::Bar;
 use super::stats::Stats;
 use super::{Failure, raw, source};
 use crate::common::{Tid, Visible};
 use crate::pt::{ClockConfig, CrystalRatio, Packets};
-use crate::recording::{Manifest, Reader, Store, TraceId};
-use crate::timeline::{Options, RawTrace, Timeline};
+use crate::recording::{Behind, Manifest, Reader, Store, TraceId};
+use crate::timeline::{Options, Progress, RawTrace, Timeline};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -38,13 +38,15 @@ fn of_trace(
     path: &Path,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let trace = raw::open(path)?;
+    let mapped = raw::map(path)?;
+    let trace = mapped.as_ref();
     if what == What::Sideband {
         return Err("a raw trace has no sideband".into());
     }
     if what == What::Packets {
         arguments.check_range(trace.len() as u64, "the trace")?;
-        packets(Packets::synced(&trace), arguments, arguments.raw.clocks(), out)?;
+        let found = once(Packets::synced(trace), Behind::new(&mapped));
+        packets(found, arguments, arguments.raw.clocks(), out)?;
         return Ok(());
     }
     let image = arguments.raw.image()?;
@@ -55,19 +57,23 @@ fn of_trace(
     let mut stats = Stats::default();
     let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
     let (config, workers) = (arguments.raw.config(), Options::default().workers);
-    let raw = RawTrace { bytes: &trace, image: &image, config: &config, workers };
+    let raw = RawTrace { bytes: trace, image: &image, config: &config, workers };
     // On a terminal, what is printed shows how far it is.
     let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
         Bar::new("decoding")
     } else {
         Bar::hidden()
     };
-    let watch = &mut |progress| bar.show(progress);
+    let mut behind = Behind::new(&mapped);
+    let watch = &mut |progress: Progress| {
+        bar.show(progress);
+        behind.pass(usize::try_from(progress.done_bytes).unwrap_or(0));
+    };
     finish(raw.visit(watch, &mut |visit| printer.visit(&visit)))?;
     drop(bar);
     arguments.check_range(printer.end(), "the trace's path")?;
     if what == What::Stats {
-        stats.packets(&trace);
+        stats.packets(trace, Behind::new(&mapped));
         stats.print(arguments.json, out)?;
     }
     Ok(())
@@ -95,7 +101,7 @@ fn of_recording(
         let of_cpu = reader.manifest().capture.import.is_some();
         let found = if of_cpu { Packets::synced } else { Packets::new };
         for trace in &traces {
-            packets(found(trace.as_ref()), arguments, clocks, out)?;
+            packets(once(found(trace.as_ref()), trace.behind()), arguments, clocks, out)?;
         }
         return Ok(());
     }
@@ -133,8 +139,10 @@ fn threads(
         } else if labels {
             writeln!(out, "thread {tid}")?;
         }
-        if what == What::Stats {
-            stats.packets(timeline.trace(*tid).unwrap_or_default());
+        if what == What::Stats
+            && let Some(trace) = timeline.trace(*tid)
+        {
+            stats.packets(trace.as_ref(), trace.behind());
         }
         let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
         // Depth is counted from the beginning.
@@ -144,7 +152,8 @@ fn threads(
     if what == What::Stats {
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
-                stats.packets(timeline.reader().trace(trace)?.as_ref());
+                let trace = timeline.reader().trace(trace)?;
+                stats.packets(trace.as_ref(), trace.behind());
             }
         }
         stats.print(arguments.json, out)?;

@@ -5,7 +5,8 @@ use super::dump_arguments::{Dump, What};
 use super::stats::Stats;
 use crate::common::Addr;
 use crate::flow::{Event, Gap, Insn, Span};
-use crate::pt::{Clock, ClockConfig, Packets};
+use crate::pt::{Clock, ClockConfig, Packet, PacketError, Packets};
+use crate::recording::Behind;
 use crate::timeline::{Arrival, CallTrace, How, Visit};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -187,9 +188,20 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 }
 
+/// A packet, or what is none, and its place in the trace.
+pub(super) type Found = (u64, Result<Packet, PacketError>);
+
+/// Gives back the memory of a mapped trace behind the packets that are read.
+pub(super) fn once<'a>(
+    packets: Packets<'a>,
+    mut behind: Behind<'a>,
+) -> impl Iterator<Item = Found> + 'a {
+    packets.inspect(move |(offset, _)| behind.pass(usize::try_from(*offset).unwrap_or(0)))
+}
+
 /// Prints the packets of a trace, with the time at each where clocks are known.
 pub(super) fn packets(
-    trace: Packets<'_>,
+    trace: impl Iterator<Item = Found>,
     arguments: &Dump,
     clocks: Option<ClockConfig>,
     out: &mut impl Write,

@@ -14,8 +14,13 @@ use std::path::{Path, PathBuf};
 
 /// A file's bytes, or a sentence that names it.
 pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
+    map(path).map(Bytes::new)
+}
+
+/// The same of a file that is read from end to end.
+pub(super) fn map(path: &Path) -> Result<Mapped, Failure> {
     let refused = |error: std::io::Error| format!("{}: {error}", path.display());
-    Ok(Bytes::new(Mapped::open(path).map_err(refused)?))
+    Ok(Mapped::open(path).map_err(refused)?)
 }
 
 impl Raw {

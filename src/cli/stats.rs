@@ -1,30 +1,37 @@
 //! How much of everything a trace holds.
 
-use crate::pt::Packets;
+use super::print::once;
+use crate::flow::EventKind;
+use crate::pt::{Packet, Packets};
+use crate::recording::Behind;
 use crate::timeline::Visit;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, Write};
+use std::mem::{Discriminant, discriminant};
 
 /// Counts of what was seen.
 #[derive(Debug, Default)]
 pub(super) struct Stats {
     bytes: u64,
-    packets: BTreeMap<String, u64>,
-    events: BTreeMap<String, u64>,
+    packets: Kinds<Packet>,
+    errors: u64,
+    events: Kinds<EventKind>,
     blocks: u64,
     instructions: u64,
     gaps: u64,
 }
 
 impl Stats {
-    /// Counts the packets of a trace.
-    pub(super) fn packets(&mut self, trace: &[u8]) {
+    /// Counts the packets of a mapped trace.
+    pub(super) fn packets(&mut self, trace: &[u8], behind: Behind<'_>) {
         self.bytes += trace.len() as u64;
-        for (_, packet) in Packets::synced(trace) {
-            let name = packet.map_or_else(|_| "error".to_owned(), |packet| variant(&packet));
-            *self.packets.entry(name).or_default() += 1;
+        for (_, packet) in once(Packets::synced(trace), behind) {
+            match packet {
+                Ok(packet) => self.packets.count(&packet),
+                Err(_) => self.errors += 1,
+            }
         }
     }
 
@@ -35,33 +42,60 @@ impl Stats {
                 self.blocks += 1;
                 self.instructions += u64::from(span.insns);
             }
-            Visit::Event { event, .. } => {
-                *self.events.entry(variant(&event.kind)).or_default() += 1;
-            }
+            Visit::Event { event, .. } => self.events.count(&event.kind),
             Visit::Gap { .. } => self.gaps += 1,
         }
     }
 
     /// Prints the counts; the last line is `instructions N gaps M`.
     pub(super) fn print(&self, json: bool, out: &mut impl Write) -> io::Result<()> {
+        let mut packets = self.packets.by_name();
+        if self.errors > 0 {
+            packets.insert("error", self.errors);
+        }
+        let events = self.events.by_name();
         if json {
             let all = json!({
-                "bytes": self.bytes, "packets": self.packets, "events": self.events,
+                "bytes": self.bytes, "packets": packets, "events": events,
                 "blocks": self.blocks, "instructions": self.instructions, "gaps": self.gaps,
             });
             return writeln!(out, "{all}");
         }
         writeln!(out, "bytes {}", self.bytes)?;
-        writeln!(out, "packets {}", self.packets.values().sum::<u64>())?;
-        for (name, count) in &self.packets {
+        writeln!(out, "packets {}", packets.values().sum::<u64>())?;
+        for (name, count) in &packets {
             writeln!(out, "  {name} {count}")?;
         }
-        writeln!(out, "events {}", self.events.values().sum::<u64>())?;
-        for (name, count) in &self.events {
+        writeln!(out, "events {}", events.values().sum::<u64>())?;
+        for (name, count) in &events {
             writeln!(out, "  {name} {count}")?;
         }
         writeln!(out, "blocks {}", self.blocks)?;
         writeln!(out, "instructions {} gaps {}", self.instructions, self.gaps)
+    }
+}
+
+/// How often each variant of an enumeration was seen. There may be billions, of a few kinds.
+#[derive(Debug)]
+struct Kinds<T>(Vec<(Discriminant<T>, String, u64)>);
+
+impl<T> Default for Kinds<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Debug> Kinds<T> {
+    fn count(&mut self, value: &T) {
+        let kind = discriminant(value);
+        match self.0.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((.., count)) => *count += 1,
+            None => self.0.push((kind, variant(value), 1)),
+        }
+    }
+
+    fn by_name(&self) -> BTreeMap<&str, u64> {
+        self.0.iter().map(|(_, name, count)| (name.as_str(), *count)).collect()
     }
 }
 

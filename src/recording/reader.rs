@@ -60,7 +60,8 @@ pub struct Behind<'a> {
 const RELEASE_BYTES: usize = 16 << 20;
 
 impl<'a> Behind<'a> {
-    fn new(mapped: &'a Mapped) -> Self {
+    /// For a file of which nothing has been read yet.
+    pub fn new(mapped: &'a Mapped) -> Self {
         Self { mapped, released: 0 }
     }
 

@@ -244,7 +244,7 @@ impl History for Recording {
     }
 
     fn pt_trace(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
-        let trace = self.timeline.trace(tid)?;
+        let trace = self.timeline.trace(tid)?.as_ref();
         self.is_at_end(tid, g).then(|| trace.to_vec())
     }
 }

@@ -106,9 +106,9 @@ impl Timeline {
         self.thread(tid).map_or(0, |(_, thread)| thread.path.index.insns)
     }
 
-    /// The PT bytes of a thread; none where it has no trace of its own.
-    pub fn trace(&self, tid: Tid) -> Option<&[u8]> {
-        self.whole_trace(self.thread(tid)?.1).map(Trace::as_ref)
+    /// The trace of a thread; none where it has no trace of its own.
+    pub fn trace(&self, tid: Tid) -> Option<&Trace> {
+        self.whole_trace(self.thread(tid)?.1)
     }
 
     /// The trace that is all of a thread's.
