@@ -64,6 +64,7 @@ pub(super) fn execute(
         at_branch: true,
     };
     machine.unit.set_tsc(Tsc(machine.now));
+    machine.unit.set_mode(program.mode(), false);
     machine.unit.enter(machine.ip, 3);
     for _ in 0..runs {
         machine.run(mishaps);

@@ -6,7 +6,7 @@ use super::trace::Trace;
 use crate::common::Addr;
 use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
 use crate::pt::unit::{self, RtitCtl};
-use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, find_psb};
+use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, Packet, find_psb};
 use proptest::prelude::*;
 
 pub(super) struct Decoded {
@@ -44,7 +44,7 @@ fn random_run(seed: u64) -> (Program, Traced) {
 fn random_run_with(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(40);
-    let program = Program::random(&mut random, runs, Addr(0x40_1000));
+    let program = Program::random(&mut random, runs);
     let config = any_filtering_unit(&mut random, &program);
     let traced = execute(&program, seed, 2000, config, mishaps);
     (program, traced)
@@ -230,8 +230,8 @@ proptest! {
         prop_assume!(find_psb(&traced.trace, 0).is_some());
         let bad = whole(&traced.trace, &program);
         prop_assert_eq!(in_segments(&traced.trace, &program), bad.items.clone());
-        // From the second PSB behind the damage on, all is as it was.
-        if let Some((start, _)) = segments(&traced.trace).into_iter().filter(|(at, _)| *at >= from).nth(1) {
+        // From the next PSB on, all is as it was.
+        if let Some((start, _)) = segments(&traced.trace).into_iter().find(|(at, _)| *at >= from) {
             let behind = decode(
                 Decoder::segment(&traced.trace, start, None, Config::default()),
                 &mut Code::new(&program),
@@ -244,11 +244,12 @@ proptest! {
     #[test]
     fn any_bytes_decode_to_an_end(seed: u64, chunks in prop::collection::vec(any::<Vec<u8>>(), 1..8)) {
         let mut random = Random::new(seed);
-        let program = Program::random(&mut random, 20, Addr(0x40_1000));
+        let program = Program::random(&mut random, 20);
         let mut trace = Trace::default();
         for chunk in &chunks {
             let start = random.below(program.runs.len());
-            trace = trace.psb_at(program.start(start).0).raw(chunk);
+            let (mode, start) = (program.mode(), program.start(start).0);
+            trace = trace.put(Packet::Psb).mode(mode).fup(start).put(Packet::PsbEnd).raw(chunk);
         }
         let all = [Erratum::Bdm70, Erratum::Bdm64, Erratum::Skd007, Erratum::Skd022,
             Erratum::Skd010, Erratum::Skl014, Erratum::Apl11, Erratum::Apl12, Erratum::Skz84];

@@ -2,6 +2,7 @@
 
 use crate::common::Addr;
 use crate::image::CodeSource;
+use crate::pt::ExecMode;
 
 /// A small generator of reproducible random numbers (xorshift64*).
 #[derive(Clone, Debug)]
@@ -61,6 +62,7 @@ pub(super) struct Run {
 pub(super) struct Program {
     pub(super) runs: Vec<Run>,
     base: Addr,
+    mode: ExecMode,
     bytes: Vec<u8>,
 }
 
@@ -76,16 +78,41 @@ const PLAIN: [&[u8]; 9] = [
     &[0x66, 0x0f, 0x38, 0x00, 0xc1],
 ];
 
+const PLAIN_32: [&[u8]; 9] = [
+    &[0x90],
+    // A REX prefix to 64-bit code.
+    &[0x40],
+    &[0x89, 0xc3],
+    &[0xb8, 0xc3, 0xe8, 0xff, 0xff],
+    &[0x66, 0xb8, 0xeb, 0xfe],
+    &[0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+    &[0xf3, 0xa4],
+    &[0xc5, 0xfc, 0x58, 0xc1],
+    &[0x66, 0x0f, 0x38, 0x00, 0xc1],
+];
+
+const PLAIN_16: [&[u8]; 9] = [
+    &[0x90],
+    &[0x40],
+    &[0x89, 0xc3],
+    &[0xb8, 0xeb, 0xfe],
+    &[0x66, 0xb8, 0xc3, 0xe8, 0xff, 0xff],
+    &[0x0f, 0x1f, 0x80, 0, 0],
+    &[0x67, 0x0f, 0x1f, 0x80, 0, 0, 0, 0],
+    &[0xf3, 0xa4],
+    &[0x66, 0x0f, 0x38, 0x00, 0xc1],
+];
+
 impl Program {
-    /// A random program of `runs` runs at `base`. No way leads in a circle without a conditional
+    /// A random program of `runs` runs, 64-bit code at 401000H, or in some other width. No way leads in a circle without a conditional
     /// or indirect branch, so that an address that is ahead is met once.
-    pub(super) fn random(random: &mut Random, runs: usize, base: Addr) -> Self {
+    pub(super) fn random(random: &mut Random, runs: usize) -> Self {
         let tails = (0..runs).map(|at| Self::tail(random, at, runs)).collect();
-        Self::of_tails(random, tails, base)
+        Self::of_tails(random, tails)
     }
 
     /// A random program in which direct jumps and calls lead anywhere, in circles as well.
-    pub(super) fn circling(random: &mut Random, runs: usize, base: Addr) -> Self {
+    pub(super) fn circling(random: &mut Random, runs: usize) -> Self {
         let tail = |random: &mut Random, at| match random.below(3) {
             _ if at + 1 == runs => Tail::Ret,
             0 => Tail::Jmp(random.below(runs)),
@@ -93,20 +120,26 @@ impl Program {
             _ => Self::tail(random, at, runs),
         };
         let tails = (0..runs).map(|at| tail(random, at)).collect();
-        Self::of_tails(random, tails, base)
+        Self::of_tails(random, tails)
     }
 
-    fn of_tails(random: &mut Random, tails: Vec<Tail>, base: Addr) -> Self {
+    fn of_tails(random: &mut Random, tails: Vec<Tail>) -> Self {
         let runs = tails.len();
+        // 16-bit code cannot branch beyond 64 KiB.
+        let (mode, plain, base) = match random.below(4) {
+            0 => (ExecMode::Bits32, PLAIN_32, Addr(0x40_1000)),
+            1 => (ExecMode::Bits16, PLAIN_16, Addr(0x1000)),
+            _ => (ExecMode::Bits64, PLAIN, Addr(0x40_1000)),
+        };
         let bodies: Vec<Vec<&[u8]>> = (0..runs)
-            .map(|_| (0..random.below(6)).map(|_| PLAIN[random.below(PLAIN.len())]).collect())
+            .map(|_| (0..random.below(6)).map(|_| plain[random.below(plain.len())]).collect())
             .collect();
         let mut starts = vec![base];
         for (body, tail) in bodies.iter().zip(&tails) {
-            let size: usize = body.iter().map(|insn| insn.len()).sum::<usize>() + tail.size();
+            let size: usize = body.iter().map(|insn| insn.len()).sum::<usize>() + tail.size(mode);
             starts.push(starts[starts.len() - 1].wrapping_add(size as u64));
         }
-        let mut program = Self { runs: Vec::new(), base, bytes: Vec::new() };
+        let mut program = Self { runs: Vec::new(), base, mode, bytes: Vec::new() };
         for (body, tail) in bodies.iter().zip(tails) {
             program.push(body, tail, &starts);
         }
@@ -141,11 +174,11 @@ impl Program {
             self.bytes.extend_from_slice(insn);
         }
         let tail_ip = self.end();
-        let next = tail_ip.wrapping_add(tail.size() as u64);
+        let next = tail_ip.wrapping_add(tail.size(self.mode) as u64);
         if tail != Tail::None {
             addrs.push(tail_ip);
         }
-        self.bytes.extend(tail.bytes(next, starts));
+        self.bytes.extend(tail.bytes(self.mode, next, starts));
         self.runs.push(Run { addrs, tail_ip, tail, next });
     }
 
@@ -174,6 +207,11 @@ impl Program {
         (0..self.runs.len()).find(|number| self.start(*number) == addr)
     }
 
+    /// The width of its code.
+    pub(super) const fn mode(&self) -> ExecMode {
+        self.mode
+    }
+
     /// The code bytes, for a decoder of another make.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -181,34 +219,41 @@ impl Program {
 }
 
 impl Tail {
-    fn size(self) -> usize {
+    fn size(self, mode: ExecMode) -> usize {
+        // Distances have 16 bits in 16-bit code.
+        let distance = if mode == ExecMode::Bits16 { 2 } else { 4 };
         match self {
             Self::None => 0,
             Self::Ret => 1,
             Self::Loop(_) | Self::JmpIndirect | Self::CallIndirect | Self::Syscall => 2,
-            Self::Jmp(_) | Self::Call(_) | Self::CallNext | Self::Ptwrite => 5,
-            Self::Jcc(_) => 6,
+            Self::Jmp(_) | Self::Call(_) | Self::CallNext => 1 + distance,
+            Self::Ptwrite if mode == ExecMode::Bits64 => 5,
+            Self::Ptwrite => 4,
+            Self::Jcc(_) => 2 + distance,
         }
     }
 
-    fn bytes(self, next: Addr, starts: &[Addr]) -> Vec<u8> {
-        let rel32 = |target: usize| {
-            let distance = starts[target].wrapping_sub(next.0).0;
-            distance.to_le_bytes()[..4].to_vec()
+    fn bytes(self, mode: ExecMode, next: Addr, starts: &[Addr]) -> Vec<u8> {
+        let relative = |target: Addr| {
+            let size = if mode == ExecMode::Bits16 { 2 } else { 4 };
+            target.wrapping_sub(next.0).0.to_le_bytes()[..size].to_vec()
         };
+        let distance = |target: usize| relative(starts[target]);
         match self {
             Self::None => vec![],
-            Self::Jcc(target) => [vec![0x0f, 0x84], rel32(target)].concat(),
+            Self::Jcc(target) => [vec![0x0f, 0x84], distance(target)].concat(),
             // To itself: the run's last instruction repeats.
             Self::Loop(_) => vec![0xe2, 0xfe],
-            Self::Jmp(target) => [vec![0xe9], rel32(target)].concat(),
-            Self::Call(target) => [vec![0xe8], rel32(target)].concat(),
-            Self::CallNext => vec![0xe8, 0, 0, 0, 0],
+            Self::Jmp(target) => [vec![0xe9], distance(target)].concat(),
+            Self::Call(target) => [vec![0xe8], distance(target)].concat(),
+            Self::CallNext => [vec![0xe8], relative(next)].concat(),
             Self::JmpIndirect => vec![0xff, 0xe0],
             Self::CallIndirect => vec![0xff, 0xd0],
             Self::Ret => vec![0xc3],
-            Self::Syscall => vec![0x0f, 0x05],
-            Self::Ptwrite => vec![0xf3, 0x48, 0x0f, 0xae, 0xe0],
+            Self::Syscall if mode == ExecMode::Bits64 => vec![0x0f, 0x05],
+            Self::Syscall => vec![0xcd, 0x80],
+            Self::Ptwrite if mode == ExecMode::Bits64 => vec![0xf3, 0x48, 0x0f, 0xae, 0xe0],
+            Self::Ptwrite => vec![0xf3, 0x0f, 0xae, 0xe0],
         }
     }
 }
