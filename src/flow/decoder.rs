@@ -121,7 +121,7 @@ impl<'t> Decoder<'t> {
             cursor: Cursor::at(trace, 0, config.errata),
             end: None,
             fresh_from: 0,
-            clock: config.clock.map(Clock::new),
+            clock: config.clock.map(|clock| Clock::new(clock).with_errata(config.errata)),
             config,
             state: State::Seek(0),
             ip: Addr(0),

@@ -4,7 +4,7 @@
 use super::ClockConfig;
 use super::crystal::Crystal;
 use crate::common::Tsc;
-use crate::pt::Packet;
+use crate::pt::{Errata, Erratum, Packet};
 
 /// When something was traced, in ticks of the time-stamp counter (its low 56 bits). Exact to a
 /// tick where TSC is, and to two where MTC is.
@@ -64,6 +64,7 @@ impl Speed {
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     config: ClockConfig,
+    errata: Errata,
     base: Option<Base>,
     /// The TSC packet that a TMA would belong to.
     last_tsc: Option<u64>,
@@ -94,6 +95,7 @@ impl Clock {
     pub const fn new(config: ClockConfig) -> Self {
         Self {
             config,
+            errata: Errata::NONE,
             base: None,
             last_tsc: None,
             crystal: None,
@@ -105,12 +107,21 @@ impl Clock {
         }
     }
 
+    /// The same for a processor with `errata`: SKL168 lets a CYC be missing before a PSB, so that
+    /// the core's speed is not taken from the cycles around one.
+    #[must_use]
+    pub const fn with_errata(self, errata: Errata) -> Self {
+        Self { errata, ..self }
+    }
+
     /// Takes the trace's next packet.
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         match *packet {
             Packet::Cyc(cycles) => self.count(cycles),
-            Packet::Pad | Packet::Psb | Packet::PsbEnd | Packet::Fup(_) => {}
+            Packet::Psb => self.psb(),
+            // MODE.Exec is of one moment with the packet behind it.
+            Packet::Pad | Packet::PsbEnd | Packet::Fup(_) | Packet::ModeExec { .. } => {}
             Packet::Mtc(mtc) => self.eligible(|clock| clock.mtc(mtc)),
             Packet::Tsc(tsc) => self.eligible(|clock| clock.tsc(tsc)),
             Packet::Ovf => self.eligible(Self::overflow),
@@ -139,7 +150,8 @@ impl Clock {
     }
 
     /// Core clocks from the clock's start to the packet taken last, if a CYC told them right at
-    /// it. The difference between two such points is the time that the code between them took.
+    /// it. The difference between two such points is the time that the code between them took,
+    /// unless a PSB is between them on a processor with erratum SKL168.
     #[must_use]
     pub fn cycles(&self) -> Option<u64> {
         (self.cyc == Cyc::Bound).then_some(self.cycles)
@@ -171,6 +183,12 @@ impl Clock {
         self.crystal = None;
         self.lost = false;
         self.rebase(tsc);
+    }
+
+    fn psb(&mut self) {
+        if let Some(base) = &mut self.base {
+            base.cycle_exact &= !self.errata.has(Erratum::Skl168);
+        }
     }
 
     fn rebase(&mut self, tsc: u64) {

@@ -4,7 +4,7 @@ use super::{Clock, ClockConfig, CrystalRatio, TimeEstimate, TscToNs};
 use crate::common::{Addr, Tsc};
 use crate::pt::captures::{capture, packets};
 use crate::pt::unit::{Branch, BranchKind, Config, RtitCtl, Unit};
-use crate::pt::{Packet, Packets};
+use crate::pt::{Errata, Erratum, Packet, Packets};
 use proptest::prelude::*;
 
 const RATIO: CrystalRatio = CrystalRatio { ebx: 308, eax: 2 };
@@ -101,6 +101,33 @@ fn a_short_overflow_leaves_no_upper_bound_and_a_long_one_no_time() {
     assert_eq!(clock.now(), None);
     clock.packet(&Packet::Tsc(9_000_000));
     assert!(clock.now().is_some());
+}
+
+#[test]
+fn skl168_a_cyc_missing_before_a_psb_tells_no_speed() {
+    let now = |errata| {
+        let mut clock = after(config(3), &[]).with_errata(errata);
+        for packet in [
+            Packet::Tsc(100_000),
+            tma(0x1000, 0),
+            Packet::Cyc(900),
+            Packet::Mtc(1),
+            // The CYC that belongs to the PSB is gone.
+            Packet::Psb,
+            Packet::PsbEnd,
+            Packet::Cyc(100),
+            Packet::Mtc(2),
+            Packet::Cyc(50),
+            Packet::TraceStop,
+        ] {
+            clock.packet(&packet);
+        }
+        clock.now().map(|now| now.tsc.0)
+    };
+    let edge = 100_000 + 16 * P;
+    assert_eq!(now(Errata::NONE), Some(edge + 50 * 8 * P / 100));
+    // Nor is the speed before it known: no CYC told the core clocks right at the TSC.
+    assert_eq!(now(Errata::NONE.with(Erratum::Skl168)), Some(edge));
 }
 
 /// A step of a run: TSC ticks until it, and what it is.
