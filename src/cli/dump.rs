@@ -8,9 +8,10 @@ use super::progress::Bar;
 use super::stats::Stats;
 use super::{Failure, raw, source};
 use crate::common::{Tid, Visible};
-use crate::pt::{ClockConfig, CrystalRatio, Packets};
-use crate::recording::{Behind, Manifest, Reader, Store, TraceId};
-use crate::timeline::{Options, Progress, RawTrace, Timeline};
+use crate::flow::Config;
+use crate::pt::Packets;
+use crate::recording::{Behind, Import, Reader, Store, TraceId};
+use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -55,8 +56,13 @@ fn of_trace(
     let symbols = source::of_images(stored, std::iter::once(&image));
     let mut disassembler = Disassembler::new(symbols);
     let mut stats = Stats::default();
-    let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
-    let (config, workers) = (arguments.raw.config(), Options::default().workers);
+    let clocks = arguments.raw.clocks();
+    let mut printer =
+        Printer::new(arguments, what, clocks.is_some(), out, &mut disassembler, &mut stats)
+            .with_image(&image);
+    let clock = what.is_timed().then(|| clocks.unwrap_or_default());
+    let config = Config { clock, ..arguments.raw.config() };
+    let workers = Options::default().workers;
     let raw = RawTrace { bytes: trace, image: &image, config: &config, workers };
     // On a terminal, what is printed shows how far it is.
     let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
@@ -96,7 +102,7 @@ fn of_recording(
         let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
         arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
-        let clocks = clocks(reader.manifest());
+        let clocks = reader.manifest().capture.import.as_ref().and_then(Import::clocks);
         // A CPU's may begin within a packet.
         let of_cpu = reader.manifest().capture.import.is_some();
         let found = if of_cpu { Packets::synced } else { Packets::new };
@@ -132,6 +138,8 @@ fn threads(
 ) -> Result<(), Failure> {
     let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
     let mut stats = Stats::default();
+    let import = timeline.reader().manifest().capture.import.as_ref();
+    let clocks = import.and_then(Import::clocks).is_some();
     let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;
     for tid in tids {
         if labels && arguments.json {
@@ -144,10 +152,15 @@ fn threads(
         {
             stats.packets(trace.as_ref(), trace.behind());
         }
-        let mut printer = Printer::new(arguments, what, out, &mut disassembler, &mut stats);
+        let mut printer = Printer::new(arguments, what, clocks, out, &mut disassembler, &mut stats);
         // Depth is counted from the beginning.
         let from = if what == What::Calls { 0 } else { arguments.range().start };
-        finish(timeline.visit(*tid, from, &mut |visit| printer.visit(&visit)))?;
+        let print = &mut |visit: Visit<'_>| printer.visit(&visit);
+        finish(if what.is_timed() {
+            timeline.visit_timed(*tid, from, print)
+        } else {
+            timeline.visit(*tid, from, print)
+        })?;
     }
     if what == What::Stats {
         for trace in timeline.reader().traces()? {
@@ -170,18 +183,6 @@ fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Fa
         (true, true) => Ok(tids.iter().copied().map(TraceId::Thread).collect()),
         (true, false) => Err("the traces are of CPUs, and of no thread alone".into()),
     }
-}
-
-/// What is known of an imported trace's clocks.
-fn clocks(manifest: &Manifest) -> Option<ClockConfig> {
-    let import = manifest.capture.import.as_ref()?;
-    let known =
-        import.mtc_freq.is_some() || import.cpuid_15.is_some() || import.nominal_ratio.is_some();
-    known.then(|| ClockConfig {
-        crystal_ratio: import.cpuid_15.and_then(|(ebx, eax)| CrystalRatio { ebx, eax }.usable()),
-        mtc_freq: import.mtc_freq,
-        nominal_ratio: import.nominal_ratio,
-    })
 }
 
 fn sideband(reader: &Reader, json: bool, out: &mut impl Write) -> Result<(), Failure> {

@@ -86,3 +86,10 @@ pub(super) enum What {
     /// What the operating system did
     Sideband,
 }
+
+impl What {
+    /// Whether times and paces are shown or counted.
+    pub(super) const fn is_timed(self) -> bool {
+        matches!(self, Self::Events | Self::Blocks | Self::Stats)
+    }
+}

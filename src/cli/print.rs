@@ -3,8 +3,9 @@
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::stats::Stats;
-use crate::common::Addr;
-use crate::flow::{Event, Gap, Insn, Span};
+use crate::common::{Addr, Visible};
+use crate::flow::{Event, Gap, GapReason, Insn, Moment, Span};
+use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Packet, PacketError, Packets};
 use crate::recording::Behind;
 use crate::timeline::{Arrival, CallTrace, How, Visit};
@@ -24,7 +25,11 @@ pub(super) struct Printer<'a, W> {
     range: Range<u64>,
     addresses: bool,
     json: bool,
+    /// Show the time at each line, as the trace's clocks are known.
+    times: bool,
     calls: CallTrace,
+    /// What is mapped, where that never changes.
+    image: Option<&'a Image>,
     /// Behind the last instruction that was seen.
     end: u64,
 }
@@ -33,6 +38,7 @@ impl<'a, W: Write> Printer<'a, W> {
     pub(super) fn new(
         arguments: &Dump,
         what: What,
+        times: bool,
         out: &'a mut W,
         disassembler: &'a mut Disassembler,
         stats: &'a mut Stats,
@@ -45,9 +51,16 @@ impl<'a, W: Write> Printer<'a, W> {
             range: arguments.range(),
             addresses: arguments.addresses,
             json: arguments.json,
+            times,
             calls: CallTrace::default(),
+            image: None,
             end: 0,
         }
+    }
+
+    /// The same, of code that never changes.
+    pub(super) fn with_image(self, image: &'a Image) -> Self {
+        Self { image: Some(image), ..self }
     }
 
     /// The number of instructions that went by, or would have.
@@ -74,14 +87,14 @@ impl<'a, W: Write> Printer<'a, W> {
             return Ok(false);
         }
         match (self.what, visit) {
-            (_, Visit::Gap { index, gap }) => self.gap(*index, gap)?,
-            (What::Events, Visit::Event { index, event }) if self.range.contains(index) => {
-                self.event(*index, *event)?;
+            (_, Visit::Gap { index, gap, image }) => self.gap(*index, gap, *image)?,
+            (What::Events, Visit::Event { index, event, moment }) if self.range.contains(index) => {
+                self.event(*index, *event, *moment)?;
             }
-            (What::Blocks, Visit::Block { index, span, last, .. })
+            (What::Blocks, Visit::Block { index, span, last, moment, .. })
                 if index + u64::from(span.insns) > self.range.start =>
             {
-                self.block(*index, span, *last)?;
+                self.block(*index, span, *last, *moment)?;
             }
             (What::Insns, Visit::Block { index, span, addrs, code, .. }) => {
                 for (number, addr) in (*index..).zip(*addrs) {
@@ -100,13 +113,14 @@ impl<'a, W: Write> Printer<'a, W> {
         Ok(true)
     }
 
-    fn gap(&mut self, index: u64, gap: &Gap) -> io::Result<()> {
+    fn gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
         self.out.flush()?;
+        let mapping = mapping(gap, image.or(self.image));
         // Whoever closed stderr does not want to know.
-        let _ = writeln!(io::stderr(), "gap: {gap}");
+        let _ = writeln!(io::stderr(), "gap: {gap}{mapping}");
         if self.json && !matches!(self.what, What::Stats) {
             let last_ip = gap.last_ip.map(|ip| format!("{ip}"));
-            let reason = gap.reason.to_string();
+            let reason = format!("{}{mapping}", gap.reason);
             let gap = json!({"offset": gap.offset, "last_ip": last_ip, "reason": reason});
             self.object(&json!({"index": index, "gap": gap}))?;
         }
@@ -117,25 +131,45 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{value}")
     }
 
-    fn event(&mut self, index: u64, event: Event) -> io::Result<()> {
+    fn event(&mut self, index: u64, event: Event, moment: Moment) -> io::Result<()> {
         if self.json {
             let kind = format!("{:x?}", event.kind);
-            return self.object(&json!({"index": index, "offset": event.offset, "event": kind}));
+            let event = json!({"index": index, "offset": event.offset, "event": kind});
+            return self.object(&with_moment(event, moment));
         }
-        writeln!(self.out, "{index:>10}  {:08x}  {:x?}", event.offset, event.kind)
+        let time = self.time(moment);
+        writeln!(self.out, "{index:>10}  {:08x}  {time}{:x?}", event.offset, event.kind)
     }
 
-    fn block(&mut self, index: u64, span: &Span, last: Option<Insn>) -> io::Result<()> {
+    /// The time as a column, where there is one.
+    fn time(&self, moment: Moment) -> String {
+        match moment.time {
+            _ if !self.times => String::new(),
+            None => format!("{:>14}  ", "?"),
+            Some(time) => format!("{:>14x}  ", time.tsc.0),
+        }
+    }
+
+    fn block(
+        &mut self,
+        index: u64,
+        span: &Span,
+        last: Option<Insn>,
+        moment: Moment,
+    ) -> io::Result<()> {
         let end = last.map_or(span.last, |insn| insn.next());
         if self.json {
             let (start, end) = (format!("{}", span.ip), format!("{end}"));
             let exit = format!("{:?}", span.exit);
-            return self.object(&json!({
+            let block = json!({
                 "index": index, "start": start, "end": end, "instructions": span.insns,
                 "exit": exit,
-            }));
+            });
+            return self.object(&with_moment(block, moment));
         }
-        writeln!(self.out, "{index:>10}  {:x}-{end:x}  {:>4}  {:?}", span.ip, span.insns, span.exit)
+        let time = self.time(moment);
+        let (ip, insns, exit) = (span.ip, span.insns, span.exit);
+        writeln!(self.out, "{index:>10}  {time}{ip:x}-{end:x}  {insns:>4}  {exit:?}")
     }
 
     fn insn(
@@ -186,6 +220,30 @@ impl<'a, W: Write> Printer<'a, W> {
         let how = if how == "call" { String::new() } else { format!("{how} ") };
         writeln!(self.out, "{index:>10}  {ip:016x}  {:indent$}{how}{name}", "")
     }
+}
+
+/// What was mapped where code is missing.
+fn mapping(gap: &Gap, image: Option<&Image>) -> String {
+    let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
+    let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
+    let (range, name) = (section.range, Visible(&section.name));
+    if section.name.is_empty() {
+        return format!(", in the memory at {:x}-{:x}", range.start, range.end);
+    }
+    format!(", in {name} at {:x}-{:x}", range.start, range.end)
+}
+
+/// The time with its bounds, and the pace, where they are known.
+fn with_moment(mut object: Value, moment: Moment) -> Value {
+    if let Some(time) = moment.time {
+        object["tsc"] = json!(time.tsc.0);
+        object["earliest"] = json!(time.earliest.0);
+        object["latest"] = json!(time.latest.map(|latest| latest.0));
+    }
+    if let Some(pace) = moment.pace {
+        object["pace"] = json!({"instructions": pace.insns, "cycles": pace.cycles});
+    }
+    object
 }
 
 /// A packet, or what is none, and its place in the trace.

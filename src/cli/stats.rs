@@ -1,7 +1,7 @@
 //! How much of everything a trace holds.
 
 use super::print::once;
-use crate::flow::EventKind;
+use crate::flow::{EventKind, Moment, Pace};
 use crate::pt::{Packet, Packets};
 use crate::recording::Behind;
 use crate::timeline::Visit;
@@ -21,6 +21,8 @@ pub(super) struct Stats {
     blocks: u64,
     instructions: u64,
     gaps: u64,
+    /// Of the instructions whose core clocks are known.
+    pace: Pace,
 }
 
 impl Stats {
@@ -38,13 +40,30 @@ impl Stats {
     /// Counts one item of a history.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) {
         match visit {
-            Visit::Block { span, .. } => {
+            Visit::Block { span, moment, .. } => {
+                self.pace(*moment);
                 self.blocks += 1;
                 self.instructions += u64::from(span.insns);
             }
-            Visit::Event { event, .. } => self.events.count(&event.kind),
+            Visit::Event { event, moment, .. } => {
+                self.pace(*moment);
+                self.events.count(&event.kind);
+            }
             Visit::Gap { .. } => self.gaps += 1,
         }
+    }
+
+    fn pace(&mut self, moment: Moment) {
+        let Some(pace) = moment.pace else { return };
+        self.pace.insns = self.pace.insns.saturating_add(pace.insns);
+        self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);
+    }
+
+    /// Instructions per core clock, where CYC packets tell them.
+    fn ipc(&self) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let ratio = self.pace.insns as f64 / self.pace.cycles as f64;
+        (self.pace.cycles > 0).then_some(ratio)
     }
 
     /// Prints the counts; the last line is `instructions N gaps M`.
@@ -55,10 +74,14 @@ impl Stats {
         }
         let events = self.events.by_name();
         if json {
-            let all = json!({
+            let mut all = json!({
                 "bytes": self.bytes, "packets": packets, "events": events,
                 "blocks": self.blocks, "instructions": self.instructions, "gaps": self.gaps,
             });
+            if let Some(ipc) = self.ipc() {
+                let Pace { insns, cycles } = self.pace;
+                all["pace"] = json!({"instructions": insns, "cycles": cycles, "ipc": ipc});
+            }
             return writeln!(out, "{all}");
         }
         writeln!(out, "bytes {}", self.bytes)?;
@@ -71,6 +94,10 @@ impl Stats {
             writeln!(out, "  {name} {count}")?;
         }
         writeln!(out, "blocks {}", self.blocks)?;
+        if let Some(ipc) = self.ipc() {
+            let Pace { insns, cycles } = self.pace;
+            writeln!(out, "instructions per cycle {ipc:.2} ({insns} in {cycles})")?;
+        }
         writeln!(out, "instructions {} gaps {}", self.instructions, self.gaps)
     }
 }

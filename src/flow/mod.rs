@@ -19,6 +19,7 @@ mod item;
 mod lead;
 mod off;
 mod outline;
+mod pace;
 mod psb;
 mod retstack;
 mod skim;
@@ -30,6 +31,7 @@ pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
 pub use outline::{Turn, TurnKind, outline};
+pub use pace::{Meter, Moment, Pace};
 pub use skim::Tally;
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::format::FORMAT_VERSION;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
+use crate::pt::{ClockConfig, CrystalRatio};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fmt;
@@ -93,6 +94,19 @@ pub struct Import {
     pub cpuid_15: Option<(u32, u32)>,
     /// The nominal frequency, in 100 MHz.
     pub nominal_ratio: Option<u8>,
+}
+
+impl Import {
+    /// What is known of the trace's clocks; none when nothing is.
+    pub fn clocks(&self) -> Option<ClockConfig> {
+        let known =
+            self.mtc_freq.is_some() || self.cpuid_15.is_some() || self.nominal_ratio.is_some();
+        known.then(|| ClockConfig {
+            crystal_ratio: self.cpuid_15.and_then(|(ebx, eax)| CrystalRatio { ebx, eax }.usable()),
+            mtc_freq: self.mtc_freq,
+            nominal_ratio: self.nominal_ratio,
+        })
+    }
 }
 
 /// What is known only at the end.

@@ -1,10 +1,13 @@
 //! Everything that a thread did, in order, for those who want all of it: dumps and exports.
 
 use super::line::Timeline;
+use super::piece::World;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Tid};
-use crate::flow::{Event, FlowItem, Gap, Insn, Span};
-use crate::recording::Trace;
+use crate::flow::{Config, Event, FlowItem, Gap, Insn, Meter, Moment, Span};
+use crate::image::Image;
+use crate::pt::TimeEstimate;
+use crate::recording::{Import, Trace};
 use std::ops::ControlFlow;
 
 /// One thing of a thread's history.
@@ -21,6 +24,8 @@ pub enum Visit<'a> {
         last: Option<Insn>,
         /// Copies code bytes that stood at an address then; gives how many are known.
         code: &'a dyn Fn(Addr, &mut [u8]) -> usize,
+        /// What the trace's clock says of it, where that is asked for.
+        moment: Moment,
     },
     /// Something that happened between two instructions.
     Event {
@@ -28,6 +33,8 @@ pub enum Visit<'a> {
         index: u64,
         /// The event.
         event: Event,
+        /// What the trace's clock says of it, where that is asked for.
+        moment: Moment,
     },
     /// A hole in the path.
     Gap {
@@ -35,6 +42,8 @@ pub enum Visit<'a> {
         index: u64,
         /// The hole.
         gap: Gap,
+        /// What was mapped there, where that is known.
+        image: Option<&'a Image>,
     },
 }
 
@@ -47,6 +56,48 @@ impl Timeline {
         from: u64,
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
+        self.visit_with(tid, from, &self.config, visitor)
+    }
+
+    /// The same, with the trace's clock.
+    pub fn visit_timed<B>(
+        &self,
+        tid: Tid,
+        from: u64,
+        visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
+        self.visit_with(tid, from, &self.timed(), visitor)
+    }
+
+    /// When a thread was about to execute its instruction `index`, as far as the packets around
+    /// it tell: the time of the one that told of it. None where the trace tells no time in the
+    /// segment before it.
+    pub fn time(&self, tid: Tid, index: u64) -> Option<TimeEstimate> {
+        let found = self.visit_timed(tid, index, &mut |visit| match visit {
+            Visit::Block { index: first, span, moment, .. }
+                if index < first + u64::from(span.insns) =>
+            {
+                ControlFlow::Break(moment.time)
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        found.break_value().flatten()
+    }
+
+    /// How to decode with the clock.
+    fn timed(&self) -> Config {
+        let import = self.reader.manifest().capture.import.as_ref();
+        let clocks = import.and_then(Import::clocks).unwrap_or_default();
+        Config { clock: Some(clocks), ..self.config.clone() }
+    }
+
+    fn visit_with<B>(
+        &self,
+        tid: Tid,
+        from: u64,
+        config: &Config,
+        visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
+    ) -> ControlFlow<B> {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
         let mut caches = Caches::default();
         let mut addrs = Vec::new();
@@ -54,14 +105,14 @@ impl Timeline {
         let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
         let start = start.unwrap_or(thread.path.index.entries.len());
         if let Some(gap) = thread.no_psb() {
-            visitor(Visit::Gap { index: 0, gap })?;
+            visitor(Visit::Gap { index: 0, gap, image: None })?;
         }
         let mut behind = self.whole_trace(thread).map(Trace::behind);
         for entry in thread.path.index.entries.get(start..).unwrap_or_default() {
             let mut index = entry.first;
             let Some(piece) = thread.piece(entry) else { continue };
             if piece.lost {
-                visitor(Visit::Gap { index, gap: piece.hole() })?;
+                visitor(Visit::Gap { index, gap: piece.hole(), image: None })?;
                 continue;
             }
             if let Some(behind) = &mut behind {
@@ -69,19 +120,29 @@ impl Timeline {
             }
             let trace = self.traces.get(piece.trace).map(AsRef::as_ref).unwrap_or_default();
             let part = piece.part(trace, entry.start, entry.end);
-            let mut walker = Walker::new(&part, self.world(), &mut caches);
+            let world = World { config, ..self.world() };
+            let mut walker = Walker::new(&part, world, &mut caches);
+            let mut meter = Meter::default();
             while let Some(item) = walker.next() {
                 match item {
                     FlowItem::Block(span) => {
                         addrs.clear();
                         addrs.extend(walker.addrs(&span));
                         let last = walker.last_insn(&span);
+                        let moment = meter.moment(walker.decoder(), &item, last);
                         let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
-                        visitor(Visit::Block { index, span, addrs: &addrs, last, code: &code })?;
+                        let addrs = &addrs;
+                        visitor(Visit::Block { index, span, addrs, last, code: &code, moment })?;
                         index += u64::from(span.insns);
                     }
-                    FlowItem::Event(event) => visitor(Visit::Event { index, event })?,
-                    FlowItem::Gap(gap) => visitor(Visit::Gap { index, gap })?,
+                    FlowItem::Event(event) => {
+                        let moment = meter.moment(walker.decoder(), &item, None);
+                        visitor(Visit::Event { index, event, moment })?;
+                    }
+                    FlowItem::Gap(gap) => {
+                        meter.moment(walker.decoder(), &item, None);
+                        visitor(Visit::Gap { index, gap, image: walker.image() })?;
+                    }
                 }
             }
         }

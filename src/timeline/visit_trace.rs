@@ -6,7 +6,7 @@ use super::open::Progress;
 use super::parallel::Workers;
 use super::visit::Visit;
 use crate::common::Addr;
-use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Insn, Span};
+use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Insn, Meter, Moment, Span};
 use crate::image::CodeSource;
 use std::ops::{ControlFlow, Range};
 
@@ -23,7 +23,7 @@ pub struct RawTrace<'a> {
     pub bytes: &'a [u8],
     /// The code.
     pub image: &'a (dyn CodeSource + Sync),
-    /// How it was taken. Its clock is not looked at.
+    /// How it was taken.
     pub config: &'a Config,
     /// Threads that decode at once.
     pub workers: usize,
@@ -57,19 +57,20 @@ impl RawTrace<'_> {
         )?;
         if !any && !self.bytes.is_empty() {
             let gap = Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb };
-            visitor(Visit::Gap { index, gap })?;
+            visitor(Visit::Gap { index, gap, image: None })?;
         }
         ControlFlow::Continue(())
     }
 
     fn decode(self, range: &Range<usize>, code: &mut Code<'_>) -> Decoded {
         let mut found = Decoded::default();
-        let config = Config { clock: None, ..self.config.clone() };
         for (psb, end) in segments_in(self.bytes, range.clone()) {
             found.segments += 1;
-            let mut decoder = Decoder::segment(self.bytes, psb, end, config.clone());
+            let mut decoder = Decoder::segment(self.bytes, psb, end, self.config.clone());
+            let mut meter = Meter::default();
             while let Some(item) = decoder.next(code) {
-                found.add(item, code);
+                let last = found.last_of(&item, code);
+                found.items.push((item, last, meter.moment(&decoder, &item, last)));
             }
         }
         found
@@ -80,19 +81,17 @@ impl RawTrace<'_> {
 #[derive(Default)]
 struct Decoded {
     segments: usize,
-    items: Vec<(FlowItem, Option<Insn>)>,
+    items: Vec<(FlowItem, Option<Insn>, Moment)>,
     /// The addresses of all blocks' instructions.
     addrs: Vec<Addr>,
 }
 
 impl Decoded {
-    fn add(&mut self, item: FlowItem, code: &mut Code<'_>) {
-        let mut last = None;
-        if let FlowItem::Block(span) = &item {
-            self.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
-            last = code.insns(span.last, span.mode, 1).next();
-        }
-        self.items.push((item, last));
+    /// The last instruction of a block, whose addresses are kept.
+    fn last_of(&mut self, item: &FlowItem, code: &mut Code<'_>) -> Option<Insn> {
+        let FlowItem::Block(span) = item else { return None };
+        self.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+        code.insns(span.last, span.mode, 1).next()
     }
 
     fn visit<B>(
@@ -102,16 +101,16 @@ impl Decoded {
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut rest = self.addrs.as_slice();
-        for (item, last) in self.items {
+        for (item, last, moment) in self.items {
             match item {
                 FlowItem::Block(span) => {
                     let (addrs, behind) = rest.split_at(count(&span, rest));
                     rest = behind;
-                    visitor(Visit::Block { index: *index, span, addrs, last, code })?;
+                    visitor(Visit::Block { index: *index, span, addrs, last, code, moment })?;
                     *index += u64::from(span.insns);
                 }
-                FlowItem::Event(event) => visitor(Visit::Event { index: *index, event })?,
-                FlowItem::Gap(gap) => visitor(Visit::Gap { index: *index, gap })?,
+                FlowItem::Event(event) => visitor(Visit::Event { index: *index, event, moment })?,
+                FlowItem::Gap(gap) => visitor(Visit::Gap { index: *index, gap, image: None })?,
             }
         }
         ControlFlow::Continue(())

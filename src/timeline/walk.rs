@@ -5,6 +5,7 @@ use super::images::Images;
 use super::piece::{Part, World};
 use crate::common::{Addr, Tsc};
 use crate::flow::{BlockCache, Code, Decoder, Event, EventKind, FlowItem, GapReason, Insn, Span};
+use crate::image::{CodeSource, Image};
 use std::collections::HashMap;
 
 /// Block caches by generation of the code; a worker keeps one over all the segments it decodes.
@@ -169,11 +170,19 @@ impl<'a> Walker<'a> {
         behind
     }
 
+    /// What decodes it.
+    pub(super) fn decoder(&self) -> &Decoder<'a> {
+        &self.decoder
+    }
+
     /// Copies code bytes of this moment.
     pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
-        use crate::image::CodeSource;
-        let epoch = self.images.epochs().get(self.epoch);
-        epoch.map_or(0, |epoch| epoch.image.read(addr, buf))
+        self.image().map_or(0, |image| image.read(addr, buf))
+    }
+
+    /// What is mapped at this moment.
+    pub(super) fn image(&self) -> Option<&'a Image> {
+        self.images.epochs().get(self.epoch).map(|epoch| epoch.image.as_ref())
     }
 
     /// The number of the epoch that the decoder is in.

@@ -5,6 +5,7 @@ mod btrace;
 mod circles;
 mod cut;
 mod damage;
+mod dump;
 mod equality;
 mod errors;
 mod import;

@@ -205,7 +205,7 @@ fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
                     insns += u64::from(span.insns);
                 }
                 Visit::Event { index, .. } => assert_eq!(index, insns),
-                Visit::Gap { index, gap } => {
+                Visit::Gap { index, gap, .. } => {
                     assert_eq!(index, insns);
                     gaps += 1;
                     traits.note(("gap", discriminant(&gap.reason)));

@@ -4,6 +4,7 @@ mod binding;
 mod errata;
 mod libipt;
 mod machine;
+mod pace;
 mod paths;
 mod program;
 mod trace;

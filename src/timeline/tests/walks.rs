@@ -3,7 +3,7 @@
 use super::machine::{Ran, run};
 use super::program::Random;
 use super::recorded::{Recorded, tid, told};
-use crate::common::Addr;
+use crate::common::{Addr, Tsc};
 use crate::timeline::{Direction, Found, Frame, Search, Timeline};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
@@ -49,6 +49,31 @@ fn nearest(timeline: &Timeline, search: &Search<'_>) -> Found {
 
 proptest! {
     #![proptest_config(config())]
+
+    /// A time for each instruction behind the first that the trace tells, within its bounds, and
+    /// none that goes back.
+    #[test]
+    fn each_instruction_has_a_time(seed: u64, threads in 1_usize..4) {
+        let ran = run(seed, threads, 200);
+        let timeline = Recorded::new(&ran).open(1, 1 << 20);
+        for tid in timeline.threads() {
+            let mut last = Tsc(0);
+            for index in 0..timeline.instructions(tid) {
+                let Some(time) = timeline.time(tid, index) else {
+                    prop_assert_eq!(last, Tsc(0), "instruction {} has none", index);
+                    continue;
+                };
+                let told = timeline.global_of(tid, index).and_then(|g| timeline.time_at(g));
+                prop_assert!(told.is_none_or(|told| told <= time.tsc), "{}: {:?} > {:?}", index, told, time);
+                prop_assert!(time.earliest <= time.tsc);
+                prop_assert!(time.latest.is_none_or(|latest| time.tsc <= latest));
+                prop_assert!(last <= time.tsc);
+                last = time.tsc;
+            }
+            prop_assert!(last > Tsc(0) || timeline.instructions(tid) == 0);
+        }
+        prop_assert_eq!(timeline.time(tid(0), u64::MAX), None);
+    }
 
     #[test]
     fn the_path_and_the_stacks_are_the_executed_ones(seed: u64, threads in 1_usize..4) {

@@ -56,8 +56,8 @@ proptest! {
                     walked.extend_from_slice(addrs);
                     seen.push((index, FlowItem::Block(span)));
                 }
-                Visit::Event { index, event } => seen.push((index, FlowItem::Event(event))),
-                Visit::Gap { index, gap } => seen.push((index, FlowItem::Gap(gap))),
+                Visit::Event { index, event, .. } => seen.push((index, FlowItem::Event(event))),
+                Visit::Gap { index, gap, .. } => seen.push((index, FlowItem::Gap(gap))),
             }
             ControlFlow::Continue(())
         });
