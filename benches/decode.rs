@@ -1,8 +1,8 @@
 //! How fast traces are decoded: listed item by item, counted, and indexed, beside libipt's block
 //! decoder on the same trace and code. Prints a table; measures, and asserts only that all agree.
 //!
-//! Traces are those of real programs, recorded by the step backend and repeated: what a long run
-//! of the same code would give. `cargo bench --bench decode`. Needs gcc; libipt-dev for the peer.
+//! Traces are those of real programs, recorded and repeated: what a long run of the same code would
+//! give. `cargo bench --bench decode`. Needs gcc; libipt-dev for the peer.
 
 use contraflow::common::{Tid, Tsc};
 use contraflow::flow::{Code, Config, Decoder, FlowItem, Tally};
@@ -158,7 +158,7 @@ fn row(subject: &Subject, run: &Run, peer: Option<&Run>) {
     let (insns, bytes) = (run.insns as f64, subject.trace.len() as f64);
     let ratio = peer.map_or_else(String::new, |peer| format!("{:.1}x", peer.seconds / run.seconds));
     println!(
-        "{:<6} {:>6.1} {:>7.1} {:<15} {:>7.3} {:>8.0} {:>7}",
+        "{:<8} {:>6.1} {:>7.1} {:<15} {:>7.3} {:>8.0} {:>7}",
         subject.name,
         bytes / 1e6,
         insns / 1e6,
@@ -180,11 +180,14 @@ fn main() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
     println!(
-        "{:<6} {:>6} {:>7} {:<15} {:>7} {:>8} {:>7}",
+        "{:<8} {:>6} {:>7} {:<15} {:>7} {:>8} {:>7}",
         "trace", "MB", "Minsns", "decoder", "ns/insn", "MB/s", "libipt/"
     );
     let mut subjects = vec![Subject::record(dir, "ls", &["/bin/ls", "-l", "/etc/passwd"])];
-    for name in ["fib", "sort"] {
+    if Path::new("/bin/gzip").exists() {
+        subjects.push(Subject::record(dir, "gzip", &["/bin/gzip", "-c", "/etc/services"]));
+    }
+    for name in ["fib", "sort", "dispatch"] {
         let program = compiled(dir, name);
         subjects.extend(program.map(|program| Subject::record(dir, name, &[&program])));
     }
