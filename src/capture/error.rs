@@ -31,6 +31,15 @@ pub enum Error {
         /// The address in the cache.
         at: Addr,
     },
+    /// The code that is to be traced is more than a PT unit can be told.
+    #[error(
+        "the filters mean {count} ranges of code, and a PT unit has 4; FUNC@FILE says which \
+         function of that name; the program went on unrecorded"
+    )]
+    TooManyRanges {
+        /// How many there are.
+        count: usize,
+    },
     /// The final state could not be written.
     #[error("the final state could not be written: {0}")]
     FinalState(#[from] image::Error),

@@ -4,9 +4,11 @@
 mod clock;
 mod code_files;
 mod error;
+mod filter;
 mod final_state;
 mod host;
 mod masked;
+mod path;
 mod recorder;
 mod signals;
 mod soft;
@@ -14,6 +16,7 @@ mod space;
 mod step;
 
 pub use error::Error;
+pub use filter::{Code, Filter};
 pub use host::host_cpu;
 pub use recorder::{History, Outcome, Request};
 

@@ -3,6 +3,7 @@
 
 use super::clock::{Clock, now};
 use super::error::Error;
+use super::filter::Filter;
 use super::host::host_cpu;
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::{
@@ -41,6 +42,8 @@ pub struct Request {
     pub follow_forks: bool,
     /// How much is kept. Single-stepping keeps all.
     pub history: History,
+    /// Which code is traced.
+    pub filter: Filter,
     /// Bytes of trace between PSB packets.
     pub psb_period_bytes: u32,
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
@@ -264,6 +267,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
             backend: backend.to_owned(),
             psb_period_bytes: request.psb_period_bytes.into(),
             aslr: request.aslr,
+            filter: request.filter.words(),
             import: None,
         },
         end: None,

@@ -122,6 +122,11 @@ impl Space {
         self.hidden.push(range);
     }
 
+    /// The mappings as last seen.
+    pub(super) fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        self.set.iter()
+    }
+
     /// The recorder's own ranges.
     pub(super) fn hidden(&self) -> &[AddrRange] {
         &self.hidden

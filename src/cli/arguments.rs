@@ -1,7 +1,8 @@
 //! What the command line looks like; `dump` and raw traces have files of their own.
 
 use super::dump_arguments::Dump;
-use super::raw_arguments::Raw;
+use super::raw_arguments::{Filter, Raw};
+use crate::capture::Code;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -54,6 +55,16 @@ pub(super) struct Record {
     /// runs (a record is 4 or 12 bytes, and stands for some 5 to 30 instructions)
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) ring: u64,
+    /// Trace the function FUNC only, and what it runs itself (not what it calls); again for more,
+    /// FUNC@FILE for that of one program or library
+    #[arg(long, value_name = "FUNC", value_parser = function)]
+    pub(super) filter: Vec<Code>,
+    /// Trace the code from address A to address B only (hexadecimal, both included)
+    #[arg(long, value_name = "A-B", value_parser = range)]
+    pub(super) filter_range: Vec<Code>,
+    /// End a thread's trace where it comes to the function FUNC; the thread runs on
+    #[arg(long, value_name = "FUNC", value_parser = function)]
+    pub(super) stop_at: Vec<Code>,
     /// How to capture the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
@@ -76,6 +87,23 @@ pub(super) struct Record {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
+}
+
+/// `FUNC` or `FUNC@FILE`.
+fn function(text: &str) -> Result<Code, String> {
+    // Versions of symbols have an @ of their own, and operators are not files.
+    match text.split_once('@') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+            Ok(Code::FunctionOf(name.to_owned(), file.to_owned()))
+        }
+        None if !text.is_empty() => Ok(Code::Function(text.to_owned())),
+        _ => Err("give a function, or FUNCTION@FILE".to_owned()),
+    }
+}
+
+/// `A-B`.
+fn range(text: &str) -> Result<Code, String> {
+    text.parse::<Filter>().map(|Filter(range)| Code::Range(range))
 }
 
 /// The periods that `IA32_RTIT_CTL.PSBFreq` has (SDM, "`IA32_RTIT_CTL` MSR").

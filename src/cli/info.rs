@@ -37,6 +37,9 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         manifest.written_by,
         manifest.format
     ));
+    if !manifest.capture.filter.is_empty() {
+        lines.push(format!("filter       {}", manifest.capture.filter.join(", ")));
+    }
     lines.push(format!("end          {}", list::ending(reader)));
     if let Some(end) = manifest.end.as_ref().filter(|end| end.duration_ns > 0) {
         let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();

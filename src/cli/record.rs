@@ -2,7 +2,7 @@
 
 use super::open::say_what_is_wrong;
 use super::{Failure, arguments, quoted, say};
-use crate::capture::{Backend, History, Outcome, Request, record};
+use crate::capture::{Backend, Code, Filter, History, Outcome, Request, record};
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
 use crate::tracee::resolve;
@@ -23,6 +23,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         } else {
             History::Ring { bytes: arguments.ring << 20 }
         },
+        filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         output: arguments.output,
@@ -40,6 +41,16 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         report(&outcome, &request.store);
     }
     Ok(exit_code(&outcome))
+}
+
+/// As many ranges as a PT unit has.
+fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
+    const MOST: usize = 4;
+    let only = [only, ranges].concat();
+    match only.len() + stop.len() {
+        0..=MOST => Ok(Filter { only, stop }),
+        count => Err(format!("{count} filters are given, and a PT unit has {MOST} ranges").into()),
+    }
 }
 
 fn report(outcome: &Outcome, store: &Store) {

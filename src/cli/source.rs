@@ -3,7 +3,7 @@
 use crate::common::AddrRange;
 use crate::image::elf::Elf;
 use crate::image::{Bytes, Image, Section};
-use crate::recording::Mapped;
+use crate::recording::debug_file;
 use crate::symbols::{Files, Symbols};
 use crate::timeline::Images;
 use std::collections::{BTreeMap, HashMap};
@@ -42,16 +42,8 @@ pub(super) fn of_images<'a>(
 
 /// What is added to the file's addresses where a section is mapped.
 fn bias(section: &Section) -> Option<u64> {
-    let elf = Elf::parse(&section.bytes).ok()?;
-    let covers =
-        |offset: u64, size: u64| (offset & !0xfff..offset + size).contains(&section.offset);
-    let segment = elf.segments.iter().find(|s| covers(s.offset, s.file_size_bytes))?;
-    let linked = (segment.start.0 & !0xfff) + (section.offset - (segment.offset & !0xfff));
-    Some(section.range.start.0.wrapping_sub(linked))
+    Elf::parse(&section.bytes).ok()?.bias(section.range.start, section.offset)
 }
-
-/// Where separate debug files are, besides the directories of what they belong to.
-const DEBUG_DIR: &str = "/usr/lib/debug";
 
 /// The recording's own files, and for separate debug files this machine's. A recording may name
 /// any path, so no other files are opened for it.
@@ -64,10 +56,6 @@ impl Files for RecordedFiles {
         if let Some(stored) = path.to_str().and_then(|path| self.stored.get(path)) {
             return Some(stored.clone());
         }
-        let plain = path.components().all(|part| part != std::path::Component::ParentDir);
-        let is_debug =
-            path.starts_with(DEBUG_DIR) || path.extension().is_some_and(|e| e == "debug");
-        let regular = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
-        (plain && is_debug && regular).then(|| Mapped::open(path).ok().map(Bytes::new)).flatten()
+        debug_file(path)
     }
 }

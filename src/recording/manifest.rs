@@ -73,6 +73,9 @@ pub struct Capture {
     pub psb_period_bytes: u64,
     /// Whether address space randomization was left on.
     pub aslr: bool,
+    /// Which code was traced, as the user asked for it; empty: all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<String>,
     /// Where the trace was taken by a CPU and not by us: from what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,

@@ -7,6 +7,7 @@
 
 mod check;
 mod chunk;
+mod debug_files;
 mod destination;
 mod error;
 mod format;
@@ -20,6 +21,7 @@ mod store;
 mod sums;
 mod writer;
 
+pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use format::{FORMAT_VERSION, TraceId};

@@ -4,8 +4,10 @@
 /// What an instruction of a path did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The next instruction followed, or the target of a direct jump: nothing to tell.
+    /// The next instruction followed: nothing to tell.
     Plain,
+    /// A direct jump, or a call that only reads the instruction pointer: nothing to tell either.
+    Jump,
     /// A conditional branch that was not taken.
     NotTaken,
     /// A conditional branch that was taken.

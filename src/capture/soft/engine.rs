@@ -159,9 +159,9 @@ impl<'a> Engine<'a> {
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.remove(&pid) {
-            let (finished, note) = process.finish(exit)?;
+            let (finished, notes) = process.finish(exit)?;
             self.finished.push(finished);
-            self.notes.extend(note);
+            self.notes.extend(notes);
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 //! each traced thread's order, and packets come out.
 
 use super::area::Busy;
-use super::encode::{BadRecord, Dictionary, Encoder, News};
+use super::encode::{BadRecord, Dictionary, News, Trace};
 use super::shared::Shared;
+use crate::capture::filter::Ranges;
 use crate::common::Tid;
 use crate::flow::Insn;
 use crate::translate::Step;
@@ -22,6 +23,8 @@ pub(super) enum Item {
     Edges(News),
     /// Another program runs in the process, with a memory and with edges of its own.
     Program(Arc<Shared>),
+    /// The trace is of this code from now on.
+    Ranges(Ranges),
     /// Records in the shared memory. The buffer is done with them if one is named.
     Records { offset: u64, len: usize, frees: Option<(Arc<Busy>, usize)> },
     /// The thread's history begins here, at this time: what was before is overwritten.
@@ -60,13 +63,14 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn start(shared: Arc<Shared>, psb_period: usize) -> Self {
+    pub(super) fn start(shared: Arc<Shared>, psb_period: u32, ranges: Ranges) -> Self {
         let (items, incoming) = channel();
         let (outgoing, packets) = channel();
         let worker = std::thread::spawn(move || {
             let mut worker = Worker {
                 shared,
                 psb_period,
+                ranges,
                 dictionary: Dictionary::default(),
                 threads: HashMap::new(),
                 bytes: Vec::new(),
@@ -101,9 +105,10 @@ impl Feed {
 
 struct Worker {
     shared: Arc<Shared>,
-    psb_period: usize,
+    psb_period: u32,
+    ranges: Ranges,
     dictionary: Dictionary,
-    threads: HashMap<Tid, (Encoder, Tally, usize)>,
+    threads: HashMap<Tid, (Trace, Tally, usize)>,
     bytes: Vec<u8>,
     packets: Sender<Packets>,
 }
@@ -117,15 +122,18 @@ impl Worker {
                     self.shared = shared;
                     self.dictionary = Dictionary::default();
                 }
+                Item::Ranges(ranges) => {
+                    self.threads.values_mut().for_each(|(trace, ..)| trace.set_ranges(&ranges));
+                    self.ranges = ranges;
+                }
                 item => self.of_thread(tid, item),
             }
         }
     }
 
     fn of_thread(&mut self, tid: Tid, item: Item) {
-        let period = self.psb_period;
-        let (encoder, tally, pending) =
-            self.threads.entry(tid).or_insert_with(|| (Encoder::new(period), Tally::default(), 0));
+        let new = || (Trace::new(self.psb_period, &self.ranges), Tally::default(), 0);
+        let (encoder, tally, pending) = self.threads.entry(tid).or_insert_with(new);
         if let Item::Records { offset, len, frees } = &item {
             self.bytes.resize(*len, 0);
             self.shared.read(*offset, &mut self.bytes);
@@ -141,7 +149,7 @@ impl Worker {
         }
         let mut flush = false;
         match item {
-            Item::Edges(..) | Item::Program(_) | Item::Free(..) => {}
+            Item::Edges(..) | Item::Program(_) | Item::Ranges(_) | Item::Free(..) => {}
             Item::Records { len, .. } => {
                 *pending += len;
                 if encoder.records(&self.dictionary, &self.bytes) == Err(BadRecord) {

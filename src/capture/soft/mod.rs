@@ -21,6 +21,7 @@ mod process;
 mod ring;
 mod shared;
 mod signals;
+mod stopping;
 mod thread;
 
 pub(super) use engine::record;

@@ -2,7 +2,7 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::code::{Change, Pages};
-use super::encode::News;
+use super::encode::{News, Paths};
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
 use super::memory::{Window, ZONE_BYTES, checked};
@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::thread::{Place, Thread};
 use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::filter::Resolver;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::Space;
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -68,6 +69,8 @@ pub(super) struct Process {
     /// What the encoder will be told when a thread ends, where not all is kept.
     ring: Option<Ring>,
     pages: Pages,
+    pub(super) resolver: Resolver,
+    paths_told: usize,
     /// Edges from a number on whose code is as it is since a time.
     young: Vec<(usize, u64)>,
     edges_told: usize,
@@ -84,11 +87,12 @@ impl Process {
     pub(super) fn start(prepared: Prepared, request: &Request, pid: Pid) -> Result<Self, Error> {
         let recorder = Recorder::start(prepared, pid)?;
         let memory = Memory::open(pid)?;
-        let psb_period = request.psb_period_bytes as usize;
+        let resolver = Resolver::new(&request.filter);
         let tracee = Tracee(Tid(pid.0));
         let buffer_bytes = buffer_bytes(request.history);
         let (window, translator) = cache(tracee, pid, &memory, buffer_bytes)?;
-        let feed = Feed::start(window.shared.clone(), psb_period);
+        let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
+        let feed = Feed::start(window.shared.clone(), period, ranges);
         let mut process = Self {
             recorder,
             memory,
@@ -98,6 +102,8 @@ impl Process {
             feed,
             ring: matches!(request.history, History::Ring { .. }).then(Ring::default),
             pages: Pages::default(),
+            resolver,
+            paths_told: 0,
             young: Vec::new(),
             edges_told: 0,
             pushes_told: 0,
@@ -124,6 +130,9 @@ impl Process {
         self.translator = translator;
         self.feed.tell(tid, Item::Program(self.window.shared.clone()));
         (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
+        self.paths_told = 0;
+        self.resolver.start_over();
+        self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
         self.young.clear();
         self.actions = inherited(tid);
         self.space.exec();
@@ -168,6 +177,9 @@ impl Process {
         let changes = self.space.refresh(&mut self.recorder, &self.memory, tid)?;
         if changes.code {
             self.pages.forget_stable();
+            if self.resolver.update(self.space.mappings())? {
+                self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
+            }
         }
         // A mapping that is told anew is told without what was written there.
         for Change { addr, bytes } in self.pages.told_in(&changes.mapped) {
@@ -300,7 +312,13 @@ impl Process {
     /// The thread's buffer is full up to `pointer`: goes on to the next, as soon as the encoder is
     /// done with that, or over the oldest records.
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
+        let tid = thread.tid();
+        if self.ring.as_ref().is_some_and(|ring| ring.has_stopped(tid)) {
+            thread.told = thread.area.buffer(thread.buffer);
+            return;
+        }
         let frees = self.ring.is_none().then(|| (thread.busy.clone(), thread.buffer));
+        let stops = self.ring.is_some() && self.comes_to_stop(thread, pointer);
         self.records(thread, pointer, frees);
         let next = (thread.buffer + 1) % BUFFERS;
         if let Some(ring) = &mut self.ring
@@ -314,6 +332,9 @@ impl Process {
         thread.began[next] = now().0;
         thread.buffer = next;
         thread.told = thread.area.buffer(next);
+        if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
+            ring.stop(tid);
+        }
     }
 
     /// Nothing more comes of a thread: its area is free once the encoder has read it.
@@ -369,11 +390,28 @@ impl Process {
             self.edges_told += edges.len();
             self.pushes_told += pushes.len();
             self.quiet_told += quiet_targets.len();
-            let news =
-                News { edges, pushes: pushes.to_vec(), quiet_targets: quiet_targets.to_vec() };
+            let news = News {
+                edges,
+                pushes: pushes.to_vec(),
+                quiet_targets: quiet_targets.to_vec(),
+                paths: self.new_paths(),
+            };
             self.feed.tell(tid, Item::Edges(news));
         }
         self.feed.tell(tid, item);
+    }
+
+    /// The paths of superblocks that the encoder was not told of, where it wants them.
+    fn new_paths(&mut self) -> Vec<Paths> {
+        if self.resolver.ranges().are_none() {
+            return Vec::new();
+        }
+        let told = std::mem::replace(&mut self.paths_told, self.translator.superblock_count());
+        let new = (told..self.paths_told).filter_map(|number| {
+            let number = u32::try_from(number).ok()?;
+            Some(Paths::new(&self.translator.superblock(number)?.path))
+        });
+        new.collect()
     }
 
     /// Hands packets that are there to the recording.
@@ -392,29 +430,28 @@ impl Process {
     }
 
     /// Completes the recording of a process that is gone.
-    pub(super) fn finish(
-        mut self,
-        exit: Option<Exit>,
-    ) -> Result<(Finished, Option<String>), Error> {
+    pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let (packets, mut tallies) = self.feed.finish();
         for (tid, bytes) in packets {
             self.recorder.trace(tid, &bytes)?;
         }
         let overwritten = self.ring.is_some_and(|ring| ring.overwritten);
-        let mut note = overwritten.then(|| {
-            "the history begins where the ring of records does; --full keeps all of it".to_owned()
-        });
+        let mut notes = self.resolver.notes();
+        if overwritten {
+            let note = "the history begins where the ring of records does; --full keeps all of it";
+            notes.push(note.to_owned());
+        }
         for Ended { tid, name, final_pc } in self.ended {
             // A number that went to another thread, at its exec, ends twice and has one tally.
             let tally = tallies.remove(&tid).unwrap_or_default();
             if tally.damaged {
-                note = Some(format!(
+                notes.push(format!(
                     "the program overwrote the trace buffer of thread {tid}, whose history ends there"
                 ));
             }
             self.recorder.thread_ended(tid, name, tally.instructions, final_pc)?;
         }
-        Ok((self.recorder.finish(exit)?, note))
+        Ok((self.recorder.finish(exit)?, notes))
     }
 }
 

@@ -5,12 +5,14 @@
 use super::area::Area;
 use super::feed::Item;
 use crate::common::Tid;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What is kept of all threads of a process.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     threads: HashMap<Tid, VecDeque<Item>>,
+    /// Threads of which nothing more is kept: their traces have ended.
+    stopped: HashSet<Tid>,
     /// Something was overwritten.
     pub(super) overwritten: bool,
 }
@@ -18,7 +20,19 @@ pub(super) struct Ring {
 impl Ring {
     /// Keeps what comes next of a thread.
     pub(super) fn keep(&mut self, tid: Tid, item: Item) {
-        self.threads.entry(tid).or_default().push_back(item);
+        if !self.stopped.contains(&tid) {
+            self.threads.entry(tid).or_default().push_back(item);
+        }
+    }
+
+    /// The thread's trace has ended: what is kept of it stays.
+    pub(super) fn stop(&mut self, tid: Tid) {
+        self.stopped.insert(tid);
+    }
+
+    /// Whether the thread's trace has ended.
+    pub(super) fn has_stopped(&self, tid: Tid) -> bool {
+        self.stopped.contains(&tid)
     }
 
     /// A buffer of the thread is about to be overwritten: what was before the next one, which was
@@ -39,6 +53,7 @@ impl Ring {
 
     /// All that is kept of a thread.
     pub(super) fn take(&mut self, tid: Tid) -> VecDeque<Item> {
+        self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()
     }
 }

@@ -1,8 +1,9 @@
 //! The loop: whose turn it is, waiting, and the end. What a stop means stands in `events`.
 
-use super::path::Path;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
+use crate::capture::filter::Ranges;
+use crate::capture::path::Path;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
@@ -81,10 +82,11 @@ impl<'a> Engine<'a> {
     fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
         // Whatever fails from here on, it is let go.
-        let thread = Thread::new(tid, self.program, crate::common::Addr(0), self.new_path(tid));
+        let path = self.new_path(tid, self.program);
+        let thread = Thread::new(tid, self.program, crate::common::Addr(0), path);
         self.threads.insert(tid, thread);
         prepared.set_latest(&self.request.store)?;
-        let process = Process::start(prepared, self.program)?;
+        let process = Process::start(prepared, &self.request.filter, self.program)?;
         self.processes.insert(self.program, process);
         self.add_thread(tid, self.program, Doing::Ready)?;
         let ip = Tracee(tid).instruction_pointer()?;
@@ -98,17 +100,29 @@ impl<'a> Engine<'a> {
     }
 
     /// The path of a thread that has not run yet.
-    pub(super) fn new_path(&self, tid: Tid) -> Path {
+    pub(super) fn new_path(&self, tid: Tid, pid: Pid) -> Path {
         let log = self.request.step_log.as_ref().map(|dir| dir.join(format!("{tid}.log")));
         let open = |path| File::options().append(true).create(true).open(path).ok();
-        Path::new(self.request.psb_period_bytes, log.and_then(open))
+        let none = Ranges::default();
+        let ranges = self.processes.get(&pid).map_or(&none, |process| process.resolver.ranges());
+        Path::new(self.request.psb_period_bytes, ranges, log.and_then(open))
+    }
+
+    /// Lets all paths know the code that a filter means, where more of it was found.
+    fn spread_ranges(&mut self) {
+        for (pid, process) in self.processes.iter_mut().filter(|(_, p)| p.has_new_ranges) {
+            process.has_new_ranges = false;
+            for thread in self.threads.values_mut().filter(|thread| thread.pid == *pid) {
+                thread.path.set_ranges(process.resolver.ranges());
+            }
+        }
     }
 
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, doing: Doing) -> Result<(), Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.recorder.thread(tid)?;
             let ip = crate::common::Addr(0);
-            let mut thread = Thread::new(tid, pid, ip, self.new_path(tid));
+            let mut thread = Thread::new(tid, pid, ip, self.new_path(tid, pid));
             thread.doing = doing;
             self.threads.insert(tid, thread);
         }
@@ -121,6 +135,7 @@ impl<'a> Engine<'a> {
             self.schedule()?;
             let (tid, stop) = self.wait()?;
             self.handle(tid, stop)?;
+            self.spread_ranges();
             stops = stops.wrapping_add(1);
             if stops.is_multiple_of(STOPS_PER_FLUSH) {
                 self.processes.values_mut().try_for_each(|p| p.recorder.flush_if_due())?;
@@ -241,6 +256,7 @@ impl<'a> Engine<'a> {
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.remove(&pid) {
+            self.notes.extend(process.resolver.notes());
             self.finished.push(process.recorder.finish(exit)?);
         }
         Ok(())

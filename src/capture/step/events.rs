@@ -103,7 +103,11 @@ impl Engine<'_> {
         if !self.request.follow_forks {
             return gone_is_fine(Tracee(tid).detach(0));
         }
-        let mut process = Process::start(Prepared::of_child(self.request, BACKEND)?, child)?;
+        let mut process = Process::start(
+            Prepared::of_child(self.request, BACKEND)?,
+            &self.request.filter,
+            child,
+        )?;
         if let Some(parent) = self.processes.get(&pid) {
             process.trap_ignored = parent.trap_ignored;
         }
@@ -126,7 +130,7 @@ impl Engine<'_> {
             // The kernel gave the thread the number of the first one, whose path goes on with it.
             thread = match self.threads.remove(&tid) {
                 Some(leader) => leader,
-                None => Thread::new(tid, pid, thread.ip, self.new_path(tid)),
+                None => Thread::new(tid, pid, thread.ip, self.new_path(tid, pid)),
             };
             thread.path.interrupt(thread.ip);
         }

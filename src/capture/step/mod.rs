@@ -15,7 +15,6 @@ mod calls;
 mod code;
 mod engine;
 mod events;
-mod path;
 mod process;
 mod thread;
 mod trap;

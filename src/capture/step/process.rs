@@ -4,6 +4,7 @@ use super::code::Code;
 use super::thread::Thread;
 use super::trap::Ignored;
 use crate::capture::Error;
+use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
 use crate::capture::step::code::Change;
@@ -19,6 +20,9 @@ pub(super) struct Process {
     pub(super) memory: Memory,
     space: Space,
     code: Code,
+    pub(super) resolver: Resolver,
+    /// The threads' paths do not know the newest ranges of the filter yet.
+    pub(super) has_new_ranges: bool,
     pub(super) trap_ignored: Ignored,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Option<(Tid, i32)>,
@@ -26,12 +30,14 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts the recording of a process that stands still.
-    pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, Error> {
+    pub(super) fn start(prepared: Prepared, filter: &Filter, pid: Pid) -> Result<Self, Error> {
         let mut process = Self {
             recorder: Recorder::start(prepared, pid)?,
             memory: Memory::open(pid)?,
             space: Space::default(),
             code: Code::default(),
+            resolver: Resolver::new(filter),
+            has_new_ranges: false,
             trap_ignored: Ignored::of(pid),
             culprit: None,
         };
@@ -47,6 +53,8 @@ impl Process {
         self.memory = Memory::open(pid)?;
         self.space.exec();
         self.code.clear();
+        self.resolver.start_over();
+        self.has_new_ranges = true;
         self.look_at_mappings(tid)
     }
 
@@ -54,6 +62,7 @@ impl Process {
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.space.refresh(&mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
+            self.has_new_ranges |= self.resolver.update(self.space.mappings())?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A thread that is being stepped.
 
-use super::path::Path;
 use super::trap::{Ignored, Trap};
+use crate::capture::path::Path;
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;

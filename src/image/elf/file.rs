@@ -78,6 +78,17 @@ pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
 }
 
 impl Elf {
+    /// What is added to the file's addresses where what is at `offset` of it is mapped at `at`.
+    pub fn bias(&self, at: Addr, offset: u64) -> Option<u64> {
+        let covers = |segment: &&Segment| {
+            let end = segment.offset.saturating_add(segment.file_size_bytes);
+            (segment.offset & !0xfff..end).contains(&offset)
+        };
+        let segment = self.segments.iter().find(covers)?;
+        let into = offset - (segment.offset & !0xfff);
+        Some(at.0.wrapping_sub((segment.start.0 & !0xfff).wrapping_add(into)))
+    }
+
     /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
     /// refused.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {

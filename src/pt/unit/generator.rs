@@ -3,7 +3,7 @@
 
 use super::circle::Walked;
 use super::context::{Context, Mode, Staged};
-use super::filter::filters;
+use super::filter::{IpRange, Verdict, filters, judge};
 use super::returns::ReturnStack;
 use super::time::Clock;
 use super::tnt::TntBuffer;
@@ -84,6 +84,22 @@ impl Unit {
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
+    }
+
+    /// Takes over other `ADDRn` ranges, and what they are for, from `ctl`. No packet tells it: for
+    /// ranges of code that is not executed yet.
+    pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
+        for n in 0..ranges.len() {
+            self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
+        }
+        self.config.ranges = ranges;
+    }
+
+    /// Whether a branch to `ip` at a traced privilege level gives packets: `TriggerEn` is set, and
+    /// the ranges let it be traced or stop the trace.
+    #[must_use]
+    pub fn judges(&self, ip: Addr) -> bool {
+        self.triggered() && judge(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
     }
 
     /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`; for while the unit is off.

@@ -107,6 +107,7 @@ impl Imported {
                 backend: "import".to_owned(),
                 psb_period_bytes: 0,
                 aslr: true,
+                filter: Vec::new(),
                 import: Some(self.import.clone()),
             },
             end,

@@ -126,6 +126,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
             backend: "step".to_owned(),
             psb_period_bytes: 4096,
             aslr: false,
+            filter: Vec::new(),
             import: None,
         },
         end: Some(end),

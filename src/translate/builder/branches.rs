@@ -71,7 +71,7 @@ impl Builder<'_, '_> {
         if target == next {
             // The idiom that reads the instruction pointer is not on the stack of RET compression
             // (SDM volume 3, "RET Compression").
-            self.step(next, Outcome::Plain);
+            self.step(next, Outcome::Jump);
             self.branches.push(target);
             self.ip = target;
             return false;

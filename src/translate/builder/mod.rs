@@ -249,7 +249,7 @@ impl Builder<'_, '_> {
             Treatment::Jcc { target, condition } => self.jcc(next, target, condition),
             Treatment::ShortJcc { target } => self.short_jcc(bytes, next, target),
             Treatment::Jump { target } => {
-                self.step(next, Outcome::Plain);
+                self.step(next, Outcome::Jump);
                 self.branches.push(target);
                 let seen = target != self.start && self.path.iter().any(|step| step.ip == target);
                 self.ip = target;

@@ -1,7 +1,7 @@
 //! What records mean: the edges of all superblocks, by number, twice. Plain edges, which are
 //! nearly all that is executed, are in a form that fits half a cache line.
 
-use crate::translate::{Edge, EdgeKind};
+use crate::translate::{Edge, EdgeKind, Step};
 
 /// More bits than this are not added at once.
 const PLAIN_BITS: u8 = 16;
@@ -12,6 +12,26 @@ pub(in crate::capture::soft) struct News {
     pub(in crate::capture::soft) edges: Vec<Edge>,
     pub(in crate::capture::soft) pushes: Vec<u64>,
     pub(in crate::capture::soft) quiet_targets: Vec<u64>,
+    /// The paths of superblocks, where somebody wants to know them.
+    pub(in crate::capture::soft) paths: Vec<Paths>,
+}
+
+/// The path of a superblock, from which those of its edges begin.
+#[derive(Debug)]
+pub(in crate::capture::soft) struct Paths {
+    pub(in crate::capture::soft) steps: Box<[Step]>,
+    /// The lowest address of an instruction.
+    pub(super) low: u64,
+    /// The highest.
+    pub(super) high: u64,
+}
+
+impl Paths {
+    pub(in crate::capture::soft) fn new(steps: &[Step]) -> Self {
+        let addresses = || steps.iter().map(|step| step.ip);
+        let (low, high) = (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0));
+        Self { steps: steps.into(), low, high }
+    }
 }
 
 /// What all encoders of a process share.
@@ -20,6 +40,7 @@ pub(in crate::capture::soft) struct Dictionary {
     edges: Vec<Edge>,
     pushes: Vec<u64>,
     quiet_targets: Vec<u64>,
+    paths: Vec<Paths>,
     pub(super) plain: Vec<Plain>,
 }
 
@@ -60,6 +81,11 @@ impl Dictionary {
         self.edges.extend(news.edges);
         self.pushes.extend(news.pushes);
         self.quiet_targets.extend(news.quiet_targets);
+        self.paths.extend(news.paths);
+    }
+
+    pub(super) fn path_of(&self, edge: &Edge) -> Option<&Paths> {
+        self.paths.get(edge.superblock as usize)
     }
 
     pub(super) fn edge(&self, number: u32) -> Option<&Edge> {

@@ -2,9 +2,12 @@
 //! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
 
 mod dictionary;
+mod filtered;
 mod hot;
+mod trace;
 
-pub(super) use dictionary::{Dictionary, News};
+pub(super) use dictionary::{Dictionary, News, Paths};
+pub(super) use trace::Trace;
 
 use crate::common::Addr;
 use crate::flow::{Class, Insn};
@@ -240,14 +243,16 @@ impl Encoder {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
         }
-        let has_bits = steps.iter().any(|s| !matches!(s.outcome, Outcome::Plain | Outcome::Call));
+        let is_quiet =
+            |s: &Step| matches!(s.outcome, Outcome::Plain | Outcome::Jump | Outcome::Call);
+        let has_bits = !steps.iter().all(is_quiet);
         if !has_bits {
             self.settle_for(dictionary, ip);
         }
         self.instructions += steps.len() as u64;
         for step in steps {
             match step.outcome {
-                Outcome::Plain => {}
+                Outcome::Plain | Outcome::Jump => {}
                 Outcome::NotTaken => self.bits(0, 1),
                 Outcome::Taken => self.bits(1, 1),
                 Outcome::Call => self.push(step.ip.wrapping_add(step.len.into())),

@@ -1,0 +1,236 @@
+//! Which code is traced: what the user asked for, as ranges of addresses of the running program,
+//! with the meaning that they have for a PT unit (SDM section "Filtering by IP").
+
+use super::error::Error;
+use crate::common::{Addr, AddrRange};
+use crate::image::Bytes;
+use crate::image::elf::Elf;
+use crate::pt::unit::{Config, IpRange};
+use crate::recording::{Links, Mapped, debug_file, open_regular};
+use crate::sideband::Mapping;
+use crate::symbols::Symbols;
+use std::path::Path;
+
+/// The PT unit's address ranges: `IA32_RTIT_ADDR0_A` to `IA32_RTIT_ADDR3_B`.
+const MOST_RANGES: usize = 4;
+/// A range that holds no address.
+const NOTHING: IpRange = IpRange { first: Addr(1), last: Addr(0) };
+
+/// A stretch of code, as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// These addresses.
+    Range(AddrRange),
+    /// The function of this name, in every program or library that has one.
+    Function(String),
+    /// The function of this name, in the program or library whose file has the second name.
+    FunctionOf(String, String),
+}
+
+impl Code {
+    fn words(&self) -> String {
+        match self {
+            Self::Range(range) => format!("{:x}-{:x}", range.start.0, range.end.0 - 1),
+            Self::Function(name) => name.clone(),
+            Self::FunctionOf(name, file) => format!("{name}@{file}"),
+        }
+    }
+}
+
+/// What to trace. Empty: all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Trace this code only.
+    pub only: Vec<Code>,
+    /// A thread's trace ends where it comes by a branch to this code (`TraceStop`).
+    pub stop: Vec<Code>,
+}
+
+impl Filter {
+    /// In words.
+    pub(super) fn words(&self) -> Vec<String> {
+        let stop = self.stop.iter().map(|code| format!("up to {}", code.words()));
+        self.only.iter().map(Code::words).chain(stop).collect()
+    }
+}
+
+/// A [`Filter`] by addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ranges {
+    /// There is a filter, though its code may not be there yet.
+    filters: bool,
+    only: Vec<AddrRange>,
+    stop: Vec<AddrRange>,
+}
+
+impl Ranges {
+    /// The PT unit's configuration for them.
+    pub(super) fn configure(&self, mut config: Config) -> Config {
+        let mut number = 0..MOST_RANGES;
+        let placeholder = (self.filters && self.only.is_empty()).then_some(NOTHING);
+        for range in self.only.iter().map(inclusive).chain(placeholder) {
+            let Some(number) = number.next() else { break };
+            config = config.with_filter(number, range);
+        }
+        for (range, number) in self.stop.iter().map(inclusive).zip(number) {
+            config = config.with_trace_stop(number, range);
+        }
+        config
+    }
+
+    /// Whether all is traced.
+    pub(super) fn are_none(&self) -> bool {
+        !self.filters && self.stop.is_empty()
+    }
+
+    /// Whether there is code that ends a trace.
+    pub(super) fn stops(&self) -> bool {
+        !self.stop.is_empty()
+    }
+
+    /// Whether a branch to `ip` ends the trace.
+    pub(super) fn stop_at(&self, ip: u64) -> bool {
+        self.stop.iter().any(|range| range.contains(Addr(ip)))
+    }
+
+    /// Whether a trace says nothing of the addresses from `low` to `high`, but where it is in
+    /// their midst already.
+    pub(super) fn skip(&self, low: u64, high: u64) -> bool {
+        let meets = |range: &AddrRange| range.start.0 <= high && low < range.end.0;
+        self.filters && !self.only.iter().chain(&self.stop).any(meets)
+    }
+}
+
+fn inclusive(range: &AddrRange) -> IpRange {
+    IpRange { first: range.start, last: Addr(range.end.0.saturating_sub(1)) }
+}
+
+/// Finds the code that a filter means in a process, as it is mapped.
+#[derive(Debug)]
+pub(super) struct Resolver {
+    filter: Filter,
+    ranges: Ranges,
+    /// Mappings that were looked at.
+    seen: Vec<(AddrRange, String)>,
+    /// Whether each name of the filter was found somewhere.
+    found: Vec<(String, bool)>,
+}
+
+impl Resolver {
+    pub(super) fn new(filter: &Filter) -> Self {
+        let name = |code: &Code| match code {
+            Code::Range(_) => None,
+            Code::Function(name) => Some((name.clone(), false)),
+            Code::FunctionOf(name, file) => Some((format!("{name}@{file}"), false)),
+        };
+        let found = filter.only.iter().chain(&filter.stop).filter_map(name).collect();
+        let mut resolver =
+            Self { filter: filter.clone(), ranges: Ranges::default(), seen: Vec::new(), found };
+        resolver.start_over();
+        resolver
+    }
+
+    /// The ranges as they are known now.
+    pub(super) fn ranges(&self) -> &Ranges {
+        &self.ranges
+    }
+
+    /// Another program runs.
+    pub(super) fn start_over(&mut self) {
+        let fixed = |codes: &[Code]| {
+            let range = |code: &Code| match code {
+                Code::Range(range) => Some(*range),
+                Code::Function(_) | Code::FunctionOf(..) => None,
+            };
+            codes.iter().filter_map(range).collect()
+        };
+        self.ranges = Ranges {
+            filters: !self.filter.only.is_empty(),
+            only: fixed(&self.filter.only),
+            stop: fixed(&self.filter.stop),
+        };
+        self.seen.clear();
+    }
+
+    /// Takes in the mappings as they are. Gives whether there are other ranges now.
+    pub(super) fn update<'a>(
+        &mut self,
+        mappings: impl Iterator<Item = &'a Mapping>,
+    ) -> Result<bool, Error> {
+        if self.found.is_empty() {
+            return Ok(false);
+        }
+        let before = self.ranges.clone();
+        for mapping in mappings.filter(|m| m.protection.execute && m.is_file()) {
+            let key = (mapping.range, mapping.name.clone());
+            if !self.seen.contains(&key) {
+                self.seen.push(key);
+                self.look_into(mapping);
+            }
+        }
+        let count = self.ranges.only.len() + self.ranges.stop.len();
+        if count > MOST_RANGES {
+            return Err(Error::TooManyRanges { count });
+        }
+        Ok(self.ranges != before)
+    }
+
+    /// What the user should know: names of the filter that nothing had.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let unknown = self.found.iter().filter(|(_, found)| !found);
+        let note = |(name, _): &(String, bool)| {
+            format!("no program or library had a function {name} for the filter")
+        };
+        unknown.map(note).collect()
+    }
+
+    fn look_into(&mut self, mapping: &Mapping) {
+        let wanted = |code: &&Code| match code {
+            Code::Range(_) => false,
+            Code::Function(_) => true,
+            Code::FunctionOf(_, file) => is_named(&mapping.name, file),
+        };
+        let codes = || self.filter.only.iter().chain(&self.filter.stop);
+        if codes().find(wanted).is_none() {
+            return;
+        }
+        let Some(symbols) = symbols(mapping) else { return };
+        for (is_stop, codes) in [(false, &self.filter.only), (true, &self.filter.stop)] {
+            for code in codes.iter().filter(wanted) {
+                let (name, full) = match code {
+                    Code::Range(_) => continue,
+                    Code::Function(name) => (name, name.clone()),
+                    Code::FunctionOf(name, file) => (name, format!("{name}@{file}")),
+                };
+                let known = if is_stop { &mut self.ranges.stop } else { &mut self.ranges.only };
+                for range in functions(&symbols, name) {
+                    self.found.iter_mut().filter(|f| f.0 == full).for_each(|f| f.1 = true);
+                    if !known.contains(&range) {
+                        known.push(range);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn is_named(path: &str, name: &str) -> bool {
+    path == name || Path::new(path).file_name().is_some_and(|file| file == name)
+}
+
+/// The functions of this name. What is inlined elsewhere is none of them.
+fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
+    let starts = symbols.addresses_of_function(name).into_iter();
+    let around = starts.filter_map(|at| symbols.function_at(at).filter(|f| f.start == at));
+    around.map(|function| AddrRange::sized(function.start, function.size_bytes.max(1))).collect()
+}
+
+fn symbols(mapping: &Mapping) -> Option<Symbols> {
+    let path = Path::new(&mapping.name);
+    open_regular(path, Links::Follow).ok()?;
+    let bytes = Bytes::new(Mapped::open(path).ok()?);
+    let bias = Elf::parse(&bytes).ok()?.bias(mapping.range.start, mapping.offset)?;
+    let mut symbols = Symbols::new(debug_file);
+    symbols.add_module(&mapping.name, bytes, bias, mapping.range);
+    Some(symbols)
+}

@@ -1,0 +1,221 @@
+//! Records to packets where not all code is traced: each instruction of a path goes through the
+//! model of the PT unit, which knows filters and `TraceStop`. Paths that the filter does not touch
+//! are passed over at once.
+
+use super::{BadRecord, Dictionary};
+use crate::capture::filter::Ranges;
+use crate::capture::path::Path;
+use crate::common::{Addr, Tsc};
+use crate::flow::Insn;
+use crate::pt::unit::BranchKind;
+use crate::translate::{Edge, EdgeKind, Outcome, Step};
+
+/// Writes the filtered trace of one thread.
+#[derive(Debug)]
+pub(super) struct Filtered {
+    path: Path,
+    ranges: Ranges,
+    psb_period_bytes: u32,
+    /// Instructions of paths that another one replaced.
+    before: u64,
+    /// The path begins with whatever comes next.
+    begins: bool,
+    running: bool,
+    /// Where the path stands; 0 where a record may begin anywhere.
+    here: u64,
+    time: u64,
+}
+
+impl Filtered {
+    pub(super) fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
+        Self {
+            path: Path::new(psb_period_bytes, ranges, None),
+            ranges: ranges.clone(),
+            psb_period_bytes,
+            before: 0,
+            begins: false,
+            running: false,
+            here: 0,
+            time: 0,
+        }
+    }
+
+    pub(super) fn set_ranges(&mut self, ranges: &Ranges) {
+        self.path.set_ranges(ranges);
+        self.ranges = ranges.clone();
+    }
+
+    pub(super) fn instructions(&self) -> u64 {
+        self.before + self.path.instructions()
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<u8> {
+        self.path.drain()
+    }
+
+    pub(super) fn flush(&mut self) {
+        self.path.flush();
+    }
+
+    pub(super) fn begin(&mut self, tsc: u64) {
+        self.before += self.path.instructions();
+        self.path = Path::new(self.psb_period_bytes, &self.ranges, None);
+        self.begins = true;
+        self.running = false;
+        self.here = 0;
+        self.set_time(tsc);
+    }
+
+    fn set_time(&mut self, tsc: u64) {
+        self.time = tsc;
+        self.path.set_time(Tsc(tsc));
+    }
+
+    fn begin_at(&mut self, ip: u64) {
+        if std::mem::take(&mut self.begins) {
+            self.path.enter_user(Addr(ip));
+            self.running = true;
+            self.here = ip;
+        }
+    }
+
+    pub(super) fn records(
+        &mut self,
+        dictionary: &Dictionary,
+        mut bytes: &[u8],
+    ) -> Result<(), BadRecord> {
+        if self.path.has_stopped() {
+            return Ok(());
+        }
+        while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
+            let edge = dictionary.edge(u32::from_le_bytes(*number)).ok_or(BadRecord)?;
+            let mut value = 0;
+            bytes = rest;
+            if edge.kind.record_bytes() > 4 {
+                let (word, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
+                value = u64::from_le_bytes(*word);
+                bytes = rest;
+            }
+            self.record(dictionary, edge, value)?;
+        }
+        if bytes.is_empty() { Ok(()) } else { Err(BadRecord) }
+    }
+
+    fn record(
+        &mut self,
+        dictionary: &Dictionary,
+        edge: &Edge,
+        value: u64,
+    ) -> Result<(), BadRecord> {
+        if edge.kind == EdgeKind::SyscallReturn {
+            self.enter(edge.target, value);
+            return Ok(());
+        }
+        self.begin_at(edge.start);
+        if self.here != edge.start && self.here != 0 || !self.running {
+            return Err(BadRecord);
+        }
+        if edge.since > self.time {
+            self.catch_up(edge);
+        }
+        let path = dictionary.path_of(edge).ok_or(BadRecord)?;
+        let steps = path.steps.get(..usize::from(edge.instructions)).ok_or(BadRecord)?;
+        let (target, far) = match edge.kind {
+            EdgeKind::Direct => (edge.target, false),
+            EdgeKind::Syscall => (edge.target, true),
+            _ => (value, false),
+        };
+        self.here = target;
+        let outside = !self.path.is_told() && self.ranges.skip(path.low, path.high);
+        if outside && !far && self.ranges.skip(target, target) {
+            return Ok(());
+        }
+        let Some((last, steps)) = steps.split_last() else { return Ok(()) };
+        let mut next = steps.iter().skip(1).chain([last]).map(|step| step.ip);
+        for step in steps {
+            self.step(step, step.outcome, next.next().unwrap_or(0));
+        }
+        let outcome = match (edge.kind, last.outcome) {
+            (EdgeKind::Direct, Outcome::Taken | Outcome::NotTaken) if edge.bits & 1 == 0 => {
+                Outcome::NotTaken
+            }
+            (EdgeKind::Direct, Outcome::Taken | Outcome::NotTaken) => Outcome::Taken,
+            (_, outcome) => outcome,
+        };
+        match edge.kind {
+            EdgeKind::Syscall => {
+                self.path.count(Addr(last.ip));
+                self.path.leave(Addr(last.ip), Addr(last.ip.wrapping_add(last.len.into())));
+                self.running = false;
+            }
+            EdgeKind::Return => self.branch(last, BranchKind::Ret, target),
+            EdgeKind::Indirect if outcome == Outcome::Call => {
+                self.branch(last, BranchKind::CallIndirect, target);
+            }
+            EdgeKind::Indirect => self.branch(last, BranchKind::JmpIndirect, target),
+            _ => self.step(last, outcome, target),
+        }
+        Ok(())
+    }
+
+    /// An instruction was executed that did `outcome`, and the path goes on at `next`.
+    fn step(&mut self, step: &Step, outcome: Outcome, next: u64) {
+        let kind = match outcome {
+            Outcome::Plain => return self.path.count(Addr(step.ip)),
+            Outcome::Jump => BranchKind::Jmp,
+            Outcome::NotTaken => BranchKind::Jcc { taken: false },
+            Outcome::Taken => BranchKind::Jcc { taken: true },
+            Outcome::Call => BranchKind::Call,
+            Outcome::Return => BranchKind::Ret,
+        };
+        self.branch(step, kind, next);
+    }
+
+    fn branch(&mut self, step: &Step, kind: BranchKind, target: u64) {
+        let behind = Addr(step.ip.wrapping_add(step.len.into()));
+        self.path.count(Addr(step.ip));
+        self.path.branch(kind, Addr(step.ip), behind, Addr(target));
+    }
+
+    /// The path's code is younger than the time that the trace last told.
+    #[cold]
+    fn catch_up(&mut self, edge: &Edge) {
+        self.leave(edge.start);
+        self.enter(edge.start, edge.since);
+    }
+
+    pub(super) fn partial(&mut self, steps: &[Step], ip: u64) {
+        if let Some(first) = steps.first() {
+            self.begin_at(first.ip);
+        }
+        let next = steps.iter().skip(1).map(|step| step.ip).chain([ip]);
+        for (step, next) in steps.iter().zip(next) {
+            self.step(step, step.outcome, next);
+        }
+        self.here = ip;
+    }
+
+    pub(super) fn native(&mut self, insn: &Insn, next: u64) {
+        self.begin_at(insn.ip.0);
+        self.path.retire(insn, Addr(next));
+        self.running = !insn.class.is_far();
+        self.here = next;
+    }
+
+    pub(super) fn leave(&mut self, ip: u64) {
+        self.begins = false;
+        if std::mem::take(&mut self.running) {
+            self.path.interrupt(Addr(ip));
+        }
+    }
+
+    pub(super) fn enter(&mut self, ip: u64, tsc: u64) {
+        if !self.running {
+            self.begins = false;
+            self.set_time(tsc);
+            self.path.enter_user(Addr(ip));
+            self.running = true;
+            self.here = ip;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The encoder of a thread: the fast one, or where not all code is traced the exact one.
+
+use super::filtered::Filtered;
+use super::{BadRecord, Dictionary, Encoder};
+use crate::capture::filter::Ranges;
+use crate::flow::Insn;
+use crate::translate::Step;
+
+/// Writes the trace of one thread.
+#[derive(Debug)]
+pub(in crate::capture::soft) struct Trace(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    /// Of all code.
+    Whole(Box<Encoder>),
+    /// Of some.
+    Filtered(Box<Filtered>),
+}
+
+/// Calls the method of the encoder that there is.
+macro_rules! either {
+    ($self:ident, $encoder:ident => $whole:expr, $filtered:expr) => {
+        match &mut $self.0 {
+            Kind::Whole($encoder) => $whole,
+            Kind::Filtered($encoder) => $filtered,
+        }
+    };
+}
+
+impl Trace {
+    /// The trace of a thread that has not run yet.
+    pub(in crate::capture::soft) fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
+        if ranges.are_none() {
+            Self(Kind::Whole(Box::new(Encoder::new(psb_period_bytes as usize))))
+        } else {
+            Self(Kind::Filtered(Box::new(Filtered::new(psb_period_bytes, ranges))))
+        }
+    }
+
+    /// From now on the trace is of these ranges, where it is filtered.
+    pub(in crate::capture::soft) fn set_ranges(&mut self, ranges: &Ranges) {
+        if let Kind::Filtered(encoder) = &mut self.0 {
+            encoder.set_ranges(ranges);
+        }
+    }
+
+    /// Instructions that the trace tells of so far.
+    pub(in crate::capture::soft) fn instructions(&self) -> u64 {
+        match &self.0 {
+            Kind::Whole(encoder) => encoder.instructions(),
+            Kind::Filtered(encoder) => encoder.instructions(),
+        }
+    }
+
+    /// The packets since the last call. Branches that wait for more stay.
+    pub(in crate::capture::soft) fn drain(&mut self) -> Vec<u8> {
+        either!(self, encoder => encoder.drain(), encoder.drain())
+    }
+
+    /// Writes the branches that wait for more.
+    pub(in crate::capture::soft) fn flush(&mut self) {
+        either!(self, encoder => encoder.flush(), encoder.flush());
+    }
+
+    /// Encodes records. Stops at one that cannot be.
+    pub(in crate::capture::soft) fn records(
+        &mut self,
+        dictionary: &Dictionary,
+        bytes: &[u8],
+    ) -> Result<(), BadRecord> {
+        either!(self, encoder => encoder.records(dictionary, bytes), encoder.records(dictionary, bytes))
+    }
+
+    /// The history begins here: what was before is not known.
+    pub(in crate::capture::soft) fn begin(&mut self, tsc: u64) {
+        either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
+    }
+
+    /// The first instructions of a path were executed, and an event took the thread into the
+    /// kernel before the next, which is at `ip`.
+    pub(in crate::capture::soft) fn partial(
+        &mut self,
+        dictionary: &Dictionary,
+        steps: &[Step],
+        ip: u64,
+    ) {
+        either!(self, encoder => encoder.partial(dictionary, steps, ip), encoder.partial(steps, ip));
+    }
+
+    /// The tracer executed an instruction, and the thread stands at `next`.
+    pub(in crate::capture::soft) fn native(&mut self, insn: &Insn, next: u64) {
+        either!(self, encoder => encoder.native(insn, next), encoder.native(insn, next));
+    }
+
+    /// Something that is no branch takes the thread into the kernel before the instruction at `ip`.
+    pub(in crate::capture::soft) fn leave(&mut self, ip: u64) {
+        either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
+    }
+
+    /// The thread goes on in the program, at `ip`.
+    pub(in crate::capture::soft) fn enter(&mut self, ip: u64, tsc: u64) {
+        either!(self, encoder => encoder.enter(ip, tsc), encoder.enter(ip, tsc));
+    }
+}
