@@ -40,6 +40,20 @@ pub enum Error {
         /// How many there are.
         count: usize,
     },
+    /// The backend records what it launches, all of it.
+    #[error(
+        "the {backend} backend records programs from their first instruction on; the soft one can begin later"
+    )]
+    FromStartOnly {
+        /// Its name.
+        backend: &'static str,
+    },
+    /// The program never executed the function where its recording was to begin.
+    #[error("the program ended without coming to {name}: nothing is recorded")]
+    NotReached {
+        /// The function.
+        name: String,
+    },
     /// The final state could not be written.
     #[error("the final state could not be written: {0}")]
     FinalState(#[from] image::Error),

@@ -28,7 +28,7 @@ pub enum Code {
 }
 
 impl Code {
-    fn words(&self) -> String {
+    pub(super) fn words(&self) -> String {
         match self {
             Self::Range(range) => format!("{:x}-{:x}", range.start.0, range.end.0 - 1),
             Self::Function(name) => name.clone(),
@@ -81,6 +81,11 @@ impl Ranges {
     /// Whether all is traced.
     pub(super) fn are_none(&self) -> bool {
         !self.filters && self.stop.is_empty()
+    }
+
+    /// Where what is traced begins.
+    pub(super) fn starts(&self) -> impl Iterator<Item = Addr> {
+        self.only.iter().map(|range| range.start).collect::<Vec<_>>().into_iter()
     }
 
     /// Whether there is code that ends a trace.

@@ -31,9 +31,14 @@ pub enum Backend {
 }
 
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
+///
+/// A process that runs already is recorded until it ends or until this process gets SIGINT,
+/// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then.
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
-    match backend {
-        Backend::Soft => soft::record(request),
-        Backend::Step => step::record(request),
+    match (backend, request.attach, &request.start_at) {
+        (Backend::Soft, None, _) => soft::record(request),
+        (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
+        (Backend::Step, None, None) => step::record(request),
+        (Backend::Step, ..) => Err(Error::FromStartOnly { backend: "step" }),
     }
 }

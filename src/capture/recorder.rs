@@ -3,7 +3,7 @@
 
 use super::clock::{Clock, now};
 use super::error::Error;
-use super::filter::Filter;
+use super::filter::{Code, Filter};
 use super::host::host_cpu;
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::{
@@ -11,6 +11,7 @@ use crate::recording::{
 };
 use crate::sideband::{Event, Record};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -32,6 +33,8 @@ pub enum History {
 /// What to run and how.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// The process to attach to, instead of running a program.
+    pub attach: Option<Pid>,
     /// The program as [`crate::tracee::resolve`] found it.
     pub program: PathBuf,
     /// Its arguments, its own name first.
@@ -42,6 +45,8 @@ pub struct Request {
     pub follow_forks: bool,
     /// How much is kept. Single-stepping keeps all.
     pub history: History,
+    /// The function before which the recording begins; none: the program's first instruction.
+    pub start_at: Option<Code>,
     /// Which code is traced.
     pub filter: Filter,
     /// Bytes of trace between PSB packets.
@@ -252,24 +257,42 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
     let variable = |(name, value): (OsString, OsString)| {
         format!("{}={}", argument_text(&name), argument_text(&value))
     };
-    let cwd = std::env::current_dir().unwrap_or_default();
+    let (cwd, env) = match request.attach {
+        None => (std::env::current_dir().unwrap_or_default(), std::env::vars_os().collect()),
+        Some(pid) => surroundings(pid),
+    };
     Manifest {
         format,
         written_by,
         program: argument_text(request.program.as_os_str()),
         argv: request.argv.iter().map(|argument| argument_text(argument)).collect(),
-        env: std::env::vars_os().map(variable).collect(),
+        env: env.into_iter().map(variable).collect(),
         cwd: argument_text(cwd.as_os_str()),
-        pid: Pid(0),
+        pid: request.attach.unwrap_or(Pid(0)),
         started_unix_ns: now_unix_ns(),
         cpu: host_cpu(),
         capture: Capture {
             backend: backend.to_owned(),
             psb_period_bytes: request.psb_period_bytes.into(),
             aslr: request.aslr,
-            filter: request.filter.words(),
+            filter: {
+                let start = request.start_at.iter().map(|code| format!("from {}", code.words()));
+                start.chain(request.filter.words()).collect()
+            },
             import: None,
         },
         end: None,
     }
+}
+
+/// A process's working directory, and the environment that it began with.
+fn surroundings(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let variable = |text: &[u8]| {
+        let at = text.iter().position(|&byte| byte == b'=')?;
+        let word = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some((word(&text[..at]), word(&text[at + 1..])))
+    };
+    let cwd = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+    (cwd, environ.split(|&byte| byte == 0).filter_map(variable).collect())
 }

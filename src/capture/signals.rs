@@ -1,7 +1,7 @@
 //! Signals sent to the recorder: what the terminal sends goes to the program as well, so the
 //! recorder ignores it; what somebody sends to the recorder alone is passed on.
 
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
@@ -25,6 +25,67 @@ impl Forwarding {
         // SAFETY: the handler only reads an atomic and calls kill(2).
         let set = |(signal, handler)| (signal, unsafe { libc::signal(signal, handler) });
         Self { old: handlers.into_iter().map(set).collect() }
+    }
+}
+
+static LEAVING: AtomicBool = AtomicBool::new(false);
+static TRACER: AtomicI32 = AtomicI32::new(0);
+
+/// While it lives, a signal that would end the recorder asks it to leave the program instead. This
+/// thread's waiting is interrupted then.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    old: Vec<(libc::c_int, libc::sigaction)>,
+}
+
+impl Leaving {
+    pub(super) fn on_signals() -> Self {
+        TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
+        LEAVING.store(false, Ordering::Relaxed);
+        let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM];
+        Self { old: signals.into_iter().map(|signal| (signal, set_leave(signal))).collect() }
+    }
+
+    /// Whether somebody asked.
+    pub(super) fn is_asked(&self) -> bool {
+        !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets a signal call [`leave`], and interrupt system calls. Gives what was before.
+fn set_leave(signal: libc::c_int) -> libc::sigaction {
+    let handler: extern "C" fn(libc::c_int) = leave;
+    // SAFETY: all bit patterns of these plain structures are valid; the handler reads and sets
+    // atomics and makes async-signal-safe calls.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let mut old: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler as libc::sighandler_t;
+        libc::sigaction(signal, &raw const action, &raw mut old);
+        old
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        for (signal, old) in &self.old {
+            // SAFETY: puts back what was there.
+            unsafe { libc::sigaction(*signal, &raw const *old, std::ptr::null_mut()) };
+        }
+    }
+}
+
+/// Another thread may have taken the signal, and this one may have been about to wait: it is sent
+/// on, and comes again, until nobody wants it any more.
+extern "C" fn leave(_: libc::c_int) {
+    LEAVING.store(true, Ordering::Relaxed);
+    let tracer = TRACER.load(Ordering::Relaxed);
+    // SAFETY: getpid(2), gettid(2), tgkill(2) and alarm(2) touch no memory.
+    unsafe {
+        if libc::syscall(libc::SYS_gettid) != i64::from(tracer) {
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), tracer, libc::SIGALRM);
+        }
+        libc::alarm(1);
     }
 }
 

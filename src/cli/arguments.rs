@@ -62,9 +62,16 @@ pub(super) struct Record {
     /// Trace the code from address A to address B only (hexadecimal, both included)
     #[arg(long, value_name = "A-B", value_parser = range)]
     pub(super) filter_range: Vec<Code>,
+    /// Let the program run by itself until it comes to the function FUNC, and record it from there
+    #[arg(long, value_name = "FUNC", value_parser = function, conflicts_with = "attach")]
+    pub(super) start_at: Option<Code>,
     /// End a thread's trace where it comes to the function FUNC; the thread runs on
     #[arg(long, value_name = "FUNC", value_parser = function)]
     pub(super) stop_at: Vec<Code>,
+    /// Record the process PID, which runs already, until it ends or until this is interrupted
+    /// (Ctrl-C), when it goes on by itself
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) attach: Option<i32>,
     /// How to capture the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
@@ -85,7 +92,7 @@ pub(super) struct Record {
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// The program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required_unless_present = "attach", trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
 }
 

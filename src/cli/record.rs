@@ -3,19 +3,26 @@
 use super::open::say_what_is_wrong;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::{Backend, Code, Filter, History, Outcome, Request, record};
+use crate::common::Pid;
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
-use crate::tracee::resolve;
-use std::path::Path;
+use crate::tracee::{executable, resolve, state};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
-    let Some(name) = arguments.command.first() else {
-        return Err("no program given".into());
+    let attach = arguments.attach.map(Pid);
+    let (program, argv) = match (attach, arguments.command.first()) {
+        (Some(pid), _) => running(pid)?,
+        (None, Some(name)) => (resolve(name)?, arguments.command),
+        (None, None) => return Err("no program given".into()),
     };
     let request = Request {
-        program: resolve(name)?,
-        argv: arguments.command,
+        attach,
+        program,
+        argv,
         aslr: arguments.aslr,
         follow_forks: arguments.follow_forks,
         history: if arguments.full {
@@ -23,6 +30,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         } else {
             History::Ring { bytes: arguments.ring << 20 }
         },
+        start_at: arguments.start_at,
         filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
@@ -41,6 +49,18 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         report(&outcome, &request.store);
     }
     Ok(exit_code(&outcome))
+}
+
+/// A running process's program and arguments.
+fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
+    if state(pid).is_none() {
+        return Err(format!("there is no process {pid}").into());
+    }
+    let program = executable(pid).map_err(|error| format!("process {pid}: {error}"))?;
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = line.strip_suffix(&[0]).unwrap_or(&line);
+    let argv = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
+    Ok((program, argv.collect()))
 }
 
 /// As many ranges as a PT unit has.

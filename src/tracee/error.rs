@@ -1,6 +1,6 @@
 //! What the kernel refuses a tracer.
 
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
@@ -26,6 +26,31 @@ pub enum Error {
     Refused {
         /// Why.
         errno: Errno,
+    },
+    /// There is no such process.
+    #[error("there is no process {pid}")]
+    NoProcess {
+        /// Its number.
+        pid: Pid,
+    },
+    /// The kernel does not let this process be attached to.
+    #[error(
+        "process {pid} cannot be attached to ({errno}): it must be yours, and \
+         /proc/sys/kernel/yama/ptrace_scope 0, or you root"
+    )]
+    AttachRefused {
+        /// Its number.
+        pid: Pid,
+        /// Why.
+        errno: Errno,
+    },
+    /// This process cannot be attached to.
+    #[error("process {pid} cannot be attached to: {why}")]
+    NotAttachable {
+        /// Its number.
+        pid: Pid,
+        /// Why.
+        why: String,
     },
     /// The kernel would not execute the program.
     #[error("{}: cannot execute: {errno}", program.display())]

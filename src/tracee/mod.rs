@@ -3,6 +3,7 @@
 //! ptrace ties a tracee to the *thread* that traces it: launch and every later call must come
 //! from one thread.
 
+mod attach;
 mod error;
 mod launch;
 mod memory;
@@ -11,13 +12,14 @@ mod program;
 mod ptrace;
 mod stop;
 
+pub use attach::attach;
 pub use error::Error;
 pub use launch::{Launch, pin_this_thread};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, comm, dispositions, executable, mappings,
-    private_pages, signals,
+    private_pages, signals, state, threads,
 };
 pub use program::{ProgramError, resolve};
-pub use ptrace::{SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};
-pub use stop::{PtraceEvent, Stop, wait_any, wait_for};
+pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};
+pub use stop::{PtraceEvent, Stop, wait_any, wait_for, wait_or_signal};

@@ -147,3 +147,34 @@ mod tests {
         assert_eq!(set_of(status, "ShdPnd:"), 0);
     }
 }
+
+/// What `/proc/PID/status` says of a process or thread that matters to who wants to trace it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    /// `State`: R, S, D, T, t, Z, X, I.
+    pub letter: char,
+    /// `TracerPid`; 0: nobody.
+    pub tracer: i32,
+    /// `Seccomp`; 0: off.
+    pub seccomp: i32,
+}
+
+/// The state of a process; none: there is no such process.
+pub fn state(pid: Pid) -> Option<State> {
+    let status = status(&format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.map_or("", str::trim)
+    };
+    Some(State {
+        letter: field("State").chars().next().unwrap_or('?'),
+        tracer: field("TracerPid").parse().unwrap_or(0),
+        seccomp: field("Seccomp").parse().unwrap_or(0),
+    })
+}
+
+/// The threads of a process; none where it is gone.
+pub fn threads(pid: Pid) -> Vec<Tid> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Tid)).collect()
+}

@@ -16,6 +16,27 @@ pub const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
 /// A `siginfo_t` as the kernel gives it.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 
+/// `struct ptrace_rseq_configuration` of the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Rseq {
+    /// Where the thread's `struct rseq` is.
+    pub addr: u64,
+    /// Its size in bytes.
+    pub size_bytes: u32,
+    /// What stands before the code that a sequence is aborted to.
+    pub signature: u32,
+    flags: u32,
+    padding: u32,
+}
+
+impl Rseq {
+    /// As it is registered.
+    pub const fn new(addr: u64, size_bytes: u32, signature: u32) -> Self {
+        Self { addr, size_bytes, signature, flags: 0, padding: 0 }
+    }
+}
+
 /// A traced thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracee(pub Tid);
@@ -211,6 +232,16 @@ impl Tracee {
         self.request("GETREGSET", libc::PTRACE_GETREGSET, kind, &raw mut vector as usize)?;
         bytes.truncate(vector.iov_len);
         Ok(bytes)
+    }
+
+    /// The restartable sequences that the thread registered with the kernel (rseq(2)), if it did.
+    pub fn rseq(self) -> Result<Option<Rseq>, Error> {
+        /// `PTRACE_GET_RSEQ_CONFIGURATION` (include/uapi/linux/ptrace.h).
+        const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
+        let mut rseq = Rseq::default();
+        let at = &raw mut rseq as usize;
+        self.request("GET_RSEQ", GET_RSEQ_CONFIGURATION, size_of::<Rseq>(), at)?;
+        Ok((rseq.addr != 0).then_some(rseq))
     }
 
     /// Kills the process that the thread belongs to.

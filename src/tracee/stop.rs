@@ -51,6 +51,18 @@ pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     wait(-1, block)
 }
 
+/// Waits for any traced thread or child. None: this thread took a signal.
+pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
+    let mut status = 0;
+    // SAFETY: waitpid writes the status and nothing else.
+    let result = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+    match Errno::result(result) {
+        Err(Errno::EINTR) => Ok(None),
+        Err(errno) => Err(Error::System { call: "waitpid", errno }),
+        Ok(tid) => Ok(Some((Tid(tid), decode(status)))),
+    }
+}
+
 /// Waits for this thread.
 pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     loop {

@@ -9,6 +9,7 @@ use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Event;
+use crate::tracee::Rseq;
 use crate::translate::slots;
 
 pub(super) const MMAP: u64 = 9;
@@ -67,6 +68,7 @@ impl Process {
             ARCH_PRCTL if matches!(r.rdi, ARCH_SET_GS | ARCH_GET_GS) => {
                 return self.gs_call(thread, registers);
             }
+            RSEQ if self.was_running => return pretend_rseq(thread, registers),
             RSEQ => {
                 // The kernel moves the IP of a thread that it preempts in a restartable sequence,
                 // and must never find it there. With a wrong size the registration fails, and C
@@ -93,14 +95,7 @@ impl Process {
         } else if self.memory.write(Addr(registers.rsi), &thread.gs_base.to_le_bytes()).is_err() {
             result = i64::from(-libc::EFAULT);
         }
-        // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
-        thread.tracee.set_registers(&Registers {
-            rip: registers.rip + SYSCALL_BYTES,
-            rax: result.cast_unsigned(),
-            r11: registers.eflags,
-            ..*registers
-        })?;
-        Ok(thread.tracee.resume(0)?)
+        pass_over(thread, registers, result)
     }
 
     fn give_back_protection(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
@@ -172,4 +167,27 @@ impl Process {
         }
         Ok(())
     }
+}
+
+/// The thread goes on behind a system call that it does not make, with this result.
+fn pass_over(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
+    // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
+    thread.tracee.set_registers(&Registers {
+        rip: registers.rip + SYSCALL_BYTES,
+        rax: result.cast_unsigned(),
+        r11: registers.eflags,
+        ..*registers
+    })?;
+    Ok(thread.tracee.resume(0)?)
+}
+
+/// A thread of a process that the recorder came to late: its C library counts on restartable
+/// sequences, since they worked for the thread that made this one. The kernel hears of them
+/// when the recorder leaves; until then no CPU number is told, and the library asks for it.
+fn pretend_rseq(thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
+    let r = registers;
+    let size = u32::try_from(r.rsi).unwrap_or(0);
+    let signature = u32::try_from(r.r10).unwrap_or(0);
+    thread.rseq = (r.rdx == 0).then(|| Rseq::new(r.rdi, size, signature));
+    pass_over(thread, registers, 0)
 }

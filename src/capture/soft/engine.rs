@@ -2,14 +2,17 @@
 
 use super::forced::FORCED;
 use super::process::{Finished, Process};
+use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
 use crate::capture::recorder::{Outcome, Prepared, Request};
-use crate::capture::signals::Forwarding;
+use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for};
-use std::collections::{BTreeMap, VecDeque};
+use crate::tracee::{
+    self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for, wait_or_signal,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
 pub(super) const BACKEND: &str = "soft";
@@ -31,8 +34,37 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         }
     };
     let _forwarding = Forwarding::to(pid);
-    let mut engine = Engine::new(request, pid);
-    let result = engine.start(prepared).and_then(|()| engine.run());
+    let mut engine = Engine::new(request, pid, None);
+    let started = match &request.start_at {
+        None => engine.start(prepared),
+        Some(code) => match run_to(pid, code) {
+            Ok(tids) => engine.take_over(prepared, &tids),
+            Err(error) => {
+                prepared.give_up();
+                Err(error)
+            }
+        },
+    };
+    let result = started.and_then(|()| engine.run());
+    if let Err(error) = result {
+        engine.let_go();
+        return Err(error);
+    }
+    engine.outcome()
+}
+
+/// Records a process that runs already, until it ends or somebody asks the recorder to leave it.
+pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
+    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+    let tids = match tracee::attach(pid) {
+        Ok(tids) => tids,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
+    let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
+    let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
         engine.let_go();
         return Err(error);
@@ -55,10 +87,14 @@ pub(super) struct Engine<'a> {
     pub(super) borrowers: BTreeMap<Tid, Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
+    /// The program is not the recorder's own, which leaves it when it is asked to.
+    leaving: Option<Leaving>,
+    /// Threads that are to be stopped again, since the recorder wants to leave them.
+    pub(super) again: BTreeSet<Tid>,
 }
 
 impl<'a> Engine<'a> {
-    fn new(request: &'a Request, program: Pid) -> Self {
+    fn new(request: &'a Request, program: Pid, leaving: Option<Leaving>) -> Self {
         Self {
             request,
             program,
@@ -69,6 +105,8 @@ impl<'a> Engine<'a> {
             borrowers: BTreeMap::new(),
             finished: Vec::new(),
             notes: Vec::new(),
+            leaving,
+            again: BTreeSet::new(),
         }
     }
 
@@ -79,7 +117,7 @@ impl<'a> Engine<'a> {
 
     /// Begins to record a process whose only thread stands in the program.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let process = Process::start(prepared, self.request, pid)?;
+        let process = Process::start(prepared, self.request, pid, Tracee(Tid(pid.0)))?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         self.with(Tid(pid.0), |process, thread| {
@@ -118,21 +156,26 @@ impl<'a> Engine<'a> {
     }
 
     fn run(&mut self) -> Result<(), Error> {
+        let mut leaves = false;
         while !self.processes.is_empty() {
-            let (tid, stop) = self.wait()?;
-            self.handle(tid, stop)?;
+            if !leaves && self.leaving.as_ref().is_some_and(Leaving::is_asked) {
+                leaves = true;
+                self.leave()?;
+            }
+            let Some((tid, stop)) = self.wait()? else { continue };
+            if !leaves || !self.handle_leaving(tid, stop)? {
+                self.handle(tid, stop)?;
+            }
         }
         Ok(())
     }
 
-    fn wait(&mut self) -> Result<(Tid, Stop), Error> {
-        loop {
-            if let Some(news) = self.waiting.pop_front() {
-                return Ok(news);
-            }
-            if let Some(news) = wait_any(true)? {
-                return Ok(news);
-            }
+    /// The next stop. None: the recorder took a signal.
+    fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
+        match (self.waiting.pop_front(), &self.leaving) {
+            (Some(news), _) => Ok(Some(news)),
+            (None, Some(_)) => Ok(wait_or_signal()?),
+            (None, None) => Ok(wait_any(true)?),
         }
     }
 

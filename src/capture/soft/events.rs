@@ -21,7 +21,7 @@ const EXECVE: u64 = 59;
 const EXECVEAT: u64 = 322;
 /// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
 const USER_CS_64: u64 = 0x33;
-const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
+pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 

@@ -10,7 +10,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Tid};
-use crate::tracee::{Signo, TRAP_BIT, dispositions};
+use crate::tracee::{Signo, TRAP_BIT, Tracee, dispositions};
 use crate::translate::{CacheMemory, slots};
 use std::collections::BTreeMap;
 
@@ -58,6 +58,20 @@ pub(super) fn inherited(tid: Tid) -> Actions {
 }
 
 impl Process {
+    /// Asks the kernel what the program does at the signals in question.
+    pub(super) fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
+        let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
+        let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
+        for signal in [libc::SIGTRAP, libc::SIGSEGV] {
+            let args = [signal.unsigned_abs().into(), 0, at, SET_BYTES, 0, 0];
+            checked("rt_sigaction", tracee.inject(self.gadget(), RT_SIGACTION, args)?)?;
+            let mut action = [0; ACTION_BYTES];
+            self.window.shared.read(offset, &mut action);
+            self.actions.insert(signal, action);
+        }
+        Ok(())
+    }
+
     /// The thread is about to set its mask of signals (`rt_sigprocmask`).
     pub(super) fn note_mask(&self, thread: &mut Thread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {

@@ -62,7 +62,7 @@ impl Window {
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
         let name_at = Addr(registers.rsp.wrapping_sub(0x400) & !0xf);
-        let text = Patch::write(memory, gadget, &SYSCALL_INSN)?;
+        let text = Patch::syscall(memory, gadget)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;
         let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes);
         name.restore(memory)?;
@@ -127,7 +127,7 @@ impl Window {
         memory: &Memory,
     ) -> Result<(u64, u64), Error> {
         let at = Addr(tracee.registers()?.rip);
-        let text = Patch::write(memory, at, &SYSCALL_INSN)?;
+        let text = Patch::syscall(memory, at)?;
         let zone = self.zone(tracee, at, at.0);
         text.restore(memory)?;
         zone
@@ -164,6 +164,11 @@ impl Window {
     /// Takes an area that is ready.
     pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         self.spare.pop()
+    }
+
+    /// An area that is ready.
+    pub(super) fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
+        self.spare.last()
     }
 
     /// What was to become a thread is made, or became something else.
@@ -216,12 +221,17 @@ impl Window {
 }
 
 /// Bytes of the program that were overwritten for a moment.
-struct Patch {
+pub(super) struct Patch {
     at: Addr,
     old: Vec<u8>,
 }
 
 impl Patch {
+    /// A SYSCALL instruction, for a moment.
+    pub(super) fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
+        Self::write(memory, at, &SYSCALL_INSN)
+    }
+
     fn write(memory: &Memory, at: Addr, bytes: &[u8]) -> Result<Self, Error> {
         let mut old = vec![0; bytes.len()];
         if memory.read(at, &mut old) < old.len() {
@@ -231,7 +241,8 @@ impl Patch {
         Ok(Self { at, old })
     }
 
-    fn restore(self, memory: &Memory) -> Result<(), Error> {
+    /// The program's own bytes are there again.
+    pub(super) fn restore(self, memory: &Memory) -> Result<(), Error> {
         Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
     }
 }

@@ -7,8 +7,10 @@
 //! change its code, for signals, and at the end of a trace buffer.
 
 mod area;
+mod attach;
 mod calls;
 mod code;
+mod detach;
 mod encode;
 mod engine;
 mod events;
@@ -21,7 +23,9 @@ mod process;
 mod ring;
 mod shared;
 mod signals;
+mod start;
 mod stopping;
+mod tell;
 mod thread;
 
-pub(super) use engine::record;
+pub(super) use engine::{attach, record};

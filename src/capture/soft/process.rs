@@ -2,7 +2,6 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::code::{Change, Pages};
-use super::encode::{News, Paths};
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
 use super::memory::{Window, ZONE_BYTES, checked};
@@ -65,30 +64,36 @@ pub(super) struct Process {
     pub(super) space: Space,
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
-    feed: Feed,
+    pub(super) feed: Feed,
     /// What the encoder will be told when a thread ends, where not all is kept.
-    ring: Option<Ring>,
+    pub(super) ring: Option<Ring>,
     pages: Pages,
     pub(super) resolver: Resolver,
-    paths_told: usize,
+    pub(super) paths_told: usize,
     /// Edges from a number on whose code is as it is since a time.
-    young: Vec<(usize, u64)>,
-    edges_told: usize,
-    pushes_told: usize,
-    quiet_told: usize,
+    pub(super) young: Vec<(usize, u64)>,
+    pub(super) edges_told: usize,
+    pub(super) pushes_told: usize,
+    pub(super) quiet_told: usize,
     ended: Vec<Ended>,
     pub(super) actions: Actions,
+    /// It ran by itself before the recorder came.
+    pub(super) was_running: bool,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Option<(Tid, i32)>,
 }
 
 impl Process {
-    /// Starts the recording of a process whose only thread stands in the program.
-    pub(super) fn start(prepared: Prepared, request: &Request, pid: Pid) -> Result<Self, Error> {
+    /// Starts the recording of a process whose threads stand in the program. `tracee` is one.
+    pub(super) fn start(
+        prepared: Prepared,
+        request: &Request,
+        pid: Pid,
+        tracee: Tracee,
+    ) -> Result<Self, Error> {
         let recorder = Recorder::start(prepared, pid)?;
         let memory = Memory::open(pid)?;
         let resolver = Resolver::new(&request.filter);
-        let tracee = Tracee(Tid(pid.0));
         let buffer_bytes = buffer_bytes(request.history);
         let (window, translator) = cache(tracee, pid, &memory, buffer_bytes)?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
@@ -110,6 +115,7 @@ impl Process {
             quiet_told: 0,
             ended: Vec::new(),
             actions: inherited(tracee.0),
+            was_running: false,
             culprit: None,
         };
         process.hide_ranges();
@@ -135,6 +141,7 @@ impl Process {
         self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
         self.young.clear();
         self.actions = inherited(tid);
+        self.was_running = false;
         self.space.exec();
         self.hide_ranges();
         self.pages.clear();
@@ -302,124 +309,6 @@ impl Process {
         thread.tracee.set_registers(&registers)?;
         thread.place = Place::Cache;
         Ok(())
-    }
-
-    /// Tells the encoder of the records up to `pointer`.
-    pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
-        self.records(thread, pointer, None);
-    }
-
-    /// The thread's buffer is full up to `pointer`: goes on to the next, as soon as the encoder is
-    /// done with that, or over the oldest records.
-    pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
-        let tid = thread.tid();
-        if self.ring.as_ref().is_some_and(|ring| ring.has_stopped(tid)) {
-            thread.told = thread.area.buffer(thread.buffer);
-            return;
-        }
-        let frees = self.ring.is_none().then(|| (thread.busy.clone(), thread.buffer));
-        let stops = self.ring.is_some() && self.comes_to_stop(thread, pointer);
-        self.records(thread, pointer, frees);
-        let next = (thread.buffer + 1) % BUFFERS;
-        if let Some(ring) = &mut self.ring
-            && thread.busy.taken()[next]
-        {
-            let after = thread.began[(next + 1) % BUFFERS];
-            ring.overwrite(thread.tid(), thread.area, next, after);
-            thread.busy.free(next);
-        }
-        thread.busy.take(next);
-        thread.began[next] = now().0;
-        thread.buffer = next;
-        thread.told = thread.area.buffer(next);
-        if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
-            ring.stop(tid);
-        }
-    }
-
-    /// Nothing more comes of a thread: its area is free once the encoder has read it.
-    pub(super) fn close(&mut self, thread: Thread) {
-        let tid = thread.tid();
-        let taken = thread.busy.taken();
-        self.tell_kept(tid);
-        for (index, taken) in taken.into_iter().enumerate() {
-            if taken && (self.ring.is_some() || index == thread.buffer) {
-                self.tell_now(tid, Item::Free(thread.busy.clone(), index));
-            }
-        }
-        self.window.give_area(thread.area, thread.busy);
-    }
-
-    /// Tells the encoder what was kept of a thread.
-    pub(super) fn tell_kept(&mut self, tid: Tid) {
-        let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
-        for item in kept {
-            self.tell_now(tid, item);
-        }
-        self.tell_now(tid, Item::Flush);
-    }
-
-    fn records(&mut self, thread: &mut Thread, pointer: u64, frees: Option<(Arc<Busy>, usize)>) {
-        let len = usize::try_from(pointer.saturating_sub(thread.told)).unwrap_or(0);
-        let offset = thread.area.offset_of(thread.told);
-        thread.told = pointer;
-        if len > 0 || frees.is_some() {
-            self.tell(thread.tid(), Item::Records { offset, len, frees });
-        }
-    }
-
-    /// Tells the encoder of a thread, now or later.
-    pub(super) fn tell(&mut self, tid: Tid, item: Item) {
-        match &mut self.ring {
-            Some(ring) => ring.keep(tid, item),
-            None => self.tell_now(tid, item),
-        }
-    }
-
-    /// Tells the encoder of a thread, after all edges that it may meet.
-    fn tell_now(&mut self, tid: Tid, item: Item) {
-        let edges = self.translator.edges_from(self.edges_told);
-        if !edges.is_empty() {
-            let mut edges = edges.to_vec();
-            for (first, since) in self.young.drain(..) {
-                let young = edges.iter_mut().skip(first.saturating_sub(self.edges_told));
-                young.for_each(|edge| edge.since = since);
-            }
-            let pushes = self.translator.return_addresses(self.pushes_told);
-            let quiet_targets = self.translator.quiet_targets(self.quiet_told);
-            self.edges_told += edges.len();
-            self.pushes_told += pushes.len();
-            self.quiet_told += quiet_targets.len();
-            let news = News {
-                edges,
-                pushes: pushes.to_vec(),
-                quiet_targets: quiet_targets.to_vec(),
-                paths: self.new_paths(),
-            };
-            self.feed.tell(tid, Item::Edges(news));
-        }
-        self.feed.tell(tid, item);
-    }
-
-    /// The paths of superblocks that the encoder was not told of, where it wants them.
-    fn new_paths(&mut self) -> Vec<Paths> {
-        if self.resolver.ranges().are_none() {
-            return Vec::new();
-        }
-        let told = std::mem::replace(&mut self.paths_told, self.translator.superblock_count());
-        let new = (told..self.paths_told).filter_map(|number| {
-            let number = u32::try_from(number).ok()?;
-            Some(Paths::new(&self.translator.superblock(number)?.path))
-        });
-        new.collect()
-    }
-
-    /// Hands packets that are there to the recording.
-    pub(super) fn write_packets(&mut self) -> Result<(), Error> {
-        for (tid, bytes) in self.feed.packets() {
-            self.recorder.trace(tid, &bytes)?;
-        }
-        Ok(self.recorder.flush_if_due()?)
     }
 
     /// Nothing more comes of a thread.

@@ -5,7 +5,7 @@ use crate::capture::Error;
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
-use crate::tracee::{SiginfoBytes, Signo, Tracee};
+use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 
 /// Where a thread's registers belong.
@@ -39,6 +39,8 @@ pub(super) enum Doing {
     Diverting,
     /// Stands at its end, with its registers read, until all of its process do.
     AtEnd,
+    /// Stands in the program, and is about to be left.
+    Left,
 }
 
 /// A thread.
@@ -61,6 +63,10 @@ pub(super) struct Thread {
     /// Which signals of [`super::forced::FORCED`] the program blocks.
     pub(super) blocked: u64,
     pub(super) siginfo: Option<SiginfoBytes>,
+    /// Nothing has asked it to stop since it was made.
+    pub(super) is_young: bool,
+    /// What it had registered with the kernel when the recorder came.
+    pub(super) rseq: Option<Rseq>,
     pub(super) ending: Option<core::Thread>,
 }
 
@@ -80,6 +86,8 @@ impl Thread {
             gs_base: 0,
             blocked: 0,
             siginfo: None,
+            is_young: true,
+            rseq: None,
             ending: None,
         }
     }
@@ -95,7 +103,7 @@ impl Thread {
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
                 self.tracee.step(signal)?;
             }
-            Doing::Running | Doing::AtEnd => self.tracee.resume(signal)?,
+            Doing::Running | Doing::AtEnd | Doing::Left => self.tracee.resume(signal)?,
         }
         Ok(())
     }

@@ -1,0 +1,122 @@
+//! Leaves processes that run on: their threads go back to the program's own code, and nothing of
+//! the recorder stays.
+
+use super::attach::stand_before_call;
+use super::engine::{Engine, gone_is_fine};
+use super::events::{EVERYWHERE, disturbed};
+use super::exact::Registers;
+use super::feed::Item;
+use super::memory::Patch;
+use super::process::{Process, bits_of};
+use super::thread::{Doing, Thread};
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::tracee::{PtraceEvent, Stop, Tracee};
+
+impl Engine<'_> {
+    /// The recorder wants to leave: stops all threads. What else they report meanwhile is handled
+    /// as ever.
+    pub(super) fn leave(&self) -> Result<(), Error> {
+        let threads = self.threads.values().map(|thread| thread.tracee);
+        let borrowers = self.borrowers.keys().map(|&tid| Tracee(tid));
+        threads.chain(borrowers).try_for_each(|tracee| gone_is_fine(tracee.interrupt()))
+    }
+
+    /// Whether a stop was one that leaving wants, and is dealt with.
+    pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
+        let is_wanted = matches!(stop, Stop::Event(PtraceEvent::Stop) | Stop::Group(_));
+        if is_wanted && self.borrowers.remove(&tid).is_some() {
+            gone_is_fine(Tracee(tid).detach(0))?;
+            return Ok(true);
+        }
+        let Some(thread) = self.threads.get(&tid) else { return Ok(false) };
+        let pid = thread.pid;
+        if !is_wanted {
+            // It goes on after this, and is stopped again then.
+            self.handle(tid, stop)?;
+            let goes_on = self.threads.get(&tid).is_some_and(|t| t.doing != Doing::AtEnd);
+            if self.again.remove(&tid) && goes_on {
+                gone_is_fine(Tracee(tid).interrupt())?;
+            }
+            // Others may have been born.
+            self.interrupt_young(pid)?;
+            return Ok(true);
+        }
+        if thread.doing != Doing::Running {
+            // In the midst of one instruction or call: that ends first.
+            self.again.insert(tid);
+            return Ok(false);
+        }
+        let mut disturbance = None;
+        self.with(tid, |process, thread| {
+            disturbance = disturbed(process.make_exact(thread)?);
+            if disturbance.is_none() {
+                process.part(thread)?;
+            }
+            Ok(())
+        })?;
+        if let Some(stop) = disturbance {
+            self.again.insert(tid);
+            self.waiting.push_back((tid, stop));
+        }
+        self.leave_if_all_stand(pid)?;
+        Ok(true)
+    }
+
+    /// Threads of the process that were made since all were stopped.
+    fn interrupt_young(&mut self, pid: Pid) -> Result<(), Error> {
+        let young = self.threads.values_mut().filter(|thread| thread.pid == pid && thread.is_young);
+        for thread in young {
+            thread.is_young = false;
+            gone_is_fine(thread.tracee.interrupt())?;
+        }
+        Ok(())
+    }
+
+    fn leave_if_all_stand(&mut self, pid: Pid) -> Result<(), Error> {
+        let of_process = || self.threads.values().filter(|thread| thread.pid == pid);
+        if of_process().any(|thread| thread.doing != Doing::Left) {
+            return Ok(());
+        }
+        let threads: Vec<&Thread> = of_process().collect();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.depart(&threads)?;
+        self.finish(pid, None)
+    }
+}
+
+impl Process {
+    /// The thread stands in the program: its trace ends here.
+    fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let registers = thread.tracee.registers()?;
+        self.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        thread.tracee.set_registers(&stand_before_call(&registers))?;
+        thread.doing = Doing::Left;
+        Ok(())
+    }
+
+    /// All threads stand in the program: writes the final state, takes everything that is the
+    /// recorder's out of the process, and lets it go.
+    fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
+        let Some(first) = threads.first() else { return Ok(()) };
+        let mut states = Vec::new();
+        for thread in threads {
+            let registers: Registers = thread.tracee.registers()?;
+            states.push(final_state::thread_with(thread.tracee, &registers, None));
+            self.thread_ended(thread.tid(), Some(Addr(registers.rip)));
+        }
+        let states = final_state::in_order(states, first.tid());
+        final_state::write(&self.recorder, &self.memory, states, 0, self.space.hidden())?;
+        for page in self.space.masked_in(EVERYWHERE) {
+            let protection = self.space.protection(Addr(page)).map_or(0, bits_of);
+            self.set_protection(first.tracee, page, protection)?;
+        }
+        threads.iter().try_for_each(|thread| self.allow_rseq(thread))?;
+        let gadget = Addr(first.tracee.registers()?.rip);
+        let text = Patch::syscall(&self.memory, gadget)?;
+        let removed = self.window.remove(first.tracee, gadget);
+        text.restore(&self.memory)?;
+        removed?;
+        threads.iter().try_for_each(|thread| gone_is_fine(thread.tracee.detach(0)))
+    }
+}

@@ -1,0 +1,193 @@
+//! Lets a program run by itself, at its own speed, until it comes to the function where its
+//! recording is to begin.
+
+use super::engine::gone_is_fine;
+use crate::capture::Error;
+use crate::capture::filter::{Code, Filter, Resolver};
+use crate::common::{Addr, Pid, Tid};
+use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, mappings, wait_any, wait_for};
+use nix::errno::Errno;
+use std::collections::{BTreeMap, BTreeSet};
+
+const MMAP: u64 = 9;
+const INT3: u8 = 0xcc;
+
+/// Runs a program that was just launched until a thread is about to execute `code`, and stops all
+/// its threads. Gives them, that one first.
+pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
+    let first = Tid(pid.0);
+    let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
+    let mut approach = Approach {
+        pid,
+        name: code.words(),
+        resolver: Resolver::new(&filter),
+        memory: Memory::open(pid)?,
+        planted: BTreeMap::new(),
+        lifted: false,
+        threads: BTreeSet::from([first]),
+    };
+    approach.look()?;
+    approach.resume(first, 0)?;
+    loop {
+        let Some((tid, stop)) = wait_any(true)? else { continue };
+        if approach.handle(tid, stop)? {
+            return approach.arrive(tid);
+        }
+    }
+}
+
+struct Approach {
+    pid: Pid,
+    name: String,
+    resolver: Resolver,
+    memory: Memory,
+    /// The bytes that INT3s stand for.
+    planted: BTreeMap<u64, u8>,
+    /// The INT3s are taken out for a child that shares the memory.
+    lifted: bool,
+    threads: BTreeSet<Tid>,
+}
+
+impl Approach {
+    /// Plants an INT3 wherever the function is by now.
+    fn look(&mut self) -> Result<(), Error> {
+        self.resolver.update(mappings(self.pid)?.iter())?;
+        for at in self.resolver.ranges().starts() {
+            let mut byte = [0];
+            if !self.planted.contains_key(&at.0) && self.memory.read(at, &mut byte) == 1 {
+                self.write(at, INT3)?;
+                self.planted.insert(at.0, byte[0]);
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&self, at: Addr, byte: u8) -> Result<(), Error> {
+        self.memory.write(at, &[byte]).map_err(|error| {
+            let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+            tracee::Error::System { call: "write", errno }.into()
+        })
+    }
+
+    /// Takes the INT3s out.
+    fn lift(&mut self) -> Result<(), Error> {
+        let planted = std::mem::take(&mut self.planted);
+        planted.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
+    }
+
+    /// While the function is not found, each new mapping is looked at.
+    fn resume(&self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        let waits = self.planted.is_empty();
+        gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
+    }
+
+    /// Takes in a stop. Gives whether the thread stands where it is to.
+    fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => {
+                self.threads.remove(&tid);
+                if tid.0 == self.pid.0 {
+                    return Err(Error::NotReached { name: self.name.clone() });
+                }
+            }
+            Stop::Signal(libc::SIGTRAP) if self.step_back(tid)? => return Ok(true),
+            Stop::Signal(signal) => self.resume(tid, signal)?,
+            Stop::Group(_) => gone_is_fine(Tracee(tid).listen())?,
+            Stop::Event(PtraceEvent::Stop | PtraceEvent::Clone) => {
+                self.threads.insert(tid);
+                self.resume(tid, 0)?;
+            }
+            Stop::Event(event @ (PtraceEvent::Fork | PtraceEvent::Vfork)) => {
+                self.forked(tid, event == PtraceEvent::Vfork)?;
+                self.resume(tid, 0)?;
+            }
+            Stop::Event(PtraceEvent::Exec) => {
+                self.planted.clear();
+                self.lifted = false;
+                self.memory = Memory::open(self.pid)?;
+                self.resolver.start_over();
+                self.threads = BTreeSet::from([tid]);
+                self.look()?;
+                self.resume(tid, 0)?;
+            }
+            Stop::Event(PtraceEvent::Exit | PtraceEvent::Other(_)) => self.resume(tid, 0)?,
+            Stop::Call => {
+                let number = Tracee(tid).registers().map_or(MMAP, |registers| registers.orig_rax);
+                if self.lifted || number == MMAP {
+                    self.lifted = false;
+                    self.look()?;
+                }
+                self.resume(tid, 0)?;
+            }
+        }
+        Ok(false)
+    }
+
+    /// A thread that stopped behind an INT3 of ours stands before it again.
+    fn step_back(&self, tid: Tid) -> Result<bool, Error> {
+        let mut registers = Tracee(tid).registers()?;
+        if !self.planted.contains_key(&registers.rip.wrapping_sub(1)) {
+            return Ok(false);
+        }
+        registers.rip -= 1;
+        Tracee(tid).set_registers(&registers)?;
+        Ok(true)
+    }
+
+    /// A child process goes its own way, without our INT3s.
+    fn forked(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
+        let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
+        wait_for(child)?;
+        if shares_memory {
+            // The parent waits for it, and stops where the call ends.
+            self.lift()?;
+            self.lifted = true;
+        } else if let Ok(memory) = Memory::open(Pid(child.0)) {
+            for (&at, &byte) in &self.planted {
+                // The child may be gone.
+                let _ = memory.write(Addr(at), &[byte]);
+            }
+        }
+        gone_is_fine(Tracee(child).detach(0))
+    }
+
+    /// A thread stands there: all others are stopped where they are.
+    fn arrive(mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
+        let mut standing = vec![tid];
+        loop {
+            let running = self.threads.iter().copied().find(|other| !standing.contains(other));
+            let Some(other) = running else { break };
+            gone_is_fine(Tracee(other).interrupt())?;
+            if self.stops(other)? {
+                standing.push(other);
+            }
+        }
+        self.lift()?;
+        Ok(standing)
+    }
+
+    /// Waits until a thread stands still. Gives whether it does, and not for its end.
+    fn stops(&mut self, tid: Tid) -> Result<bool, Error> {
+        loop {
+            match wait_for(tid)? {
+                Stop::Event(PtraceEvent::Stop) | Stop::Group(_) => return Ok(true),
+                Stop::Exited(_) | Stop::Killed { .. } => {
+                    self.threads.remove(&tid);
+                    return Ok(false);
+                }
+                Stop::Event(PtraceEvent::Clone) => {
+                    let message = Tracee(tid).event_message().unwrap_or(0);
+                    self.threads.insert(Tid(i32::try_from(message).unwrap_or(0)));
+                    gone_is_fine(Tracee(tid).resume(0))?;
+                }
+                stop => {
+                    if self.handle(tid, stop)? {
+                        // It came there, too. That it was to stop is told again, later.
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+}

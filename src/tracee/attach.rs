@@ -1,0 +1,130 @@
+//! Attaches to a process that runs already: stops all its threads, wherever they are.
+
+use super::error::Error;
+use super::procfs::{state, threads};
+use super::ptrace::Tracee;
+use super::stop::{PtraceEvent, Stop, wait_for};
+use crate::common::{Pid, Tid};
+use nix::errno::Errno;
+use std::collections::BTreeSet;
+
+/// Attaches to a process. All its threads stand still; no signal of theirs is lost. Gives them.
+pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
+    refuse(pid)?;
+    let mut attached = Attached { pid, seized: BTreeSet::new(), stopped: BTreeSet::new() };
+    match attached.stop_all() {
+        Ok(()) if attached.stopped.is_empty() => Err(Error::NoProcess { pid }),
+        Ok(()) => Ok(attached.stopped.into_iter().collect()),
+        Err(error) => {
+            attached.let_go();
+            Err(error)
+        }
+    }
+}
+
+/// What cannot be attached to, by what the kernel says of it.
+fn refuse(pid: Pid) -> Result<(), Error> {
+    let because = |why: String| Err(Error::NotAttachable { pid, why });
+    let Some(state) = state(pid) else { return Err(Error::NoProcess { pid }) };
+    if pid.0 == i32::try_from(std::process::id()).unwrap_or(0) {
+        return because("it is the recorder itself".to_owned());
+    }
+    match (state.letter, state.tracer, state.seccomp) {
+        ('Z' | 'X', ..) => because("it has ended".to_owned()),
+        ('T' | 't', 0, _) => {
+            because("it is stopped; let it continue first (kill -CONT)".to_owned())
+        }
+        (_, tracer @ 1.., _) => because(format!("process {tracer} traces it already")),
+        (.., 1..) => because(
+            "it runs under seccomp, which may kill it for system calls of the recorder".to_owned(),
+        ),
+        _ => Ok(()),
+    }
+}
+
+struct Attached {
+    pid: Pid,
+    seized: BTreeSet<Tid>,
+    stopped: BTreeSet<Tid>,
+}
+
+impl Attached {
+    fn stop_all(&mut self) -> Result<(), Error> {
+        loop {
+            let new: Vec<_> =
+                threads(self.pid).into_iter().filter(|tid| !self.seized.contains(tid)).collect();
+            if new.is_empty() && self.stopped.len() == self.seized.len() {
+                return Ok(());
+            }
+            new.into_iter().try_for_each(|tid| self.seize(tid))?;
+            let running: Vec<_> = self.seized.difference(&self.stopped).copied().collect();
+            running.into_iter().try_for_each(|tid| self.wait_for(tid))?;
+        }
+    }
+
+    fn seize(&mut self, tid: Tid) -> Result<(), Error> {
+        match Tracee(tid).seize() {
+            Ok(()) => {
+                self.seized.insert(tid);
+                Tracee(tid).interrupt()
+            }
+            Err(error) if error.is_gone() => Ok(()),
+            // One that was made meanwhile, by one that is traced, is traced already, and stops.
+            Err(Error::Ptrace { errno: Errno::EPERM, .. }) if self.is_ours(tid) => {
+                self.seized.insert(tid);
+                Ok(())
+            }
+            Err(Error::Ptrace { errno, .. }) => Err(Error::AttachRefused { pid: self.pid, errno }),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn is_ours(&self, tid: Tid) -> bool {
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        !self.seized.is_empty() && state(Pid(tid.0)).is_some_and(|state| state.tracer == own)
+    }
+
+    /// Waits until the thread stands still for nothing else than that it was asked to.
+    fn wait_for(&mut self, tid: Tid) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        loop {
+            let gone = match wait_for(tid)? {
+                Stop::Event(PtraceEvent::Stop) | Stop::Group(_) => {
+                    self.stopped.insert(tid);
+                    return Ok(());
+                }
+                Stop::Exited(_) | Stop::Killed { .. } => true,
+                Stop::Signal(signal) => !is_there(tracee.resume(signal))?,
+                Stop::Event(PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                    let child =
+                        Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
+                    wait_for(child)?;
+                    is_there(Tracee(child).detach(0))?;
+                    !is_there(tracee.resume(0))?
+                }
+                Stop::Event(_) | Stop::Call => !is_there(tracee.resume(0))?,
+            };
+            if gone {
+                self.seized.remove(&tid);
+                return Ok(());
+            }
+        }
+    }
+
+    fn let_go(&self) {
+        for tid in &self.seized {
+            if !self.stopped.contains(tid) && wait_for(*tid).is_err() {
+                continue;
+            }
+            // What is gone need not be detached from.
+            let _ = Tracee(*tid).detach(0);
+        }
+    }
+}
+
+fn is_there(result: Result<(), Error>) -> Result<bool, Error> {
+    match result {
+        Err(error) if error.is_gone() => Ok(false),
+        result => result.map(|()| true),
+    }
+}

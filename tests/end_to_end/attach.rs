@@ -1,0 +1,207 @@
+//! Attaching to a process that runs, and leaving it: it goes on as if nobody had been there.
+
+use crate::support::{Scene, contraflow, have, text};
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A process that says it is ready, and echoes bytes, a line each.
+struct Subject {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Subject {
+    fn start(program: &Path) -> Self {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program runs");
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut subject = Self { child, input, output };
+        assert_eq!(subject.line(), "ready");
+        subject
+    }
+
+    fn pid(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// It still answers.
+    fn answers(&mut self, byte: char) {
+        write!(self.input.as_mut().unwrap(), "{byte}").unwrap();
+        assert_eq!(self.line(), byte.to_string());
+    }
+
+    /// Its input ends, and so does it. Gives its status.
+    fn end(mut self) -> Option<i32> {
+        drop(self.input.take());
+        let last = self.line();
+        let status = self.child.wait().unwrap();
+        let mut errors = String::new();
+        std::io::Read::read_to_string(self.child.stderr.as_mut().unwrap(), &mut errors).unwrap();
+        assert_eq!((last.as_str(), errors.as_str()), ("well", ""));
+        status.code()
+    }
+
+    fn proc(&self, file: &str) -> String {
+        String::from_utf8_lossy(
+            &std::fs::read(format!("/proc/{}/{file}", self.child.id())).unwrap(),
+        )
+        .into_owned()
+    }
+
+    fn tracer(&self) -> String {
+        let status = self.proc("status");
+        status.lines().find_map(|l| l.strip_prefix("TracerPid:")).unwrap().trim().to_owned()
+    }
+}
+
+fn recorder(scene: &Scene, pid: &str) -> Child {
+    let mut record = contraflow();
+    record
+        .env("CONTRAFLOW_HOME", scene.path("store"))
+        .args(["record", "--force", "--ring", "1", "-p", pid, "-o"]);
+    record.arg(scene.path("recording")).stderr(Stdio::piped()).spawn().expect("contraflow runs")
+}
+
+fn wait_until(mut what: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !what() {
+        assert!(Instant::now() < deadline, "it does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn interrupt(recorder: &Child) {
+    let killed = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+}
+
+/// Instructions of the recording, by threads; there are no gaps.
+fn instructions(scene: &Scene) -> usize {
+    let dump = contraflow().args(["dump", "stats"]).arg(scene.path("recording")).output().unwrap();
+    assert!(dump.status.success(), "{}", text(&dump.stderr));
+    let stats = text(&dump.stdout);
+    let last = stats.lines().last().unwrap();
+    let words: Vec<_> = last.split(' ').collect();
+    assert_eq!((words[0], words[2], words[3]), ("instructions", "gaps", "0"), "{stats}");
+    words[1].parse().unwrap()
+}
+
+#[test]
+fn a_process_is_recorded_for_a_while_and_goes_on() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("attached.c", &["-O1", "-pthread"]);
+    let mut subject = Subject::start(&program);
+    let before = mappings(&subject);
+    for round in 0..3 {
+        let recorder = recorder(&scene, &subject.pid());
+        wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
+        subject.answers('a');
+        std::thread::sleep(Duration::from_millis(300));
+        subject.answers('b');
+        interrupt(&recorder);
+        let output = recorder.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(subject.tracer(), "0");
+        assert_eq!(mappings(&subject), before, "round {round}");
+        subject.answers('c');
+        assert!(instructions(&scene) > 10_000);
+        assert!(scene.path("recording/core").exists());
+    }
+    assert_eq!(subject.end(), Some(7));
+}
+
+/// The mappings of files: heaps and stacks come and go.
+fn mappings(subject: &Subject) -> Vec<String> {
+    let maps = subject.proc("maps");
+    let of_file = |line: &&str| line.contains('/');
+    maps.lines().filter(of_file).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_process_that_ends_while_it_is_recorded_has_its_end() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("attached.c", &["-O1", "-pthread"]);
+    let subject = Subject::start(&program);
+    let recorder = recorder(&scene, &subject.pid());
+    wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
+    assert_eq!(subject.end(), Some(7));
+    let output = recorder.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    assert!(instructions(&scene) > 10_000);
+}
+
+#[test]
+fn what_cannot_be_attached_to_is_refused() {
+    let refused = |pid: &str, options: &[&str]| {
+        let scene = Scene::new();
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "-p", pid]);
+        let output = record.args(options).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        text(&output.stderr)
+    };
+    assert!(refused("2147483647", &[]).contains("there is no process 2147483647"));
+    let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+    let pid = child.id().to_string();
+    assert!(
+        refused(&pid, &["--backend", "step"]).contains("the step backend records programs from")
+    );
+    Command::new("kill").args(["-STOP", &pid]).status().unwrap();
+    let status = format!("/proc/{pid}/status");
+    wait_until(|| std::fs::read_to_string(&status).unwrap().contains("State:\tT"));
+    assert!(refused(&pid, &[]).contains("it is stopped"));
+    child.kill().unwrap();
+    let zombie = || std::fs::read_to_string(&status).unwrap().contains("State:\tZ");
+    wait_until(zombie);
+    assert!(refused(&pid, &[]).contains(&pid));
+    child.wait().unwrap();
+}
+
+/// Records `late.c` from a function on. Gives its path by names, and what the recorder said.
+fn from(scene: &Scene, function: &str, status: i32) -> (Vec<String>, String) {
+    let program = scene.compile("late.c", &["-O1", "-g", "-pthread"]);
+    let dir = scene.path("recording");
+    let mut record = contraflow();
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--force", "-o"]).arg(&dir);
+    let output = record.args(["--start-at", function]).arg(program).output().unwrap();
+    assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "child 5\nlate\n");
+    let dump = contraflow().args(["dump", "insns"]).arg(&dir).output().unwrap();
+    let lines = text(&dump.stdout).lines().map(str::to_owned).collect();
+    (lines, text(&output.stderr))
+}
+
+#[test]
+fn a_recording_begins_at_a_function() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let (path, _) = from(&scene, "late", 9);
+    assert!(path[0].starts_with("thread "), "{}", path[0]);
+    assert!(path[1].contains("late+0x0"), "{}", path[1]);
+    assert!(instructions(&scene) > 3000);
+    let scene = Scene::new();
+    let (path, _) = from(&scene, "puts@libc.so.6", 9);
+    assert!(path[1].contains("puts+0x0"), "{}", path[1]);
+    let (path, said) = from(&Scene::new(), "never", 2);
+    assert!(path.is_empty());
+    assert!(said.contains("without coming to never: nothing is recorded"), "{said}");
+}
