@@ -13,6 +13,7 @@ use crate::recording::{Destination, Exit, HostCpu, Import, Manifest, Reader, Sto
 use crate::timeline::{Options, Timeline};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
     let imported = match (&arguments.bundle, &arguments.raw.pt) {
@@ -66,7 +67,7 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
 
 fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
     let Some(end) = &manifest.end else { return };
-    let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+    let bytes: u64 = imported.traces.iter().map(|(_, bytes)| (**bytes).as_ref().len() as u64).sum();
     say(&format!(
         "{} imported: {} instructions ({} threads, {gaps} gaps, {} of trace)",
         imported.import.source,
@@ -81,8 +82,8 @@ fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, sto
 impl Raw {
     /// The raw trace in `pt` with all that is known of it.
     fn imported(&self, pt: &Path) -> Result<Imported, Failure> {
-        let trace = raw::open(pt)?;
-        if trace.is_empty() {
+        let trace = raw::map(pt)?;
+        if trace.as_ref().is_empty() {
             return Err(format!("{}: empty", pt.display()).into());
         }
         let core = self.core()?;
@@ -102,7 +103,7 @@ impl Raw {
             program: self.program(pt)?,
             pid: pid.unwrap_or(Pid(tid.0)),
             threads: vec![tid],
-            traces: vec![(TraceId::Thread(tid), trace)],
+            traces: vec![(TraceId::Thread(tid), Arc::new(trace))],
             code: memory.chain(self.files()?.into_iter().map(Code::File)).collect(),
             final_pcs: final_pcs.into_iter().collect(),
             exit: signal.map(Exit::Signal),

@@ -6,9 +6,16 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// A file's bytes, mapped read-only; or none for an empty file, which cannot be mapped.
+/// A file's bytes, mapped read-only; or bytes that are held in memory in place of a file's.
 #[derive(Debug)]
-pub struct Mapped(Option<memmap2::Mmap>);
+pub struct Mapped(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Map(memmap2::Mmap),
+    /// Also those of an empty file, which cannot be mapped.
+    Held(Vec<u8>),
+}
 
 impl Mapped {
     /// Maps the whole file. What is no regular file is refused.
@@ -24,19 +31,19 @@ impl Mapped {
     /// Maps the whole of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {
-            return Ok(Self(None));
+            return Ok(Self(Kind::Held(Vec::new())));
         }
         // SAFETY: the bytes must not change while they are borrowed. Files of a recording are
         // only ever appended to, by their recorder, and this mapping does not grow; other files
         // that come here (debug information) are replaced by rename by their package managers.
         // A user who truncates one under a running reader gets SIGBUS, as from any tool that maps.
-        Ok(Self(Some(unsafe { memmap2::Mmap::map(file)? })))
+        Ok(Self(Kind::Map(unsafe { memmap2::Mmap::map(file)? })))
     }
 
     /// Gives these bytes' memory back to the system until they are read again: who walks through
     /// a file larger than memory calls this behind itself.
     pub fn release(&self, range: Range<usize>) {
-        let Some(map) = &self.0 else { return };
+        let Kind::Map(map) = &self.0 else { return };
         let Some(size_bytes) = range.end.min(map.len()).checked_sub(range.start) else { return };
         // SAFETY: MADV_DONTNEED drops pages of this process. They belong to a read-only shared
         // mapping of a file, so that the next access reads the same bytes from the file again.
@@ -50,6 +57,15 @@ impl Mapped {
 
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or(&[])
+        match &self.0 {
+            Kind::Map(map) => map,
+            Kind::Held(bytes) => bytes,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Mapped {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Kind::Held(bytes))
     }
 }

@@ -81,10 +81,22 @@ impl Writer {
         self.append(TraceId::Thread(tid), packets)
     }
 
-    /// Writes the whole of a trace that somebody else took.
-    pub fn whole_trace(&mut self, trace: TraceId, bytes: &[u8]) -> Result<(), Error> {
+    /// Writes the whole of a trace that somebody else took. `passed` is told how much of it is
+    /// done with.
+    pub fn whole_trace(
+        &mut self,
+        trace: TraceId,
+        bytes: &[u8],
+        passed: &mut dyn FnMut(usize),
+    ) -> Result<(), Error> {
         self.start(trace)?;
-        bytes.chunks(TRACE_CHUNK_BYTES).try_for_each(|chunk| self.append(trace, chunk))
+        let mut done = 0;
+        bytes.chunks(TRACE_CHUNK_BYTES).try_for_each(|chunk| {
+            self.append(trace, chunk)?;
+            done += chunk.len();
+            passed(done);
+            Ok(())
+        })
     }
 
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {

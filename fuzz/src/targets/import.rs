@@ -9,13 +9,14 @@ use contraflow::common::{AddrRange, Pid, Tid, Tsc};
 use contraflow::flow::Config;
 use contraflow::image::{Bytes, Section};
 use contraflow::recording::import::{Bundle, Code, CpuSwitch, Imported, open_bundle};
-use contraflow::recording::{Reader, TraceId};
+use contraflow::recording::{Mapped, Reader, TraceId};
 use contraflow::sideband::{Event, Record, Switch, SwitchKind, perf_switches};
 use contraflow::timeline::{Options, Timeline, Visit, share_out};
 use std::fs;
 use std::mem::discriminant;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Of descriptions.
 pub const WORDS: &[&[u8]] = &[
@@ -164,7 +165,7 @@ fn whole(bytes: &[u8], dir: &Path, traits: &mut Traits) {
         program: "/program".to_owned(),
         pid: PROCESS,
         threads,
-        traces: vec![(TraceId::Cpu(0), Bytes::from(trace.to_vec()))],
+        traces: vec![(TraceId::Cpu(0), Arc::new(Mapped::from(trace.to_vec())))],
         switches,
         code: vec![Code::File(program)],
         ..Imported::default()

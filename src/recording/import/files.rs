@@ -15,6 +15,7 @@ use crate::sideband::{SwitchKind, perf_switches};
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// No description is larger.
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
@@ -51,16 +52,19 @@ impl Opening {
         let mut traces = Vec::new();
         let mut switches = Vec::new();
         for thread in &bundle.threads {
-            let bytes = thread.trace.as_ref().map(|trace| self.inside(trace)).transpose()?;
+            let trace = thread.trace.as_ref().map(|trace| self.map_inside(trace)).transpose()?;
             if bundle.cpus.is_empty() {
-                traces.push((TraceId::Thread(thread.tid), bytes.unwrap_or_default()));
+                traces.push((
+                    TraceId::Thread(thread.tid),
+                    Arc::new(trace.unwrap_or_else(|| Mapped::from(Vec::new()))),
+                ));
             }
         }
         for cpu in &bundle.cpus {
-            traces.push((TraceId::Cpu(cpu.id), self.inside(&cpu.trace)?));
+            traces.push((TraceId::Cpu(cpu.id), Arc::new(self.map_inside(&cpu.trace)?)));
             switches.extend(self.switches(cpu.id, &cpu.switches)?);
         }
-        if traces.iter().all(|(_, bytes)| bytes.is_empty()) {
+        if traces.iter().all(|(_, bytes)| (**bytes).as_ref().is_empty()) {
             return Err(Error::new(&self.path, ErrorKind::NoTrace));
         }
         self.check_threads(&switches)?;
@@ -84,12 +88,16 @@ impl Opening {
 
     /// A file that must lie in the bundle's directory.
     fn inside(&self, name: &str) -> Result<Bytes, Error> {
+        Ok(Bytes::new(self.map_inside(name)?))
+    }
+
+    fn map_inside(&self, name: &str) -> Result<Mapped, Error> {
         let path = self.dir.join(name);
         let real = fs::canonicalize(&path).at(&path)?;
         if !real.starts_with(&self.dir) {
             return Err(Error::new(&path, ErrorKind::OutsideBundle));
         }
-        open(&real)
+        Mapped::open(&real).at(&real)
     }
 
     fn switches(&self, cpu: u32, name: &str) -> Result<Vec<CpuSwitch>, Error> {

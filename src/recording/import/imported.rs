@@ -5,7 +5,8 @@ use super::super::format::TraceId;
 use super::super::manifest::{
     Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
 };
-use super::super::reader::Reader;
+use super::super::mapped::Mapped;
+use super::super::reader::{Behind, Reader};
 use super::super::writer::{Writer, complete};
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Section};
@@ -25,7 +26,7 @@ pub struct Imported {
     /// Its threads.
     pub threads: Vec<Tid>,
     /// One of each thread that has one, or one of each CPU.
-    pub traces: Vec<(TraceId, Bytes)>,
+    pub traces: Vec<(TraceId, Arc<Mapped>)>,
     /// Whom the CPUs ran.
     pub switches: Vec<CpuSwitch>,
     /// The code that ran, later pieces over earlier ones.
@@ -82,7 +83,8 @@ impl Imported {
             writer.sideband(&record)?;
         }
         for (id, bytes) in &self.traces {
-            writer.whole_trace(*id, bytes)?;
+            let mut behind = Behind::new(bytes);
+            writer.whole_trace(*id, (**bytes).as_ref(), &mut |at| behind.pass(at))?;
         }
         if let Some(core) = &self.core {
             let written = writer.core_file()?.write_all(core);
@@ -117,7 +119,7 @@ impl Imported {
     fn end(&self) -> End {
         let size = |wanted: TraceId| {
             let trace = self.traces.iter().find(|(id, _)| *id == wanted);
-            trace.map_or(0, |(_, bytes)| bytes.len() as u64)
+            trace.map_or(0, |(_, bytes)| size_bytes(bytes))
         };
         let thread = |tid: &Tid| ThreadEntry {
             tid: *tid,
@@ -127,8 +129,8 @@ impl Imported {
             instructions: 0,
             final_pc: self.final_pcs.get(tid).copied(),
         };
-        let cpu = |(id, bytes): &(TraceId, Bytes)| match id {
-            TraceId::Cpu(cpu) => Some(CpuEntry { cpu: *cpu, trace_bytes: bytes.len() as u64 }),
+        let cpu = |(id, bytes): &(TraceId, Arc<Mapped>)| match id {
+            TraceId::Cpu(cpu) => Some(CpuEntry { cpu: *cpu, trace_bytes: size_bytes(bytes) }),
             TraceId::Thread(_) => None,
         };
         let ticks_per_second = self.ticks_per_second.unwrap_or(0.0);
@@ -205,6 +207,10 @@ impl Files<'_> {
         self.events.push(Event::Image { file, image });
         Ok(Backing::File { file, offset })
     }
+}
+
+fn size_bytes(trace: &Mapped) -> u64 {
+    trace.as_ref().len() as u64
 }
 
 fn is_same(a: &Bytes, b: &Bytes) -> bool {

@@ -14,6 +14,7 @@ use crate::sideband::SwitchKind;
 use crate::timeline::{Options, Timeline, Visit};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 const OURS: Pid = Pid(100);
 
@@ -168,7 +169,9 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
         program: "/p".to_owned(),
         pid: OURS,
         threads: (0..ran.threads.len()).map(tid).collect(),
-        traces: traces.map(|(cpu, trace)| (TraceId::Cpu(cpu), trace.clone().into())).collect(),
+        traces: traces
+            .map(|(cpu, trace)| (TraceId::Cpu(cpu), Arc::new(trace.clone().into())))
+            .collect(),
         switches: ran.switches.clone(),
         code: vec![Code::File(section)],
         ..Imported::default()
