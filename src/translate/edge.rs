@@ -60,8 +60,19 @@ pub struct Edge {
     pub since: u64,
     /// Control leaves by a direct jump or call; else it falls through, or there is a TNT bit.
     pub branch: bool,
-    /// How many direct jumps and calls there are behind the last TNT bit, that one included.
-    pub quiet_branches: u8,
-    /// Where in [`super::Translator::quiet_targets`] their targets are, oldest first.
+    /// The address that execution reached behind the last TNT bit.
+    pub quiet_start: u64,
+    /// How many direct jumps and calls there are behind it, that one included.
+    pub quiet_jumps: u8,
+    /// Where in [`super::Translator::quiet_jumps`] they are, oldest first.
     pub first_quiet: u32,
+}
+
+/// A direct jump or call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Jump {
+    /// Where it stands.
+    pub from: u64,
+    /// Where it leads.
+    pub to: u64,
 }

@@ -19,7 +19,7 @@ mod translator;
 mod zone;
 
 pub use builder::{Limits, ProgramCode};
-pub use edge::{Edge, EdgeKind};
+pub use edge::{Edge, EdgeKind, Jump};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use translator::{CacheMemory, TranslateError, Translator};
 pub use zone::Zone;

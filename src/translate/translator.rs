@@ -1,7 +1,7 @@
 //! The code cache: which superblocks there are, how they lead to each other, and how they go.
 
 use super::builder::{Built, Exit, Limits, ProgramCode, Site, build};
-use super::edge::Edge;
+use super::edge::{Edge, Jump};
 use super::slots;
 use super::superblock::{Location, Superblock};
 use super::zone::Zone;
@@ -50,7 +50,7 @@ pub struct Translator<M> {
     edges: Vec<Edge>,
     exits: HashMap<u32, Exit>,
     pushes: Vec<u64>,
-    quiet_targets: Vec<u64>,
+    quiet_jumps: Vec<Jump>,
     /// Edges that wait for the superblock of their target.
     pending: HashMap<u64, Vec<u32>>,
     /// For each slot of the table, its superblocks in the order in which they are asked.
@@ -75,7 +75,8 @@ impl<M: CacheMemory> Translator<M> {
             quiet_high: 0,
             since: 0,
             branch: false,
-            quiet_branches: 0,
+            quiet_start: 0,
+            quiet_jumps: 0,
             first_quiet: 0,
         };
         Self {
@@ -91,7 +92,7 @@ impl<M: CacheMemory> Translator<M> {
             edges: vec![none],
             exits: HashMap::new(),
             pushes: Vec::new(),
-            quiet_targets: Vec::new(),
+            quiet_jumps: Vec::new(),
             pending: HashMap::new(),
             slots: HashMap::new(),
         }
@@ -134,9 +135,9 @@ impl<M: CacheMemory> Translator<M> {
         self.pushes.get(first..).unwrap_or_default()
     }
 
-    /// The targets of direct branches behind the last TNT bits of paths, from index `first` on.
-    pub fn quiet_targets(&self, first: usize) -> &[u64] {
-        self.quiet_targets.get(first..).unwrap_or_default()
+    /// The direct jumps and calls behind the last TNT bits of paths, from index `first` on.
+    pub fn quiet_jumps(&self, first: usize) -> &[Jump] {
+        self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
     /// A superblock by its number.
@@ -237,8 +238,7 @@ impl<M: CacheMemory> Translator<M> {
             request: zone.request,
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
-            next_quiet: u32::try_from(self.quiet_targets.len())
-                .map_err(|_| TranslateError::Full)?,
+            next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
         };
         let built = build(&site, addr, code);
@@ -253,7 +253,7 @@ impl<M: CacheMemory> Translator<M> {
     fn enter(&mut self, number: u32, start: u64, zone: usize, base: u64, built: Built) {
         self.edges.extend(built.edges);
         self.pushes.extend(built.pushes);
-        self.quiet_targets.extend(built.quiet_targets);
+        self.quiet_jumps.extend(built.quiet_jumps);
         for &page in &built.pages {
             self.by_page.entry(page).or_default().push(number);
         }

@@ -95,14 +95,14 @@ impl Process {
                 young.for_each(|edge| edge.since = since);
             }
             let pushes = self.translator.return_addresses(self.pushes_told);
-            let quiet_targets = self.translator.quiet_targets(self.quiet_told);
+            let quiet_jumps = self.translator.quiet_jumps(self.quiet_told);
             self.edges_told += edges.len();
             self.pushes_told += pushes.len();
-            self.quiet_told += quiet_targets.len();
+            self.quiet_told += quiet_jumps.len();
             let news = News {
                 edges,
                 pushes: pushes.to_vec(),
-                quiet_targets: quiet_targets.to_vec(),
+                quiet_jumps: quiet_jumps.to_vec(),
                 paths: self.new_paths(),
             };
             self.feed.tell(tid, Item::Edges(news));

@@ -1,6 +1,6 @@
 //! The program's instructions, one by one.
 
-use super::super::edge::{Edge, EdgeKind};
+use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
 use super::super::insn::DisplacementOffset;
 use super::super::slots;
@@ -71,15 +71,15 @@ impl Builder<'_, '_> {
         if target == next {
             // The idiom that reads the instruction pointer is not on the stack of RET compression
             // (SDM volume 3, "RET Compression").
+            self.jumps.push(Jump { from: self.ip, to: target });
             self.step(next, Outcome::Jump);
-            self.branches.push(target);
             self.ip = target;
             return false;
         }
         let circular = target == self.start || self.path.iter().any(|step| step.ip == target);
         let follow = self.calls.len() < self.site.limits.calls && !circular;
+        self.jumps.push(Jump { from: self.ip, to: target });
         self.step(next, Outcome::Call);
-        self.branches.push(target);
         self.calls.push(next);
         self.peak = self.peak.max(self.calls.len());
         self.ip = target;
@@ -196,7 +196,8 @@ impl Builder<'_, '_> {
             peak: 0,
             quiet_low: u64::MAX,
             quiet_high: 0,
-            quiet_branches: 0,
+            quiet_start: next,
+            quiet_jumps: 0,
             ..self.plan(EdgeKind::SyscallReturn, next)
         };
         let edge = self.add(edge);

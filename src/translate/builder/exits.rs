@@ -4,7 +4,7 @@ use super::super::edge::{Edge, EdgeKind};
 use super::super::emit::Gpr;
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State, Step};
-use super::{Builder, Built, Exit, Stub};
+use super::{Builder, Built, Exit, Quiet, Stub};
 
 impl Builder<'_, '_> {
     /// Ends the path behind a direct jump or call.
@@ -61,15 +61,16 @@ impl Builder<'_, '_> {
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
         self.path.push(Step { ip: self.ip, len, outcome });
-        let (low, high) = self.quiet.unwrap_or((self.ip, self.ip));
-        self.quiet = Some((low.min(self.ip), high.max(self.ip)));
+        let quiet = self.quiet.unwrap_or(Quiet { start: self.ip, low: self.ip, high: self.ip });
+        let (low, high) = (quiet.low.min(self.ip), quiet.high.max(self.ip));
+        self.quiet = Some(Quiet { low, high, ..quiet });
     }
 
     pub(super) fn push_bit(&mut self, bit: u64) {
         self.bits = self.bits << 1 | bit;
         self.bit_count += 1;
         self.quiet = None;
-        self.branches.clear();
+        self.jumps.clear();
     }
 
     pub(super) fn plan(&self, kind: EdgeKind, target: u64) -> Edge {
@@ -84,13 +85,13 @@ impl Builder<'_, '_> {
             superblock: self.site.superblock,
             start: self.start,
             target,
-            quiet_low: self.quiet.map_or(u64::MAX, |(low, _)| low),
-            quiet_high: self.quiet.map_or(0, |(_, high)| high),
+            quiet_low: self.quiet.map_or(u64::MAX, |quiet| quiet.low),
+            quiet_high: self.quiet.map_or(0, |quiet| quiet.high),
             since: 0,
             branch: false,
-            quiet_branches: u8::try_from(self.branches.len()).unwrap_or(u8::MAX),
-            first_quiet: self.site.next_quiet
-                + u32::try_from(self.quiet_targets.len()).unwrap_or(0),
+            quiet_start: self.quiet.map_or(target, |quiet| quiet.start),
+            quiet_jumps: u8::try_from(self.jumps.len()).unwrap_or(u8::MAX),
+            first_quiet: self.site.next_quiet + u32::try_from(self.quiet_jumps.len()).unwrap_or(0),
         }
     }
 
@@ -106,7 +107,8 @@ impl Builder<'_, '_> {
             bit_count: plan.bit_count + 1,
             quiet_low: u64::MAX,
             quiet_high: 0,
-            quiet_branches: 0,
+            quiet_start: target,
+            quiet_jumps: 0,
             ..plan
         })
     }
@@ -114,8 +116,8 @@ impl Builder<'_, '_> {
     pub(super) fn add(&mut self, edge: Edge) -> u32 {
         let number = self.site.next_edge + u32::try_from(self.edges.len()).unwrap_or(0);
         self.pushes.extend_from_slice(&self.calls[..usize::from(edge.pushes)]);
-        let targets = &self.branches[..usize::from(edge.quiet_branches)];
-        self.quiet_targets.extend_from_slice(targets);
+        let jumps = &self.jumps[..usize::from(edge.quiet_jumps)];
+        self.quiet_jumps.extend_from_slice(jumps);
         self.edges.push(edge);
         number
     }
@@ -177,7 +179,7 @@ impl Builder<'_, '_> {
             chain,
             edges: self.edges,
             pushes: self.pushes,
-            quiet_targets: self.quiet_targets,
+            quiet_jumps: self.quiet_jumps,
             exits: self.exits,
             pages: self.pages,
         }

@@ -4,7 +4,7 @@
 mod branches;
 mod exits;
 
-use super::edge::Edge;
+use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
 use super::insn::{DisplacementOffset, MAX_INSN_BYTES, Treatment, decode, treat, uses_r11};
 use super::slots;
@@ -81,7 +81,7 @@ pub(super) struct Built {
     pub(super) chain: u64,
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
-    pub(super) quiet_targets: Vec<u64>,
+    pub(super) quiet_jumps: Vec<Jump>,
     pub(super) exits: Vec<Exit>,
     pub(super) pages: Vec<u64>,
 }
@@ -92,6 +92,14 @@ enum Stub {
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
     /// A return that does not go where the path's own call came from.
     Return { field: usize, edge: u32, r11_is_program: bool },
+}
+
+/// Code that leaves nothing in the trace: its first, lowest and highest address.
+#[derive(Clone, Copy, Debug)]
+struct Quiet {
+    start: u64,
+    low: u64,
+    high: u64,
 }
 
 struct Builder<'a, 'b> {
@@ -105,17 +113,17 @@ struct Builder<'a, 'b> {
     bit_count: u8,
     calls: Vec<u64>,
     peak: usize,
-    /// The lowest and highest address of the path behind its last TNT bit.
-    quiet: Option<(u64, u64)>,
-    /// The targets of its direct jumps and calls there.
-    branches: Vec<u64>,
+    /// What of the path is behind its last TNT bit.
+    quiet: Option<Quiet>,
+    /// Its direct jumps and calls there.
+    jumps: Vec<Jump>,
     /// The program's R11 is in the register: an instruction of the path uses it.
     r11_is_program: bool,
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
     edges: Vec<Edge>,
     pushes: Vec<u64>,
-    quiet_targets: Vec<u64>,
+    quiet_jumps: Vec<Jump>,
     exits: Vec<Exit>,
     pages: Vec<u64>,
     factory: InstructionInfoFactory,
@@ -135,13 +143,13 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode) -> 
         calls: Vec::new(),
         peak: 0,
         quiet: None,
-        branches: Vec::new(),
+        jumps: Vec::new(),
         r11_is_program: false,
         literals: Vec::new(),
         stubs: Vec::new(),
         edges: Vec::new(),
         pushes: Vec::new(),
-        quiet_targets: Vec::new(),
+        quiet_jumps: Vec::new(),
         exits: Vec::new(),
         pages: Vec::new(),
         factory: InstructionInfoFactory::new(),
@@ -249,8 +257,8 @@ impl Builder<'_, '_> {
             Treatment::Jcc { target, condition } => self.jcc(next, target, condition),
             Treatment::ShortJcc { target } => self.short_jcc(bytes, next, target),
             Treatment::Jump { target } => {
+                self.jumps.push(Jump { from: self.ip, to: target });
                 self.step(next, Outcome::Jump);
-                self.branches.push(target);
                 let seen = target != self.start && self.path.iter().any(|step| step.ip == target);
                 self.ip = target;
                 // Every circle has a branch back: where nothing in it leaves a TNT bit, the record

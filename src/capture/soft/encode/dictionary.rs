@@ -1,7 +1,7 @@
 //! What records mean: the edges of all superblocks, by number, twice. Plain edges, which are
 //! nearly all that is executed, are in a form that fits half a cache line.
 
-use crate::translate::{Edge, EdgeKind, Step};
+use crate::translate::{Edge, EdgeKind, Jump, Step};
 
 /// More bits than this are not added at once.
 const PLAIN_BITS: u8 = 16;
@@ -11,7 +11,7 @@ const PLAIN_BITS: u8 = 16;
 pub(in crate::capture::soft) struct News {
     pub(in crate::capture::soft) edges: Vec<Edge>,
     pub(in crate::capture::soft) pushes: Vec<u64>,
-    pub(in crate::capture::soft) quiet_targets: Vec<u64>,
+    pub(in crate::capture::soft) quiet_jumps: Vec<Jump>,
     /// The paths of superblocks, where somebody wants to know them.
     pub(in crate::capture::soft) paths: Vec<Paths>,
 }
@@ -39,7 +39,7 @@ impl Paths {
 pub(in crate::capture::soft) struct Dictionary {
     edges: Vec<Edge>,
     pushes: Vec<u64>,
-    quiet_targets: Vec<u64>,
+    quiet_jumps: Vec<Jump>,
     paths: Vec<Paths>,
     pub(super) plain: Vec<Plain>,
 }
@@ -80,7 +80,7 @@ impl Dictionary {
         self.plain.extend(news.edges.iter().map(Plain::of));
         self.edges.extend(news.edges);
         self.pushes.extend(news.pushes);
-        self.quiet_targets.extend(news.quiet_targets);
+        self.quiet_jumps.extend(news.quiet_jumps);
         self.paths.extend(news.paths);
     }
 
@@ -102,11 +102,11 @@ impl Dictionary {
         self.pushes.get(first..first + usize::from(count)).unwrap_or_default()
     }
 
-    /// The targets of the direct branches behind a path's last bit.
-    pub(super) fn quiet_targets_of(&self, edge: &Edge) -> &[u64] {
+    /// The direct jumps and calls behind a path's last bit.
+    pub(super) fn quiet_jumps_of(&self, edge: &Edge) -> &[Jump] {
         let first = edge.first_quiet as usize;
-        let targets = first..first + usize::from(edge.quiet_branches);
-        self.quiet_targets.get(targets).unwrap_or_default()
+        let jumps = first..first + usize::from(edge.quiet_jumps);
+        self.quiet_jumps.get(jumps).unwrap_or_default()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Records of the code cache to PT packets, one encoder a thread. Records are the fast way in;
 //! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
 
+mod circles;
 mod dictionary;
 mod filtered;
 mod hot;
@@ -184,89 +185,40 @@ impl Encoder {
         }
         let passed = edge.branch && self.has_passed(dictionary, edge.target);
         if passed || self.quiet.len() > QUIET_LIMIT {
-            self.settle(dictionary);
+            self.settle(dictionary, &[]);
         }
     }
 
-    /// Something was written that pins the path: a packet, or a bit that waits for more.
-    fn is_loud(&mut self) {
-        self.loud = 0;
-        self.quiet.clear();
-    }
-
-    /// The edges since the last packet or pending bit, the one with that bit first.
-    fn quiet_edges<'a>(&'a self, dictionary: &'a Dictionary) -> impl Iterator<Item = &'a Edge> {
-        let numbers = std::iter::once(self.loud).chain(self.quiet.iter().copied());
-        numbers.filter(|number| *number != 0).filter_map(|number| dictionary.edge(number))
-    }
-
-    /// Whether `ip` may have been passed since then.
-    fn has_passed(&self, dictionary: &Dictionary, ip: u64) -> bool {
-        self.quiet_edges(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
-    }
-
-    /// A packet is about to name `ip`, and a decoder would take the first arrival there.
-    fn settle_for(&mut self, dictionary: &Dictionary, ip: u64) {
-        if self.has_passed(dictionary, ip) {
-            self.settle(dictionary);
-        }
-    }
-
-    /// A circle of direct branches may have closed without a packet. What comes later may bind to
-    /// an arrival there, and a decoder would take the first: each is told. A TIP.PGD with an IP
-    /// binds to the first branch that leads there (SDM section "TIP.PGD"), so one is written for
-    /// each such branch up to the last.
-    #[cold]
-    fn settle(&mut self, dictionary: &Dictionary) {
-        let edges: Vec<Edge> = self.quiet_edges(dictionary).copied().collect();
-        let Some(last) = edges.iter().rposition(|edge| edge.branch) else { return };
-        let target = edges[last].target;
-        let arrivals = |edge: &Edge| {
-            let targets = dictionary.quiet_targets_of(edge);
-            targets.iter().filter(|&&to| to == target).count()
-        };
-        let count: usize = edges[..=last].iter().map(arrivals).sum();
-        self.flush_tnt();
-        for _ in 0..count {
-            let ip = self.last_ip.compress(Addr(target));
-            encode(&Packet::TipPgd(ip), &mut self.out);
-            self.put_enable(target);
-        }
-        let rest = edges.len() - 1 - last;
-        self.loud = 0;
-        self.quiet.drain(..self.quiet.len() - rest);
-    }
-
-    /// The first `count` instructions of a path were executed, and an event took the thread into
-    /// the kernel before the next.
+    /// The first instructions of a path were executed, and an event took the thread into the
+    /// kernel before the next.
     pub(super) fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
         }
-        let is_quiet =
-            |s: &Step| matches!(s.outcome, Outcome::Plain | Outcome::Jump | Outcome::Call);
-        let has_bits = !steps.iter().all(is_quiet);
-        if !has_bits {
-            self.settle_for(dictionary, ip);
-        }
         self.instructions += steps.len() as u64;
-        for step in steps {
+        let mut behind = 0;
+        for (number, step) in steps.iter().enumerate() {
             match step.outcome {
-                Outcome::Plain | Outcome::Jump => {}
+                Outcome::Plain | Outcome::Jump => continue,
+                Outcome::Call => {
+                    self.push(step.ip.wrapping_add(step.len.into()));
+                    continue;
+                }
                 Outcome::NotTaken => self.bits(0, 1),
                 Outcome::Taken => self.bits(1, 1),
-                Outcome::Call => self.push(step.ip.wrapping_add(step.len.into())),
                 Outcome::Return => {
                     self.depth = self.depth.saturating_sub(1);
                     self.top = self.top.wrapping_sub(1);
                     self.bits(1, 1);
                 }
             }
+            behind = number + 1;
         }
-        if has_bits {
+        if behind > 0 {
             self.is_loud();
         }
         self.here = ip;
+        self.settle_partial(dictionary, &steps[behind..]);
     }
 
     /// The tracer executed an instruction, and the thread stands at `next`.
