@@ -213,19 +213,23 @@ impl Process {
         ) -> Result<T, TranslateError>,
     ) -> Result<T, Error> {
         let before = self.translator.edge_count();
-        let mut view = self.pages.view(&self.memory, &self.space);
-        let first = act(&mut self.translator, &mut view);
-        let (pages, changes) = view.finish();
-        let result = match first {
-            Ok(result) => result,
-            Err(TranslateError::NoZone(near)) => {
-                let gadget = self.gadget();
-                let (base, offset) = self.window.zone(thread.tracee, gadget, near)?;
-                self.translator.add_zone(base, ZONE_BYTES, offset);
-                self.hide_ranges();
-                return self.translating(thread, ip, act);
+        let mut changes = Vec::new();
+        let (result, pages) = loop {
+            let mut view = self.pages.view(&self.memory, &self.space);
+            let result = act(&mut self.translator, &mut view);
+            let (pages, news) = view.finish();
+            // What one attempt found changed, the next one knows.
+            changes.extend(news);
+            match result {
+                Ok(result) => break (result, pages),
+                Err(TranslateError::NoZone(near)) => {
+                    let gadget = self.gadget();
+                    let (base, offset) = self.window.zone(thread.tracee, gadget, near)?;
+                    self.translator.add_zone(base, ZONE_BYTES, offset);
+                    self.hide_ranges();
+                }
+                Err(error) => return Err(Error::Translate(error)),
             }
-            Err(error) => return Err(Error::Translate(error)),
         };
         if !changes.is_empty() {
             if thread.place == Place::Cache {
