@@ -154,7 +154,7 @@ impl Tracee {
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
-        self.set_signal_mask(!TRAP_BIT)?;
+        self.set_signal_mask(u64::MAX)?;
         let [rdi, rsi, rdx, r10, r8, r9] = args;
         let call = libc::user_regs_struct {
             rip: gadget.0,
@@ -168,31 +168,34 @@ impl Tracee {
             r9,
             ..registers
         };
-        let mut after = call;
+        self.set_registers(&call)?;
         let mut stopped = Stopped::default();
-        // The first step of a thread that stands in a system call only leaves that.
-        for _ in 0..3 {
-            self.set_registers(&call)?;
-            self.step_through(&mut stopped)?;
-            after = self.registers()?;
-            if after.rip != gadget.0 {
-                break;
+        let mut begun = false;
+        // A thread that stands in a system call comes to the end of that one first. No signal
+        // tells of these stops, so the program's handlers stay as they are.
+        let result = loop {
+            self.run_to_call(&mut stopped)?;
+            let at = self.registers()?;
+            if at.rip == gadget.0 {
+                self.set_registers(&call)?;
+            } else if std::mem::replace(&mut begun, true) {
+                break at.rax;
             }
-        }
+        };
         self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
         self.set_signal_mask(mask)?;
         self.stop_again(stopped)?;
-        Ok(after.rax.cast_signed())
+        Ok(result.cast_signed())
     }
 
-    /// Executes one instruction of a thread whose signals are blocked. Job control, which cannot
-    /// be blocked, is put off: [`Self::stop_again`] takes it up.
-    fn step_through(self, stopped: &mut Stopped) -> Result<(), Error> {
-        self.step(0)?;
+    /// Runs a thread whose signals are blocked to the next beginning or end of a system call. Job
+    /// control, which cannot be blocked, is put off: [`Self::stop_again`] takes it up.
+    fn run_to_call(self, stopped: &mut Stopped) -> Result<(), Error> {
         loop {
+            self.resume_to_call(0)?;
             match wait_for(self.0)? {
-                Stop::Signal(libc::SIGTRAP) => return Ok(()),
-                stop if stopped.puts_off(stop) => self.step(0)?,
+                Stop::Call => return Ok(()),
+                stop if stopped.puts_off(stop) => {}
                 stop => return Err(Error::Disturbed { tid: self.0, stop }),
             }
         }

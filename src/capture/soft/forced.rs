@@ -10,7 +10,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Tid};
-use crate::tracee::{Signo, TRAP_BIT, Tracee, dispositions};
+use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions};
 use crate::translate::{CacheMemory, slots};
 use std::collections::BTreeMap;
 
@@ -115,14 +115,33 @@ impl Process {
         thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
     }
 
+    /// Whether a signal of the program's, which it blocks, stands for one of the recorder's: the
+    /// kernel leaves it at one signal where another of its number is waiting already.
+    pub(super) fn stands_in(thread: &Thread, info: &SiginfoBytes) -> bool {
+        let blocked = thread.blocked & bit(final_state::signal_of(info)) != 0;
+        blocked && final_state::code_of(info) <= 0
+    }
+
+    /// The program's signal took the place of a fault, of which nothing is known. The fault comes
+    /// again, and the program's signal is sent again when that is mended.
+    pub(super) fn fault_again(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        thread.owes_fault = true;
+        let mask = thread.tracee.signal_mask()? | SEGV_BIT;
+        thread.tracee.set_signal_mask(mask)?;
+        thread.go_on(0)
+    }
+
     /// A stop for `signal` was the recorder's own affair: the program keeps its mask and handler.
-    pub(super) fn mend(&mut self, thread: &Thread, signal: Signo) -> Result<(), Error> {
+    pub(super) fn mend(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
         if !self.is_forced(thread, signal) {
             return Ok(());
         }
         let tracee = thread.tracee;
         // The kernel leaves it at one signal where the program's own was waiting already.
-        let of_program = final_state::code_of(&tracee.signal_info()?) <= 0;
+        let mut of_program = Self::stands_in(thread, &tracee.signal_info()?);
+        if signal == libc::SIGSEGV {
+            of_program |= std::mem::take(&mut thread.owes_fault);
+        }
         let gadget = self.gadget();
         if let Some(action) = self.actions.get(&signal).filter(|action| word(action, 0) != 0) {
             let offset = thread.area.slot(SCRATCH);
@@ -142,9 +161,11 @@ impl Process {
 
     /// A signal of the program's is delivered. Gives nothing to mend any more where the kernel
     /// forced it, or where its handler serves once only.
-    pub(super) fn note_delivery(&mut self, thread: &mut Thread, signal: Signo) {
+    pub(super) fn note_delivery(&mut self, thread: &mut Thread, info: &SiginfoBytes) {
+        let signal = final_state::signal_of(info);
+        let forced = final_state::code_of(info) > 0 && self.is_forced(thread, signal);
         let once = |action: &[u8; ACTION_BYTES]| word(action, 1) & RESET_HANDLER != 0;
-        if self.is_forced(thread, signal) || self.actions.get(&signal).is_some_and(once) {
+        if forced || self.actions.get(&signal).is_some_and(once) {
             self.actions.remove(&signal);
             thread.blocked &= !bit(signal);
         }

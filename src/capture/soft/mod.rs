@@ -18,6 +18,7 @@ mod exact;
 mod feed;
 mod forced;
 mod memory;
+mod nowhere;
 mod place;
 mod process;
 mod ring;

@@ -50,12 +50,22 @@ impl Process {
             // By far the most stops. Should a SIGTRAP of the program's come between the request
             // and its INT3, that INT3 will be met without a request.
             self.mend(thread, signal)?;
+            if self.is_nowhere(thread) && self.take_back(thread)? {
+                return Ok(None);
+            }
             self.serve(thread)?;
             thread.tracee.resume(0)?;
             return Ok(None);
         }
         let info = thread.tracee.signal_info()?;
-        let code = final_state::code_of(&info);
+        let mut code = final_state::code_of(&info);
+        if Self::stands_in(thread, &info) {
+            match (signal, thread.doing) {
+                (libc::SIGSEGV, _) => return self.fault_again(thread).map(|()| None),
+                (_, Doing::Running) => code = SI_KERNEL,
+                _ => code = TRAP_TRACE,
+            }
+        }
         match (thread.doing, signal, code) {
             (Doing::Running, libc::SIGTRAP, SI_KERNEL) if thread.place == Place::Cache => {
                 let registers = thread.tracee.registers()?;
@@ -140,7 +150,7 @@ impl Process {
         self.step_natively(thread, Addr(program.rip))
     }
 
-    fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
+    pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
         thread.doing = Doing::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
@@ -207,7 +217,7 @@ impl Process {
     ) -> Result<Option<Stop>, Error> {
         let signal = final_state::signal_of(&info);
         let bit = 1_u64 << (signal - 1).clamp(0, 63);
-        self.note_delivery(thread, signal);
+        self.note_delivery(thread, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
         let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);

@@ -62,6 +62,8 @@ pub(super) struct Thread {
     pub(super) gs_base: u64,
     /// Which signals of [`super::forced::FORCED`] the program blocks.
     pub(super) blocked: u64,
+    /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
+    pub(super) owes_fault: bool,
     pub(super) siginfo: Option<SiginfoBytes>,
     /// Nothing has asked it to stop since it was made.
     pub(super) is_young: bool,
@@ -85,6 +87,7 @@ impl Thread {
             told: area.buffer(0),
             gs_base: 0,
             blocked: 0,
+            owes_fault: false,
             siginfo: None,
             is_young: true,
             rseq: None,
