@@ -23,6 +23,15 @@ pub enum Error {
     /// The program's code could not be translated.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Translate(TranslateError),
+    /// There is no room for what recorder and program share.
+    #[error(
+        "the program's address space has no room for the recorder ({call}: ENOMEM): is it limited \
+         (ulimit -v)? The program went on unrecorded"
+    )]
+    AddressSpace {
+        /// The system call that failed.
+        call: &'static str,
+    },
     /// A thread stands where its state is not known: a fault of the recorder.
     #[error("thread {tid} stands at {at} of the code cache, where the program's state is unknown")]
     Inexact {

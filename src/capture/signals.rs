@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
-/// While it lives, SIGINT and SIGQUIT are left to the program, and SIGTERM and SIGHUP are passed
+/// While it lives, SIGINT and SIGQUIT are left to the program, SIGXFSZ to whoever writes, and SIGTERM and SIGHUP are passed
 /// on to it.
 #[derive(Debug)]
 pub(super) struct Forwarding {
@@ -21,6 +21,8 @@ impl Forwarding {
             (libc::SIGQUIT, libc::SIG_IGN),
             (libc::SIGTERM, forward as libc::sighandler_t),
             (libc::SIGHUP, forward as libc::sighandler_t),
+            // A file that may not become larger is an error like others.
+            (libc::SIGXFSZ, libc::SIG_IGN),
         ];
         // SAFETY: the handler only reads an atomic and calls kill(2).
         let set = |(signal, handler)| (signal, unsafe { libc::signal(signal, handler) });

@@ -154,6 +154,31 @@ impl Space {
         stored && !self.is_altered(addr)
     }
 
+    /// Where else in the process the bytes of `range` are that files are shared from. What is
+    /// written at one of these places is there in all.
+    pub(super) fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
+        let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
+        let mut aliases = Vec::new();
+        for mapping in at {
+            let start = range.start.max(mapping.range.start);
+            let end = range.end.min(mapping.range.end);
+            let (first, last) = (file_offset(mapping, start), file_offset(mapping, end));
+            let is_other = |m: &&Mapping| {
+                let shared = m.protection.shared || mapping.protection.shared;
+                shared && m.range != mapping.range && same_file(m, mapping)
+            };
+            for other in self.set.iter().filter(is_other) {
+                let from = first.max(other.offset);
+                let to = last.min(other.offset + other.range.size_bytes());
+                if from < to {
+                    let start = other.range.start.wrapping_add(from - other.offset);
+                    aliases.push(AddrRange::sized(start, to - from));
+                }
+            }
+        }
+        aliases
+    }
+
     fn is_altered(&self, addr: Addr) -> bool {
         self.altered.iter().any(|(range, _)| range.contains(addr))
     }
@@ -252,6 +277,10 @@ impl Space {
 pub(super) fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
     maps.retain(|mapping| !hidden.iter().any(|range| range.overlaps(mapping.range)));
     maps
+}
+
+fn file_offset(mapping: &Mapping, addr: Addr) -> u64 {
+    mapping.offset + (addr.0 - mapping.range.start.0)
 }
 
 /// Code, and what may become known as data of a file with code, is recorded; heaps are not.

@@ -3,6 +3,7 @@
 
 use super::exact::Registers;
 use super::feed::Item;
+use super::left::reason_to_leave;
 use super::process::Process;
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::Error;
@@ -28,6 +29,25 @@ pub(super) const PKEY_MPROTECT: u64 = 329;
 pub(super) const RSEQ: u64 = 334;
 pub(super) const CLONE3: u64 = 435;
 
+/// System calls that the tracer wants to see. All others run without a stop.
+pub(super) const SEEN_CALLS: [u64; 15] = [
+    MMAP,
+    MPROTECT,
+    MUNMAP,
+    RT_SIGACTION,
+    RT_SIGPROCMASK,
+    RT_SIGRETURN,
+    MREMAP,
+    SHMAT,
+    CLONE,
+    SHMDT,
+    ARCH_PRCTL,
+    REMAP_FILE_PAGES,
+    PKEY_MPROTECT,
+    RSEQ,
+    CLONE3,
+];
+
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
 const PROT_EXEC: u64 = 4;
@@ -50,6 +70,10 @@ impl Process {
         // The kernel looks at the low half only.
         let number = r.rax & u64::from(u32::MAX);
         let mut call = Call { number, args, hidden_rsi: None };
+        self.leaves = reason_to_leave(number, registers);
+        if self.leaves.is_some() {
+            return Ok(());
+        }
         match call.number {
             CLONE | CLONE3 => {
                 // The new thread finds its area ready.
@@ -80,6 +104,10 @@ impl Process {
                 // What the recorder did to the protection must not meet what the program does.
                 self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
+            number if !SEEN_CALLS.contains(&number) => {
+                self.before_kernel_writes(thread, registers)?;
+                return Ok(thread.tracee.resume(0)?);
+            }
             _ => {}
         }
         self.recorder.event(thread.tid(), Event::Syscall { number: call.number, args })?;
@@ -98,7 +126,11 @@ impl Process {
         pass_over(thread, registers, result)
     }
 
-    fn give_back_protection(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
+    pub(super) fn give_back_protection(
+        &mut self,
+        thread: &Thread,
+        range: AddrRange,
+    ) -> Result<(), Error> {
         for page in self.space.masked_in(range) {
             self.unprotect(thread.tracee, page)?;
             self.forget_code(AddrRange::sized(Addr(page), 0x1000));

@@ -4,14 +4,13 @@ use super::forced::FORCED;
 use super::process::{Finished, Process};
 use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
+use super::ticks::Ticks;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{
-    self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for, wait_or_signal,
-};
+use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
@@ -34,6 +33,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         }
     };
     let _forwarding = Forwarding::to(pid);
+    let _ticks = Ticks::start();
     let mut engine = Engine::new(request, pid, None);
     let started = match &request.start_at {
         None => engine.start(prepared),
@@ -63,6 +63,7 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
             return Err(error.into());
         }
     };
+    let _ticks = Ticks::start();
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
@@ -88,7 +89,7 @@ pub(super) struct Engine<'a> {
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
     /// The program is not the recorder's own, which leaves it when it is asked to.
-    leaving: Option<Leaving>,
+    pub(super) leaving: Option<Leaving>,
     /// Threads that are to be stopped again, since the recorder wants to leave them.
     pub(super) again: BTreeSet<Tid>,
 }
@@ -162,6 +163,9 @@ impl<'a> Engine<'a> {
                 leaves = true;
                 self.leave()?;
             }
+            if Ticks::are_due() {
+                self.save_so_far()?;
+            }
             let Some((tid, stop)) = self.wait()? else { continue };
             if !leaves || !self.handle_leaving(tid, stop)? {
                 self.handle(tid, stop)?;
@@ -172,10 +176,9 @@ impl<'a> Engine<'a> {
 
     /// The next stop. None: the recorder took a signal.
     fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
-        match (self.waiting.pop_front(), &self.leaving) {
-            (Some(news), _) => Ok(Some(news)),
-            (None, Some(_)) => Ok(wait_or_signal()?),
-            (None, None) => Ok(wait_any(true)?),
+        match self.waiting.pop_front() {
+            Some(news) => Ok(Some(news)),
+            None => Ok(wait_or_signal()?),
         }
     }
 
@@ -237,32 +240,6 @@ impl<'a> Engine<'a> {
         };
         Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
     }
-
-    /// Takes a process out of the cache and detaches from it.
-    pub(super) fn release(&mut self, pid: Pid) {
-        let Some(process) = self.processes.get_mut(&pid) else { return };
-        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
-            // What is gone cannot be detached from, and need not be.
-            let _ = release_thread(process, thread);
-        }
-    }
-}
-
-/// Stops a thread, gives it its own registers, and detaches.
-fn release_thread(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
-    let tracee: Tracee = thread.tracee;
-    let mut signal = 0;
-    if tracee.interrupt().is_ok() && tracee.registers().is_err() {
-        match wait_for(tracee.0)? {
-            Stop::Signal(libc::SIGTRAP) => {}
-            Stop::Signal(number) => signal = number,
-            _ => {}
-        }
-    }
-    if process.make_exact(thread).is_err() {
-        signal = libc::SIGKILL;
-    }
-    Ok(tracee.detach(signal)?)
 }
 
 /// A thread that somebody killed meanwhile is no fault: its end will be reported.

@@ -13,7 +13,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
-use crate::tracee::{PtraceEvent, Stop, Tracee, executable, wait_for};
+use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 use crate::translate::slots;
 
 const EXIT_GROUP: u64 = 231;
@@ -39,6 +39,10 @@ impl Engine<'_> {
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
             self.early.insert(tid, stop);
+            if stop == Stop::Event(PtraceEvent::Exit) {
+                // Its process ends, and nobody may live to tell of its birth.
+                return gone_is_fine(Tracee(tid).resume(0));
+            }
             return Ok(());
         }
         match stop {
@@ -61,8 +65,13 @@ impl Engine<'_> {
     fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
-        if self.early.remove(&child).is_none() {
-            wait_for(child)?;
+        let first = match self.early.remove(&child) {
+            Some(stop) => stop,
+            None => wait_for(child)?,
+        };
+        if matches!(first, Stop::Event(PtraceEvent::Exit) | Stop::Exited(_) | Stop::Killed { .. }) {
+            // It did not live to run.
+            return gone_is_fine(Tracee(parent).resume(0));
         }
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
         let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
@@ -185,6 +194,10 @@ impl Engine<'_> {
         }
         self.threads.retain(|_, thread| thread.pid != pid);
         if Tracee(tid).registers()?.cs != USER_CS_64 {
+            gone_is_fine(Tracee(tid).detach(0))?;
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.thread_ended(tid, None);
+            }
             return self.leave_alone(pid, "runs a 32-bit program");
         }
         leave_system_call(Tracee(tid))?;
@@ -195,17 +208,6 @@ impl Engine<'_> {
             process.enter(thread)?;
             Ok(thread.tracee.resume(0)?)
         })
-    }
-
-    /// The process does something that cannot be recorded: its recording ends here.
-    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
-        let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
-        self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
-        gone_is_fine(Tracee(Tid(pid.0)).detach(0))?;
-        if let Some(process) = self.processes.get_mut(&pid) {
-            process.thread_ended(Tid(pid.0), None);
-        }
-        self.finish(pid, None)
     }
 
     /// A thread stands at its end: its registers are read now or never.
@@ -251,7 +253,13 @@ impl Engine<'_> {
 
     /// The thread, or its process, is gone.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
-        let pid = self.threads.remove(&tid).map_or(Pid(tid.0), |thread| thread.pid);
+        let thread = self.threads.remove(&tid);
+        let pid = thread.as_ref().map_or(Pid(tid.0), |thread| thread.pid);
+        if let Some(thread) = thread.filter(|thread| thread.doing != Doing::AtEnd)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.lost(thread);
+        }
         if Tid(pid.0) == tid {
             let exit = match stop {
                 Stop::Exited(code) => Some(Exit::Code(code)),
@@ -271,6 +279,17 @@ impl Process {
         let ip = thread.tracee.registers()?.rip;
         self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
+    }
+
+    /// The thread was killed and did not stop at its end: what it recorded before its last system
+    /// call, at least, is there.
+    fn lost(&mut self, mut thread: Thread) {
+        let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        if pointer <= thread.area.guard(thread.buffer).start.0 {
+            self.take_records(&mut thread, pointer);
+        }
+        self.thread_ended(thread.tid(), None);
+        self.close(thread);
     }
 
     /// Tells the encoder how a thread's path ends, and gives the program's registers there. None

@@ -90,8 +90,9 @@ impl Window {
         let shared = Shared::map(&file, TOTAL_BYTES)?;
         let wanted = place(&mappings(pid)?, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
-        let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0])?;
+        let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0]);
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
+        let base = base?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
         Ok(Self {
             shared,
@@ -192,6 +193,15 @@ impl Window {
         Ok(())
     }
 
+    /// The same, of a process that goes on by itself.
+    pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
+        let at = Addr(tracee.registers()?.rip);
+        let text = Patch::write(memory, at, &SYSCALL_INSN)?;
+        let removed = self.remove(tracee, at);
+        text.restore(memory)?;
+        removed
+    }
+
     fn allocate(&mut self, size: u64) -> Result<u64, Error> {
         let offset = self.next_offset;
         self.next_offset = offset + size.next_multiple_of(0x1000);
@@ -252,13 +262,16 @@ pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     const LAST_ERRNO: i64 = 4095;
     if (-LAST_ERRNO..0).contains(&result) {
         let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(0));
+        if errno == Errno::ENOMEM {
+            return Err(Error::AddressSpace { call });
+        }
         return Err(tracee::Error::System { call, errno }.into());
     }
     Ok(result.cast_unsigned())
 }
 
 fn no_room() -> Error {
-    tracee::Error::System { call: "mmap", errno: Errno::ENOMEM }.into()
+    Error::AddressSpace { call: "mmap" }
 }
 
 fn system(call: &'static str, error: &std::io::Error) -> tracee::Error {

@@ -17,6 +17,8 @@ mod events;
 mod exact;
 mod feed;
 mod forced;
+mod kernel_writes;
+mod left;
 mod memory;
 mod nowhere;
 mod place;
@@ -28,5 +30,6 @@ mod start;
 mod stopping;
 mod tell;
 mod thread;
+mod ticks;
 
 pub(super) use engine::{attach, record};

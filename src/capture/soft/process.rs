@@ -1,9 +1,11 @@
 //! A process that runs translated: its recording, its code cache, its encoder.
 
 use super::area::{Area, BUFFERS, Busy};
+use super::calls::SEEN_CALLS;
 use super::code::{Change, Pages};
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
+use super::left::LEAVING_CALLS;
 use super::memory::{Window, ZONE_BYTES, checked};
 use super::ring::Ring;
 use super::shared::Shared;
@@ -25,25 +27,6 @@ const PAGE_BYTES: u64 = 0x1000;
 const LARGEST_BUFFER_BYTES: u64 = 256 << 20;
 const MPROTECT: u64 = 10;
 const PROT_WRITE: u64 = 2;
-
-/// System calls that the tracer wants to see. All others run without a stop.
-const SEEN_CALLS: [u64; 15] = [
-    super::calls::MMAP,
-    super::calls::MPROTECT,
-    super::calls::MUNMAP,
-    super::calls::RT_SIGACTION,
-    super::calls::RT_SIGPROCMASK,
-    super::calls::RT_SIGRETURN,
-    super::calls::MREMAP,
-    super::calls::SHMAT,
-    super::calls::CLONE,
-    super::calls::SHMDT,
-    super::calls::ARCH_PRCTL,
-    super::calls::REMAP_FILE_PAGES,
-    super::calls::PKEY_MPROTECT,
-    super::calls::RSEQ,
-    super::calls::CLONE3,
-];
 
 /// A recording that is complete: where it is, its manifest, and bytes of trace.
 pub(super) type Finished = (PathBuf, Manifest, u64);
@@ -79,6 +62,10 @@ pub(super) struct Process {
     pub(super) actions: Actions,
     /// It ran by itself before the recorder came.
     pub(super) was_running: bool,
+    /// Why the process must be left alone, once it must.
+    pub(super) leaves: Option<&'static str>,
+    /// Calls that write stop, too.
+    pub(super) watches_kernel_writes: bool,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Option<(Tid, i32)>,
 }
@@ -116,6 +103,8 @@ impl Process {
             ended: Vec::new(),
             actions: inherited(tracee.0),
             was_running: false,
+            leaves: None,
+            watches_kernel_writes: false,
             culprit: None,
         };
         process.hide_ranges();
@@ -142,6 +131,7 @@ impl Process {
         self.young.clear();
         self.actions = inherited(tid);
         self.was_running = false;
+        self.watches_kernel_writes = false;
         self.space.exec();
         self.hide_ranges();
         self.pages.clear();
@@ -198,6 +188,9 @@ impl Process {
     /// Code in `range` is not what it was.
     pub(super) fn forget_code(&mut self, range: AddrRange) {
         self.translator.invalidate(range.start.0, range.end.0);
+        for alias in self.space.aliases(range) {
+            self.translator.invalidate(alias.start.0, alias.end.0);
+        }
         self.pages.forget_stable();
     }
 
@@ -249,6 +242,9 @@ impl Process {
         }
         for page in pages {
             self.protect(thread.tracee, page)?;
+            for alias in self.space.aliases(AddrRange::sized(Addr(page), PAGE_BYTES)) {
+                self.protect(thread.tracee, alias.start.0)?;
+            }
         }
         Ok(result)
     }
@@ -260,6 +256,7 @@ impl Process {
             return Ok(());
         };
         self.space.mask(page);
+        self.watch_kernel_writes();
         self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)
     }
 
@@ -380,7 +377,7 @@ fn cache(
     let (base, offset) = window.first_zone(tracee, memory)?;
     translator.add_zone(base, ZONE_BYTES, offset);
     let mut table = vec![0_u8; usize::try_from(classes).unwrap_or(0)];
-    for call in SEEN_CALLS {
+    for call in SEEN_CALLS.into_iter().chain(LEAVING_CALLS) {
         if let Some(class) = usize::try_from(call).ok().and_then(|call| table.get_mut(call)) {
             *class = 1;
         }

@@ -2,6 +2,7 @@
 //! thread's slots and trace buffers. Both sides change it at any time, so nothing here hands out
 //! references into it.
 
+use crate::capture::Error;
 use crate::tracee;
 use crate::translate::CacheMemory;
 use nix::errno::Errno;
@@ -25,7 +26,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     /// Maps `size` bytes of `file`.
-    pub(super) fn map(file: &File, size: u64) -> Result<Arc<Self>, tracee::Error> {
+    pub(super) fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         // SAFETY: a new mapping of a file that stays as large as it is; the result is checked.
         let start = unsafe {
@@ -38,7 +39,10 @@ impl Shared {
                 0,
             )
         };
-        let failed = || tracee::Error::System { call: "mmap", errno: Errno::last() };
+        let failed = || match Errno::last() {
+            Errno::ENOMEM => Error::AddressSpace { call: "mmap" },
+            errno => tracee::Error::System { call: "mmap", errno }.into(),
+        };
         if start == libc::MAP_FAILED {
             return Err(failed());
         }

@@ -28,13 +28,14 @@ const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Engine<'_> {
     pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
-        let mut disturbance = None;
+        let (mut disturbance, mut left) = (None, None);
         self.with(tid, |process, thread| {
             disturbance = process.signal_stop(thread, signal)?;
+            left = process.leaves.take().map(|why| (thread.pid, why));
             Ok(())
         })?;
         self.waiting.extend(disturbance.map(|stop| (tid, stop)));
-        Ok(())
+        left.map_or(Ok(()), |(pid, why)| self.leave_alone(pid, why))
     }
 }
 

@@ -1,0 +1,65 @@
+//! System calls that write into pages of the program whose write permission the recorder took
+//! away: the kernel would fail there, where the program could have written. While there are such
+//! pages, those calls stop, and the pages that they could write are given back first.
+
+use super::exact::Registers;
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::common::{Addr, AddrRange};
+use crate::translate::{CacheMemory, slots};
+
+const PAGE_BYTES: u64 = 0x1000;
+/// What a call may write behind a pointer is this large at least: a page holds any structure.
+const SMALLEST_REACH: u64 = PAGE_BYTES;
+/// What is larger is taken for a pointer or a flag, not for the size of a buffer.
+const LARGEST_REACH: u64 = 1 << 30;
+/// Numbers of system calls are below (arch/x86/entry/syscalls/syscall_64.tbl).
+const CALLS: u64 = 512;
+/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: where they write stands
+/// in memory.
+const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
+/// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`, `sched_yield`,
+/// `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the ends `exit` and
+/// `exit_group`.
+const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
+const MADVISE: u64 = 28;
+
+impl Process {
+    /// From now on all calls that may write stop, where `masked` says that there are pages that
+    /// they must not find as they are.
+    pub(super) fn watch_kernel_writes(&mut self) {
+        if self.watches_kernel_writes {
+            return;
+        }
+        self.watches_kernel_writes = true;
+        for call in (0..CALLS).filter(|call| !QUIET.contains(call)) {
+            let class = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) + call;
+            self.window.shared.write(class, &[1]);
+        }
+    }
+
+    /// The thread is about to make a call that the recorder wants to see for nothing else.
+    pub(super) fn before_kernel_writes(
+        &mut self,
+        thread: &Thread,
+        registers: &Registers,
+    ) -> Result<(), Error> {
+        let r = registers;
+        let number = r.rax & u64::from(u32::MAX);
+        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        if SCATTERING.contains(&number) {
+            return self.give_back_protection(thread, AddrRange::new(Addr(0), Addr(u64::MAX)));
+        }
+        if number == MADVISE {
+            return self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi));
+        }
+        let sizes = args.into_iter().filter(|&size| size < LARGEST_REACH);
+        let reach = sizes.max().unwrap_or(0).max(SMALLEST_REACH);
+        for pointer in args.into_iter().filter(|&arg| arg >= PAGE_BYTES) {
+            let end = pointer.saturating_add(reach);
+            self.give_back_protection(thread, AddrRange::new(Addr(pointer), Addr(end)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,114 @@
+//! A tick now and then, at which what threads recorded is encoded and written, so that a recorder
+//! that is killed loses little. No thread is stopped for that.
+
+use super::engine::Engine;
+use super::feed::Item;
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::translate::slots;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Half of the most that is lost: packets of one tick are written at the next.
+const PERIOD_NS: libc::c_long = 500_000_000;
+/// Nobody else uses it here.
+const SIGNAL: libc::c_int = libc::SIGVTALRM;
+
+static DUE: AtomicBool = AtomicBool::new(false);
+
+/// While it lives, a signal interrupts the wait of the thread that made it.
+#[derive(Debug)]
+pub(super) struct Ticks {
+    old: libc::sigaction,
+    timer: Option<libc::timer_t>,
+}
+
+impl Ticks {
+    pub(super) fn start() -> Self {
+        let handler: extern "C" fn(libc::c_int) = tick;
+        // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an
+        // atomic. Without SA_RESTART the wait ends.
+        unsafe {
+            let mut new: libc::sigaction = std::mem::zeroed();
+            let mut old: libc::sigaction = std::mem::zeroed();
+            new.sa_sigaction = handler as libc::sighandler_t;
+            libc::sigaction(SIGNAL, &raw const new, &raw mut old);
+            let mut event: libc::sigevent = std::mem::zeroed();
+            event.sigev_notify = libc::SIGEV_THREAD_ID;
+            event.sigev_signo = SIGNAL;
+            event.sigev_notify_thread_id = libc::gettid();
+            let mut timer: libc::timer_t = std::ptr::null_mut();
+            let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
+            let timer = (made == 0).then_some(timer);
+            if let Some(timer) = timer {
+                let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS };
+                let often = libc::itimerspec { it_interval: period, it_value: period };
+                libc::timer_settime(timer, 0, &raw const often, std::ptr::null_mut());
+            }
+            Self { old, timer }
+        }
+    }
+
+    /// Whether there was a tick since the last call.
+    pub(super) fn are_due() -> bool {
+        DUE.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        // SAFETY: deletes the timer that `start` made, and puts back what was there.
+        unsafe {
+            if let Some(timer) = self.timer {
+                libc::timer_delete(timer);
+            }
+            libc::sigaction(SIGNAL, &raw const self.old, std::ptr::null_mut());
+        }
+    }
+}
+
+extern "C" fn tick(_: libc::c_int) {
+    DUE.store(true, Ordering::Relaxed);
+}
+
+impl Engine<'_> {
+    /// Encodes and writes what all threads recorded so far.
+    pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values_mut() {
+            if let Some(process) = self.processes.get_mut(&thread.pid) {
+                process.save_so_far(thread);
+            }
+        }
+        self.processes.values_mut().try_for_each(Process::write_packets)
+    }
+}
+
+impl Process {
+    /// The slot of the trace pointer is where the pointer was when the program last needed its
+    /// register, at its last system call at least: all before that is there. The last record may
+    /// be taken back yet.
+    fn save_so_far(&mut self, thread: &mut Thread) {
+        let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        let end = thread.area.guard(thread.buffer).start.0;
+        if self.ring.is_some() || pointer <= thread.told || pointer > end {
+            return;
+        }
+        if let Some(last) = self.last_record(thread, pointer) {
+            self.take_records(thread, last);
+        }
+        self.tell(thread.tid(), Item::Flush);
+    }
+
+    /// Where the last record before `pointer` begins.
+    fn last_record(&self, thread: &Thread, pointer: u64) -> Option<u64> {
+        let (mut at, mut last) = (thread.told, None);
+        while at < pointer {
+            let mut number = [0; 4];
+            self.window.shared.read(thread.area.offset_of(at), &mut number);
+            let edges = self.translator.edges_from(u32::from_le_bytes(number) as usize);
+            last = Some(at);
+            at += edges.first()?.kind.record_bytes() as u64;
+        }
+        last.filter(|_| at == pointer)
+    }
+}
