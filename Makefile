@@ -15,7 +15,7 @@ TOOLS := gcc:gcc gdb:gdb
 # lldb and libipt make more tests run; without them those say that they skip.
 CHECK_TOOLS := $(TOOLS) make:make
 
-.PHONY: all build install demo check fmt clippy doc deny test bench fuzz corpus tools check-tools clean
+.PHONY: all build install demo check check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
 
 all: build
 
@@ -30,6 +30,17 @@ demo: tools build
 	@sh examples/crash/demo.sh target/release/contraflow
 
 check: check-tools fmt clippy doc deny test fuzz
+
+# What takes minutes: translated programs of the system against stepped ones, more random programs,
+# more signals, and many short programs in a row.
+check-long: check-tools build
+	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
+		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends::
+	sh tests/stress.sh target/release/contraflow
+
+# 200 short translated programs in a row.
+stress: check-tools build
+	sh tests/stress.sh target/release/contraflow
 
 fmt:
 	$(CARGO) fmt --check

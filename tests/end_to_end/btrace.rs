@@ -1,7 +1,9 @@
 //! gdb's own decoder as an oracle: `record btrace pt`, fed with our stream, prints the
 //! instructions that were executed.
 
-use crate::support::{Scene, answer, have};
+use crate::comparison::{addresses, record};
+use crate::generated;
+use crate::support::{Recorded, Scene, answer, have};
 use std::process::Command;
 
 /// Whether gdb was built with libipt.
@@ -26,6 +28,22 @@ fn assert_gdb_agrees(source: &str, flags: &[&str]) {
     let program = scene.compile(source, flags);
     let recorded = scene.record(&[program.to_str().unwrap()]);
     let log = recorded.logged(recorded.threads()[0]);
+    assert!(log.len() > 50_000, "{} instructions", log.len());
+    assert_gdb_lists(&recorded, &log);
+}
+
+/// The same of what a translated program recorded, where our own decoder says what is right.
+fn assert_gdb_agrees_on_soft(scene: &Scene, command: &[&str]) {
+    if !have("gdb") || !gdb_has_libipt() {
+        return;
+    }
+    let (dir, output) = record(scene, "soft", &[], command);
+    let path = addresses(&dir);
+    let recorded = Recorded { dir, log: scene.path("log"), output };
+    assert_gdb_lists(&recorded, &path);
+}
+
+fn assert_gdb_lists(recorded: &Recorded, path: &[u64]) {
     let output = recorded.gdb_with(
         &["--btrace"],
         "record btrace pt
@@ -42,11 +60,10 @@ fn assert_gdb_agrees(source: &str, flags: &[&str]) {
         .filter_map(|rest| rest.split([' ', '\t', ':']).next())
         .filter_map(|addr| u64::from_str_radix(addr, 16).ok())
         .collect();
-    assert!(shown.len() > 50_000, "{} instructions: {}", shown.len(), &output[..2000]);
-    for (number, (ours, gdbs)) in log.iter().zip(&shown).enumerate() {
-        assert_eq!(ours, gdbs, "instruction {number}: {ours:x} logged, {gdbs:x} by gdb");
+    for (number, (ours, gdbs)) in path.iter().zip(&shown).enumerate() {
+        assert_eq!(ours, gdbs, "instruction {number}: {ours:x} executed, {gdbs:x} by gdb");
     }
-    assert_eq!(log.len(), shown.len());
+    assert_eq!(path.len(), shown.len(), "{}", &output[..output.len().min(2000)]);
 }
 
 #[test]
@@ -62,4 +79,28 @@ fn gdb_decodes_an_endless_recursion_alike() {
 #[test]
 fn gdb_decodes_signal_handlers_alike() {
     assert_gdb_agrees("handler.c", &[]);
+}
+
+#[test]
+fn gdb_decodes_translated_programs_alike() {
+    if have("gcc") {
+        for (source, flags) in
+            [("recursion.c", &["-O2"][..]), ("strings.c", &[]), ("handler.c", &[])]
+        {
+            let scene = Scene::new();
+            let program = scene.compile(source, flags);
+            assert_gdb_agrees_on_soft(&scene, &[program.to_str().unwrap()]);
+        }
+    }
+}
+
+#[test]
+fn gdb_decodes_generated_programs_alike() {
+    if have("gcc") {
+        for seed in [1, 2, 3] {
+            let scene = Scene::new();
+            let program = generated::of_seed(&scene, seed);
+            assert_gdb_agrees_on_soft(&scene, &[program.to_str().unwrap()]);
+        }
+    }
 }

@@ -1,68 +1,18 @@
 //! The translating backend against the stepping one and against a run without any: the same
 //! path, instruction by instruction, and the same output and exit status.
 
+use crate::comparison::{
+    addresses, native, passes_through, record, same_path, same_stdout, without_gaps,
+};
 use crate::support::{Scene, contraflow, have, text};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
 
-/// Records a run by a backend, without the log of steps that would choose the backend itself.
-fn record(scene: &Scene, backend: &str, options: &[&str], command: &[&str]) -> (PathBuf, Output) {
-    let dir = scene.path(backend);
-    let mut record = contraflow();
-    record.env("CONTRAFLOW_HOME", scene.path("store"));
-    record.args(["record", "--quiet", "--backend", backend, "-o"]).arg(&dir).args(options);
-    let output = record.args(command).stdin(Stdio::null()).output().expect("contraflow runs");
-    assert!(dir.join("manifest.json").exists(), "{}", text(&output.stderr));
-    (dir, output)
-}
-
-/// The addresses that a recording's first thread executed.
-fn addresses(dir: &Path) -> Vec<u64> {
-    let mut dump = contraflow();
-    let output = dump.args(["dump", "insns", "--addresses"]).arg(dir).output().unwrap();
-    assert_eq!(text(&output.stderr), "", "gaps");
-    let list = text(&output.stdout);
-    list.lines().map(|line| u64::from_str_radix(line, 16).unwrap()).collect()
-}
-
-fn native(command: &[&str]) -> Output {
-    let mut native = Command::new(command[0]);
-    native.args(&command[1..]).stdin(Stdio::null()).output().expect("the program runs")
-}
-
-fn status(output: &Output) -> i32 {
-    use std::os::unix::process::ExitStatusExt;
-    let killed = output.status.signal().map(|signal| 128 + signal);
-    output.status.code().or(killed).unwrap()
-}
-
-/// A program prints and returns what it does by itself. Gives its recording.
-fn assert_passes_through(scene: &Scene, options: &[&str], command: &[&str]) -> PathBuf {
-    let (dir, output) = record(scene, "soft", options, command);
-    let native = native(command);
-    assert_eq!(text(&output.stdout), text(&native.stdout), "{command:?}");
-    assert_eq!(text(&output.stderr), text(&native.stderr), "{command:?}");
-    assert_eq!(status(&output), status(&native), "{command:?}");
-    dir
-}
-
-/// The path of a program that does the same each time is what stepping it shows.
 fn assert_same_path(scene: &Scene, command: &[&str]) -> usize {
-    let (soft, translated) = record(scene, "soft", &[], command);
-    let (step, stepped) = record(scene, "step", &[], command);
-    assert_eq!(text(&translated.stdout), text(&stepped.stdout));
-    assert_eq!(status(&translated), status(&stepped));
-    let (got, wanted) = (addresses(&soft), addresses(&step));
-    let differs = got.iter().zip(&wanted).position(|(a, b)| a != b);
-    let around = |list: &[u64], at: usize| {
-        let shown = &list[at.saturating_sub(3)..(at + 3).min(list.len())];
-        shown.iter().map(|ip| format!("{ip:x}")).collect::<Vec<_>>()
-    };
-    if let Some(at) = differs {
-        panic!("{command:?}: instruction {at}: {:?} {:?}", around(&got, at), around(&wanted, at));
-    }
-    assert_eq!(got.len(), wanted.len(), "{command:?}");
-    got.len()
+    same_path(scene, command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+}
+
+fn assert_passes_through(scene: &Scene, options: &[&str], command: &[&str]) -> PathBuf {
+    passes_through(scene, options, command).unwrap_or_else(|error| panic!("{command:?}: {error}"))
 }
 
 fn same_path_of(source: &str, flags: &[&str]) {
@@ -100,6 +50,70 @@ fn code_that_changes_takes_the_same_path() {
 #[test]
 fn string_instructions_and_traps_take_the_same_path() {
     same_path_of("strings.c", &[]);
+}
+
+#[test]
+fn code_that_is_mapped_twice_takes_the_same_path() {
+    same_path_of("twice.c", &[]);
+}
+
+#[test]
+fn code_that_the_kernel_writes_takes_the_same_path() {
+    same_path_of("kernelwrites.c", &[]);
+}
+
+#[test]
+fn code_that_is_mapped_anew_takes_the_same_path() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("stress.c", &["-O1"]);
+        assert!(assert_same_path(&scene, &[program.to_str().unwrap(), "moves"]) > 10_000);
+    }
+}
+
+#[test]
+fn libraries_that_come_and_go() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("stress.c", &["-O1"]);
+        let dir = assert_passes_through(&scene, &[], &[program.to_str().unwrap(), "libraries"]);
+        without_gaps(&dir).unwrap_or_else(|gaps| panic!("{gaps}"));
+    }
+}
+
+#[test]
+fn code_on_the_stack_takes_the_same_path() {
+    same_path_of("trampoline.c", &["-O0", "-z", "execstack", "-Wl,--no-warn-execstack"]);
+}
+
+#[test]
+fn branches_to_nowhere_take_the_same_path() {
+    same_path_of("nowhere.c", &[]);
+}
+
+#[test]
+fn a_program_that_filters_its_system_calls_is_left_alone() {
+    if have("gcc") {
+        for mode in ["strict", "filter", "bad"] {
+            let scene = Scene::new();
+            let program = scene.compile("seccomp.c", &[]);
+            let command = [program.to_str().unwrap(), mode];
+            let dir = scene.path("recording");
+            let mut record = contraflow();
+            record.args(["record", "--backend", "soft", "-o"]).arg(&dir).args(command);
+            record.env("CONTRAFLOW_HOME", scene.path("store"));
+            let output = record.output().unwrap();
+            same_stdout(&output, &native(&command)).unwrap_or_else(|e| panic!("{mode}: {e}"));
+            let said = text(&output.stderr);
+            assert!(said.contains("filters its system calls (seccomp)"), "{mode}: {said}");
+            assert!(addresses(&dir).len() > 10_000);
+        }
+    }
+}
+
+#[test]
+fn blocked_traps_stay_blocked() {
+    output_of("blocked.c", &[]);
 }
 
 #[test]

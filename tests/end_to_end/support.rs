@@ -37,6 +37,11 @@ impl Scene {
         self.dir.path().join(name)
     }
 
+    /// Leaves the directory where it is, for who looks into a failure.
+    pub(crate) fn keep(self) -> PathBuf {
+        self.dir.keep()
+    }
+
     /// Compiles a program of tests/programs or examples.
     pub(crate) fn compile(&self, source: &str, flags: &[&str]) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
