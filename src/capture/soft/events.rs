@@ -297,6 +297,15 @@ impl Process {
     fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
         let tid = thread.tid();
         if thread.place == Place::Program {
+            if self.window.ranges.iter().any(|range| range.contains(Addr(registers.rip))) {
+                // Killed while it made a system call for the recorder.
+                return None;
+            }
+            if let Doing::Stepping(Some(insn)) = thread.doing
+                && insn.ip.0 != registers.rip
+            {
+                self.tell(tid, Item::Native { insn, next: registers.rip });
+            }
             self.tell(tid, Item::Leave { ip: registers.rip });
             return Some(Registers { gs_base: thread.gs_base, ..*registers });
         }

@@ -37,6 +37,8 @@ pub(super) enum Item {
     Leave { ip: u64 },
     /// The thread goes on in the program.
     Enter { ip: u64, tsc: u64 },
+    /// Nothing more is known of the thread, which stands where its last record leads.
+    End,
     /// A buffer is not used any more.
     Free(Arc<Busy>, usize),
     /// Everything so far is wanted.
@@ -160,6 +162,7 @@ impl Worker {
             Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
             Item::Native { insn, next } => encoder.native(&insn, next),
             Item::Leave { ip } => encoder.leave(ip),
+            Item::End => encoder.end(&self.dictionary),
             Item::Enter { ip, tsc } => encoder.enter(ip, tsc),
             Item::Flush => {
                 encoder.flush();

@@ -124,7 +124,7 @@ impl Process {
 
     /// The program's signal took the place of a fault, of which nothing is known. The fault comes
     /// again, and the program's signal is sent again when that is mended.
-    pub(super) fn fault_again(&mut self, thread: &mut Thread) -> Result<(), Error> {
+    pub(super) fn fault_again(thread: &mut Thread) -> Result<(), Error> {
         thread.owes_fault = true;
         let mask = thread.tracee.signal_mask()? | SEGV_BIT;
         thread.tracee.set_signal_mask(mask)?;

@@ -14,7 +14,7 @@ const PAGE_BYTES: u64 = 0x1000;
 const SMALLEST_REACH: u64 = PAGE_BYTES;
 /// What is larger is taken for a pointer or a flag, not for the size of a buffer.
 const LARGEST_REACH: u64 = 1 << 30;
-/// Numbers of system calls are below (arch/x86/entry/syscalls/syscall_64.tbl).
+/// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
 /// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: where they write stands
 /// in memory.

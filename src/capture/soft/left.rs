@@ -55,10 +55,13 @@ impl Engine<'_> {
         let path = executable(pid).map(|path| path.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
         self.release(pid);
-        let of_process = self.threads.extract_if(.., |_, thread| thread.pid == pid);
-        let tids: Vec<Tid> = of_process.map(|(tid, _)| tid).collect();
+        let of_process = self.threads.values().filter(|thread| thread.pid == pid);
+        let tids: Vec<Tid> = of_process.map(Thread::tid).collect();
+        self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.get_mut(&pid) {
-            tids.into_iter().for_each(|tid| process.thread_ended(tid, None));
+            for tid in tids {
+                process.thread_ended(tid, None);
+            }
         }
         // The recorder's own child tells of its end even now.
         let is_child = pid == self.program && self.leaving.is_none();

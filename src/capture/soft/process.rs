@@ -315,6 +315,7 @@ impl Process {
     /// Nothing more comes of a thread.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
+        self.tell(tid, Item::End);
         self.tell_kept(tid);
         self.ended.push(Ended { tid, name, final_pc });
     }

@@ -62,7 +62,7 @@ impl Process {
         let mut code = final_state::code_of(&info);
         if Self::stands_in(thread, &info) {
             match (signal, thread.doing) {
-                (libc::SIGSEGV, _) => return self.fault_again(thread).map(|()| None),
+                (libc::SIGSEGV, _) => return Self::fault_again(thread).map(|()| None),
                 (_, Doing::Running) => code = SI_KERNEL,
                 _ => code = TRAP_TRACE,
             }

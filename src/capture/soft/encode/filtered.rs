@@ -209,6 +209,12 @@ impl Filtered {
         }
     }
 
+    pub(super) fn end(&mut self) {
+        if self.here != 0 {
+            self.leave(self.here);
+        }
+    }
+
     pub(super) fn enter(&mut self, ip: u64, tsc: u64) {
         if !self.running {
             self.begins = false;

@@ -252,6 +252,15 @@ impl Encoder {
         }
     }
 
+    /// The history ends where the last record leads.
+    pub(super) fn end(&mut self, dictionary: &Dictionary) {
+        let ip = self.here;
+        if self.running && ip != 0 {
+            self.settle_for(dictionary, ip);
+            self.leave(ip);
+        }
+    }
+
     /// A far branch takes the thread into the kernel.
     fn leave_by_branch(&mut self) {
         self.flush_tnt();

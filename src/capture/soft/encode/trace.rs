@@ -98,6 +98,11 @@ impl Trace {
         either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
     }
 
+    /// The history ends where the last record leads.
+    pub(in crate::capture::soft) fn end(&mut self, dictionary: &Dictionary) {
+        either!(self, encoder => encoder.end(dictionary), encoder.end());
+    }
+
     /// The thread goes on in the program, at `ip`.
     pub(in crate::capture::soft) fn enter(&mut self, ip: u64, tsc: u64) {
         either!(self, encoder => encoder.enter(ip, tsc), encoder.enter(ip, tsc));
