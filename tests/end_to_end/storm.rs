@@ -29,9 +29,9 @@ fn storm(mode: &str) {
     let command = [program.to_str().unwrap(), mode, &signals];
     let (dir, output) = record(&scene, "soft", &[], &command);
     same_stdout(&output, &native(&command)).unwrap_or_else(|error| panic!("{mode}: {error}"));
-    let handler = address_of(&program, "on_signal");
+    let entry = address_of(&program, "on_signal");
     let mut entered = 0;
-    let gaps = each_address(&dir, |ip| entered += usize::from(ip == handler));
+    let gaps = each_address(&dir, |ip| entered += usize::from(ip == entry));
     gaps.unwrap_or_else(|gaps| panic!("{mode}: {gaps}"));
     let told = text(&output.stderr);
     let handled: usize = told.split_once(' ').unwrap().0.parse().unwrap();

@@ -25,7 +25,9 @@ fn resumed(source: &mut Source, lines: &[&str]) {
     let register = source.register(0);
     source.line(format!("lea {behind}(%rip), %{register}"));
     source.line(format!("mov %{register}, resume(%rip)"));
-    lines.iter().for_each(|line| source.line(line));
+    for line in lines {
+        source.line(line);
+    }
     source.place(&behind);
 }
 

@@ -12,7 +12,6 @@ const FLAGS: u64 = 0x8d5;
 /// Writes one.
 pub(super) fn operation(source: &mut Source) {
     match source.random.below(19) {
-        0..4 => arithmetic(source),
         4..7 => data(source),
         7 => flags(source),
         8 => vector(source),
@@ -220,7 +219,9 @@ fn stack(source: &mut Source) {
             ]
         }
     };
-    lines.into_iter().for_each(|line| source.line(line));
+    for line in lines {
+        source.line(line);
+    }
 }
 
 fn string(source: &mut Source) {
