@@ -54,7 +54,7 @@ left() {
         pid=${environment#/proc/}
         pid=${pid%/environ}
         if [ "$pid" != $$ ] && [ "$(ps -o ppid= -p "$pid" 2>/dev/null | tr -d ' ')" != $$ ] \
-            && tr '\0' '\n' <"$environment" 2>/dev/null | grep -qx "STRESS_RUN=$dir"; then
+            && cat "$environment" 2>/dev/null | tr '\0' '\n' | grep -qx "STRESS_RUN=$dir"; then
             echo "$pid"
         fi
     done
