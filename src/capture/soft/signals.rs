@@ -110,6 +110,24 @@ impl Process {
                     return Ok(None);
                 }
             }
+            (Doing::Stepping(_), libc::SIGSEGV, 1..) => {
+                // Another thread executed code of the page, and it was protected again, before the
+                // store was executed.
+                // A fault at the instruction itself is one of execution.
+                let ip = Addr(thread.tracee.registers()?.rip);
+                let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
+                if let Some(addr) = final_state::fault_address(&info)
+                    && (self.space.is_masked(addr.page().0)
+                        || code == SEGV_ACCERR
+                            && !itself.contains(addr)
+                            && self.is_writable(addr)?)
+                {
+                    self.mend(thread, signal)?;
+                    self.open_for_write(thread, addr)?;
+                    thread.tracee.step(0)?;
+                    return Ok(None);
+                }
+            }
             (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
                 thread.doing = Doing::Running;
                 self.mend(thread, signal)?;
@@ -192,15 +210,21 @@ impl Process {
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));
         }
+        self.open_for_write(thread, addr)?;
+        let ip = Addr(thread.tracee.registers()?.rip);
+        self.step_natively(thread, ip)?;
+        Ok(None)
+    }
+
+    /// The pages that a store at `addr` may reach can be written.
+    fn open_for_write(&mut self, thread: &Thread, addr: Addr) -> Result<(), Error> {
         for page in [addr.page(), addr.wrapping_add(63).page()] {
             if self.space.is_masked(page.0) {
                 self.unprotect(thread.tracee, page.0)?;
                 self.forget_code(AddrRange::sized(page, 0x1000));
             }
         }
-        let ip = Addr(thread.tracee.registers()?.rip);
-        self.step_natively(thread, ip)?;
-        Ok(None)
+        Ok(())
     }
 
     /// Whether the kernel lets the program write at `addr`, as things are now.
