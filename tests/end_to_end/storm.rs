@@ -23,7 +23,7 @@ fn storm(mode: &str) {
     if !have("gcc") || !have("nm") {
         return;
     }
-    let signals = std::env::var("CONTRAFLOW_SIGNALS").unwrap_or_else(|_| "60".into());
+    let signals = std::env::var("CONTRAFLOW_SIGNALS").unwrap_or_else(|_| "24".into());
     let scene = Scene::new();
     let program = compile(&scene);
     let command = [program.to_str().unwrap(), mode, &signals];
