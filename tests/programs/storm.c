@@ -85,7 +85,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
     if (depth > deepest)
         deepest = depth;
     look(((ucontext_t *)context)->uc_mcontext.gregs);
-    if (++handled >= wanted)
+    /* All may come before the loop begins; those that are queued are counted. */
+    if (++handled >= wanted && (taken || (in_loop > 0 && (!jumps_out || longjmps > 0))))
         go_on = 0;
     depth--;
     if (jumps_out && depth == 0 && handled % 8 == 0 && go_on) {
@@ -253,7 +254,7 @@ int main(int argc, char **argv)
         }
     if (!strcmp(mode, "deaf") || !strcmp(mode, "faults"))
         pthread_join(thread, NULL);
-    int enough = handled >= wanted && in_loop > 0 && (!jumps_out || longjmps > 0)
+    int enough = handled >= wanted && (taken || in_loop > 0) && (!jumps_out || longjmps > 0)
         && (strcmp(mode, "faults") || faults > 0);
     printf("%s: bad %d, enough %d\n", mode, bad, enough);
     fprintf(stderr, "%d handled, %d in the loop, %d faults, %d deep\n", handled, in_loop, faults,
