@@ -60,6 +60,22 @@ pub(crate) fn each_address(dir: &Path, mut see: impl FnMut(u64)) -> Result<(), S
     if succeeded && said.is_empty() { Ok(()) } else { Err(format!("gaps: {said}")) }
 }
 
+/// As [`path_of`], without the vdso: what that does depends on the time.
+pub(crate) fn timeless_path(dir: &Path) -> Result<Vec<u64>, String> {
+    let sideband = contraflow().args(["dump", "sideband"]).arg(dir).output().unwrap();
+    let sideband = text(&sideband.stdout);
+    let line = sideband.lines().find(|line| line.contains(" map ") && line.ends_with(" [vdso]"));
+    let range = line.and_then(|line| line.split_once(" map ")?.1.split(' ').next());
+    let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
+    let range = range.and_then(|range| range.split_once('-'));
+    let range = range.and_then(|(start, end)| Some(number(start)?..number(end)?));
+    let mut path = path_of(dir)?;
+    if let Some(vdso) = range {
+        path.retain(|ip| !vdso.contains(ip));
+    }
+    Ok(path)
+}
+
 /// As [`path_of`], where gaps are a failure.
 pub(crate) fn addresses(dir: &Path) -> Vec<u64> {
     path_of(dir).unwrap_or_else(|gaps| panic!("{gaps}"))
@@ -149,7 +165,7 @@ pub(crate) fn same_path(scene: &Scene, command: &[&str]) -> Result<usize, String
     let (soft, translated) = record(scene, "soft", &[], command);
     let (step, stepped) = record(scene, "step", &[], command);
     same_output(&translated, &stepped)?;
-    first_difference(&path_of(&soft)?, &path_of(&step)?)
+    first_difference(&timeless_path(&soft)?, &timeless_path(&step)?)
 }
 
 /// Where a path is not as it should be; if it is, its length.

@@ -3,7 +3,7 @@
 //! same path.
 
 use crate::comparison::{
-    first_difference, native_in, path_of, record_in, same_output, without_gaps,
+    first_difference, native_in, record_in, same_output, timeless_path, without_gaps,
 };
 use crate::support::{Scene, have};
 use std::fmt::Write;
@@ -162,7 +162,7 @@ fn check(scene: &Scene, compare: Compare, words: &[&str]) -> Result<usize, Strin
         return without_gaps(&soft);
     }
     let (step, _) = record_in(scene, "step", &[], words, in_scene);
-    first_difference(&path_of(&soft)?, &path_of(&step)?)
+    first_difference(&timeless_path(&soft)?, &timeless_path(&step)?)
 }
 
 fn run(commands: &[(Compare, &str)]) {
