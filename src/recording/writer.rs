@@ -141,7 +141,7 @@ impl Writer {
         let mut copy = File::options();
         copy.read(true).write(true).create(true).truncate(true);
         let mut copy = copy.open(&partial).at(&partial)?;
-        io::copy(source, &mut copy).at(&partial)?;
+        again(|| io::copy(source, &mut copy)).at(&partial)?;
         // The source may change meanwhile; the name is of what is stored.
         let id = image_id(&copy).at(&partial)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -241,6 +241,17 @@ fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
+/// Goes on where a signal of the recorder's own came in between. What was copied is not lost: both
+/// files stand behind it.
+fn again<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match act() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
 fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let partial = path.with_extension("partial");
     let mut file = BufWriter::new(File::create(&partial).at(&partial)?);
@@ -254,7 +265,7 @@ pub fn image_id(file: &File) -> io::Result<ImageId> {
     let mut buffer = vec![0; 256 << 10];
     let mut at = 0;
     loop {
-        match file.read_at(&mut buffer, at)? {
+        match again(|| file.read_at(&mut buffer, at))? {
             0 => return Ok(ImageId(hexadecimal(&hash.finalize()))),
             n => {
                 hash.update(&buffer[..n]);
