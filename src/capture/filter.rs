@@ -6,7 +6,7 @@ use crate::common::{Addr, AddrRange};
 use crate::image::Bytes;
 use crate::image::elf::Elf;
 use crate::pt::unit::{Config, IpRange};
-use crate::recording::{Links, Mapped, debug_file, open_regular};
+use crate::recording::{Mapped, debug_file};
 use crate::sideband::Mapping;
 use crate::symbols::Symbols;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl Ranges {
 
     /// Where what is traced begins.
     pub(super) fn starts(&self) -> impl Iterator<Item = Addr> {
-        self.only.iter().map(|range| range.start).collect::<Vec<_>>().into_iter()
+        self.only.iter().map(|range| range.start)
     }
 
     /// Whether there is code that ends a trace.
@@ -123,12 +123,9 @@ pub(super) struct Resolver {
 
 impl Resolver {
     pub(super) fn new(filter: &Filter) -> Self {
-        let name = |code: &Code| match code {
-            Code::Range(_) => None,
-            Code::Function(name) => Some((name.clone(), false)),
-            Code::FunctionOf(name, file) => Some((format!("{name}@{file}"), false)),
-        };
-        let found = filter.only.iter().chain(&filter.stop).filter_map(name).collect();
+        let is_name = |code: &&Code| !matches!(code, Code::Range(_));
+        let names = filter.only.iter().chain(&filter.stop).filter(is_name);
+        let found = names.map(|code| (code.words(), false)).collect();
         let mut resolver =
             Self { filter: filter.clone(), ranges: Ranges::default(), seen: Vec::new(), found };
         resolver.start_over();
@@ -158,12 +155,9 @@ impl Resolver {
     }
 
     /// Takes in the mappings as they are. Gives whether there are other ranges now.
-    pub(super) fn update<'a>(
-        &mut self,
-        mappings: impl Iterator<Item = &'a Mapping>,
-    ) -> Result<bool, Error> {
+    pub(super) fn update<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
         if self.found.is_empty() {
-            return Ok(false);
+            return false;
         }
         let before = self.ranges.clone();
         for mapping in mappings.filter(|m| m.protection.execute && m.is_file()) {
@@ -173,11 +167,15 @@ impl Resolver {
                 self.look_into(mapping);
             }
         }
-        let count = self.ranges.only.len() + self.ranges.stop.len();
-        if count > MOST_RANGES {
-            return Err(Error::TooManyRanges { count });
+        self.ranges != before
+    }
+
+    /// A PT unit has so many ranges only.
+    pub(super) fn must_fit(&self) -> Result<(), Error> {
+        match self.ranges.only.len() + self.ranges.stop.len() {
+            0..=MOST_RANGES => Ok(()),
+            count => Err(Error::TooManyRanges { count }),
         }
-        Ok(self.ranges != before)
     }
 
     /// What the user should know: names of the filter that nothing had.
@@ -202,14 +200,10 @@ impl Resolver {
         let Some(symbols) = symbols(mapping) else { return };
         for (is_stop, codes) in [(false, &self.filter.only), (true, &self.filter.stop)] {
             for code in codes.iter().filter(wanted) {
-                let (name, full) = match code {
-                    Code::Range(_) => continue,
-                    Code::Function(name) => (name, name.clone()),
-                    Code::FunctionOf(name, file) => (name, format!("{name}@{file}")),
-                };
+                let (Code::Function(name) | Code::FunctionOf(name, _)) = code else { continue };
                 let known = if is_stop { &mut self.ranges.stop } else { &mut self.ranges.only };
                 for range in functions(&symbols, name) {
-                    self.found.iter_mut().filter(|f| f.0 == full).for_each(|f| f.1 = true);
+                    self.found.iter_mut().filter(|f| f.0 == code.words()).for_each(|f| f.1 = true);
                     if !known.contains(&range) {
                         known.push(range);
                     }
@@ -231,9 +225,7 @@ fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
 }
 
 fn symbols(mapping: &Mapping) -> Option<Symbols> {
-    let path = Path::new(&mapping.name);
-    open_regular(path, Links::Follow).ok()?;
-    let bytes = Bytes::new(Mapped::open(path).ok()?);
+    let bytes = Bytes::new(Mapped::open(Path::new(&mapping.name)).ok()?);
     let bias = Elf::parse(&bytes).ok()?.bias(mapping.range.start, mapping.offset)?;
     let mut symbols = Symbols::new(debug_file);
     symbols.add_module(&mapping.name, bytes, bias, mapping.range);

@@ -16,8 +16,25 @@ pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
         Ok(()) if attached.stopped.is_empty() => Err(Error::NoProcess { pid }),
         Ok(()) => Ok(attached.stopped.into_iter().collect()),
         Err(error) => {
-            attached.let_go();
+            detach_all(pid);
             Err(error)
+        }
+    }
+}
+
+/// Detaches from all threads of a process that are still traced, whatever they are doing.
+pub fn detach_all(pid: Pid) {
+    // The first one also where `/proc` does not tell of any.
+    let tids = BTreeSet::from_iter(threads(pid).into_iter().chain([Tid(pid.0)]));
+    for tracee in tids.into_iter().map(Tracee) {
+        // Only a thread that stands still can be detached from. Who is not traced is refused twice.
+        if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
+            let signal = match wait_for(tracee.0) {
+                Ok(Stop::Signal(signal)) => signal,
+                _ => 0,
+            };
+            // What is gone need not be detached from.
+            let _ = tracee.detach(signal);
         }
     }
 }
@@ -108,16 +125,6 @@ impl Attached {
                 self.seized.remove(&tid);
                 return Ok(());
             }
-        }
-    }
-
-    fn let_go(&self) {
-        for tid in &self.seized {
-            if !self.stopped.contains(tid) && wait_for(*tid).is_err() {
-                continue;
-            }
-            // What is gone need not be detached from.
-            let _ = Tracee(*tid).detach(0);
         }
     }
 }

@@ -12,7 +12,7 @@ mod program;
 mod ptrace;
 mod stop;
 
-pub use attach::attach;
+pub use attach::{attach, detach_all};
 pub use error::Error;
 pub use launch::{Launch, pin_this_thread};
 pub use memory::Memory;

@@ -148,6 +148,36 @@ fn a_process_that_ends_while_it_is_recorded_has_its_end() {
 }
 
 #[test]
+fn a_recorder_that_fails_leaves_the_process_as_it_was() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    // Five functions of one name, which are more ranges than a PT unit has.
+    let sources: Vec<String> =
+        (0..5).map(|n| scene.path(&format!("{n}.c")).display().to_string()).collect();
+    for source in &sources {
+        std::fs::write(source, "__attribute__((used)) static int same(void) { return 1; }")
+            .unwrap();
+    }
+    let flags: Vec<&str> =
+        ["-O1", "-pthread"].into_iter().chain(sources.iter().map(String::as_str)).collect();
+    let program = scene.compile("attached.c", &flags);
+    let mut subject = Subject::start(&program);
+    let before = mappings(&subject);
+    let mut record = contraflow();
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--filter", "same", "-p"]);
+    let output = record.arg(subject.pid()).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = text(&output.stderr);
+    assert!(said.contains("the filters mean 5 ranges of code, and a PT unit has 4"), "{said}");
+    assert_eq!(subject.tracer(), "0");
+    assert_eq!(mappings(&subject), before);
+    subject.answers('a');
+    assert_eq!(subject.end(), Some(7));
+}
+
+#[test]
 fn what_cannot_be_attached_to_is_refused() {
     let refused = |pid: &str, options: &[&str]| {
         let scene = Scene::new();

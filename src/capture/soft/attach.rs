@@ -30,10 +30,6 @@ impl Engine<'_> {
         let refused = tids.iter().try_for_each(|&tid| leave_call(Tracee(tid), pid));
         let Some(&first) = tids.first().filter(|_| refused.is_ok()) else {
             prepared.give_up();
-            for &tid in tids {
-                // What is gone need not be detached from.
-                let _ = Tracee(tid).detach(0);
-            }
             return refused;
         };
         prepared.set_latest(&self.request.store)?;

@@ -3,11 +3,10 @@
 
 use super::attach::stand_before_call;
 use super::engine::{Engine, gone_is_fine};
-use super::events::{EVERYWHERE, disturbed};
+use super::events::disturbed;
 use super::exact::Registers;
 use super::feed::Item;
-use super::memory::Patch;
-use super::process::{Process, bits_of};
+use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -107,16 +106,7 @@ impl Process {
         }
         let states = final_state::in_order(states, first.tid());
         final_state::write(&self.recorder, &self.memory, states, 0, self.space.hidden())?;
-        for page in self.space.masked_in(EVERYWHERE) {
-            let protection = self.space.protection(Addr(page)).map_or(0, bits_of);
-            self.set_protection(first.tracee, page, protection)?;
-        }
-        threads.iter().try_for_each(|thread| self.allow_rseq(thread))?;
-        let gadget = Addr(first.tracee.registers()?.rip);
-        let text = Patch::syscall(&self.memory, gadget)?;
-        let removed = self.window.remove(first.tracee, gadget);
-        text.restore(&self.memory)?;
-        removed?;
+        self.withdraw(first.tracee, threads)?;
         threads.iter().try_for_each(|thread| gone_is_fine(thread.tracee.detach(0)))
     }
 }

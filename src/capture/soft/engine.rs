@@ -219,15 +219,16 @@ impl<'a> Engine<'a> {
         for &pid in &pids {
             self.release(pid);
         }
+        // Threads that never came into the cache.
+        tracee::detach_all(self.program);
         let program = Tid(self.program.0);
-        if !pids.contains(&self.program) {
-            // It was never translated, or has ended.
-            let _ = Tracee(program).detach(0);
-        }
         while let Ok(stop) = wait_for(program) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
                 break;
             }
+            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+            // What could not be detached from before.
+            let _ = Tracee(program).detach(signal);
         }
     }
 

@@ -1,14 +1,16 @@
 //! Processes that are left to themselves: taken out of the code cache, without a trace of the
 //! recorder, and detached from.
 
+use super::attach::stand_before_call;
 use super::engine::Engine;
+use super::events::EVERYWHERE;
 use super::exact::Registers;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::tracee::{Signo, Stop, executable, wait_for};
+use crate::common::{Pid, Tid};
+use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
 const SETRLIMIT: u64 = 160;
 const PRCTL: u64 = 157;
@@ -20,7 +22,6 @@ const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
-const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 
 /// What a thread that stands before a system call is about to do that no recorder may be in the
 /// way of.
@@ -71,21 +72,39 @@ impl Engine<'_> {
     /// Takes a process out of the cache and detaches from it.
     pub(super) fn release(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
-        let threads = self.threads.values_mut().filter(|thread| thread.pid == pid);
-        // What is gone cannot be detached from, and need not be.
-        let stopped: Vec<_> = threads
-            .filter_map(|thread| stop(process, thread).ok().map(|signal| (thread.tracee, signal)))
-            .collect();
-        if let Some((tracee, _)) = stopped.iter().find(|(_, signal)| *signal != libc::SIGKILL) {
-            let masked = process.space.masked_in(EVERYWHERE);
-            let mut pages = masked.into_iter();
-            let unprotected = pages.try_for_each(|page| process.unprotect(*tracee, page));
+        let mut stopped = Vec::new();
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
+            // What is gone cannot be detached from, and need not be.
+            if let Ok(signal) = stop(process, thread) {
+                stopped.push((&*thread, signal));
+            }
+        }
+        let unharmed = stopped.iter().filter(|(_, signal)| *signal != libc::SIGKILL);
+        let mut threads: Vec<_> = unharmed.copied().collect();
+        // A call that a signal interrupts is the kernel's to end: let others make the recorder's.
+        threads.sort_by_key(|(_, signal)| *signal != 0);
+        let first = threads.first().map(|(thread, _)| thread.tracee);
+        let quiet: Vec<_> =
+            threads.iter().filter(|(_, signal)| *signal == 0).map(|(thread, _)| *thread).collect();
+        if let Some(first) = first {
             // If that fails, it is as it is.
-            let _ = unprotected.and_then(|()| process.window.leave(*tracee, &process.memory));
+            let _ = process.withdraw(first, &quiet);
         }
-        for (tracee, signal) in stopped {
-            let _ = tracee.detach(signal);
+        for (thread, signal) in stopped {
+            let _ = thread.tracee.detach(signal);
         }
+    }
+}
+
+impl Process {
+    /// Takes everything that is the recorder's out of the process, all of whose threads stand in
+    /// the program: by calls that `first` makes, and each of `threads` for itself.
+    pub(super) fn withdraw(&mut self, first: Tracee, threads: &[&Thread]) -> Result<(), Error> {
+        for page in self.space.masked_in(EVERYWHERE) {
+            self.unprotect(first, page)?;
+        }
+        threads.iter().try_for_each(|thread| self.allow_rseq(thread))?;
+        self.window.leave(first, &self.memory)
     }
 }
 
@@ -103,8 +122,11 @@ fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     if process.make_exact(thread).is_err() {
         signal = libc::SIGKILL;
     } else {
-        let ip = tracee.registers()?.rip;
-        process.tell(thread.tid(), Item::Leave { ip });
+        let registers = tracee.registers()?;
+        process.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        if signal == 0 {
+            tracee.set_registers(&stand_before_call(&registers))?;
+        }
     }
     Ok(signal)
 }

@@ -196,7 +196,7 @@ impl Window {
     /// The same, of a process that goes on by itself.
     pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         let at = Addr(tracee.registers()?.rip);
-        let text = Patch::write(memory, at, &SYSCALL_INSN)?;
+        let text = Patch::syscall(memory, at)?;
         let removed = self.remove(tracee, at);
         text.restore(memory)?;
         removed
@@ -231,14 +231,14 @@ impl Window {
 }
 
 /// Bytes of the program that were overwritten for a moment.
-pub(super) struct Patch {
+struct Patch {
     at: Addr,
     old: Vec<u8>,
 }
 
 impl Patch {
     /// A SYSCALL instruction, for a moment.
-    pub(super) fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
+    fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
         Self::write(memory, at, &SYSCALL_INSN)
     }
 
@@ -252,7 +252,7 @@ impl Patch {
     }
 
     /// The program's own bytes are there again.
-    pub(super) fn restore(self, memory: &Memory) -> Result<(), Error> {
+    fn restore(self, memory: &Memory) -> Result<(), Error> {
         Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
     }
 }

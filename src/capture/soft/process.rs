@@ -107,11 +107,21 @@ impl Process {
             watches_kernel_writes: false,
             culprit: None,
         };
-        process.hide_ranges();
-        process.look_at_mappings(tracee.0)?;
-        process.prepare_area(tracee)?;
-        process.window.keep_promise();
-        Ok(process)
+        let begun = process.begin(tracee);
+        if begun.is_err() {
+            // If that fails, it is as it is.
+            let _ = process.window.leave(tracee, &process.memory);
+        }
+        begun.map(|()| process)
+    }
+
+    /// Looks at a program that is new, and has an area ready for the first thread.
+    fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
+        self.hide_ranges();
+        self.look_at_mappings(tracee.0)?;
+        self.prepare_area(tracee)?;
+        self.window.keep_promise();
+        Ok(())
     }
 
     /// Another program runs in the process, whose only thread stands in it.
@@ -133,12 +143,8 @@ impl Process {
         self.was_running = false;
         self.watches_kernel_writes = false;
         self.space.exec();
-        self.hide_ranges();
         self.pages.clear();
-        self.look_at_mappings(tid)?;
-        self.prepare_area(Tracee(tid))?;
-        self.window.keep_promise();
-        Ok(())
+        self.begin(Tracee(tid))
     }
 
     fn hide_ranges(&mut self) {
@@ -174,7 +180,8 @@ impl Process {
         let changes = self.space.refresh(&mut self.recorder, &self.memory, tid)?;
         if changes.code {
             self.pages.forget_stable();
-            if self.resolver.update(self.space.mappings())? {
+            if self.resolver.update(self.space.mappings()) {
+                self.resolver.must_fit()?;
                 self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
             }
         }

@@ -26,14 +26,10 @@ pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
         lifted: false,
         threads: BTreeSet::from([first]),
     };
-    approach.look()?;
-    approach.resume(first, 0)?;
-    loop {
-        let Some((tid, stop)) = wait_any(true)? else { continue };
-        if approach.handle(tid, stop)? {
-            return approach.arrive(tid);
-        }
-    }
+    let standing = approach.run(first);
+    let lifted = approach.lift();
+    let standing = standing?;
+    lifted.map(|()| standing)
 }
 
 struct Approach {
@@ -49,10 +45,22 @@ struct Approach {
 }
 
 impl Approach {
+    fn run(&mut self, first: Tid) -> Result<Vec<Tid>, Error> {
+        self.look()?;
+        self.resume(first, 0)?;
+        loop {
+            let Some((tid, stop)) = wait_any(true)? else { continue };
+            if self.handle(tid, stop)? {
+                return self.arrive(tid);
+            }
+        }
+    }
+
     /// Plants an INT3 wherever the function is by now.
     fn look(&mut self) -> Result<(), Error> {
-        self.resolver.update(mappings(self.pid)?.iter())?;
-        for at in self.resolver.ranges().starts() {
+        self.resolver.update(mappings(self.pid)?.iter());
+        let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
+        for at in starts {
             let mut byte = [0];
             if !self.planted.contains_key(&at.0) && self.memory.read(at, &mut byte) == 1 {
                 self.write(at, INT3)?;
@@ -153,7 +161,7 @@ impl Approach {
     }
 
     /// A thread stands there: all others are stopped where they are.
-    fn arrive(mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
+    fn arrive(&mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
         let mut standing = vec![tid];
         loop {
             let running = self.threads.iter().copied().find(|other| !standing.contains(other));
@@ -163,7 +171,6 @@ impl Approach {
                 standing.push(other);
             }
         }
-        self.lift()?;
         Ok(standing)
     }
 

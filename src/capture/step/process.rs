@@ -62,7 +62,10 @@ impl Process {
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.space.refresh(&mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
-            self.has_new_ranges |= self.resolver.update(self.space.mappings())?;
+            if self.resolver.update(self.space.mappings()) {
+                self.resolver.must_fit()?;
+                self.has_new_ranges = true;
+            }
         }
         Ok(())
     }
