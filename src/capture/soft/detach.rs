@@ -41,8 +41,8 @@ impl Engine<'_> {
             self.interrupt_young(pid)?;
             return Ok(true);
         }
-        if thread.doing != Doing::Running {
-            // In the midst of one instruction or call: that ends first.
+        if thread.doing != Doing::Running || thread.is_forced_pending()? {
+            // In the midst of one instruction or call, or of a trap: that ends first.
             self.again.insert(tid);
             return Ok(false);
         }

@@ -108,15 +108,23 @@ impl Process {
     }
 }
 
+/// The program's signal that a stop is for. A SIGTRAP is the code cache's.
+fn stopped_by(stop: Stop) -> Signo {
+    match stop {
+        Stop::Signal(number) if number != libc::SIGTRAP => number,
+        _ => 0,
+    }
+}
+
 /// Stops a thread and gives it its own registers. Gives the signal that it is to have.
 fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     let tracee = thread.tracee;
     let mut signal = 0;
     if tracee.interrupt().is_ok() && tracee.registers().is_err() {
-        match wait_for(tracee.0)? {
-            Stop::Signal(libc::SIGTRAP) => {}
-            Stop::Signal(number) => signal = number,
-            _ => {}
+        signal = stopped_by(wait_for(tracee.0)?);
+        if signal == 0 && thread.is_forced_pending()? {
+            tracee.resume(0)?;
+            signal = stopped_by(wait_for(tracee.0)?);
         }
     }
     if process.make_exact(thread).is_err() {

@@ -1,11 +1,12 @@
 //! A thread that runs translated.
 
 use super::area::{Area, BUFFERS, Busy};
+use super::forced::FORCED;
 use crate::capture::Error;
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
-use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
+use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};
 use std::sync::Arc;
 
 /// Where a thread's registers belong.
@@ -97,6 +98,13 @@ impl Thread {
 
     pub(super) fn tid(&self) -> Tid {
         self.tracee.0
+    }
+
+    /// Whether a trap or fault of the code cache's is still to be told, which came in the same moment
+    /// as what the thread stopped for.
+    pub(super) fn is_forced_pending(&self) -> Result<bool, Error> {
+        let now = signals(self.pid, self.tid())?;
+        Ok(now.pending & !now.blocked & FORCED != 0)
     }
 
     /// Delivers `signal` (0: none), which changes nothing of what the thread is doing.
