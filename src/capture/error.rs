@@ -57,6 +57,30 @@ pub enum Error {
         /// Its name.
         backend: &'static str,
     },
+    /// The backend cannot serve a debugger.
+    #[error("the {backend} backend does not debug live programs; the soft one does")]
+    NotLive {
+        /// Its name.
+        backend: &'static str,
+    },
+    /// A thread that is gone, or at its end.
+    #[error("thread {tid} has come to its end, and its registers cannot be changed")]
+    NotStanding {
+        /// The thread.
+        tid: Tid,
+    },
+    /// The program has no memory there.
+    #[error("the program has no memory at {at} that can be changed")]
+    NoMemory {
+        /// Where.
+        at: Addr,
+    },
+    /// Code that the program itself cannot change.
+    #[error("the code at {at} is recorded as it is in its file, and cannot be changed")]
+    FixedCode {
+        /// Where.
+        at: Addr,
+    },
     /// The program never executed the function where its recording was to begin.
     #[error("the program ended without coming to {name}: nothing is recorded")]
     NotReached {

@@ -51,6 +51,68 @@ fn words(r: &libc::user_regs_struct) -> [u64; 27] {
     ]
 }
 
+/// A core's general registers as ptrace(2) has them.
+pub(super) fn kernel_registers(registers: &Registers) -> libc::user_regs_struct {
+    let [
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
+    ] = registers.to_words();
+    libc::user_regs_struct {
+        r15,
+        r14,
+        r13,
+        r12,
+        rbp,
+        rbx,
+        r11,
+        r10,
+        r9,
+        r8,
+        rax,
+        rcx,
+        rdx,
+        rsi,
+        rdi,
+        orig_rax,
+        rip,
+        cs,
+        eflags,
+        rsp,
+        ss,
+        fs_base,
+        gs_base,
+        ds,
+        es,
+        fs,
+        gs,
+    }
+}
+
 /// Writes the core. `threads` are in gdb's order: the one that ended the process first. `hidden`
 /// is the recorder's own memory.
 pub(super) fn write(

@@ -7,6 +7,7 @@ mod error;
 mod filter;
 mod final_state;
 mod host;
+mod live;
 mod masked;
 mod path;
 mod recorder;
@@ -18,6 +19,7 @@ mod step;
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use host::host_cpu;
+pub use live::{Go, Live, News};
 pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.

@@ -24,6 +24,8 @@ pub(super) enum Command {
     Import(Import),
     /// Step through a recording in gdb, or serve it to another debugger
     Replay(Replay),
+    /// Run a program under a debugger that can go back: live, from any stop
+    Serve(Serve),
     /// Say what a recording holds
     Info(Recording),
     /// Print what a trace says, at any rung of the ladder
@@ -130,6 +132,34 @@ pub(super) enum Backend {
     Soft,
     /// Single-step it: some 40 thousand instructions a second
     Step,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// Serve `target remote` there: :PORT, HOST:PORT or unix:PATH
+    #[arg(value_name = "ADDRESS")]
+    pub(super) address: String,
+    /// Debug the process PID, which runs already; it goes on by itself when the debugger detaches
+    #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) attach: Option<i32>,
+    /// Keep the history as a recording in this directory, which is new or empty
+    #[arg(long, value_name = "DIR")]
+    pub(super) save: Option<PathBuf>,
+    /// Replace the recording that is in DIR
+    #[arg(long, requires = "save")]
+    pub(super) force: bool,
+    /// Keep address space randomization on
+    #[arg(long)]
+    pub(super) aslr: bool,
+    /// End when the first debugger leaves; a program that it leaves behind is killed
+    #[arg(long)]
+    pub(super) once: bool,
+    /// Report the edges of the history as plain traps, for clients that misread them
+    #[arg(long)]
+    pub(super) edge_as_trap: bool,
+    /// The program and its arguments
+    #[arg(required_unless_present = "attach", last = true)]
+    pub(super) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]

@@ -20,6 +20,7 @@ mod raw_arguments;
 mod record;
 mod replay;
 mod rm;
+mod serve;
 mod source;
 mod stats;
 
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::List => list::run(),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
+        Command::Serve(arguments) => serve::run(arguments),
     };
     result.unwrap_or_else(|failure| {
         if is_broken_pipe(failure.as_ref()) {

@@ -52,7 +52,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
 }
 
 /// A running process's program and arguments.
-fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
+pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if state(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
     }

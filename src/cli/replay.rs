@@ -37,7 +37,7 @@ fn session(recording: Recording) -> Session<Recorded<Recording>> {
 }
 
 /// `:PORT`, `HOST:PORT`, or `unix:PATH`.
-fn listener(address: &str) -> Result<Listener, Failure> {
+pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::Unix(path.into()));
     }

@@ -9,7 +9,7 @@ use super::supported::{self, ClientFeatures};
 use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
-use super::{btrace, memory, stack, stop_reply, xfer};
+use super::{btrace, memory, signals, stack, stop_reply, xfer};
 use crate::session::{Run, Stop, StopReason};
 use std::cell::RefCell;
 use std::io;
@@ -162,8 +162,8 @@ impl<'a, R: Run> Client<'a, R> {
     fn answer(&mut self, body: &[u8]) -> Answer {
         match body {
             b"?" => Answer::Reply(self.stop_reply(self.served.session.last_stop())),
-            b"k" => Answer::End(None, Ended::Killed),
-            b"D" => Answer::End(Some(b"OK"), Ended::Detached),
+            b"k" => self.kill(None),
+            b"D" => self.detach(),
             b"QStartNoAckMode" => {
                 self.acknowledges = false;
                 Answer::ok()
@@ -175,12 +175,22 @@ impl<'a, R: Run> Client<'a, R> {
             b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
             [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),
             [b'T', id @ ..] => self.select_thread(id),
-            _ if body.starts_with(b"vKill") => Answer::End(Some(b"OK"), Ended::Killed),
-            _ if body.starts_with(b"D;") => Answer::End(Some(b"OK"), Ended::Detached),
+            _ if body.starts_with(b"vKill") => self.kill(Some(b"OK")),
+            _ if body.starts_with(b"D;") => self.detach(),
             _ if body.starts_with(b"qSupported") => self.negotiate(body),
             _ if resume::is_resume(body) => self.resume(body),
             _ => self.answer_data(body),
         }
+    }
+
+    fn kill(&mut self, reply: Option<&'static [u8]>) -> Answer {
+        self.served.session.run_mut().kill();
+        Answer::End(reply, Ended::Killed)
+    }
+
+    fn detach(&mut self) -> Answer {
+        self.served.session.run_mut().leave();
+        Answer::End(Some(b"OK"), Ended::Detached)
     }
 
     /// Packets that read or write, without choosing or running anything.
@@ -191,6 +201,11 @@ impl<'a, R: Run> Client<'a, R> {
         }
         if let Some(id) = body.strip_prefix(b"qContraflow.select:") {
             return self.select_thread(id);
+        }
+        if let Some(list) = body.strip_prefix(b"QPassSignals:") {
+            let Some(signals) = signals::set(list) else { return Answer::malformed() };
+            self.served.session.run_mut().pass_signals(signals);
+            return Answer::ok();
         }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
             let reply = stack::answer(&self.served.session, text);

@@ -20,6 +20,7 @@ mod memory;
 mod monitor;
 mod resume;
 mod server;
+mod signals;
 mod stack;
 mod stop_reply;
 mod stub;

@@ -1,8 +1,8 @@
 //! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and which thread they mean.
 
 use super::chosen::Chosen;
-use super::hex;
 use super::thread_id::{self, ThreadChoice};
+use super::{hex, signals};
 use crate::common::{Addr, AddrRange};
 use crate::session::{Action, Direction, Order};
 
@@ -31,7 +31,7 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
 pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
-        let order = Order { action, direction, thread, locked };
+        let order = Order { action, direction, thread, locked, signal: signal_of(body) };
         Some(Resume { order, range: None })
     };
     match body {
@@ -43,9 +43,18 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
     }
 }
 
+/// The signal of `C` and `S`, as the kernel numbers it.
+fn signal_of(action: &[u8]) -> i32 {
+    match action {
+        [b'C' | b'S', number @ ..] => hex::number(number).and_then(signals::from_gdb).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// One `;`-separated action of `vCont`.
 struct Part {
     action: Action,
+    signal: i32,
     range: Option<AddrRange>,
     threads: ThreadChoice,
 }
@@ -67,7 +76,8 @@ fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
         (None, None) => return None,
     };
     let locked = for_others.is_none() && named_count == 1;
-    let order = Order { action: part.action, direction: Direction::Forward, thread, locked };
+    let (action, signal) = (part.action, part.signal);
+    let order = Order { action, direction: Direction::Forward, thread, locked, signal };
     Some(Resume { order, range: part.range })
 }
 
@@ -86,5 +96,5 @@ fn parse_part(part: &[u8]) -> Option<Part> {
         }
         _ => return None,
     };
-    Some(Part { action, range, threads: thread })
+    Some(Part { action, signal: signal_of(what), range, threads: thread })
 }

@@ -81,7 +81,11 @@ pub fn serve<R: Run>(
     loop {
         let mut client = door.admit().map_err(Error::Accept)?;
         let ended = serve_client(&mut served, &mut *client, &options);
-        if ended == Ended::Killed || options.once {
+        let over = served.session.run().is_over();
+        if let Some(failure) = served.session.run().failure() {
+            (options.announce)(&failure);
+        }
+        if over || ended == Ended::Killed || options.once {
             return Ok(());
         }
     }

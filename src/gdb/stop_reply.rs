@@ -2,9 +2,10 @@
 //! next.
 
 use super::supported::ClientFeatures;
-use super::{hex, thread_id};
-use crate::session::{BreakpointKind, Edge, Register, Run, Session, Stop, StopReason};
+use super::{hex, signals, thread_id};
+use crate::session::{BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason};
 use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
 
 const SIGINT: u8 = 2;
 const SIGTRAP: u8 = 5;
@@ -19,6 +20,16 @@ pub(super) fn format<R: Run>(
     client: ClientFeatures,
     edge_as_trap: bool,
 ) -> Vec<u8> {
+    match stop.reason {
+        StopReason::Gone(Ending::Signal(number)) => {
+            return format!("X{:02x}", signals::to_gdb(number)).into_bytes();
+        }
+        StopReason::Gone(ending) => {
+            let status = if let Ending::Exited(status) = ending { status & 0xff } else { 0 };
+            return format!("W{status:02x}").into_bytes();
+        }
+        _ => {}
+    }
     let tid = thread_id::format(stop.thread);
     let (signal, description) = match signal(session, stop) {
         // LLDB would deliver the signal on resuming, and refuses to while going backwards.
@@ -33,6 +44,11 @@ pub(super) fn format<R: Run>(
         StopReason::Edge(Edge::End) if !edge_as_trap => "replaylog:end;",
         _ => "",
     });
+    if stop.reason == StopReason::Executed && client.exec_events {
+        let program = session.run().exec_file().unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = write!(reply, "exec:{};", hex::encode(program.as_os_str().as_bytes()));
+    }
     let registers = session.run().registers(stop.thread);
     for register in EXPEDITED {
         if let Some(bytes) = registers.bytes(register) {
@@ -47,6 +63,7 @@ pub(super) fn format<R: Run>(
 fn describe<R: Run>(session: &Session<R>) -> String {
     let words = match session.last_stop().reason {
         StopReason::Interrupted => "interrupted".to_owned(),
+        StopReason::Signal(number) => format!("signal {number}"),
         _ => session.run().describe().ending.to_string(),
     };
     format!("reason:exception;description:{};", hex::encode(words.as_bytes()))
@@ -56,21 +73,11 @@ fn describe<R: Run>(session: &Session<R>) -> String {
 fn signal<R: Run>(session: &Session<R>, stop: Stop) -> u8 {
     match stop.reason {
         StopReason::Interrupted => SIGINT,
+        StopReason::Signal(number) => signals::to_gdb(number),
         StopReason::Arrived => match session.run().fatal_signal() {
-            Some((tid, number)) if tid == stop.thread => gdb_number(number),
+            Some((tid, number)) if tid == stop.thread => signals::to_gdb(number),
             _ => SIGTRAP,
         },
         _ => SIGTRAP,
     }
-}
-
-/// gdb numbers signals in its own way, whatever the system: `include/gdb/signals.def`. What has no
-/// number there is `SIGTRAP`, which gdb does not print.
-fn gdb_number(linux: i32) -> u8 {
-    const NUMBERS: [u8; 31] = [
-        1, 2, 3, 4, 5, 6, 10, 8, 9, 30, 11, 31, 13, 14, 15, SIGTRAP, 20, 19, 17, 18, 21, 22, 16,
-        24, 25, 26, 27, 28, 23, 32, 12,
-    ];
-    let index = usize::try_from(linux).ok().and_then(|number| number.checked_sub(1));
-    index.and_then(|index| NUMBERS.get(index)).copied().unwrap_or(SIGTRAP)
 }

@@ -9,6 +9,8 @@ pub(super) struct ClientFeatures {
     pub(super) swbreak: bool,
     /// It understands `hwbreak` stops.
     pub(super) hwbreak: bool,
+    /// It understands `exec` stops.
+    pub(super) exec_events: bool,
     /// It is LLDB, or one of its front ends: gdb alone offers to relocate instructions.
     pub(super) lldb: bool,
 }
@@ -20,6 +22,7 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     ClientFeatures {
         swbreak: has(b"swbreak+"),
         hwbreak: has(b"hwbreak+"),
+        exec_events: has(b"exec-events+"),
         lldb: !list.is_empty() && !has(b"qRelocInsn+"),
     }
 }
@@ -42,6 +45,8 @@ pub(super) fn extend(gdbstub: &[u8], btrace: bool) -> Vec<u8> {
         b"qXfer:exec-file:read+",
         b"qXfer:libraries-svr4:read+",
         b"qXfer:siginfo:read+",
+        b"QPassSignals+",
+        b"exec-events+",
     ]);
     if btrace {
         features.extend([

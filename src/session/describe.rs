@@ -19,12 +19,14 @@ pub struct Description {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
     /// By itself, with this exit status.
     Exited(i32),
     /// Killed by this signal (the kernel's number).
     Signal(i32),
+    /// It has not ended.
+    Running,
     /// Not known, for example because the recorder was killed.
     #[default]
     Unknown,
@@ -38,6 +40,7 @@ impl fmt::Display for Ending {
                 Some(name) => write!(f, "killed by {name}"),
                 None => write!(f, "killed by signal {number}"),
             },
+            Self::Running => f.write_str("still running"),
             Self::Unknown => f.write_str("end not recorded"),
         }
     }

@@ -94,6 +94,36 @@ fn avx(area: &[u8], known: &mut Registers) {
     }
 }
 
+/// Changes a register in an XSAVE area in standard form. None: it is not in there.
+pub(super) fn write_extended(area: &mut [u8], register: Register, value: u128) -> Option<()> {
+    const X87: u64 = 1;
+    const SSE: u64 = 1 << 1;
+    let numbered = |of: fn(u8) -> Option<Register>| (0..16).position(|i| of(i) == Some(register));
+    let (at, size, component) = match register.name().as_str() {
+        "fctrl" => (0, 2, X87),
+        "fstat" => (2, 2, X87),
+        "fop" => (6, 2, X87),
+        "mxcsr" => (24, 4, SSE),
+        _ => {
+            match (numbered(Register::st), numbered(Register::xmm), numbered(Register::ymm_high)) {
+                (Some(i), ..) => (32 + 16 * i, 10, X87),
+                (_, Some(i), _) => (160 + 16 * i, 16, SSE),
+                (.., Some(i)) => (YMM_HIGH + 16 * i, 16, AVX),
+                _ => return None,
+            }
+        }
+    };
+    let header: [u8; 8] = area.get(XSTATE_BV..XSTATE_BV + 8)?.try_into().ok()?;
+    let present = u64::from_le_bytes(header);
+    if component == AVX && present & AVX == 0 {
+        // The others are in their initial state.
+        area.get_mut(YMM_HIGH..YMM_HIGH + 16 * 16)?.fill(0);
+    }
+    area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
+    area.get_mut(at..at + size)?.copy_from_slice(&value.to_le_bytes()[..size]);
+    Some(())
+}
+
 fn value(area: &[u8], at: usize, size: usize) -> Option<u128> {
     let bytes = area.get(at..at + size)?;
     Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u128::from(*byte)))

@@ -1,8 +1,8 @@
 //! The debugger's model of a run, with no protocol: threads, breakpoints, run control and stop
 //! reasons.
 //!
-//! Views such as the gdb server talk to a [`Session`]. A session drives a [`Run`]: today
-//! [`Recorded`], the walk along a finished [`History`]. A history is one total order of the
+//! Views such as the gdb server talk to a [`Session`]. A session drives a [`Run`]: [`Recorded`],
+//! the walk along a finished [`History`], or [`Live`], a program that runs under capture. A history is one total order of the
 //! instructions of all threads; a *position* `g` in it means that instruction `g` is about to
 //! execute, so that every thread is always shown at the same cut through the run.
 //!
@@ -14,6 +14,7 @@ mod describe;
 mod files;
 mod final_registers;
 mod history;
+mod live;
 mod model;
 mod recorded;
 mod recording;
@@ -28,6 +29,7 @@ pub use breakpoints::{BreakpointKind, Breakpoints};
 pub use describe::{Description, Ending, GapInfo, Library};
 pub use files::FileBytes;
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};
+pub use live::Live;
 pub use model::Session;
 pub use recorded::Recorded;
 pub use recording::Recording;

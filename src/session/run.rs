@@ -1,8 +1,8 @@
 //! A run that can be driven: the interface behind which live and recorded runs look alike.
 
 use super::{
-    BreakpointKind, Breakpoints, CallFrame, Description, Direction, FileBytes, GapInfo, Library,
-    Register, Registers, ThreadInfo,
+    BreakpointKind, Breakpoints, CallFrame, Description, Direction, Ending, FileBytes, GapInfo,
+    Library, Register, Registers, ThreadInfo,
 };
 use crate::common::{Addr, Tid};
 use std::path::{Path, PathBuf};
@@ -36,6 +36,8 @@ pub struct Order {
     pub thread: Tid,
     /// Only this thread may stop the run (gdb's scheduler locking).
     pub locked: bool,
+    /// The signal that the thread of a live program is to have; 0: none.
+    pub signal: i32,
 }
 
 /// An end of the history.
@@ -60,6 +62,12 @@ pub enum StopReason {
     Edge(Edge),
     /// The user interrupted.
     Interrupted,
+    /// A signal (the kernel's number) is about to be delivered to a live program.
+    Signal(i32),
+    /// A live program has executed another one.
+    Executed,
+    /// A live program is gone.
+    Gone(Ending),
 }
 
 /// A stop.
@@ -78,6 +86,24 @@ pub enum Error {
     /// A write to registers or memory of the past.
     #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
     PastIsFixed,
+    /// A write to registers or memory of a live program's past.
+    #[error(
+        "the past cannot be changed: go forward to the live end first (monitor seek end, or \
+         continue)"
+    )]
+    LivePastIsFixed,
+    /// A write to a program that is gone.
+    #[error("the program is gone")]
+    Gone,
+    /// A seek in a run without a history.
+    #[error("there is no history")]
+    NoHistory,
+    /// A register that cannot be written.
+    #[error("this register cannot be written")]
+    NoSuchRegister,
+    /// A live program could not be changed.
+    #[error("{0}")]
+    Refused(String),
     /// A seek outside the history.
     #[error("no such position: {position} (the history has 0 to {total})")]
     NoSuchPosition {
@@ -163,4 +189,23 @@ pub trait Run {
 
     /// Family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
+
+    /// Signals that a live program gets without a stop; signal 1 in bit 0.
+    fn pass_signals(&mut self, _signals: u64) {}
+
+    /// Why the run could not go on, or its history not be read, if that is so.
+    fn failure(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether nothing is left to be looked at: a live program is gone.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// The debugger leaves: a live program goes on by itself.
+    fn leave(&mut self) {}
+
+    /// The debugger wants the run to end: a live program is killed.
+    fn kill(&mut self) {}
 }

@@ -23,7 +23,7 @@ fn history(steps: &[(i32, u64)]) -> Recorded<Scripted> {
 }
 
 fn order(action: Action, direction: Direction, tid: i32) -> Order {
-    Order { action, direction, thread: Tid(tid), locked: false }
+    Order { action, direction, thread: Tid(tid), locked: false, signal: 0 }
 }
 
 fn back(action: Action, tid: i32) -> Order {

@@ -237,6 +237,15 @@ impl Tracee {
         Ok(bytes)
     }
 
+    /// Sets a register set.
+    pub fn set_register_set(self, note_type: u32, bytes: &[u8]) -> Result<(), Error> {
+        // The kernel only reads there.
+        let base = bytes.as_ptr().cast_mut().cast();
+        let vector = libc::iovec { iov_base: base, iov_len: bytes.len() };
+        let kind = note_type as usize;
+        self.request("SETREGSET", libc::PTRACE_SETREGSET, kind, &raw const vector as usize)
+    }
+
     /// The restartable sequences that the thread registered with the kernel (rseq(2)), if it did.
     pub fn rseq(self) -> Result<Option<Rseq>, Error> {
         /// `PTRACE_GET_RSEQ_CONFIGURATION` (include/uapi/linux/ptrace.h).

@@ -5,7 +5,7 @@ use super::edge::{Edge, Jump};
 use super::slots;
 use super::superblock::{Location, Superblock};
 use super::zone::Zone;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A superblock's code is smaller than this for certain.
 const LARGEST_SUPERBLOCK_BYTES: u64 = 32 << 10;
@@ -53,6 +53,10 @@ pub struct Translator<M> {
     quiet_jumps: Vec<Jump>,
     /// Edges that wait for the superblock of their target.
     pending: HashMap<u64, Vec<u32>>,
+    /// Where threads are to stop.
+    stops: BTreeSet<u64>,
+    /// Superblocks that begin where threads are to stop, and do not stop there.
+    passing: HashMap<u64, u32>,
     /// For each slot of the table, its superblocks in the order in which they are asked.
     slots: HashMap<u16, Vec<u32>>,
 }
@@ -94,7 +98,45 @@ impl<M: CacheMemory> Translator<M> {
             pushes: Vec::new(),
             quiet_jumps: Vec::new(),
             pending: HashMap::new(),
+            stops: BTreeSet::new(),
+            passing: HashMap::new(),
             slots: HashMap::new(),
+        }
+    }
+
+    /// Where threads are to stop from now on, before they execute what is there: the superblocks
+    /// of these addresses are [`Superblock::native`] ones. No thread may be in the cache.
+    pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
+        let changed: Vec<u64> = self.stops.symmetric_difference(stops).copied().collect();
+        self.stops.clone_from(stops);
+        for addr in changed {
+            self.invalidate(addr, addr.saturating_add(1));
+        }
+    }
+
+    /// Whether threads are to stop at an address.
+    pub fn is_stop(&self, addr: u64) -> bool {
+        self.stops.contains(&addr)
+    }
+
+    /// Whether a superblock is where threads are to stop.
+    pub fn stops_at(&self, number: u32) -> bool {
+        let start = self.superblocks.get(number as usize).map(|superblock| superblock.start);
+        start.is_some_and(|start| self.is_stop(start) && self.passing.get(&start) != Some(&number))
+    }
+
+    /// The superblock for a thread that stands at `addr`, and is to go on even if it is a stop.
+    pub fn get_passing(
+        &mut self,
+        addr: u64,
+        code: &mut dyn ProgramCode,
+    ) -> Result<u32, TranslateError> {
+        if !self.is_stop(addr) {
+            return self.get(addr, code);
+        }
+        match self.passing.get(&addr) {
+            Some(number) => Ok(*number),
+            None => self.translate(addr, true, code),
         }
     }
 
@@ -154,7 +196,7 @@ impl<M: CacheMemory> Translator<M> {
     pub fn get(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
         match self.by_start.get(&addr) {
             Some(number) => Ok(*number),
-            None => self.translate(addr, code),
+            None => self.translate(addr, false, code),
         }
     }
 
@@ -222,7 +264,12 @@ impl<M: CacheMemory> Translator<M> {
         any
     }
 
-    fn translate(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
+    fn translate(
+        &mut self,
+        addr: u64,
+        passes: bool,
+        code: &mut dyn ProgramCode,
+    ) -> Result<u32, TranslateError> {
         let has_room = |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size;
         // What is no code is not translated, and may be anywhere.
         let is_code = code.fetch(addr, &mut [0]) > 0;
@@ -240,12 +287,19 @@ impl<M: CacheMemory> Translator<M> {
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
             next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
+            is_stop: &|addr| self.stops.contains(&addr),
+            passes,
         };
         let built = build(&site, addr, code);
         let base = site.base;
         self.memory.write(zone.offset + used, &built.bytes);
         self.zones[index].used = used + built.bytes.len() as u64;
         self.enter(number, addr, index, base, built);
+        if passes {
+            self.passing.insert(addr, number);
+        } else {
+            self.offer(number, addr);
+        }
         Ok(number)
     }
 
@@ -271,9 +325,7 @@ impl<M: CacheMemory> Translator<M> {
             incoming: Vec::new(),
             alive: true,
         });
-        self.by_start.insert(start, number);
         self.by_entry.insert(base, number);
-        self.enter_table(number);
         for exit in built.exits {
             self.exits.insert(exit.edge, exit);
             match self.by_start.get(&exit.target) {
@@ -281,6 +333,12 @@ impl<M: CacheMemory> Translator<M> {
                 None => self.pending.entry(exit.target).or_default().push(exit.edge),
             }
         }
+    }
+
+    /// Lets branches to `start` lead to a superblock.
+    fn offer(&mut self, number: u32, start: u64) {
+        self.by_start.insert(start, number);
+        self.enter_table(number);
         for edge in self.pending.remove(&start).unwrap_or_default() {
             self.link(edge, number);
         }
@@ -361,6 +419,9 @@ impl<M: CacheMemory> Translator<M> {
         let (start, incoming) = (superblock.start, std::mem::take(&mut superblock.incoming));
         if self.by_start.get(&start) == Some(&number) {
             self.by_start.remove(&start);
+        }
+        if self.passing.get(&start) == Some(&number) {
+            self.passing.remove(&start);
         }
         for edge in incoming {
             let Some(exit) = self.exits.get_mut(&edge) else { continue };

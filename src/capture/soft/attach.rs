@@ -23,7 +23,7 @@ const RESTARTS_BY_BLOCK: i64 = -516;
 /// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
 const USER_CS_64: u64 = 0x33;
 
-impl Engine<'_> {
+impl Engine {
     /// Begins to record a process whose threads all stand still.
     pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
@@ -33,7 +33,7 @@ impl Engine<'_> {
             return refused;
         };
         prepared.set_latest(&self.request.store)?;
-        let mut process = Process::start(prepared, self.request, pid, Tracee(first))?;
+        let mut process = Process::start(prepared, &self.request, pid, Tracee(first))?;
         let mut sequences = Vec::new();
         for &tid in tids {
             sequences.push(process.forbid_rseq(Tracee(tid))?);

@@ -6,8 +6,8 @@ use super::feed::Item;
 use super::left::reason_to_leave;
 use super::process::Process;
 use super::thread::{Call, Doing, Place, Thread};
-use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Event;
 use crate::tracee::Rseq;
@@ -155,6 +155,10 @@ impl Process {
             thread.place = Place::Program;
             let back = Registers { gs_base: thread.gs_base, ..registers };
             thread.tracee.set_registers(&back)?;
+            if self.is_stepping(thread) {
+                thread.stand(News::Stepped);
+                return Ok(());
+            }
             self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
             return self.dispatch(thread);
         }

@@ -12,7 +12,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
-impl Engine<'_> {
+impl Engine {
     /// The recorder wants to leave: stops all threads. What else they report meanwhile is handled
     /// as ever.
     pub(super) fn leave(&self) -> Result<(), Error> {
@@ -23,6 +23,24 @@ impl Engine<'_> {
 
     /// Whether a stop was one that leaving wants, and is dealt with.
     pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
+        let pid = self.threads.get(&tid).map(|thread| thread.pid);
+        let handled = self.bring_out(tid, stop, Process::part)?;
+        if let Some(pid) =
+            pid.filter(|_| self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Left))
+        {
+            self.leave_if_all_stand(pid)?;
+        }
+        Ok(handled)
+    }
+
+    /// Brings a thread that was told to stop into the program, where `then` is done with it. Gives
+    /// whether its stop is dealt with.
+    pub(super) fn bring_out(
+        &mut self,
+        tid: Tid,
+        stop: Stop,
+        then: fn(&mut Process, &mut Thread) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
         let is_wanted = matches!(stop, Stop::Event(PtraceEvent::Stop) | Stop::Group(_));
         if is_wanted && self.borrowers.remove(&tid).is_some() {
             gone_is_fine(Tracee(tid).detach(0))?;
@@ -33,7 +51,8 @@ impl Engine<'_> {
         if !is_wanted {
             // It goes on after this, and is stopped again then.
             self.handle(tid, stop)?;
-            let goes_on = self.threads.get(&tid).is_some_and(|t| t.doing != Doing::AtEnd);
+            let stands = |t: &Thread| matches!(t.doing, Doing::AtEnd | Doing::Standing);
+            let goes_on = self.threads.get(&tid).is_some_and(|t| !stands(t));
             if self.again.remove(&tid) && goes_on {
                 gone_is_fine(Tracee(tid).interrupt())?;
             }
@@ -50,7 +69,7 @@ impl Engine<'_> {
         self.with(tid, |process, thread| {
             disturbance = disturbed(process.make_exact(thread)?);
             if disturbance.is_none() {
-                process.part(thread)?;
+                then(process, thread)?;
             }
             Ok(())
         })?;
@@ -58,7 +77,6 @@ impl Engine<'_> {
             self.again.insert(tid);
             self.waiting.push_back((tid, stop));
         }
-        self.leave_if_all_stand(pid)?;
         Ok(true)
     }
 
@@ -96,7 +114,7 @@ impl Process {
 
     /// All threads stand in the program: writes the final state, takes everything that is the
     /// recorder's out of the process, and lets it go.
-    fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
+    pub(super) fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };
         let mut states = Vec::new();
         for thread in threads {
@@ -107,6 +125,6 @@ impl Process {
         let states = final_state::in_order(states, first.tid());
         final_state::write(&self.recorder, &self.memory, states, 0, self.space.hidden())?;
         self.withdraw(first.tracee, threads)?;
-        threads.iter().try_for_each(|thread| gone_is_fine(thread.tracee.detach(0)))
+        threads.iter().try_for_each(|thread| gone_is_fine(thread.tracee.detach(thread.held)))
     }
 }

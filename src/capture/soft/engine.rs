@@ -4,7 +4,7 @@ use super::forced::FORCED;
 use super::process::{Finished, Process};
 use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
-use super::ticks::Ticks;
+use super::ticks::{self, Ticks};
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
@@ -33,7 +33,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         }
     };
     let _forwarding = Forwarding::to(pid);
-    let _ticks = Ticks::start();
+    let _ticks = Ticks::start(ticks::PERIOD);
     let mut engine = Engine::new(request, pid, None);
     let started = match &request.start_at {
         None => engine.start(prepared),
@@ -63,7 +63,7 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
             return Err(error.into());
         }
     };
-    let _ticks = Ticks::start();
+    let _ticks = Ticks::start(ticks::PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
@@ -74,8 +74,9 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 }
 
 /// All processes and threads that are recorded.
-pub(super) struct Engine<'a> {
-    pub(super) request: &'a Request,
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
@@ -92,12 +93,14 @@ pub(super) struct Engine<'a> {
     pub(super) leaving: Option<Leaving>,
     /// Threads that are to be stopped again, since the recorder wants to leave them.
     pub(super) again: BTreeSet<Tid>,
+    /// How the program ended, once it has.
+    pub(super) exit: Option<Exit>,
 }
 
-impl<'a> Engine<'a> {
-    fn new(request: &'a Request, program: Pid, leaving: Option<Leaving>) -> Self {
+impl Engine {
+    pub(super) fn new(request: &Request, program: Pid, leaving: Option<Leaving>) -> Self {
         Self {
-            request,
+            request: request.clone(),
             program,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
@@ -108,6 +111,7 @@ impl<'a> Engine<'a> {
             notes: Vec::new(),
             leaving,
             again: BTreeSet::new(),
+            exit: None,
         }
     }
 
@@ -118,7 +122,7 @@ impl<'a> Engine<'a> {
 
     /// Begins to record a process whose only thread stands in the program.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let process = Process::start(prepared, self.request, pid, Tracee(Tid(pid.0)))?;
+        let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)))?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         self.with(Tid(pid.0), |process, thread| {
@@ -175,7 +179,7 @@ impl<'a> Engine<'a> {
     }
 
     /// The next stop. None: the recorder took a signal.
-    fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
+    pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         match self.waiting.pop_front() {
             Some(news) => Ok(Some(news)),
             None => Ok(wait_or_signal()?),
@@ -185,24 +189,30 @@ impl<'a> Engine<'a> {
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         let of_process = |thread: &&mut Thread| thread.pid == pid;
-        let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
+        let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
             return Ok(());
         }
-        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
-        if let Some(process) = self.processes.get(&pid)
-            && !ending.is_empty()
-        {
+        let ending: Vec<_> = threads.iter().filter_map(|thread| thread.ending.clone()).collect();
+        let Some(process) = self.processes.get(&pid) else { return Ok(()) };
+        if !ending.is_empty() {
             let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
             let hidden = process.space.hidden();
             final_state::write(&process.recorder, &process.memory, ending, signal, hidden)?;
+        }
+        if process.debugger.is_some() {
+            // It looks at the end first.
+            return Ok(());
         }
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }
 
     /// The process is gone: completes its recording.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        if pid == self.program {
+            self.exit = exit;
+        }
         self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.remove(&pid) {
             let (finished, notes) = process.finish(exit)?;
@@ -214,7 +224,7 @@ impl<'a> Engine<'a> {
 
     /// Something failed: all threads go on untraced, and the program is waited for, so that its
     /// terminal is not taken away.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for &pid in &pids {
             self.release(pid);
@@ -232,7 +242,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn outcome(mut self) -> Result<Outcome, Error> {
+    pub(super) fn outcome(mut self) -> Result<Outcome, Error> {
         // The program's own recording comes first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
         let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();

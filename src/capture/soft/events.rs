@@ -9,7 +9,7 @@ use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::recorder::Prepared;
-use crate::capture::{Error, final_state};
+use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
@@ -25,7 +25,7 @@ pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX))
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 
-impl Engine<'_> {
+impl Engine {
     /// Takes in a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.borrowers.contains_key(&tid) {
@@ -135,7 +135,7 @@ impl Engine<'_> {
             return gone_is_fine(tracee.resume(0));
         }
         let actions = process.actions.clone();
-        let prepared = Prepared::of_child(self.request, BACKEND)?;
+        let prepared = Prepared::of_child(&self.request, BACKEND)?;
         self.adopt(prepared, child)?;
         if let Some(process) = self.processes.get_mut(&child) {
             process.actions = actions;
@@ -158,7 +158,7 @@ impl Engine<'_> {
                     return gone_is_fine(tracee.detach(0));
                 }
                 leave_system_call(tracee)?;
-                let prepared = Prepared::of_child(self.request, BACKEND)?;
+                let prepared = Prepared::of_child(&self.request, BACKEND)?;
                 self.adopt(prepared, Pid(tid.0))
             }
             Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
@@ -205,6 +205,10 @@ impl Engine<'_> {
         process.exec(tid)?;
         self.add_thread(tid, pid, Place::Program)?;
         self.with(tid, |process, thread| {
+            if process.debugger.is_some() {
+                thread.stand(News::Executed);
+                return Ok(());
+            }
             process.enter(thread)?;
             Ok(thread.tracee.resume(0)?)
         })

@@ -43,6 +43,8 @@ pub(super) enum Item {
     Free(Arc<Busy>, usize),
     /// Everything so far is wanted.
     Flush,
+    /// Everything so far is encoded: somebody waits for that.
+    Settled(Sender<()>),
 }
 
 /// What came of a thread.
@@ -92,6 +94,14 @@ impl Feed {
         }
     }
 
+    /// Waits until all that was told is encoded.
+    pub(super) fn settle(&self, tid: Tid) {
+        let (done, is_done) = channel();
+        self.tell(tid, Item::Settled(done));
+        // Where the worker is gone, so is all that it had.
+        let _ = is_done.recv();
+    }
+
     /// Packets that are there.
     pub(super) fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.packets.try_iter()
@@ -128,6 +138,10 @@ impl Worker {
                     self.threads.values_mut().for_each(|(trace, ..)| trace.set_ranges(&ranges));
                     self.ranges = ranges;
                 }
+                Item::Settled(done) => {
+                    // Nobody waits any more: the recorder is on its way out.
+                    let _ = done.send(());
+                }
                 item => self.of_thread(tid, item),
             }
         }
@@ -151,7 +165,11 @@ impl Worker {
         }
         let mut flush = false;
         match item {
-            Item::Edges(..) | Item::Program(_) | Item::Ranges(_) | Item::Free(..) => {}
+            Item::Edges(..)
+            | Item::Program(_)
+            | Item::Ranges(_)
+            | Item::Free(..)
+            | Item::Settled(_) => {}
             Item::Records { len, .. } => {
                 *pending += len;
                 if encoder.records(&self.dictionary, &self.bytes) == Err(BadRecord) {

@@ -49,7 +49,7 @@ pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str
     (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
 }
 
-impl Engine<'_> {
+impl Engine {
     /// The process does something that cannot be recorded: its recording ends here, and it goes on
     /// by itself.
     pub(super) fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use super::area::{Area, BUFFERS, Busy};
 use super::calls::SEEN_CALLS;
 use super::code::{Change, Pages};
+use super::debugger::Debugger;
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
 use super::left::LEAVING_CALLS;
@@ -64,6 +65,8 @@ pub(super) struct Process {
     pub(super) was_running: bool,
     /// Why the process must be left alone, once it must.
     pub(super) leaves: Option<&'static str>,
+    /// What a debugger wants to stop for, if there is one.
+    pub(super) debugger: Option<Debugger>,
     /// Calls that write stop, too.
     pub(super) watches_kernel_writes: bool,
     /// The thread that ended the process, and the signal that did, if one did.
@@ -104,6 +107,7 @@ impl Process {
             actions: inherited(tracee.0),
             was_running: false,
             leaves: None,
+            debugger: None,
             watches_kernel_writes: false,
             culprit: None,
         };
@@ -142,6 +146,7 @@ impl Process {
         self.actions = inherited(tid);
         self.was_running = false;
         self.watches_kernel_writes = false;
+        self.translator.set_stops(&self.debugger.as_ref().map(Debugger::stops).unwrap_or_default());
         self.space.exec();
         self.pages.clear();
         self.begin(Tracee(tid))
@@ -304,9 +309,20 @@ impl Process {
 
     /// Lets a thread that stands in the program go on in the cache.
     pub(super) fn dispatch(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        let mut registers = thread.tracee.registers()?;
-        let ip = registers.rip;
+        let ip = thread.tracee.registers()?.rip;
         let number = self.translating(thread, ip, |t, code| t.get(ip, code))?;
+        self.go_into(thread, number)
+    }
+
+    /// The same, even where threads are to stop.
+    pub(super) fn dispatch_passing(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let ip = thread.tracee.registers()?.rip;
+        let number = self.translating(thread, ip, |t, code| t.get_passing(ip, code))?;
+        self.go_into(thread, number)
+    }
+
+    fn go_into(&mut self, thread: &mut Thread, number: u32) -> Result<(), Error> {
+        let mut registers = thread.tracee.registers()?;
         let body = self.translator.superblock(number).map_or(0, |superblock| superblock.body);
         let shared = &self.window.shared;
         shared.store(thread.area.slot(slots::R11), registers.r11);

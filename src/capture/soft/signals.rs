@@ -8,7 +8,7 @@ use super::forced::FORCED;
 use super::process::Process;
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
-use crate::capture::{Error, final_state};
+use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
@@ -26,7 +26,7 @@ const SI_KERNEL: i32 = 0x80;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
-impl Engine<'_> {
+impl Engine {
     pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (mut disturbance, mut left) = (None, None);
         self.with(tid, |process, thread| {
@@ -82,6 +82,10 @@ impl Process {
                     && self.translator.superblock(at.superblock).is_some_and(|s| s.native)
                 {
                     self.mend(thread, signal)?;
+                    if self.translator.stops_at(at.superblock) {
+                        self.come_out(thread, &registers, &at)?;
+                        return self.stop_at(thread, at.point.ip).map(|()| None);
+                    }
                     self.execute_natively(thread, &registers, &at)?;
                     return Ok(None);
                 }
@@ -132,7 +136,9 @@ impl Process {
                 thread.doing = Doing::Running;
                 self.mend(thread, signal)?;
                 self.leave_call(thread, call)?;
-                thread.tracee.resume(0)?;
+                if thread.doing == Doing::Running {
+                    thread.tracee.resume(0)?;
+                }
                 return Ok(None);
             }
             (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
@@ -143,6 +149,10 @@ impl Process {
             (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
                 thread.doing = Doing::Running;
                 thread.blocked = thread.tracee.signal_mask()? & FORCED;
+                if self.is_stepping(thread) {
+                    thread.stand(News::Stepped);
+                    return Ok(None);
+                }
                 self.enter(thread)?;
                 thread.tracee.resume(0)?;
                 return Ok(None);
@@ -159,6 +169,17 @@ impl Process {
         registers: &Registers,
         at: &Location,
     ) -> Result<(), Error> {
+        self.come_out(thread, registers, at)?;
+        self.step_natively(thread, Addr(at.point.ip))
+    }
+
+    /// The thread, which stands at the beginning of a superblock, comes into the program.
+    fn come_out(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+        at: &Location,
+    ) -> Result<(), Error> {
         let (program, pointer) = self.convert(thread, registers, at);
         let slot = thread.area.slot(slots::TRACE_POINTER);
         self.window.shared.store(slot, pointer);
@@ -166,7 +187,7 @@ impl Process {
         let own = Registers { gs_base: thread.gs_base, ..program };
         thread.tracee.set_registers(&own)?;
         thread.place = Place::Program;
-        self.step_natively(thread, Addr(program.rip))
+        Ok(())
     }
 
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
@@ -198,6 +219,14 @@ impl Process {
                 }
             }
             None => self.tell(tid, Item::Leave { ip: next }),
+        }
+        if self.is_stepping(thread) {
+            if insn.is_some_and(|insn| insn.pushes_flags) {
+                self.hide_trap_flag(thread)?;
+            }
+            self.tell(tid, Item::Leave { ip: next });
+            thread.stand(News::Stepped);
+            return Ok(());
         }
         self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
         self.dispatch(thread)?;
@@ -282,12 +311,29 @@ impl Process {
         self.tell(thread.tid(), Item::Leave { ip });
         thread.siginfo = Some(info);
         thread.tracee.set_signal_info(&info)?;
+        if self.wants(thread, signal) {
+            thread.held = signal;
+            thread.stand(News::Signal(signal));
+            return Ok(None);
+        }
+        self.deliver(thread, signal, caught)?;
+        Ok(None)
+    }
+
+    /// Lets a thread that stands at a signal have it, or another.
+    pub(super) fn deliver(
+        &mut self,
+        thread: &mut Thread,
+        signal: Signo,
+        caught: bool,
+    ) -> Result<(), Error> {
         if caught {
             thread.doing = Doing::Diverting;
             thread.tracee.step(signal)?;
         } else {
+            thread.doing = Doing::Running;
             thread.tracee.resume(signal)?;
         }
-        Ok(None)
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::forced::FORCED;
-use crate::capture::Error;
+use crate::capture::{Error, News};
 use crate::common::{Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
@@ -42,6 +42,8 @@ pub(super) enum Doing {
     AtEnd,
     /// Stands in the program, and is about to be left.
     Left,
+    /// Stands in the program, and a debugger looks at it.
+    Standing,
 }
 
 /// A thread.
@@ -66,6 +68,12 @@ pub(super) struct Thread {
     /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
     pub(super) owes_fault: bool,
     pub(super) siginfo: Option<SiginfoBytes>,
+    /// The signal that it stands at, which was not delivered.
+    pub(super) held: Signo,
+    /// A signal that the debugger sent, which it is not asked about.
+    pub(super) sent: Signo,
+    /// What the debugger is to hear of it.
+    pub(super) news: Option<News>,
     /// Nothing has asked it to stop since it was made.
     pub(super) is_young: bool,
     /// What it had registered with the kernel when the recorder came.
@@ -90,6 +98,9 @@ impl Thread {
             blocked: 0,
             owes_fault: false,
             siginfo: None,
+            held: 0,
+            sent: 0,
+            news: None,
             is_young: true,
             rseq: None,
             ending: None,
@@ -114,7 +125,9 @@ impl Thread {
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
                 self.tracee.step(signal)?;
             }
-            Doing::Running | Doing::AtEnd | Doing::Left => self.tracee.resume(signal)?,
+            Doing::Running | Doing::AtEnd | Doing::Left | Doing::Standing => {
+                self.tracee.resume(signal)?;
+            }
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::translate::slots;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Half of the most that is lost: packets of one tick are written at the next.
-const PERIOD_NS: libc::c_long = 500_000_000;
+pub(super) const PERIOD: Duration = Duration::from_millis(500);
 /// Nobody else uses it here.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 
@@ -24,7 +25,7 @@ pub(super) struct Ticks {
 }
 
 impl Ticks {
-    pub(super) fn start() -> Self {
+    pub(super) fn start(period: Duration) -> Self {
         let handler: extern "C" fn(libc::c_int) = tick;
         // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an
         // atomic. Without SA_RESTART the wait ends.
@@ -41,7 +42,8 @@ impl Ticks {
             let made = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
             let timer = (made == 0).then_some(timer);
             if let Some(timer) = timer {
-                let period = libc::timespec { tv_sec: 0, tv_nsec: PERIOD_NS };
+                let tv_nsec = libc::c_long::from(period.subsec_nanos());
+                let period = libc::timespec { tv_sec: 0, tv_nsec };
                 let often = libc::itimerspec { it_interval: period, it_value: period };
                 libc::timer_settime(timer, 0, &raw const often, std::ptr::null_mut());
             }
@@ -71,7 +73,7 @@ extern "C" fn tick(_: libc::c_int) {
     DUE.store(true, Ordering::Relaxed);
 }
 
-impl Engine<'_> {
+impl Engine {
     /// Encodes and writes what all threads recorded so far.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {

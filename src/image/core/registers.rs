@@ -87,6 +87,14 @@ impl Registers {
     /// Bytes of `user_regs_struct`.
     pub const SIZE_BYTES: usize = 27 * 8;
 
+    /// The same with another value of the register of this name, if there is one.
+    pub fn with(&self, name: &str, value: u64) -> Option<Self> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        let mut words = self.to_words();
+        words[place] = value;
+        Some(Self::from_words(words))
+    }
+
     /// As the bytes of `user_regs_struct`.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()

@@ -66,6 +66,10 @@ pub(super) struct Site<'a> {
     pub(super) next_quiet: u32,
     /// Whether an address is the start of a superblock.
     pub(super) is_known: &'a dyn Fn(u64) -> bool,
+    /// Whether threads are to stop before the instruction at an address.
+    pub(super) is_stop: &'a dyn Fn(u64) -> bool,
+    /// The superblock's first instruction is executed all the same.
+    pub(super) passes: bool,
 }
 
 /// A superblock that is not in the cache yet.
@@ -176,6 +180,10 @@ impl Builder<'_, '_> {
 
     /// Follows the path to its end. Gives whether its only instruction must be executed natively.
     fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
+        if !self.site.passes && (self.site.is_stop)(self.start) {
+            self.note_pages(1);
+            return self.native();
+        }
         let mut rounds = 0;
         loop {
             if self.must_end(&mut rounds) {
@@ -199,6 +207,9 @@ impl Builder<'_, '_> {
     fn must_end(&mut self, rounds: &mut usize) -> bool {
         if self.path.is_empty() {
             return false;
+        }
+        if (self.site.is_stop)(self.ip) {
+            return true;
         }
         let limits = self.site.limits;
         if self.ip == self.start {

@@ -1,0 +1,128 @@
+//! The contract of a live program: a debugger runs it under capture, and looks at it where it
+//! stands.
+
+use super::recorder::Request;
+use super::{Backend, Error, soft};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
+use crate::recording::Exit;
+use crate::tracee::Signo;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// How a live program is to go on.
+#[derive(Clone, Debug)]
+pub struct Go {
+    /// The thread that steps; otherwise the one that the debugger looks at, which goes on even
+    /// where it is to stop.
+    pub thread: Tid,
+    /// That thread executes one instruction.
+    pub step: bool,
+    /// The other threads stand still.
+    pub locked: bool,
+    /// The signal that this thread is to have; 0: none.
+    pub signal: Signo,
+    /// Where threads stop.
+    pub stops: BTreeSet<Addr>,
+    /// Signals that are delivered without a stop; signal 1 in bit 0.
+    pub passed: u64,
+}
+
+/// Why a live program stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The thread is about to execute what is at one of the [`Go::stops`].
+    Stop,
+    /// The step is done.
+    Stepped,
+    /// A signal is about to be delivered to the thread.
+    Signal(Signo),
+    /// The thread has executed another program.
+    Executed,
+    /// Somebody interrupted.
+    Interrupted,
+    /// The process has ended but for its last trace: its registers and memory are as at its end.
+    Ending,
+    /// It is gone.
+    Ended(Option<Exit>),
+}
+
+/// A program that runs under capture, and stands still between two calls of [`Live::go`].
+#[derive(Debug)]
+pub struct Live {
+    soft: soft::Live,
+}
+
+impl Live {
+    /// Launches a program. It stands at its first instruction.
+    pub fn launch(backend: Backend, request: &Request) -> Result<Self, Error> {
+        match backend {
+            Backend::Soft => Ok(Self { soft: soft::Live::launch(request)? }),
+            Backend::Step => Err(Error::NotLive { backend: "step" }),
+        }
+    }
+
+    /// Takes over a running process, which stands still then.
+    pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
+        match backend {
+            Backend::Soft => Ok(Self { soft: soft::Live::attach(request, pid)? }),
+            Backend::Step => Err(Error::NotLive { backend: "step" }),
+        }
+    }
+
+    /// Lets the program go on until there is something to tell, and of which thread. All threads
+    /// stand still then. `interrupted` is asked now and then.
+    pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+        self.soft.go(go, interrupted)
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        self.soft.pid()
+    }
+
+    /// Its threads; none when it is gone.
+    pub fn threads(&self) -> Vec<Tid> {
+        self.soft.threads()
+    }
+
+    /// The registers of a thread, and the signal that it stands at.
+    pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        self.soft.thread(tid)
+    }
+
+    /// Changes a thread's general registers.
+    pub fn set_registers(&mut self, tid: Tid, registers: &core::Registers) -> Result<(), Error> {
+        self.soft.set_registers(tid, registers)
+    }
+
+    /// Changes a thread's extended state, in XSAVE layout as [`Self::thread`] gives it.
+    pub fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
+        self.soft.set_extended_state(tid, area)
+    }
+
+    /// Reads the program's memory; gives how many bytes could be read.
+    pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.soft.read(addr, buf)
+    }
+
+    /// Changes the program's memory. Code that the program itself cannot change stays.
+    pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        self.soft.write(addr, bytes)
+    }
+
+    /// Writes all that was recorded so far, and gives the recording's directory.
+    pub fn save(&mut self) -> Result<&Path, Error> {
+        self.soft.save()
+    }
+
+    /// Leaves the program, which goes on by itself.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        self.soft.detach()
+    }
+
+    /// Ends the program.
+    pub fn kill(&mut self) -> Result<(), Error> {
+        self.soft.kill()
+    }
+}

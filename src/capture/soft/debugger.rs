@@ -1,0 +1,102 @@
+//! What a debugger wants of a process: where its threads stop, and how they stand then.
+
+use super::attach::stand_before_call;
+use super::feed::Item;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::clock::now;
+use crate::capture::{Error, News};
+use crate::common::{Addr, Tid};
+use crate::tracee::Signo;
+use std::collections::BTreeSet;
+
+/// The trap flag. A step sets it, and the program must not see that.
+const TRAP_FLAG: u64 = 0x100;
+
+/// What the debugger of a process wants to stop for.
+#[derive(Debug, Default)]
+pub(super) struct Debugger {
+    pub(super) stops: BTreeSet<u64>,
+    /// The thread that executes one instruction.
+    pub(super) stepping: Option<Tid>,
+    /// Where that one stops behind its instruction, if it runs in the cache.
+    pub(super) behind: Option<u64>,
+    /// Signals that are delivered without a stop.
+    pub(super) passed: u64,
+}
+
+impl Debugger {
+    /// All places where threads leave the cache.
+    pub(super) fn stops(&self) -> BTreeSet<u64> {
+        self.stops.iter().chain(&self.behind).copied().collect()
+    }
+}
+
+impl Thread {
+    /// The thread stands still until the debugger lets it go on.
+    pub(super) fn stand(&mut self, news: News) {
+        self.doing = Doing::Standing;
+        self.news = Some(news);
+    }
+}
+
+impl Process {
+    /// Whether the thread executes one instruction for the debugger.
+    pub(super) fn is_stepping(&self, thread: &Thread) -> bool {
+        self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(thread.tid()))
+    }
+
+    /// Whether the debugger wants to stop for a signal.
+    pub(super) fn wants(&self, thread: &mut Thread, signal: Signo) -> bool {
+        let sent = std::mem::take(&mut thread.sent) == signal;
+        let bit = 1 << (signal - 1).clamp(0, 63);
+        !sent && self.debugger.as_ref().is_some_and(|debugger| debugger.passed & bit == 0)
+    }
+
+    /// The thread has come out of the cache where threads stop, at `ip`.
+    pub(super) fn stop_at(&mut self, thread: &mut Thread, ip: u64) -> Result<(), Error> {
+        self.tell(thread.tid(), Item::Leave { ip });
+        let Some(debugger) = &self.debugger else { return Ok(()) };
+        let behind_step = self.is_stepping(thread) && debugger.behind == Some(ip);
+        if debugger.stops.contains(&ip) {
+            thread.stand(News::Stop);
+        } else if behind_step {
+            thread.stand(News::Stepped);
+        } else {
+            // Another thread's step ends here.
+            self.go_on_in_cache(thread)?;
+        }
+        Ok(())
+    }
+
+    /// A thread that stands in the program goes on, even where threads stop.
+    pub(super) fn go_on_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let ip = thread.tracee.registers()?.rip;
+        self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+        self.dispatch_passing(thread)?;
+        thread.doing = Doing::Running;
+        Ok(thread.tracee.resume(0)?)
+    }
+
+    /// The thread, which was told to stop, stands in the program.
+    pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let registers = thread.tracee.registers()?;
+        self.tell(thread.tid(), Item::Leave { ip: registers.rip });
+        thread.tracee.set_registers(&stand_before_call(&registers))?;
+        thread.doing = Doing::Standing;
+        Ok(())
+    }
+
+    /// An instruction that pushes the flags was stepped.
+    pub(super) fn hide_trap_flag(&self, thread: &Thread) -> Result<(), Error> {
+        let registers = thread.tracee.registers()?;
+        let at = Addr(registers.rsp);
+        let mut flags = [0; 2];
+        if registers.eflags & TRAP_FLAG == 0 && self.memory.read(at, &mut flags) == flags.len() {
+            let own = u16::from_le_bytes(flags) & !(TRAP_FLAG as u16);
+            // The program pushed there a moment ago; if it is gone already, nobody sees it.
+            let _ = self.memory.write(at, &own.to_le_bytes());
+        }
+        Ok(())
+    }
+}

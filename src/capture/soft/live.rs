@@ -1,0 +1,444 @@
+//! A translated program under a debugger: it runs in the code cache between two stops, and all its
+//! threads stand in the program, with their exact registers, at each.
+
+use super::debugger::Debugger;
+use super::engine::{BACKEND, Engine, gone_is_fine};
+use super::feed::Item;
+use super::process::{Process, bits_of};
+use super::thread::{Doing, Place, Thread};
+use super::ticks::Ticks;
+use crate::capture::live::{Go, News};
+use crate::capture::recorder::{Prepared, Request};
+use crate::capture::signals::Forwarding;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::image::core;
+use crate::tracee::{self, Launch, Memory, Signo, Tracee, dispositions};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a running program is looked after: whether somebody interrupts, what it recorded.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// SYSCALL.
+const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+const NT_X86_XSTATE: u32 = 0x202;
+const PROT_WRITE: u64 = 2;
+
+/// A program under a debugger.
+#[derive(Debug)]
+pub(in crate::capture) struct Live {
+    engine: Engine,
+    dir: PathBuf,
+}
+
+impl Live {
+    pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
+        let env: Vec<_> = std::env::vars_os().collect();
+        let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
+        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+        let pid = match (Launch { program, argv, env: &env, aslr, cpu: None }.start()) {
+            Ok(pid) => pid,
+            Err(error) => {
+                prepared.give_up();
+                return Err(error.into());
+            }
+        };
+        let mut engine = Engine::new(request, pid, None);
+        match engine.begin_debugging(prepared) {
+            Ok(dir) => Ok(Self { engine, dir }),
+            Err(error) => {
+                engine.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
+        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+        let tids = match tracee::attach(pid) {
+            Ok(tids) => tids,
+            Err(error) => {
+                prepared.give_up();
+                return Err(error.into());
+            }
+        };
+        let mut engine = Engine::new(request, pid, None);
+        let taken = engine.take_over(prepared, &tids).and_then(|()| engine.halt_all());
+        match taken.and_then(|()| engine.attend()) {
+            Ok(dir) => Ok(Self { engine, dir }),
+            Err(error) => {
+                engine.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    pub(in crate::capture) fn go(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        self.engine.go(go, interrupted)
+    }
+
+    pub(in crate::capture) fn pid(&self) -> Pid {
+        self.engine.program
+    }
+
+    pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
+        self.engine.of_program().map(Thread::tid).collect()
+    }
+
+    pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        let thread = self.engine.threads.get(&tid)?;
+        if thread.doing == Doing::AtEnd {
+            return thread.ending.clone();
+        }
+        let registers = thread.tracee.registers().ok()?;
+        let siginfo = thread.siginfo.filter(|_| thread.held != 0);
+        Some(final_state::thread_with(thread.tracee, &registers, siginfo))
+    }
+
+    pub(in crate::capture) fn set_registers(
+        &mut self,
+        tid: Tid,
+        registers: &core::Registers,
+    ) -> Result<(), Error> {
+        let thread = self.engine.standing(tid)?;
+        let words = final_state::kernel_registers(registers);
+        Ok(thread.tracee.set_registers(&words)?)
+    }
+
+    pub(in crate::capture) fn set_extended_state(
+        &mut self,
+        tid: Tid,
+        area: &[u8],
+    ) -> Result<(), Error> {
+        let thread = self.engine.standing(tid)?;
+        Ok(thread.tracee.set_register_set(NT_X86_XSTATE, area)?)
+    }
+
+    pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let Some(process) = self.engine.processes.get(&self.engine.program) else { return 0 };
+        let visible = process.visible_bytes(addr, buf.len());
+        process.memory.read(addr, &mut buf[..visible])
+    }
+
+    pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let program = self.engine.program;
+        let Some(process) = self.engine.processes.get_mut(&program) else {
+            return Err(Error::NoMemory { at: addr });
+        };
+        process.write_for_debugger(addr, bytes)
+    }
+
+    pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+        self.engine.save_all()?;
+        Ok(&self.dir)
+    }
+
+    pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+        self.engine.detach_debugged()
+    }
+
+    pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
+        self.engine.kill_debugged()
+    }
+}
+
+impl Engine {
+    /// Begins to record a program that was just launched, which stands at its first instruction.
+    fn begin_debugging(&mut self, prepared: Prepared) -> Result<PathBuf, Error> {
+        prepared.set_latest(&self.request.store)?;
+        let pid = self.program;
+        let tracee = Tracee(Tid(pid.0));
+        let process = Process::start(prepared, &self.request, pid, tracee)?;
+        self.processes.insert(pid, process);
+        self.add_thread(Tid(pid.0), pid, Place::Program)?;
+        if let Some(thread) = self.threads.get_mut(&Tid(pid.0)) {
+            thread.gs_base = tracee.registers()?.gs_base;
+            thread.doing = Doing::Standing;
+        }
+        self.attend()
+    }
+
+    /// A debugger looks at the program from now on. Gives the recording's directory.
+    fn attend(&mut self) -> Result<PathBuf, Error> {
+        let Some(process) = self.processes.get_mut(&self.program) else {
+            let program = self.request.program.clone();
+            return Err(tracee::Error::EndedEarly { program }.into());
+        };
+        process.debugger = Some(Debugger::default());
+        Ok(process.recorder.writer().dir().to_owned())
+    }
+
+    fn of_program(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.values().filter(|thread| thread.pid == self.program)
+    }
+
+    fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
+        let thread = self.threads.get(&tid).filter(|thread| thread.doing == Doing::Standing);
+        thread.ok_or(Error::NotStanding { tid })
+    }
+
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+        let first = Tid(self.program.0);
+        if !self.processes.contains_key(&self.program) {
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            self.let_end()?;
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if let Some(news) = self.begin(go)? {
+            return Ok(news);
+        }
+        let _forwarding = Forwarding::to(self.program);
+        let _ticks = Ticks::start(LOOK_PERIOD);
+        let news = loop {
+            if let Some(news) = self.take_news(go.thread) {
+                break news;
+            }
+            if interrupted() {
+                break (go.thread, News::Interrupted);
+            }
+            if Ticks::are_due() {
+                self.save_so_far()?;
+            }
+            if let Some((tid, stop)) = self.wait()? {
+                self.handle(tid, stop)?;
+            }
+        };
+        self.halt_all()?;
+        if let Some(debugger) =
+            self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
+        {
+            (debugger.stepping, debugger.behind) = (None, None);
+        }
+        match news {
+            (_, News::Ended(_)) => Ok(news),
+            // What came meanwhile is told, rather than a thread that is gone.
+            _ if !self.processes.contains_key(&self.program) => Ok((first, News::Ended(self.exit))),
+            (tid, told) if !self.threads.contains_key(&tid) => {
+                let other = self.of_program().next().map_or(first, Thread::tid);
+                Ok((other, told))
+            }
+            _ => Ok(news),
+        }
+    }
+
+    /// Lets the threads go on that are to. Gives what one of them has to tell even before.
+    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        let next = self.next_call(go)?;
+        let stands = self.threads.get(&go.thread).is_some_and(|t| t.doing == Doing::Standing);
+        let steps_alone = go.step && go.signal == 0 && next.is_none() && stands;
+        if let Some(thread) = self.threads.get_mut(&go.thread) {
+            thread.news = None;
+        }
+        let Some(process) = self.processes.get_mut(&self.program) else { return Ok(None) };
+        let debugger = process.debugger.get_or_insert_default();
+        debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
+        debugger.stepping = go.step.then_some(go.thread);
+        debugger.behind = next;
+        debugger.passed = go.passed;
+        let stops = debugger.stops();
+        process.translator.set_stops(&stops);
+        if steps_alone {
+            self.with(go.thread, |process, thread| {
+                let ip = thread.tracee.registers()?.rip;
+                thread.held = 0;
+                process.tell(thread.tid(), Item::Enter { ip, tsc: crate::capture::clock::now().0 });
+                process.step_natively(thread, Addr(ip))
+            })?;
+            return Ok(None);
+        }
+        if !go.locked
+            && let Some(news) = self.news_of_others(go)?
+        {
+            return Ok(Some(news));
+        }
+        let goes_on = |thread: &&Thread| !go.locked || thread.tid() == go.thread;
+        let standing = self.of_program().filter(|thread| thread.doing == Doing::Standing);
+        let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
+        for tid in tids {
+            let signal = if tid == go.thread { go.signal } else { 0 };
+            self.with(tid, |process, thread| process.let_go_on(thread, signal))?;
+        }
+        Ok(None)
+    }
+
+    /// Where a thread that steps stops behind its instruction, if that is a system call, which it
+    /// makes from the cache.
+    fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
+        let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
+        let ip = thread.tracee.registers()?.rip;
+        let mut bytes = [0; SYSCALL_INSN.len()];
+        let Some(process) = self.processes.get(&self.program) else { return Ok(None) };
+        let known = process.memory.read(Addr(ip), &mut bytes);
+        let is_call = known == bytes.len() && bytes == SYSCALL_INSN;
+        Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
+    }
+
+    /// What another thread came to while all were being stopped, or stands at now.
+    fn news_of_others(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        let program = self.program;
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
+            if thread.tid() == go.thread || thread.doing != Doing::Standing {
+                continue;
+            }
+            let ip = Addr(thread.tracee.registers()?.rip);
+            match thread.news.take() {
+                Some(News::Stop) | None if go.stops.contains(&ip) => {
+                    return Ok(Some((thread.tid(), News::Stop)));
+                }
+                Some(News::Stop | News::Stepped) | None => {}
+                Some(news) => return Ok(Some((thread.tid(), news))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What there is to tell; of `first` rather than of others, which may wait.
+    fn take_news(&mut self, first: Tid) -> Option<(Tid, News)> {
+        if !self.processes.contains_key(&self.program) {
+            return Some((Tid(self.program.0), News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            let process = self.processes.get(&self.program);
+            let culprit = process.and_then(|process| process.culprit).map(|(tid, _)| tid);
+            let known = culprit.filter(|tid| self.threads.contains_key(tid));
+            return Some((known.unwrap_or(Tid(self.program.0)), News::Ending));
+        }
+        let program = self.program;
+        let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
+        let mut told: Vec<_> = of_program.filter(|thread| thread.news.is_some()).collect();
+        told.sort_by_key(|thread| thread.tid() != first);
+        let thread = told.into_iter().next()?;
+        thread.news.take().map(|news| (thread.tid(), news))
+    }
+
+    fn is_at_end(&self) -> bool {
+        let mut threads = self.of_program().peekable();
+        threads.peek().is_some() && threads.all(|thread| thread.doing == Doing::AtEnd)
+    }
+
+    /// Stops all threads that run.
+    fn halt_all(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
+            thread.is_young = false;
+            gone_is_fine(thread.tracee.interrupt())?;
+        }
+        while self.threads.values().any(runs) {
+            let Some((tid, stop)) = self.wait()? else { continue };
+            if !self.bring_out(tid, stop, Process::halt)? {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All threads stand at their end: lets them.
+    fn let_end(&mut self) -> Result<(), Error> {
+        for thread in self.of_program() {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        while self.processes.contains_key(&self.program) {
+            if let Some((tid, stop)) = self.wait()? {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes all that was recorded so far.
+    fn save_all(&mut self) -> Result<(), Error> {
+        let tids: Vec<Tid> = self.of_program().map(Thread::tid).collect();
+        let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
+        for tid in tids {
+            process.tell(tid, Item::Flush);
+        }
+        process.feed.settle(Tid(self.program.0));
+        process.write_packets()?;
+        Ok(process.recorder.flush()?)
+    }
+
+    fn detach_debugged(&mut self) -> Result<(), Error> {
+        if self.is_at_end() {
+            return self.let_end();
+        }
+        let pid = self.program;
+        let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid == pid).collect();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.depart(&threads)?;
+        self.finish(pid, None)
+    }
+
+    fn kill_debugged(&mut self) -> Result<(), Error> {
+        if !self.processes.contains_key(&self.program) {
+            return Ok(());
+        }
+        Tracee::kill_process(self.program);
+        if let Some(process) = self.processes.get_mut(&self.program) {
+            process.debugger = None;
+        }
+        for thread in self.of_program().filter(|thread| thread.doing == Doing::AtEnd) {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        while self.processes.contains_key(&self.program) {
+            if let Some((tid, stop)) = self.wait()? {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn runs(thread: &Thread) -> bool {
+    !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
+}
+
+impl Process {
+    /// A thread that stands goes on, with a signal if it is to have one.
+    fn let_go_on(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
+        let held = std::mem::take(&mut thread.held);
+        thread.news = None;
+        if signal == 0 {
+            return self.go_on_in_cache(thread);
+        }
+        if held != 0 {
+            let bit = 1_u64 << (signal - 1).clamp(0, 63);
+            let caught = dispositions(thread.tid())?.caught & bit != 0;
+            return self.deliver(thread, signal, caught);
+        }
+        // Only where a signal stopped it can a thread be given one.
+        thread.sent = signal;
+        thread.tracee.send(thread.pid, signal)?;
+        self.go_on_in_cache(thread)
+    }
+
+    /// How many of `size` bytes at `addr` are the program's own.
+    fn visible_bytes(&self, addr: Addr, size: usize) -> usize {
+        let wanted = AddrRange::sized(addr, size as u64);
+        let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
+        let first = hidden.map(|range| range.start.0.saturating_sub(addr.0)).min();
+        first.map_or(size, |first| usize::try_from(first).unwrap_or(size).min(size))
+    }
+
+    fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let range = AddrRange::sized(addr, bytes.len() as u64);
+        let fixed = |at: Addr| {
+            let protection = self.space.protection(at);
+            protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0)
+        };
+        if fixed(addr) || fixed(addr.wrapping_add((bytes.len() as u64).saturating_sub(1))) {
+            return Err(Error::FixedCode { at: addr });
+        }
+        if self.visible_bytes(addr, bytes.len()) < bytes.len() {
+            return Err(Error::NoMemory { at: addr });
+        }
+        let memory: &Memory = &self.memory;
+        memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })?;
+        self.forget_code(range);
+        Ok(())
+    }
+}

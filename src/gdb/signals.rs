@@ -1,0 +1,68 @@
+//! Signal numbers. gdb numbers signals in its own way, whatever the system
+//! (`include/gdb/signals.def`).
+
+use super::hex;
+
+const SIGTRAP: u8 = 5;
+/// gdb's numbers of the kernel's signals 1 to 31. gdb has none for `SIGSTKFLT`.
+const NUMBERS: [u8; 31] = [
+    1, 2, 3, 4, 5, 6, 10, 8, 9, 30, 11, 31, 13, 14, 15, 0, 20, 19, 17, 18, 21, 22, 16, 24, 25, 26,
+    27, 28, 23, 32, 12,
+];
+/// The kernel's first real-time signal, and those of gdb: 32 and 64 stand apart from the rest.
+const FIRST_REAL_TIME: i32 = 32;
+const GDB_REAL_TIME_33: u8 = 45;
+const GDB_REAL_TIME_32: u8 = 77;
+const GDB_REAL_TIME_64: u8 = 78;
+
+/// gdb's number of a signal. What has none is `SIGTRAP`, which gdb does not print.
+pub(super) fn to_gdb(linux: i32) -> u8 {
+    let real_time = linux - FIRST_REAL_TIME;
+    match (linux, u8::try_from(real_time)) {
+        (1..=31, _) => {
+            let index = usize::try_from(linux - 1).unwrap_or(0);
+            Some(NUMBERS[index]).filter(|number| *number != 0).unwrap_or(SIGTRAP)
+        }
+        (32, _) => GDB_REAL_TIME_32,
+        (64, _) => GDB_REAL_TIME_64,
+        (33..=63, Ok(index)) => GDB_REAL_TIME_33 + index - 1,
+        _ => SIGTRAP,
+    }
+}
+
+/// The kernel's number of one of gdb's signals; none where it has none.
+pub(super) fn from_gdb(number: u64) -> Option<i32> {
+    let number = u8::try_from(number).ok().filter(|number| *number != 0)?;
+    (1..=64).find(|linux| to_gdb(*linux) == number && (number != SIGTRAP || *linux == 5))
+}
+
+/// The signals of `QPassSignals:N;N...`, gdb's numbers in hexadecimal; signal 1 in bit 0.
+pub(super) fn set(list: &[u8]) -> Option<u64> {
+    let mut signals = 0;
+    for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {
+        if let Some(linux) = from_gdb(hex::number(number)?) {
+            signals |= 1 << (linux - 1);
+        }
+    }
+    Some(signals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_go_there_and_back() {
+        for linux in (1..=64).filter(|linux| *linux != 16) {
+            assert_eq!(from_gdb(to_gdb(linux).into()), Some(linux));
+        }
+        assert_eq!((to_gdb(11), to_gdb(10), to_gdb(34)), (11, 30, 46));
+        assert_eq!((from_gdb(0), from_gdb(9999)), (None, None));
+    }
+
+    #[test]
+    fn sets_of_signals() {
+        assert_eq!(set(b"e;14;1e"), Some(1 << 13 | 1 << 16 | 1 << 9));
+        assert_eq!((set(b""), set(b"e;x")), (Some(0), None));
+    }
+}

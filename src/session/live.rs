@@ -1,0 +1,369 @@
+//! A live program: what it does now, and, backwards from there, what was captured so far.
+
+use super::final_registers::{registers, write_extended};
+use super::{
+    Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error,
+    FileBytes, GapInfo, Library, Order, Position, Recorded, Recording, Register, Registers, Run,
+    Stop, StopReason, ThreadInfo,
+};
+use crate::capture::{Go, Live as Program, News};
+use crate::common::{Addr, Tid};
+use crate::image::Bytes;
+use crate::image::core::{self, CoreContents};
+use crate::recording::{Exit, Reader};
+use crate::state::{FinalState, link_maps};
+use crate::timeline::{Options, Timeline};
+use crate::tracee;
+use std::cell::{OnceCell, RefCell};
+use std::path::{Path, PathBuf};
+
+/// A program under capture, standing at its live end or somewhere in its past.
+#[derive(Debug)]
+pub struct Live {
+    program: RefCell<Program>,
+    /// The history up to the live end, decoded when it is first asked for.
+    history: OnceCell<Option<Recorded<Recording>>>,
+    /// The history does not stand at its end, which is now.
+    in_past: bool,
+    /// The thread of the last live stop.
+    stopped: Tid,
+    /// How the program ended, once it is gone.
+    ended: Option<Ending>,
+    /// What the debugger hears at the end of the program's life, before it is gone.
+    at_end: bool,
+    /// Why the program could not go on, or its history not be read.
+    failure: RefCell<Option<String>>,
+    passed: u64,
+}
+
+impl Live {
+    /// A program that stands still.
+    pub fn new(program: Program) -> Self {
+        let stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
+        Self {
+            program: RefCell::new(program),
+            history: OnceCell::new(),
+            in_past: false,
+            stopped,
+            ended: None,
+            at_end: false,
+            failure: RefCell::new(None),
+            passed: 0,
+        }
+    }
+
+    /// The history up to now.
+    fn history(&self) -> Option<&Recorded<Recording>> {
+        let open = || match self.open_history() {
+            Ok(history) => Some(history),
+            Err(why) => {
+                self.failure.replace(Some(why));
+                None
+            }
+        };
+        self.history.get_or_init(open).as_ref()
+    }
+
+    fn history_mut(&mut self) -> Option<&mut Recorded<Recording>> {
+        self.history();
+        self.history.get_mut().and_then(Option::as_mut)
+    }
+
+    /// The past that the debugger looks at, if it does.
+    fn past(&self) -> Option<&Recorded<Recording>> {
+        if self.in_past { self.history() } else { None }
+    }
+
+    fn open_history(&self) -> Result<Recorded<Recording>, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let mut program = self.program.borrow_mut();
+        let dir = program.save().map_err(|error| text(&error))?.to_owned();
+        let state = self.final_state(&program);
+        let reader = Reader::open(&dir).map_err(|error| text(&error))?;
+        let timeline = Timeline::open(reader, Options::default()).map_err(|error| text(&error))?;
+        Ok(Recorded::at_end(Recording::new(timeline, state)))
+    }
+
+    /// The registers of now, which hold from each thread's last instruction on. Memory is not in
+    /// it: that of the past is not known from that of now.
+    fn final_state(&self, program: &Program) -> FinalState {
+        let mut threads: Vec<_> =
+            program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();
+        threads.sort_by_key(|thread| (thread.tid != self.stopped, thread.tid));
+        let contents =
+            CoreContents { threads, auxv: tracee::auxv(program.pid()), ..CoreContents::default() };
+        let mut bytes = std::io::Cursor::new(Vec::new());
+        let written = core::write(&mut bytes, &contents, &mut |_, _| 0);
+        let bytes = Bytes::new(bytes.into_inner());
+        written.and_then(|()| FinalState::of_core(&bytes)).unwrap_or_default()
+    }
+
+    fn go(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        self.history = OnceCell::new();
+        if let Some(ending) = self.ended {
+            return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
+        }
+        let go = Go {
+            thread: order.thread,
+            step: order.action == Action::Step,
+            locked: order.locked,
+            signal: order.signal,
+            stops: breakpoints.addrs().clone(),
+            passed: self.passed,
+        };
+        let result = self.program.borrow_mut().go(&go, interrupted);
+        let (thread, reason) = match result {
+            Ok((thread, news)) => (thread, self.reason(thread, news, breakpoints)),
+            Err(error) => {
+                self.failure.replace(Some(error.to_string()));
+                self.ended = Some(Ending::Unknown);
+                (order.thread, StopReason::Gone(Ending::Unknown))
+            }
+        };
+        self.stopped = thread;
+        Stop { thread, reason }
+    }
+
+    fn reason(&mut self, thread: Tid, news: News, breakpoints: &Breakpoints) -> StopReason {
+        let kind = || self.live_pc(thread).and_then(|pc| breakpoints.at(pc));
+        match news {
+            News::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
+            News::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
+            News::Signal(number) => StopReason::Signal(number),
+            News::Executed => StopReason::Executed,
+            News::Interrupted => StopReason::Interrupted,
+            News::Ending => {
+                self.at_end = true;
+                StopReason::Edge(Edge::End)
+            }
+            News::Ended(exit) => {
+                let ending = match exit {
+                    Some(Exit::Code(status)) => Ending::Exited(status),
+                    Some(Exit::Signal(number)) => Ending::Signal(number),
+                    None => Ending::Unknown,
+                };
+                self.ended = Some(ending);
+                StopReason::Gone(ending)
+            }
+        }
+    }
+
+    fn live_pc(&self, tid: Tid) -> Option<Addr> {
+        Some(Addr(self.program.borrow().thread(tid)?.registers.rip))
+    }
+
+    /// In the past: there, and not at the live end.
+    fn settle(&mut self) {
+        let position = self.history.get().and_then(Option::as_ref).and_then(Run::position);
+        self.in_past = position.is_some_and(|position| position.at < position.total);
+    }
+
+    fn refuse_past(&self) -> Result<(), Error> {
+        match (self.in_past, self.ended) {
+            (true, _) => Err(Error::LivePastIsFixed),
+            (false, Some(_)) => Err(Error::Gone),
+            (false, None) => Ok(()),
+        }
+    }
+}
+
+impl Run for Live {
+    fn threads(&self) -> Vec<ThreadInfo> {
+        if let Some(past) = self.past() {
+            return past.threads();
+        }
+        let program = self.program.borrow();
+        let pid = program.pid();
+        let mut tids = program.threads();
+        if tids.is_empty() {
+            tids.push(self.stopped);
+        }
+        let info =
+            |tid| ThreadInfo { tid, pid, name: tracee::comm(pid, tid), first: 0, ended: None };
+        tids.into_iter().map(info).collect()
+    }
+
+    fn default_thread(&self) -> Tid {
+        self.past().map_or(self.stopped, Run::default_thread)
+    }
+
+    fn position(&self) -> Option<Position> {
+        self.history()?.position()
+    }
+
+    fn resume(
+        &mut self,
+        order: &Order,
+        last: &Stop,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        if order.direction == Direction::Forward && !self.in_past {
+            return self.go(order, breakpoints, interrupted);
+        }
+        let Some(history) = self.history_mut() else {
+            return Stop { thread: order.thread, reason: StopReason::Edge(Edge::Begin) };
+        };
+        let stop = history.resume(order, last, breakpoints, interrupted);
+        self.settle();
+        stop
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), Error> {
+        let history = self.history_mut().ok_or(Error::NoHistory)?;
+        let result = history.seek(position);
+        self.settle();
+        result
+    }
+
+    fn pc(&self, tid: Tid) -> Option<Addr> {
+        match self.past() {
+            Some(past) => past.pc(tid),
+            None => self.live_pc(tid),
+        }
+    }
+
+    fn registers(&self, tid: Tid) -> Registers {
+        match self.past() {
+            Some(past) => past.registers(tid),
+            None => self
+                .program
+                .borrow()
+                .thread(tid)
+                .map_or_else(Registers::default, |thread| registers(&thread)),
+        }
+    }
+
+    fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
+        match self.past() {
+            Some(past) => past.read_memory(tid, addr, buf),
+            None => self.program.borrow().read(addr, buf),
+        }
+    }
+
+    fn write_register(&mut self, tid: Tid, register: Register, value: u128) -> Result<(), Error> {
+        self.refuse_past()?;
+        let program = self.program.get_mut();
+        let mut thread = program.thread(tid).ok_or(Error::Gone)?;
+        let refused = |error: crate::capture::Error| Error::Refused(error.to_string());
+        if let Some(changed) = u64::try_from(value)
+            .ok()
+            .and_then(|value| thread.registers.with(&register.name(), value))
+        {
+            return program.set_registers(tid, &changed).map_err(refused);
+        }
+        let area = thread.xstate.as_mut().ok_or(Error::NoSuchRegister)?;
+        write_extended(area, register, value).ok_or(Error::NoSuchRegister)?;
+        program.set_extended_state(tid, area).map_err(refused)
+    }
+
+    fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        self.refuse_past()?;
+        let written = self.program.get_mut().write(addr, bytes);
+        written.map_err(|error| Error::Refused(error.to_string()))
+    }
+
+    fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
+        self.history().map(|history| history.call_stack(tid)).unwrap_or_default()
+    }
+
+    fn time_ns(&self) -> Option<u64> {
+        self.past()?.time_ns()
+    }
+
+    fn fatal_signal(&self) -> Option<(Tid, i32)> {
+        None
+    }
+
+    fn gaps(&self) -> Vec<GapInfo> {
+        self.history().map(Run::gaps).unwrap_or_default()
+    }
+
+    fn describe(&self) -> Description {
+        let known = self.history().map(Run::describe).unwrap_or_default();
+        let ending = self.ended.unwrap_or(Ending::Running);
+        Description { ending, ..known }
+    }
+
+    fn auxv(&self) -> Option<Vec<u8>> {
+        let auxv = tracee::auxv(self.program.borrow().pid());
+        (!auxv.is_empty()).then_some(auxv)
+    }
+
+    fn exec_file(&self) -> Option<PathBuf> {
+        tracee::executable(self.program.borrow().pid()).ok()
+    }
+
+    fn libraries(&self) -> Option<Vec<Library>> {
+        let program = self.program.borrow();
+        let auxv = tracee::auxv(program.pid());
+        let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;
+        let library = |map: crate::state::LinkMap| Library {
+            path: map.name,
+            namespace: 0,
+            link_map: map.addr,
+            load_bias: Addr(map.load_bias),
+            dynamic: map.dynamic,
+        };
+        // The program itself comes first; the vdso has a name without a directory, and no file.
+        let of_file = maps.into_iter().skip(1).filter(|map| map.name.starts_with('/'));
+        Some(of_file.map(library).collect())
+    }
+
+    fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
+        match self.past() {
+            Some(past) => past.siginfo(tid),
+            None => self.program.borrow().thread(tid)?.siginfo,
+        }
+    }
+
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        let program = self.program.borrow();
+        let mapped = tracee::mappings(program.pid()).unwrap_or_default();
+        let real = std::fs::canonicalize(path).ok()?;
+        // Only what is mapped is the program's.
+        mapped.iter().find(|mapping| Path::new(&mapping.name) == real)?;
+        let file =
+            std::fs::File::open(real).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()));
+        Some(Box::new(file?))
+    }
+
+    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
+        self.history()?.pt_trace(tid)
+    }
+
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
+        self.history()?.pt_cpu()
+    }
+
+    fn pass_signals(&mut self, signals: u64) {
+        self.passed = signals;
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.borrow().clone()
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended.is_some()
+    }
+
+    fn leave(&mut self) {
+        if let Err(error) = self.program.get_mut().detach() {
+            self.failure.replace(Some(error.to_string()));
+        }
+        self.ended.get_or_insert(Ending::Unknown);
+    }
+
+    fn kill(&mut self) {
+        if let Err(error) = self.program.get_mut().kill() {
+            self.failure.replace(Some(error.to_string()));
+        }
+        self.ended.get_or_insert(Ending::Signal(9));
+    }
+}
