@@ -23,6 +23,7 @@ import gdb.FrameDecorator
 import gdb.unwinder
 
 FRAMES_A_REQUEST = 64
+PATIENCE_SECONDS = 3600
 # Stand-ins for the addresses of frames count down from here with the depth of the stack: below
 # the stacks of programs, for frames inside of those with real addresses; above every program, for
 # the frames around them.
@@ -39,11 +40,16 @@ def execute(command):
 
 
 def request(packet):
-    """The server's reply to a packet; None when there is none."""
+    """The server's reply to a packet; None when there is none. A live program's history is decoded
+    before the first one, which can take longer than gdb likes to wait."""
+    patience = gdb.parameter("remotetimeout")
     try:
+        execute("set remotetimeout %d" % max(patience, PATIENCE_SECONDS))
         text = execute("maintenance packet " + packet)
     except gdb.error:
         return None
+    finally:
+        execute("set remotetimeout %d" % patience)
     _, found, reply = text.partition('received: "')
     return reply.rpartition('"')[0] if found else None
 

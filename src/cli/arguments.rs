@@ -135,6 +135,7 @@ pub(super) enum Backend {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Serve {
     /// Serve `target remote` there: :PORT, HOST:PORT or unix:PATH
     #[arg(value_name = "ADDRESS")]

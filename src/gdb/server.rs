@@ -81,6 +81,10 @@ pub fn serve<R: Run>(
     loop {
         let mut client = door.admit().map_err(Error::Accept)?;
         let ended = serve_client(&mut served, &mut *client, &options);
+        if options.once {
+            // Nobody will come for a program that was left behind.
+            served.session.run_mut().kill();
+        }
         let over = served.session.run().is_over();
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);

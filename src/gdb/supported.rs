@@ -4,6 +4,7 @@ use super::frame::PACKET_SIZE_BYTES;
 
 /// What the client said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct ClientFeatures {
     /// It understands `swbreak` stops.
     pub(super) swbreak: bool,

@@ -27,6 +27,10 @@ pub struct Live {
     in_past: bool,
     /// The thread of the last live stop.
     stopped: Tid,
+    /// The signal that it stands at.
+    held: Option<i32>,
+    /// The debugger has looked at the past since, and forgotten the signal.
+    is_back: bool,
     /// How the program ended, once it is gone.
     ended: Option<Ending>,
     /// What the debugger hears at the end of the program's life, before it is gone.
@@ -45,6 +49,8 @@ impl Live {
             history: OnceCell::new(),
             in_past: false,
             stopped,
+            held: None,
+            is_back: false,
             ended: None,
             at_end: false,
             failure: RefCell::new(None),
@@ -108,6 +114,10 @@ impl Live {
         if let Some(ending) = self.ended {
             return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
         }
+        let is_back = std::mem::take(&mut self.is_back);
+        if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
+            return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
+        }
         let go = Go {
             thread: order.thread,
             step: order.action == Action::Step,
@@ -126,6 +136,7 @@ impl Live {
             }
         };
         self.stopped = thread;
+        self.held = if let StopReason::Signal(number) = reason { Some(number) } else { None };
         Stop { thread, reason }
     }
 
@@ -211,13 +222,21 @@ impl Run for Live {
         };
         let stop = history.resume(order, last, breakpoints, interrupted);
         self.settle();
-        stop
+        self.is_back = true;
+        match (stop.reason, self.held) {
+            (StopReason::Edge(Edge::End), Some(number)) => {
+                self.is_back = false;
+                Stop { thread: self.stopped, reason: StopReason::Signal(number) }
+            }
+            _ => stop,
+        }
     }
 
     fn seek(&mut self, position: u64) -> Result<(), Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
         let result = history.seek(position);
         self.settle();
+        self.is_back = true;
         result
     }
 
@@ -361,6 +380,9 @@ impl Run for Live {
     }
 
     fn kill(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
         if let Err(error) = self.program.get_mut().kill() {
             self.failure.replace(Some(error.to_string()));
         }

@@ -25,7 +25,7 @@ pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
 /// Detaches from all threads of a process that are still traced, whatever they are doing.
 pub fn detach_all(pid: Pid) {
     // The first one also where `/proc` does not tell of any.
-    let tids = BTreeSet::from_iter(threads(pid).into_iter().chain([Tid(pid.0)]));
+    let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
     for tracee in tids.into_iter().map(Tracee) {
         // Only a thread that stands still can be detached from. Who is not traced is refused twice.
         if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {

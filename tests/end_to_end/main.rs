@@ -17,6 +17,7 @@ mod generated;
 mod import;
 mod passthrough;
 mod real;
+mod serve;
 mod session;
 mod soft;
 mod storm;

@@ -138,7 +138,7 @@ impl Process {
         Ok(())
     }
 
-    /// The call is done.
+    /// The call is done, and the thread goes on.
     pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();
         let registers = thread.tracee.registers()?;
@@ -160,13 +160,14 @@ impl Process {
                 return Ok(());
             }
             self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
-            return self.dispatch(thread);
+            self.dispatch(thread)?;
+            return Ok(thread.tracee.resume(0)?);
         }
         self.recorder.event(tid, Event::SyscallReturn { result })?;
         if !(-4095..0).contains(&result) {
             self.mapping_changed(thread, call, registers.rax)?;
         }
-        Ok(())
+        Ok(thread.tracee.resume(0)?)
     }
 
     fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {

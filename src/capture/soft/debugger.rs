@@ -11,7 +11,7 @@ use crate::tracee::Signo;
 use std::collections::BTreeSet;
 
 /// The trap flag. A step sets it, and the program must not see that.
-const TRAP_FLAG: u64 = 0x100;
+const TRAP_FLAG: u16 = 0x100;
 
 /// What the debugger of a process wants to stop for.
 #[derive(Debug, Default)]
@@ -21,6 +21,8 @@ pub(super) struct Debugger {
     pub(super) stepping: Option<Tid>,
     /// Where that one stops behind its instruction, if it runs in the cache.
     pub(super) behind: Option<u64>,
+    /// How many single instructions it has executed so, one after the other.
+    pub(super) lone_steps: u32,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
 }
@@ -37,6 +39,18 @@ impl Thread {
     pub(super) fn stand(&mut self, news: News) {
         self.doing = Doing::Standing;
         self.news = Some(news);
+    }
+
+    /// Lets a thread that stands at a signal have it, or another.
+    pub(super) fn deliver(&mut self, signal: Signo, caught: bool) -> Result<(), Error> {
+        if caught {
+            self.doing = Doing::Diverting;
+            self.tracee.step(signal)?;
+        } else {
+            self.doing = Doing::Running;
+            self.tracee.resume(signal)?;
+        }
+        Ok(())
     }
 }
 
@@ -92,8 +106,10 @@ impl Process {
         let registers = thread.tracee.registers()?;
         let at = Addr(registers.rsp);
         let mut flags = [0; 2];
-        if registers.eflags & TRAP_FLAG == 0 && self.memory.read(at, &mut flags) == flags.len() {
-            let own = u16::from_le_bytes(flags) & !(TRAP_FLAG as u16);
+        if registers.eflags & u64::from(TRAP_FLAG) == 0
+            && self.memory.read(at, &mut flags) == flags.len()
+        {
+            let own = u16::from_le_bytes(flags) & !TRAP_FLAG;
             // The program pushed there a moment ago; if it is gone already, nobody sees it.
             let _ = self.memory.write(at, &own.to_le_bytes());
         }

@@ -19,6 +19,8 @@ use std::time::Duration;
 
 /// How often a running program is looked after: whether somebody interrupts, what it recorded.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// A thread that executes so many single instructions lets the others run for one of them.
+const LONE_STEPS: u32 = 256;
 /// SYSCALL.
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 const NT_X86_XSTATE: u32 = 0x202;
@@ -190,13 +192,14 @@ impl Engine {
             self.let_end()?;
             return Ok((first, News::Ended(self.exit)));
         }
-        if let Some(news) = self.begin(go)? {
-            return Ok(news);
-        }
+        let runs = match self.begin(go)? {
+            Begun::Runs(runs) => runs,
+            Begun::Already(tid, news) => return Ok((tid, news)),
+        };
         let _forwarding = Forwarding::to(self.program);
         let _ticks = Ticks::start(LOOK_PERIOD);
         let news = loop {
-            if let Some(news) = self.take_news(go.thread) {
+            if let Some(news) = self.take_news(go.thread, runs) {
                 break news;
             }
             if interrupted() {
@@ -227,22 +230,31 @@ impl Engine {
         }
     }
 
-    /// Lets the threads go on that are to. Gives what one of them has to tell even before.
-    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+    /// Lets the threads go on that are to.
+    fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
         let next = self.next_call(go)?;
         let stands = self.threads.get(&go.thread).is_some_and(|t| t.doing == Doing::Standing);
         let steps_alone = go.step && go.signal == 0 && next.is_none() && stands;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             thread.news = None;
         }
-        let Some(process) = self.processes.get_mut(&self.program) else { return Ok(None) };
+        let Some(process) = self.processes.get_mut(&self.program) else {
+            return Ok(Begun::Runs(Runs::All));
+        };
         let debugger = process.debugger.get_or_insert_default();
         debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
         debugger.stepping = go.step.then_some(go.thread);
         debugger.behind = next;
         debugger.passed = go.passed;
         let stops = debugger.stops();
+        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        // The thread may wait for the others.
+        let others_run =
+            !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
         process.translator.set_stops(&stops);
+        if others_run && let Some((tid, news)) = self.news_of_others(go)? {
+            return Ok(Begun::Already(tid, news));
+        }
         if steps_alone {
             self.with(go.thread, |process, thread| {
                 let ip = thread.tracee.registers()?.rip;
@@ -250,21 +262,15 @@ impl Engine {
                 process.tell(thread.tid(), Item::Enter { ip, tsc: crate::capture::clock::now().0 });
                 process.step_natively(thread, Addr(ip))
             })?;
-            return Ok(None);
         }
-        if !go.locked
-            && let Some(news) = self.news_of_others(go)?
-        {
-            return Ok(Some(news));
-        }
-        let goes_on = |thread: &&Thread| !go.locked || thread.tid() == go.thread;
+        let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let standing = self.of_program().filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
             let signal = if tid == go.thread { go.signal } else { 0 };
             self.with(tid, |process, thread| process.let_go_on(thread, signal))?;
         }
-        Ok(None)
+        Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
     }
 
     /// Where a thread that steps stops behind its instruction, if that is a system call, which it
@@ -299,7 +305,7 @@ impl Engine {
     }
 
     /// What there is to tell; of `first` rather than of others, which may wait.
-    fn take_news(&mut self, first: Tid) -> Option<(Tid, News)> {
+    fn take_news(&mut self, first: Tid, runs: Runs) -> Option<(Tid, News)> {
         if !self.processes.contains_key(&self.program) {
             return Some((Tid(self.program.0), News::Ended(self.exit)));
         }
@@ -311,7 +317,9 @@ impl Engine {
         }
         let program = self.program;
         let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
-        let mut told: Vec<_> = of_program.filter(|thread| thread.news.is_some()).collect();
+        let ran = |thread: &Thread| runs == Runs::All || thread.tid() == first;
+        let told = of_program.filter(|thread| thread.news.is_some() && ran(thread));
+        let mut told: Vec<_> = told.collect();
         told.sort_by_key(|thread| thread.tid() != first);
         let thread = told.into_iter().next()?;
         thread.news.take().map(|news| (thread.tid(), news))
@@ -393,6 +401,21 @@ impl Engine {
     }
 }
 
+/// What came of letting threads go on.
+enum Begun {
+    /// Some run.
+    Runs(Runs),
+    /// A thread that was to run had something to tell before.
+    Already(Tid, News),
+}
+
+/// Which threads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    All,
+    One,
+}
+
 fn runs(thread: &Thread) -> bool {
     !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
 }
@@ -408,7 +431,7 @@ impl Process {
         if held != 0 {
             let bit = 1_u64 << (signal - 1).clamp(0, 63);
             let caught = dispositions(thread.tid())?.caught & bit != 0;
-            return self.deliver(thread, signal, caught);
+            return thread.deliver(signal, caught);
         }
         // Only where a signal stopped it can a thread be given one.
         thread.sent = signal;

@@ -82,11 +82,8 @@ impl Process {
                     && self.translator.superblock(at.superblock).is_some_and(|s| s.native)
                 {
                     self.mend(thread, signal)?;
-                    if self.translator.stops_at(at.superblock) {
-                        self.come_out(thread, &registers, &at)?;
-                        return self.stop_at(thread, at.point.ip).map(|()| None);
-                    }
-                    self.execute_natively(thread, &registers, &at)?;
+                    self.come_out(thread, &registers, &at)?;
+                    self.outside(thread, &at)?;
                     return Ok(None);
                 }
                 // The INT3 of a request that was served before: a SIGTRAP for the program had
@@ -136,9 +133,6 @@ impl Process {
                 thread.doing = Doing::Running;
                 self.mend(thread, signal)?;
                 self.leave_call(thread, call)?;
-                if thread.doing == Doing::Running {
-                    thread.tracee.resume(0)?;
-                }
                 return Ok(None);
             }
             (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
@@ -149,12 +143,7 @@ impl Process {
             (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
                 thread.doing = Doing::Running;
                 thread.blocked = thread.tracee.signal_mask()? & FORCED;
-                if self.is_stepping(thread) {
-                    thread.stand(News::Stepped);
-                    return Ok(None);
-                }
-                self.enter(thread)?;
-                thread.tracee.resume(0)?;
+                self.in_handler(thread)?;
                 return Ok(None);
             }
             _ => {}
@@ -162,14 +151,12 @@ impl Process {
         self.signalled(thread, info)
     }
 
-    /// An instruction that is not translated: the thread executes it where it is.
-    fn execute_natively(
-        &mut self,
-        thread: &mut Thread,
-        registers: &Registers,
-        at: &Location,
-    ) -> Result<(), Error> {
-        self.come_out(thread, registers, at)?;
+    /// The thread came out of the cache before an instruction that is not translated, which it
+    /// executes where it is, or where it is to stop.
+    fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
+        if self.translator.stops_at(at.superblock) {
+            return self.stop_at(thread, at.point.ip);
+        }
         self.step_natively(thread, Addr(at.point.ip))
     }
 
@@ -230,6 +217,16 @@ impl Process {
         }
         self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
         self.dispatch(thread)?;
+        Ok(thread.tracee.resume(0)?)
+    }
+
+    /// The thread has come to the handler of a signal.
+    fn in_handler(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if self.is_stepping(thread) {
+            thread.stand(News::Stepped);
+            return Ok(());
+        }
+        self.enter(thread)?;
         Ok(thread.tracee.resume(0)?)
     }
 
@@ -316,24 +313,7 @@ impl Process {
             thread.stand(News::Signal(signal));
             return Ok(None);
         }
-        self.deliver(thread, signal, caught)?;
+        thread.deliver(signal, caught)?;
         Ok(None)
-    }
-
-    /// Lets a thread that stands at a signal have it, or another.
-    pub(super) fn deliver(
-        &mut self,
-        thread: &mut Thread,
-        signal: Signo,
-        caught: bool,
-    ) -> Result<(), Error> {
-        if caught {
-            thread.doing = Doing::Diverting;
-            thread.tracee.step(signal)?;
-        } else {
-            thread.doing = Doing::Running;
-            thread.tracee.resume(signal)?;
-        }
-        Ok(())
     }
 }

@@ -1,0 +1,319 @@
+//! A live program under real debuggers: forward, backwards from any stop, and on.
+
+use crate::comparison::{path_of, record};
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A server with a program, both of which end with the test.
+struct Live {
+    server: Child,
+    address: String,
+    says: BufReader<std::process::ChildStderr>,
+}
+
+impl Live {
+    fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
+        let mut serve = contraflow();
+        serve.env("CONTRAFLOW_HOME", scene.path("store"));
+        serve.args(["serve", ":0", "--once"]).args(options);
+        if !command.is_empty() {
+            serve.arg("--").args(command);
+        }
+        serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut server = serve.spawn().expect("contraflow runs");
+        let mut says = BufReader::new(server.stderr.take().unwrap());
+        let mut line = String::new();
+        says.read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("contraflow: listening on ");
+        let address = address.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { server, address, says }
+    }
+
+    /// What gdb prints for these commands, typed after it connected.
+    fn gdb(&self, program: &Path, commands: &str) -> String {
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /"]).arg(program);
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py");
+        let connect = format!("source {script}\ntarget remote {}\n", self.address);
+        run_gdb(gdb, &(connect + commands))
+    }
+
+    /// What the program printed, and the server's status, after it has ended.
+    fn end(mut self) -> (String, Option<i32>) {
+        let mut printed = Vec::new();
+        self.server.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
+        let mut rest = String::new();
+        self.says.read_to_string(&mut rest).unwrap();
+        assert!(!rest.contains("contraflow: ") || rest.contains("recorded in"), "{rest}");
+        (text(&printed), self.server.wait().unwrap().code())
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // Where the test has failed.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+fn tools() -> bool {
+    have("gcc") && have("gdb")
+}
+
+fn name(program: &Path) -> &str {
+    program.to_str().unwrap()
+}
+
+#[test]
+fn it_goes_back_from_a_stop_and_on_again() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break work\ncontinue\nbt\ncontinue\ncontinue\nprint n\nnext\nnext\nnext\nreverse-next\n\
+         reverse-continue\nprint n\nset var counter = 7\nbt\nreverse-continue\nreverse-continue\n\
+         reverse-continue\ncontinue\ncontinue\ncontinue\nmonitor when\ncontinue\ncontinue\nprint n\ndelete\n\
+         finish",
+    );
+    assert!(answer(&said, "bt", 0).contains("#1  0x"), "{said}");
+    assert!(answer(&said, "print n", 0).ends_with("= 2"), "{said}");
+    assert!(answer(&said, "reverse-next", 0).contains("sum += i * n"), "{said}");
+    assert!(answer(&said, "reverse-continue", 0).contains("Breakpoint 1, work"), "{said}");
+    assert!(answer(&said, "print n", 1).contains("Cannot access memory"), "{said}");
+    let refused = answer(&said, "set var counter = 7", 0);
+    assert!(refused.contains("Cannot access memory"), "{said}");
+    // In the past the rest of the frames is there by the path alone.
+    assert_in_order(answer(&said, "bt", 1), &["#0  work", "#1  0x", "in main"]);
+    assert!(answer(&said, "reverse-continue", 3).contains("No more reverse-execution"), "{said}");
+    // Forward through what was captured, to now, and on.
+    assert!(answer(&said, "continue", 3).contains("Breakpoint 1, work"), "{said}");
+    assert!(answer(&said, "print n", 2).ends_with("= 3"), "{said}");
+    assert!(answer(&said, "finish", 0).contains("Value returned is $"), "{said}");
+    assert_eq!(live.end(), (String::new(), Some(0)));
+}
+
+#[test]
+fn what_a_debugger_does_leaves_the_path_as_it_is() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O1", "-static"]);
+    let saved = scene.path("saved");
+    let live = Live::start(&scene, &["--save", name(&saved)], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break main\ncontinue\nstepi 40\nnext\nnext\nreverse-stepi\nreverse-next\ncontinue\n\
+         continue\nbreak work\ncontinue\nfinish\nstepi\nstepi\nreverse-continue\nmonitor seek end\n\
+         step\nstep\ncontinue\ncontinue\ncontinue\ncontinue\nbt\nreverse-stepi\ncontinue\n\
+         stepi\nstepi\nhandle SIGUSR1 pass nostop\ncontinue\ncontinue\ncontinue\ncontinue",
+    );
+    assert!(said.contains("exited with code 03"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+    let (stepped, _) = record(&scene, "step", &[], &[name(&program)]);
+    let (live, stepped) = (path_of(&saved).unwrap(), path_of(&stepped).unwrap());
+    let differs = live.iter().zip(&stepped).position(|(a, b)| a != b);
+    assert_eq!((differs, live.len()), (None, stepped.len()));
+}
+
+#[test]
+fn signals_come_when_the_debugger_lets_them() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start(&scene, &[], &[name(&program), "crash"]);
+    let said = live.gdb(
+        &program,
+        "continue\nprint $_siginfo.si_signo\nreverse-stepi\nreverse-stepi\ncontinue\ncontinue\n\
+         print counter\nbt\nprint work(4)\nprint counter\nset var counter = 1000\nprint counter\n\
+         set var $xmm7.uint128 = 77\nset var $st0 = 1.5\nset var $r15 = 9\nprint $r15\n\
+         print $xmm7.uint128\nprint $st0\nprint $r15 + 1\ncontinue\ncontinue",
+    );
+    assert!(answer(&said, "continue", 0).contains("Program received signal SIGUSR1"), "{said}");
+    assert!(answer(&said, "print $_siginfo.si_signo", 0).ends_with("= 10"), "{said}");
+    // Back at the live end the signal still waits.
+    assert!(answer(&said, "continue", 1).contains("Program received signal SIGUSR1"), "{said}");
+    assert!(answer(&said, "continue", 2).contains("Program received signal SIGSEGV"), "{said}");
+    assert!(answer(&said, "print counter", 0).ends_with("= 105"), "{said}");
+    assert!(answer(&said, "print work(4)", 0).ends_with("= 24"), "{said}");
+    assert!(answer(&said, "print counter", 1).ends_with("= 106"), "{said}");
+    assert!(answer(&said, "print counter", 2).ends_with("= 1000"), "{said}");
+    assert!(answer(&said, "print $r15", 0).ends_with("= 9"), "{said}");
+    assert!(answer(&said, "print $xmm7.uint128", 0).ends_with("= 77"), "{said}");
+    assert!(answer(&said, "print $st0", 0).ends_with("= 1.5"), "{said}");
+    // At its end it can still be looked at, and is gone after that.
+    assert!(answer(&said, "continue", 3).contains("No more reverse-execution"), "{said}");
+    assert!(answer(&said, "continue", 4).contains("terminated with signal SIGSEGV"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn threads_stop_together_and_none_is_lost() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("adders.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break add if total > 100\ncontinue\ninfo threads\nnext\nnext\nnext\nreverse-next\n\
+         reverse-stepi\ninfo threads\ncontinue\ntbreak add\ncontinue\ndelete\nstepi\nstepi\nstepi\n\
+         set scheduler-locking on\nstepi\nset scheduler-locking off\ncontinue\nprint total\ncontinue",
+    );
+    assert!(answer(&said, "continue", 0).contains("hit Breakpoint 1, add"), "{said}");
+    for nth in 0..2 {
+        let threads = answer(&said, "info threads", nth);
+        assert_eq!(threads.matches("Thread ").count(), 5, "{threads}");
+    }
+    assert!(answer(&said, "print total", 0).ends_with("= 20000"), "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("total 20000\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn another_program_is_executed() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let command = [name(&program), "then", "/bin/echo", "other"];
+    let live = Live::start(&scene, &[], &command);
+    let said = live.gdb(
+        &program,
+        "handle SIGUSR1 nostop\nbreak work\nignore 1 100\ncatch exec\ncontinue\nprint $pc\n\
+         continue\ncontinue",
+    );
+    assert!(said.contains("is executing new program: /usr/bin/echo"), "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\nother\n".to_owned(), Some(0)));
+}
+
+/// Speaks the protocol itself.
+struct Client(TcpStream);
+
+impl Client {
+    fn connect(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        Self(stream)
+    }
+
+    fn send(&mut self, body: &str) {
+        let sum = body.bytes().fold(0u8, u8::wrapping_add);
+        self.0.write_all(format!("${body}#{sum:02x}").as_bytes()).unwrap();
+    }
+
+    fn reply(&mut self) -> String {
+        let mut reply = Vec::new();
+        let mut byte = [0];
+        while !matches!(reply.as_slice(), [.., b'#', _, _]) && self.0.read(&mut byte).unwrap() == 1
+        {
+            reply.push(byte[0]);
+        }
+        let reply = text(&reply);
+        let body = reply.trim_start_matches('+').trim_start_matches('$');
+        body.split('#').next().unwrap_or_default().to_owned()
+    }
+
+    fn ask(&mut self, body: &str) -> String {
+        self.send(body);
+        self.reply()
+    }
+}
+
+fn tracer_and_maps(pid: u32) -> (String, String) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let tracer = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    (tracer.trim().to_owned(), maps)
+}
+
+#[test]
+fn a_running_process_is_interrupted_and_left() {
+    if !have("sh") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut subject =
+        Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+    let pid = subject.id();
+    let live = Live::start(&scene, &["-p", &pid.to_string()], &[]);
+    let mut client = Client::connect(&live.address);
+    assert!(client.ask("qSupported:swbreak+;qRelocInsn+").contains("ReverseStep+"));
+    assert!(client.ask("?").starts_with("T05"));
+    for _ in 0..3 {
+        client.send("vCont;c");
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        client.0.write_all(&[3]).unwrap();
+        assert!(client.reply().starts_with("T02"));
+        assert!(asked.elapsed() < Duration::from_secs(30));
+        let back = client.ask("bs");
+        assert!(back.starts_with("T05") && !back.contains("replaylog"), "{back}");
+        assert!(client.ask("vCont;c").contains("replaylog:end"));
+    }
+    assert_eq!(client.ask("D"), "OK");
+    assert_eq!(live.end().1, Some(0));
+    let (tracer, maps) = tracer_and_maps(pid);
+    assert_eq!(tracer, "0");
+    assert!(!maps.contains("contraflow"), "{maps}");
+    assert!(subject.try_wait().unwrap().is_none(), "it runs on");
+    subject.kill().unwrap();
+    subject.wait().unwrap();
+}
+
+#[test]
+fn a_client_that_kills_and_one_that_hangs_up() {
+    let scene = Scene::new();
+    for packet in ["k", "vKill;1", ""] {
+        let live = Live::start(&scene, &[], &["sleep", "1000"]);
+        let mut client = Client::connect(&live.address);
+        let thread = client.ask("qC");
+        let pid = u32::from_str_radix(thread.strip_prefix("QC").unwrap(), 16).unwrap();
+        if !packet.is_empty() {
+            client.send(packet);
+        }
+        drop(client);
+        assert_eq!(live.end().1, Some(0));
+        let gone = !Path::new(&format!("/proc/{pid}")).exists();
+        assert!(gone, "{packet}: the program lives on");
+    }
+}
+
+#[test]
+fn lldb_goes_back_from_a_live_stop() {
+    let found = ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb));
+    let (Some(lldb), true) = (found, have("gcc")) else { return };
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let commands = scene.path("commands");
+    let connect = format!("script lldb.debugger.SetAsync(False)\ngdb-remote {}\n", live.address);
+    let rest = "breakpoint set -n work\nprocess continue\nprocess continue\nframe variable n\n\
+                process continue --reverse\nprocess continue --forward\n\
+                process continue --forward\nframe variable n\nbreakpoint delete -f\n\
+                process handle SIGUSR1 -s false -n false -p true\n\
+                process continue --forward\nprocess continue --forward\nquit\n";
+    std::fs::write(&commands, connect + rest).unwrap();
+    let mut command = Command::new(lldb);
+    // In batch mode it leaves where the history ends.
+    command.arg("--no-lldbinit").arg(&program).stdin(std::fs::File::open(&commands).unwrap());
+    let output = command.output().unwrap();
+    let said = text(&output.stdout);
+    assert_in_order(&said, &["(int) n = 1", "reverse", "(int) n = 2"]);
+    assert!(said.contains("exited with status = 3"), "{said}");
+    assert_eq!(live.end().0, "total 35 counter 105\n");
+}
