@@ -98,7 +98,8 @@ fn it_goes_back_from_a_stop_and_on_again() {
     assert!(answer(&said, "continue", 3).contains("Breakpoint 1, work"), "{said}");
     assert!(answer(&said, "print n", 2).ends_with("= 3"), "{said}");
     assert!(answer(&said, "finish", 0).contains("Value returned is $"), "{said}");
-    assert_eq!(live.end(), (String::new(), Some(0)));
+    // gdb left it, and it went on.
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
 }
 
 #[test]
@@ -207,7 +208,7 @@ struct Client(TcpStream);
 impl Client {
     fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
         Self(stream)
     }
 
