@@ -1,0 +1,241 @@
+//! Lets a program under a debugger go on, and stops all of it again.
+
+use super::engine::{Engine, gone_is_fine};
+use super::feed::Item;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use super::ticks::Ticks;
+use crate::capture::Error;
+use crate::capture::clock::now;
+use crate::capture::live::{Go, News};
+use crate::capture::signals::Forwarding;
+use crate::common::{Addr, Tid};
+use crate::tracee::{Signo, dispositions};
+use std::time::Duration;
+
+/// How often a running program is looked after: whether somebody interrupts, what it recorded.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// A thread that executes so many single instructions lets the others run for one of them.
+const LONE_STEPS: u32 = 256;
+/// SYSCALL.
+const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
+
+impl Engine {
+    pub(super) fn go(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        let first = Tid(self.program.0);
+        if !self.processes.contains_key(&self.program) {
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            self.let_end()?;
+            return Ok((first, News::Ended(self.exit)));
+        }
+        let runs = match self.begin(go)? {
+            Begun::Runs(runs) => runs,
+            Begun::Already(tid, news) => return Ok((tid, news)),
+        };
+        let _forwarding = Forwarding::to(self.program);
+        let _ticks = Ticks::start(LOOK_PERIOD);
+        let news = loop {
+            if let Some(news) = self.take_news(go.thread, runs) {
+                break news;
+            }
+            if interrupted() {
+                break (go.thread, News::Interrupted);
+            }
+            if Ticks::are_due() {
+                self.save_so_far()?;
+            }
+            if let Some((tid, stop)) = self.wait()? {
+                self.handle(tid, stop)?;
+            }
+        };
+        self.halt_all()?;
+        if let Some(debugger) =
+            self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
+        {
+            (debugger.stepping, debugger.behind) = (None, None);
+        }
+        match news {
+            (_, News::Ended(_)) => Ok(news),
+            // What came meanwhile is told, rather than a thread that is gone.
+            _ if !self.processes.contains_key(&self.program) => Ok((first, News::Ended(self.exit))),
+            (tid, told) if !self.threads.contains_key(&tid) => {
+                let other = self.of_program().next().map_or(first, Thread::tid);
+                Ok((other, told))
+            }
+            _ => Ok(news),
+        }
+    }
+
+    /// Lets the threads go on that are to.
+    fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
+        let next = self.next_call(go)?;
+        let stands = self.threads.get(&go.thread).is_some_and(|t| t.doing == Doing::Standing);
+        let steps_alone = go.step && go.signal == 0 && next.is_none() && stands;
+        if let Some(thread) = self.threads.get_mut(&go.thread) {
+            thread.news = None;
+        }
+        let Some(process) = self.processes.get_mut(&self.program) else {
+            return Ok(Begun::Runs(Runs::All));
+        };
+        let debugger = process.debugger.get_or_insert_default();
+        debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
+        debugger.stepping = go.step.then_some(go.thread);
+        debugger.behind = next;
+        debugger.passed = go.passed;
+        let stops = debugger.stops();
+        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        // The thread may wait for the others.
+        let others_run =
+            !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
+        process.translator.set_stops(&stops);
+        if others_run && let Some((tid, news)) = self.news_of_others(go)? {
+            return Ok(Begun::Already(tid, news));
+        }
+        if steps_alone {
+            self.with(go.thread, |process, thread| {
+                let ip = thread.tracee.registers()?.rip;
+                thread.held = 0;
+                process.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
+                process.step_natively(thread, Addr(ip))
+            })?;
+        }
+        let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
+        let standing = self.of_program().filter(|thread| thread.doing == Doing::Standing);
+        let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
+        for tid in tids {
+            let signal = if tid == go.thread { go.signal } else { 0 };
+            self.with(tid, |process, thread| process.let_go_on(thread, signal))?;
+        }
+        Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
+    }
+
+    /// Where a thread that steps stops behind its instruction, if that is a system call, which it
+    /// makes from the cache.
+    fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
+        let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
+        let ip = thread.tracee.registers()?.rip;
+        let mut bytes = [0; SYSCALL_INSN.len()];
+        let Some(process) = self.processes.get(&self.program) else { return Ok(None) };
+        let known = process.memory.read(Addr(ip), &mut bytes);
+        let is_call = known == bytes.len() && bytes == SYSCALL_INSN;
+        Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
+    }
+
+    /// What another thread came to while all were being stopped, or stands at now.
+    fn news_of_others(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        let program = self.program;
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
+            if thread.tid() == go.thread || thread.doing != Doing::Standing {
+                continue;
+            }
+            let ip = Addr(thread.tracee.registers()?.rip);
+            match thread.news.take() {
+                Some(News::Stop) | None if go.stops.contains(&ip) => {
+                    return Ok(Some((thread.tid(), News::Stop)));
+                }
+                Some(News::Stop | News::Stepped) | None => {}
+                Some(news) => return Ok(Some((thread.tid(), news))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// What there is to tell; of `first` rather than of others, which may wait.
+    fn take_news(&mut self, first: Tid, runs: Runs) -> Option<(Tid, News)> {
+        if !self.processes.contains_key(&self.program) {
+            return Some((Tid(self.program.0), News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            let process = self.processes.get(&self.program);
+            let culprit = process.and_then(|process| process.culprit).map(|(tid, _)| tid);
+            let known = culprit.filter(|tid| self.threads.contains_key(tid));
+            return Some((known.unwrap_or(Tid(self.program.0)), News::Ending));
+        }
+        let program = self.program;
+        let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
+        let ran = |thread: &Thread| runs == Runs::All || thread.tid() == first;
+        let told = of_program.filter(|thread| thread.news.is_some() && ran(thread));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|thread| thread.tid() != first);
+        let thread = told.into_iter().next()?;
+        thread.news.take().map(|news| (thread.tid(), news))
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        let mut threads = self.of_program().peekable();
+        threads.peek().is_some() && threads.all(|thread| thread.doing == Doing::AtEnd)
+    }
+
+    /// Stops all threads that run.
+    pub(super) fn halt_all(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
+            thread.is_young = false;
+            gone_is_fine(thread.tracee.interrupt())?;
+        }
+        while self.threads.values().any(runs) {
+            let Some((tid, stop)) = self.wait()? else { continue };
+            if !self.bring_out(tid, stop, Process::halt)? {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All threads stand at their end: lets them.
+    pub(super) fn let_end(&mut self) -> Result<(), Error> {
+        for thread in self.of_program() {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        while self.processes.contains_key(&self.program) {
+            if let Some((tid, stop)) = self.wait()? {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What came of letting threads go on.
+enum Begun {
+    /// Some run.
+    Runs(Runs),
+    /// A thread that was to run had something to tell before.
+    Already(Tid, News),
+}
+
+/// Which threads run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Runs {
+    All,
+    One,
+}
+
+fn runs(thread: &Thread) -> bool {
+    !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
+}
+
+impl Process {
+    /// A thread that stands goes on, with a signal if it is to have one.
+    fn let_go_on(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
+        let held = std::mem::take(&mut thread.held);
+        thread.news = None;
+        if signal == 0 {
+            return self.go_on_in_cache(thread);
+        }
+        if held != 0 {
+            let bit = 1_u64 << (signal - 1).clamp(0, 63);
+            let caught = dispositions(thread.tid())?.caught & bit != 0;
+            return thread.deliver(signal, caught);
+        }
+        // Only where a signal stopped it can a thread be given one.
+        thread.sent = signal;
+        thread.tracee.send(thread.pid, signal)?;
+        self.go_on_in_cache(thread)
+    }
+}
