@@ -26,6 +26,19 @@ pub struct Go {
     pub stops: BTreeSet<Addr>,
     /// Signals that are delivered without a stop; signal 1 in bit 0.
     pub passed: u64,
+    /// Memory that threads stop behind an access of.
+    pub watches: Vec<Watch>,
+}
+
+/// Memory that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Its first byte.
+    pub addr: Addr,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// Reads count, and not only writes.
+    pub reads: bool,
 }
 
 /// Why a live program stands still.
@@ -35,6 +48,8 @@ pub enum News {
     Stop,
     /// The step is done.
     Stepped,
+    /// The thread has accessed memory that is watched: the [`Watch`] at this address.
+    Watch(Addr),
     /// A signal is about to be delivered to the thread.
     Signal(Signo),
     /// The thread has executed another program.
@@ -74,6 +89,11 @@ impl Live {
     /// stand still then. `interrupted` is asked now and then.
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
         self.soft.go(go, interrupted)
+    }
+
+    /// Whether the CPU can watch all of this at once.
+    pub fn can_watch(watches: &[Watch]) -> bool {
+        soft::can_watch(watches)
     }
 
     /// The process.

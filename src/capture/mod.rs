@@ -19,7 +19,7 @@ mod step;
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use host::host_cpu;
-pub use live::{Go, Live, News};
+pub use live::{Go, Live, News, Watch};
 pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.

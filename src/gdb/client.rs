@@ -277,6 +277,9 @@ impl<'a, R: Run> Client<'a, R> {
 
     fn resume(&mut self, body: &[u8]) -> Answer {
         let Some(resume) = resume::parse(body, &self.chosen) else { return Answer::malformed() };
+        if let Some(error) = self.served.session.refusal(&resume.order) {
+            return Answer::Reply(format!("E.{error}").into_bytes());
+        }
         self.served.document = None;
         self.line.get_mut().polled = Instant::now();
         let line = &self.line;

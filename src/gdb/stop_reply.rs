@@ -3,7 +3,9 @@
 
 use super::supported::ClientFeatures;
 use super::{hex, signals, thread_id};
-use crate::session::{BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason};
+use crate::session::{
+    Access, BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason, Watchpoint,
+};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
@@ -44,6 +46,14 @@ pub(super) fn format<R: Run>(
         StopReason::Edge(Edge::End) if !edge_as_trap => "replaylog:end;",
         _ => "",
     });
+    if let StopReason::Watchpoint(Watchpoint { addr, access, .. }) = stop.reason {
+        let name = match access {
+            Access::Write => "watch",
+            Access::Read => "rwatch",
+            Access::Any => "awatch",
+        };
+        let _ = write!(reply, "{name}:{:x};", addr.0);
+    }
     if stop.reason == StopReason::Executed && client.exec_events {
         let program = session.run().exec_file().unwrap_or_default();
         // Writing to a string cannot fail.

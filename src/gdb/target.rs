@@ -5,7 +5,7 @@ use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
 use super::files::OpenFiles;
 use super::{monitor, target_xml, xfer::Document};
 use crate::common::{self, Addr, Visible};
-use crate::session::{BreakpointKind, Error, Register, Run, Session};
+use crate::session::{Access, BreakpointKind, Error, Register, Run, Session, Watchpoint};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::MultiThreadBase;
@@ -13,7 +13,8 @@ use gdbstub::target::ext::base::single_register_access::{
     SingleRegisterAccess, SingleRegisterAccessOps,
 };
 use gdbstub::target::ext::breakpoints::{
-    Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, SwBreakpoint, SwBreakpointOps,
+    Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, HwWatchpoint, HwWatchpointOps,
+    SwBreakpoint, SwBreakpointOps, WatchKind,
 };
 use gdbstub::target::ext::host_io::HostIoOps;
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
@@ -214,6 +215,41 @@ impl<R: Run> Breakpoints for Served<R> {
     fn support_hw_breakpoint(&mut self) -> Option<HwBreakpointOps<'_, Self>> {
         Some(self)
     }
+
+    // Where nothing can be watched, gdb steps instead.
+    fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
+        if self.session.run().can_watch(&[]) { Some(self) } else { None }
+    }
+}
+
+impl<R: Run> HwWatchpoint for Served<R> {
+    fn add_hw_watchpoint(
+        &mut self,
+        addr: u64,
+        size_bytes: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
+        Ok(self.session.insert_watchpoint(watchpoint(addr, size_bytes, kind)))
+    }
+
+    fn remove_hw_watchpoint(
+        &mut self,
+        addr: u64,
+        size_bytes: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
+        self.session.remove_watchpoint(watchpoint(addr, size_bytes, kind));
+        Ok(true)
+    }
+}
+
+fn watchpoint(addr: u64, size_bytes: u64, kind: WatchKind) -> Watchpoint {
+    let access = match kind {
+        WatchKind::Write => Access::Write,
+        WatchKind::Read => Access::Read,
+        WatchKind::ReadWrite => Access::Any,
+    };
+    Watchpoint { addr: Addr(addr), size_bytes, access }
 }
 
 // Removing what is not there is not an error: gdb removes again after a reconnect.

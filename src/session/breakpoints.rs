@@ -13,12 +13,35 @@ pub enum BreakpointKind {
     Hardware,
 }
 
+/// Memory whose accesses stop a live run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watchpoint {
+    /// Its first byte.
+    pub addr: Addr,
+    /// How many bytes.
+    pub size_bytes: u64,
+    /// Which accesses.
+    pub access: Access,
+}
+
+/// Accesses of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Writes.
+    Write,
+    /// Reads. The CPU cannot tell them from writes, and stops for both.
+    Read,
+    /// Both.
+    Any,
+}
+
 /// Inserted breakpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Breakpoints {
     software: BTreeSet<Addr>,
     hardware: BTreeSet<Addr>,
     all: BTreeSet<Addr>,
+    watchpoints: Vec<Watchpoint>,
 }
 
 impl Breakpoints {
@@ -35,6 +58,22 @@ impl Breakpoints {
             self.all.remove(&addr);
         }
         removed
+    }
+
+    /// Inserts a watchpoint.
+    pub fn watch(&mut self, watchpoint: Watchpoint) {
+        self.watchpoints.push(watchpoint);
+    }
+
+    /// Removes a watchpoint; whether it was there.
+    pub fn unwatch(&mut self, watchpoint: Watchpoint) -> bool {
+        let place = self.watchpoints.iter().position(|known| *known == watchpoint);
+        place.map(|place| self.watchpoints.remove(place)).is_some()
+    }
+
+    /// The watchpoints, in the order of their insertion.
+    pub fn watchpoints(&self) -> &[Watchpoint] {
+        &self.watchpoints
     }
 
     /// Removes all.

@@ -2,11 +2,11 @@
 
 use super::final_registers::{registers, write_extended};
 use super::{
-    Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error,
-    FileBytes, GapInfo, Library, Order, Position, Recorded, Recording, Register, Registers, Run,
-    Stop, StopReason, ThreadInfo,
+    Access, Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending,
+    Error, FileBytes, GapInfo, Library, Order, Position, Recorded, Recording, Register, Registers,
+    Run, Stop, StopReason, ThreadInfo, Watchpoint,
 };
-use crate::capture::{Go, Live as Program, News};
+use crate::capture::{Go, Live as Program, News, Watch};
 use crate::common::{Addr, Tid};
 use crate::image::Bytes;
 use crate::image::core::{self, CoreContents};
@@ -125,6 +125,7 @@ impl Live {
             signal: order.signal,
             stops: breakpoints.addrs().clone(),
             passed: self.passed,
+            watches: breakpoints.watchpoints().iter().map(watch).collect(),
         };
         let result = self.program.borrow_mut().go(&go, interrupted);
         let (thread, reason) = match result {
@@ -145,6 +146,10 @@ impl Live {
         match news {
             News::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
             News::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
+            News::Watch(addr) => {
+                let watched = breakpoints.watchpoints().iter().find(|known| known.addr == addr);
+                watched.map_or(StopReason::Step, |known| StopReason::Watchpoint(*known))
+            }
             News::Signal(number) => StopReason::Signal(number),
             News::Executed => StopReason::Executed,
             News::Interrupted => StopReason::Interrupted,
@@ -360,6 +365,14 @@ impl Run for Live {
         self.history()?.pt_cpu()
     }
 
+    fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
+        Program::can_watch(&watchpoints.iter().map(watch).collect::<Vec<_>>())
+    }
+
+    fn goes_live(&self, order: &Order) -> bool {
+        order.direction == Direction::Forward && !self.in_past
+    }
+
     fn pass_signals(&mut self, signals: u64) {
         self.passed = signals;
     }
@@ -388,4 +401,9 @@ impl Run for Live {
         }
         self.ended.get_or_insert(Ending::Signal(9));
     }
+}
+
+fn watch(watchpoint: &Watchpoint) -> Watch {
+    let reads = watchpoint.access != Access::Write;
+    Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }
 }

@@ -25,7 +25,7 @@ mod scripted;
 #[cfg(test)]
 mod tests;
 
-pub use breakpoints::{BreakpointKind, Breakpoints};
+pub use breakpoints::{Access, BreakpointKind, Breakpoints, Watchpoint};
 pub use describe::{Description, Ending, GapInfo, Library};
 pub use files::FileBytes;
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};

@@ -1,6 +1,8 @@
 //! The session: a run, its breakpoints, and the stop that it stands at.
 
-use super::{BreakpointKind, Breakpoints, Error, Order, Run, Stop, StopReason, ThreadInfo};
+use super::{
+    BreakpointKind, Breakpoints, Error, Order, Run, Stop, StopReason, ThreadInfo, Watchpoint,
+};
 use crate::common::{Addr, Tid};
 
 /// A debugging session over a run.
@@ -54,6 +56,28 @@ impl<R: Run> Session<R> {
     /// Removes a breakpoint; whether it was there.
     pub fn remove_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         self.breakpoints.remove(kind, addr)
+    }
+
+    /// Inserts a watchpoint; whether the run can watch it, with what it watches already.
+    pub fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
+        let mut wanted = self.breakpoints.clone();
+        wanted.watch(watchpoint);
+        let can = self.run.can_watch(wanted.watchpoints());
+        if can {
+            self.breakpoints = wanted;
+        }
+        can
+    }
+
+    /// Removes a watchpoint; whether it was there.
+    pub fn remove_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
+        self.breakpoints.unwatch(watchpoint)
+    }
+
+    /// Why the run does not go where an order sends it, with the watchpoints that there are.
+    pub fn refusal(&self, order: &Order) -> Option<Error> {
+        let watches = !self.breakpoints.watchpoints().is_empty();
+        (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches)
     }
 
     /// Removes all breakpoints.

@@ -2,7 +2,7 @@
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Description, Direction, Ending, FileBytes, GapInfo,
-    Library, Register, Registers, ThreadInfo,
+    Library, Register, Registers, ThreadInfo, Watchpoint,
 };
 use crate::common::{Addr, Tid};
 use std::path::{Path, PathBuf};
@@ -62,6 +62,8 @@ pub enum StopReason {
     Edge(Edge),
     /// The user interrupted.
     Interrupted,
+    /// A live program has accessed the memory of a watchpoint.
+    Watchpoint(Watchpoint),
     /// A signal (the kernel's number) is about to be delivered to a live program.
     Signal(i32),
     /// A live program has executed another one.
@@ -92,6 +94,12 @@ pub enum Error {
          continue)"
     )]
     LivePastIsFixed,
+    /// A way through the past with watchpoints.
+    #[error(
+        "watchpoints see nothing in the past, whose values are not known: delete or disable them \
+         to go there"
+    )]
+    NoPastWatches,
     /// A write to a program that is gone.
     #[error("the program is gone")]
     Gone,
@@ -192,6 +200,16 @@ pub trait Run {
 
     /// Signals that a live program gets without a stop; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}
+
+    /// Whether the run can stop for all these accesses.
+    fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {
+        false
+    }
+
+    /// Whether an order lets a live program run, rather than walking a history.
+    fn goes_live(&self, _order: &Order) -> bool {
+        false
+    }
 
     /// Why the run could not go on, or its history not be read, if that is so.
     fn failure(&self) -> Option<String> {

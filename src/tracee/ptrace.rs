@@ -237,6 +237,28 @@ impl Tracee {
         Ok(bytes)
     }
 
+    /// Debug register `number` (SDM volume 3, "Debug Registers"), as the kernel keeps it for the
+    /// thread.
+    pub fn debug_register(self, number: usize) -> Result<u64, Error> {
+        Errno::clear();
+        let offset = debug_register_offset(number);
+        // SAFETY: PEEKUSER reads from the tracee's registers and writes nothing here.
+        let value = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.0.0, offset, 0) };
+        match Errno::last() {
+            errno if value == -1 && errno != Errno::UnknownErrno => {
+                Err(Error::Ptrace { request: "PEEKUSER", tid: self.0, errno })
+            }
+            _ => Ok(value.cast_unsigned()),
+        }
+    }
+
+    /// Sets debug register `number`.
+    pub fn set_debug_register(self, number: usize, value: u64) -> Result<(), Error> {
+        let offset = debug_register_offset(number);
+        let value = usize::try_from(value).unwrap_or(0);
+        self.request("POKEUSER", libc::PTRACE_POKEUSER, offset, value)
+    }
+
     /// Sets a register set.
     pub fn set_register_set(self, note_type: u32, bytes: &[u8]) -> Result<(), Error> {
         // The kernel only reads there.
@@ -302,4 +324,9 @@ impl Stopped {
 
 fn signal_argument(signal: Signo) -> usize {
     usize::try_from(signal).unwrap_or(0)
+}
+
+/// Where `struct user` has a debug register.
+fn debug_register_offset(number: usize) -> usize {
+    std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
 }

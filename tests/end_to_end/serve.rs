@@ -36,7 +36,8 @@ impl Live {
     /// What gdb prints for these commands, typed after it connected.
     fn gdb(&self, program: &Path, commands: &str) -> String {
         let mut gdb = Command::new("gdb");
-        gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /"]).arg(program);
+        gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /", "-ex", "set remotetimeout 60"])
+            .arg(program);
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py");
         let connect = format!("source {script}\ntarget remote {}\n", self.address);
         run_gdb(gdb, &(connect + commands))
@@ -157,6 +158,61 @@ fn signals_come_when_the_debugger_lets_them() {
     assert!(answer(&said, "continue", 3).contains("No more reverse-execution"), "{said}");
     assert!(answer(&said, "continue", 4).contains("terminated with signal SIGSEGV"), "{said}");
     assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn watchpoints_stop_behind_the_access() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "handle SIGUSR1 nostop noprint\nbreak main\ncontinue\nwatch counter\ncontinue\ncontinue\n\
+         stepi\nreverse-stepi\nbt 1\ndelete 2\nreverse-stepi\ncontinue\n\
+         awatch *(char (*)[3]) ((char *) &counter + 1)\ncontinue\ndelete\nwatch counter if counter > 100\n\
+         continue\nprint counter\ndelete\ncontinue\ncontinue",
+    );
+    for (nth, value) in [(1, 1), (2, 2)] {
+        let text = answer(&said, "continue", nth);
+        let wanted = ["Hardware watchpoint 2: counter", &format!("New value = {value}")];
+        assert_in_order(text, &wanted);
+        assert!(text.contains("work (n="), "{said}");
+    }
+    // What was written before cannot be told.
+    assert!(
+        answer(&said, "reverse-stepi", 0).contains("watchpoints see nothing in the past"),
+        "{said}"
+    );
+    assert!(answer(&said, "reverse-stepi", 1).contains("return sum"), "{said}");
+    assert!(answer(&said, "continue", 3).contains("No more reverse-execution"), "{said}");
+    assert!(answer(&said, "continue", 4).contains("access (read/write) watchpoint 3"), "{said}");
+    assert!(answer(&said, "continue", 5).contains("New value = 105"), "{said}");
+    assert!(said.contains("exited with code 03"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn watchpoints_are_of_all_threads() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("adders.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break main\ncontinue\nwatch total if total % 2000 == 0\ncontinue\nprint total % 2000\n\
+         continue\nprint total % 2000\ndelete\ncontinue\ncontinue",
+    );
+    for nth in 0..2 {
+        assert!(answer(&said, "continue", nth + 1).contains("hit Hardware watchpoint 2"), "{said}");
+        assert!(answer(&said, "print total % 2000", nth).ends_with("= 0"), "{said}");
+    }
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("total 20000\n".to_owned(), Some(0)));
 }
 
 #[test]

@@ -56,7 +56,9 @@ pub(crate) fn run_with(
     let script = directory.join("contraflow.py");
     fs::write(&script, SCRIPT).unwrap();
     let mut gdb = Command::new("gdb");
-    gdb.args(["-nx", "-q", "-batch", "-ex", "set pagination off", "-ex", "set sysroot /", "-x"]);
+    gdb.args(["-nx", "-q", "-batch", "-ex", "set pagination off", "-ex", "set sysroot /"]);
+    // The machine may be busy.
+    gdb.args(["-ex", "set remotetimeout 60", "-x"]);
     gdb.arg(script).args(["-ex", &format!("target remote {remote}")]);
     // gdb in batch mode writes errors elsewhere than the rest, so that their order would be lost.
     let log = directory.join("gdb.log");

@@ -4,6 +4,7 @@ use super::attach::stand_before_call;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use super::watch::Slot;
 use crate::capture::clock::now;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
@@ -23,6 +24,8 @@ pub(super) struct Debugger {
     pub(super) behind: Option<u64>,
     /// How many single instructions it has executed so, one after the other.
     pub(super) lone_steps: u32,
+    /// What the threads' debug registers watch.
+    pub(super) slots: Vec<Slot>,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
 }

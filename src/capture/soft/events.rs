@@ -7,6 +7,7 @@ use super::exact::{Exactness, Registers};
 use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
+use super::watch::watch;
 use crate::capture::clock::now;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
@@ -82,7 +83,10 @@ impl Engine {
         }
         if is_thread_of(child, pid) {
             self.add_thread(child, pid, Place::Cache)?;
-            self.with(child, |_, thread| {
+            self.with(child, |process, thread| {
+                if let Some(debugger) = process.debugger.as_ref().filter(|d| !d.slots.is_empty()) {
+                    watch(thread.tracee, &debugger.slots)?;
+                }
                 let mut registers = thread.tracee.registers()?;
                 registers.gs_base = thread.area.base;
                 thread.tracee.set_registers(&registers)?;

@@ -5,6 +5,7 @@ use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use super::ticks::Ticks;
+use super::watch::{slots, watch};
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::live::{Go, News};
@@ -88,6 +89,16 @@ impl Engine {
         debugger.stepping = go.step.then_some(go.thread);
         debugger.behind = next;
         debugger.passed = go.passed;
+        let slots = slots(&go.watches);
+        if slots != debugger.slots {
+            debugger.slots.clone_from(&slots);
+            let program = self.program;
+            let standing =
+                self.threads.values().filter(|t| t.pid == program && t.doing == Doing::Standing);
+            for thread in standing {
+                watch(thread.tracee, &slots)?;
+            }
+        }
         let stops = debugger.stops();
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
         // The thread may wait for the others.

@@ -34,6 +34,8 @@ mod stopping;
 mod tell;
 mod thread;
 mod ticks;
+mod watch;
 
 pub(super) use engine::{attach, record};
 pub(super) use live::Live;
+pub(super) use watch::can_watch;

@@ -19,6 +19,8 @@ use crate::translate::{Location, slots};
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
+/// A debug register's address was accessed.
+const TRAP_HWBKPT: i32 = 4;
 /// `si_code` of a SIGSEGV: a protection forbids it.
 const SEGV_ACCERR: i32 = 2;
 /// INT3.
@@ -114,19 +116,19 @@ impl Process {
             (Doing::Stepping(_), libc::SIGSEGV, 1..) => {
                 // Another thread executed code of the page, and it was protected again, before the
                 // store was executed.
-                // A fault at the instruction itself is one of execution.
-                let ip = Addr(thread.tracee.registers()?.rip);
-                let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
                 if let Some(addr) = final_state::fault_address(&info)
                     && (self.space.is_masked(addr.page().0)
-                        || code == SEGV_ACCERR
-                            && !itself.contains(addr)
-                            && self.is_writable(addr)?)
+                        || code == SEGV_ACCERR && self.is_of_store(thread, addr)?)
                 {
                     self.mend(thread, signal)?;
                     self.open_for_write(thread, addr)?;
                     thread.tracee.step(0)?;
                     return Ok(None);
+                }
+            }
+            (Doing::Running, libc::SIGTRAP, TRAP_HWBKPT) if thread.place == Place::Cache => {
+                if let Some(addr) = self.take_watched(thread)? {
+                    return self.watched(thread, addr);
                 }
             }
             (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
@@ -207,12 +209,13 @@ impl Process {
             }
             None => self.tell(tid, Item::Leave { ip: next }),
         }
-        if self.is_stepping(thread) {
+        let watched = self.take_watched(thread)?;
+        if self.is_stepping(thread) || watched.is_some() {
             if insn.is_some_and(|insn| insn.pushes_flags) {
                 self.hide_trap_flag(thread)?;
             }
             self.tell(tid, Item::Leave { ip: next });
-            thread.stand(News::Stepped);
+            thread.stand(watched.map_or(News::Stepped, News::Watch));
             return Ok(());
         }
         self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
@@ -251,6 +254,14 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Whether a fault at `addr` is one of a store that could be executed now. A fault at the
+    /// instruction itself is one of execution.
+    fn is_of_store(&self, thread: &Thread, addr: Addr) -> Result<bool, Error> {
+        let ip = Addr(thread.tracee.registers()?.rip);
+        let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
+        Ok(!itself.contains(addr) && self.is_writable(addr)?)
     }
 
     /// Whether the kernel lets the program write at `addr`, as things are now.
