@@ -63,7 +63,8 @@ fn of_trace(
     let clock = what.is_timed().then(|| clocks.unwrap_or_default());
     let config = Config { clock, ..arguments.raw.config() };
     let workers = Options::default().workers;
-    let raw = RawTrace { bytes: trace, image: &image, config: &config, workers };
+    let addrs = what == What::Insns;
+    let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, addrs };
     // On a terminal, what is printed shows how far it is.
     let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
         Bar::new("decoding")

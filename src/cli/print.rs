@@ -4,7 +4,7 @@ use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
 use super::stats::Stats;
 use crate::common::{Addr, Visible};
-use crate::flow::{Event, Gap, GapReason, Insn, Moment, Span};
+use crate::flow::{Event, Gap, GapReason, Last, Moment, Span};
 use crate::image::Image;
 use crate::pt::{Clock, ClockConfig, Packet, PacketError, Packets};
 use crate::recording::Behind;
@@ -154,10 +154,10 @@ impl<'a, W: Write> Printer<'a, W> {
         &mut self,
         index: u64,
         span: &Span,
-        last: Option<Insn>,
+        last: Option<Last>,
         moment: Moment,
     ) -> io::Result<()> {
-        let end = last.map_or(span.last, |insn| insn.next());
+        let end = last.map_or(span.last, |last| last.end);
         if self.json {
             let (start, end) = (format!("{}", span.ip), format!("{end}"));
             let exit = format!("{:?}", span.exit);

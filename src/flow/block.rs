@@ -110,8 +110,10 @@ pub(super) struct Block {
     sizes: u32,
     /// The blocks behind: going straight on, and branching.
     links: [BlockId; 2],
-    /// The tally that counted the block last.
-    mark: u32,
+    /// The round of a tally that counted the block last.
+    round: u32,
+    /// A tally, and the block's number in it.
+    pub(super) number: (u32, u32),
 }
 
 impl Block {
@@ -127,7 +129,8 @@ impl Block {
             mode,
             sizes: 0,
             links: [BlockId::NONE; 2],
-            mark: 0,
+            round: 0,
+            number: (0, 0),
         }
     }
 
@@ -160,6 +163,13 @@ impl Block {
         Span { ip, last, insns, mode: self.mode, exit }
     }
 
+    /// Whether the block was not yet counted in the round of a tally; from now on it is.
+    #[inline]
+    pub(super) const fn is_news(&mut self, round: u32) -> bool {
+        let before = std::mem::replace(&mut self.round, round);
+        before != round
+    }
+
     /// Whether `addr` lies in the block, on an instruction boundary or not.
     pub(super) const fn covers(&self, addr: Addr) -> bool {
         addr.0.wrapping_sub(self.ip.0) < self.size_bytes as u64
@@ -185,7 +195,7 @@ impl Way {
 /// clone it for a decoder on another core. Valid only for the image that filled it.
 #[derive(Clone, Debug)]
 pub struct BlockCache {
-    blocks: Vec<Block>,
+    pub(super) blocks: Vec<Block>,
     /// Sizes of instructions in bytes, block after block.
     sizes: Vec<u8>,
     /// Open addressing with linear probing: block numbers by address, `u32::MAX` where free.
@@ -267,12 +277,11 @@ impl BlockCache {
         }
     }
 
-    /// Marks the block as counted by the tally `mark`; gives it if it was not yet.
+    /// Marks the block as counted in the round of a tally; gives it if it was not yet.
     #[inline]
-    pub(super) fn mark(&mut self, id: BlockId, mark: u32) -> Option<&Block> {
-        let block = self.blocks.get_mut(id.0 as usize).filter(|block| block.mark != mark)?;
-        block.mark = mark;
-        Some(block)
+    pub(super) fn mark(&mut self, id: BlockId, round: u32) -> Option<&mut Block> {
+        let block = self.blocks.get_mut(id.0 as usize)?;
+        block.is_news(round).then_some(block)
     }
 
     /// Adds a finished block. May empty the cache before.

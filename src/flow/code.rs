@@ -1,7 +1,8 @@
 //! Code bytes as blocks: an image behind a block cache. Does no I/O and knows no packets.
 
 use super::block::{Block, BlockCache, BlockId, Draft, End, Way};
-use super::insn::{Insn, MAX_INSN_BYTES, decode};
+use super::insn::{Class, Insn, MAX_INSN_BYTES, decode};
+use super::item::Span;
 use crate::common::Addr;
 use crate::image::CodeSource;
 use crate::pt::ExecMode;
@@ -60,6 +61,25 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
+    /// The last instruction of a span that was just decoded, out of the cache where it has it. None
+    /// where the code is not known.
+    pub fn last(&mut self, span: &Span) -> Option<Last> {
+        let id = self.find(span.ip, span.mode);
+        let block = self.cache.get(id).filter(|block| block.last() == span.last);
+        if let Some(block) = block {
+            let is_indirect_call = block.end == End::CallIndirect;
+            return Some(Last { end: block.fall(), is_indirect_call });
+        }
+        let insn = self.insns(span.last, span.mode, 1).next()?;
+        let is_indirect_call = insn.class == Class::CallIndirect;
+        Some(Last { end: insn.next(), is_indirect_call })
+    }
+
+    /// Copies code bytes; gives how many are known.
+    pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.image.read(addr, buf)
+    }
+
     /// Whether VMLAUNCH or VMRESUME is at `ip`.
     pub(super) fn is_vm_entry(&self, ip: Addr) -> bool {
         let mut bytes = [0; 3];
@@ -75,12 +95,6 @@ impl<'i> Code<'i> {
     /// As [`Self::find`]; `hint` is tried first.
     pub(super) fn find_near(&mut self, hint: BlockId, ip: Addr, mode: ExecMode) -> BlockId {
         self.cache.check(hint, ip, mode).unwrap_or_else(|| self.find(ip, mode))
-    }
-
-    /// The block at `ip` if it was met before; `hint` is tried first.
-    #[inline]
-    pub(super) fn known(&self, hint: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
-        self.cache.check(hint, ip, mode).or_else(|| self.cache.find(ip, mode))
     }
 
     #[inline]
@@ -150,6 +164,15 @@ impl<'i> Code<'i> {
         }
         self.cache.add(&draft)
     }
+}
+
+/// The last instruction of a span; see [`Code::last`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Last {
+    /// The address behind it.
+    pub end: Addr,
+    /// It is an indirect near call.
+    pub is_indirect_call: bool,
 }
 
 /// A stretch of code bytes read ahead.

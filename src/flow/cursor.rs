@@ -16,6 +16,7 @@ pub(super) struct Cursor<'t> {
     errata: Errata,
 }
 
+const LONG_TNT_BYTES: usize = 8;
 /// The size of the TMA packet and the byte that erratum SKZ84 puts behind it.
 const SKZ84_TMA_BYTES: usize = 8;
 
@@ -74,10 +75,13 @@ impl<'t> Cursor<'t> {
         self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
     }
 
-    /// Moves the bits of the short TNT packets that come next to `bits`, as many as fit, and says
-    /// how many packets. Passes packets that tell nothing; those of time unless `TIMED`.
+    /// Moves the bits of the TNT packets that come next to `bits`, as many as fit, and says how
+    /// many packets. Passes packets that tell nothing; those of time unless `TIMED`.
+    ///
+    /// When this is done makes no difference to what is decoded: as many packets are taken in the
+    /// end as if all were taken as soon as they fit.
     #[inline]
-    pub(super) fn take_short_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
+    pub(super) fn take_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;
         while bits.has_room() && self.context == BlockContext::None {
             match self.trace.get(self.offset) {
@@ -86,6 +90,14 @@ impl<'t> Cursor<'t> {
                     self.offset += 1;
                     packets += 1;
                 }
+                Some(2) => match self.long_tnt().filter(|_| bits.has_room_for_long()) {
+                    Some(payload) => {
+                        bits.append_long(payload);
+                        self.offset += LONG_TNT_BYTES;
+                        packets += 1;
+                    }
+                    None => break,
+                },
                 Some(_) if !TIMED => match self.silent_bytes() {
                     Some(size) => self.offset += size,
                     None => break,
@@ -94,6 +106,16 @@ impl<'t> Cursor<'t> {
             }
         }
         packets
+    }
+
+    /// The payload of the long TNT packet that comes next. None for anything else.
+    #[inline]
+    fn long_tnt(&self) -> Option<u64> {
+        let word = self.trace.get(self.offset..)?.first_chunk()?;
+        let word = u64::from_le_bytes(*word);
+        let payload = word >> 16;
+        // One without bits is no packet.
+        (word & 0xffff == 0xa302 && payload > 1).then_some(payload)
     }
 
     /// Moves behind the packets of time, and padding, that come next.

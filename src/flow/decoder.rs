@@ -67,7 +67,7 @@ pub struct Decoder<'t> {
     /// The last instruction that was executed.
     pub(super) last: Addr,
     pub(super) tnt: TntBits,
-    /// Direct jumps since the last bit was used.
+    /// Direct jumps since the last bit or TIP was used.
     pub(super) without_bit: u32,
     pub(super) last_ip: LastIp,
     pub(super) stack: ReturnStack,
@@ -186,8 +186,11 @@ impl<'t> Decoder<'t> {
     /// Takes the TNT bits that come next as far as nothing stands between them that matters.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
+        if self.cursor.is_at_tip() {
+            return;
+        }
         if self.clock.is_none() {
-            self.cursor.take_short_tnts::<false>(&mut self.tnt);
+            self.cursor.take_tnts::<false>(&mut self.tnt);
         } else {
             self.read_ahead_timed();
         }
@@ -196,7 +199,7 @@ impl<'t> Decoder<'t> {
     /// As [`Self::read_ahead`], up to the next packet of time.
     #[cold]
     fn read_ahead_timed(&mut self) {
-        let packets = self.cursor.take_short_tnts::<true>(&mut self.tnt);
+        let packets = self.cursor.take_tnts::<true>(&mut self.tnt);
         if let Some(clock) = &mut self.clock {
             let tnt = Packet::TntShort(Tnt { bits: 0, len: 1 });
             (0..packets).for_each(|_| clock.packet(&tnt));

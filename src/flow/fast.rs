@@ -13,7 +13,8 @@ pub(super) const CIRCLE_BLOCKS: u32 = 64;
 
 impl Decoder<'_> {
     /// Executes the block at the current IP. None, and nothing done, if not all is at hand.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "a span returned through memory takes as long as it")]
+    #[inline(always)]
     pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
         let block = code.block(self.hint).filter(|block| block.is_at(self.ip, self.mode))?;
         match block.end {
@@ -62,6 +63,7 @@ impl Decoder<'_> {
     fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
         self.tnt.skip_one();
+        self.without_bit = 0;
         self.stack.drop_one();
         Some(self.step_to(next, block, Exit::Ret))
     }
@@ -78,16 +80,7 @@ impl Decoder<'_> {
     /// A branch whose TIP comes next and goes to a known block.
     #[inline]
     fn tip_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
-        // A clock has to see the packet.
-        if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
-            return None;
-        }
-        let (payload, end) = self.cursor.peek_tip()?;
-        let mut last_ip = self.last_ip;
-        let ip = last_ip.reconstruct(payload)?;
-        let next = code.known(block.link(Way::Branch), ip, self.mode)?;
-        self.last_ip = last_ip;
-        self.cursor.pass_tip(end);
+        let next = self.take_tip_known(code)?;
         let exit = match block.end {
             End::Ret => Exit::Ret,
             End::JmpIndirect => Exit::JmpIndirect,
@@ -96,7 +89,24 @@ impl Decoder<'_> {
                 Exit::Call
             }
         };
-        Some(self.step_to((next, ip), block, exit))
+        Some(self.step_to(next, block, exit))
+    }
+
+    /// Takes the TIP that comes next and goes to a known block: that block, and its address.
+    #[inline]
+    pub(super) fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+        // A clock has to see the packet.
+        if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
+            return None;
+        }
+        let (payload, end) = self.cursor.peek_tip()?;
+        let mut last_ip = self.last_ip;
+        let ip = last_ip.reconstruct(payload)?;
+        let next = code.cache.find(ip, self.mode)?;
+        self.last_ip = last_ip;
+        self.cursor.pass_tip(end);
+        self.without_bit = 0;
+        Some((next, ip))
     }
 
     #[inline]

@@ -94,6 +94,7 @@ impl Decoder<'_> {
     /// A return: compressed if there is a bit for it, else with a TIP.
     fn leave_ret(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let at = here.block.last();
+        self.without_bit = 0;
         match self.tnt.pop() {
             None => self.leave_by_tip(here, code)?,
             Some(false) => return Err(self.here_is(GapReason::ReturnNotTaken(at))),
@@ -111,6 +112,7 @@ impl Decoder<'_> {
     /// A branch whose target is in a TIP.
     fn leave_by_tip(&mut self, here: Here, code: &mut Code<'_>) -> Result<(), Fault> {
         self.ip = self.take_tip(here.block.last())?;
+        self.without_bit = 0;
         self.take_next_mode();
         self.place_bound(Some(here.block.last()));
         self.hint = code.follow(here.id, Way::Branch, self.ip, self.mode);
@@ -132,6 +134,10 @@ impl Decoder<'_> {
                 }
                 Packet::ModeExec { .. } => self.pass_mode(&peeked),
                 Packet::TntShort(tnt) if self.tnt.has_room() => {
+                    self.pass(&peeked);
+                    self.tnt.append(tnt);
+                }
+                Packet::TntLong(tnt) if self.tnt.has_room_for_long() => {
                     self.pass(&peeked);
                     self.tnt.append(tnt);
                 }

@@ -23,16 +23,18 @@ mod pace;
 mod psb;
 mod retstack;
 mod skim;
+mod tally;
 mod tnt;
 
 pub use block::BlockCache;
-pub use code::{Addrs, Code, Insns};
+pub use code::{Addrs, Code, Insns, Last};
 pub use decoder::{Config, Decoder};
 pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
 pub use outline::{Turn, TurnKind, outline};
 pub use pace::{Meter, Moment, Pace};
-pub use skim::Tally;
+pub use skim::{CallWatch, Leaving};
+pub use tally::{Bounds, Tally};
 
 #[cfg(test)]
 mod tests;

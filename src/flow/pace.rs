@@ -1,8 +1,8 @@
 //! When things were executed, and how fast: the time of each item, and instructions per core
 //! clock where CYC packets are. Knows no more than the decoder's clock does, and makes nothing up.
 
+use super::code::Last;
 use super::decoder::Decoder;
-use super::insn::{Class, Insn};
 use super::item::{EventKind, Exit, FlowItem};
 use crate::pt::TimeEstimate;
 
@@ -39,13 +39,13 @@ pub struct Meter {
 
 impl Meter {
     /// The moment of what `decoder` gave just now; of a block with its last instruction.
-    pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Insn>) -> Moment {
+    pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Moment {
         let told = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
         let pace = self.pace(item, last, told);
         Moment { time: decoder.time(), pace }
     }
 
-    fn pace(&mut self, item: &FlowItem, last: Option<Insn>, told: Option<u64>) -> Option<Pace> {
+    fn pace(&mut self, item: &FlowItem, last: Option<Last>, told: Option<u64>) -> Option<Pace> {
         let ends = match item {
             FlowItem::Block(span) => {
                 self.insns = self.insns.saturating_add(span.insns.into());
@@ -85,10 +85,10 @@ impl Meter {
 }
 
 /// Whether a packet, or a bit of one, tells where the branch went.
-fn takes_a_packet(exit: Exit, last: Option<Insn>) -> bool {
+fn takes_a_packet(exit: Exit, last: Option<Last>) -> bool {
     match exit {
         Exit::Next | Exit::Jmp | Exit::Unknown => false,
-        Exit::Call => last.is_some_and(|insn| insn.class == Class::CallIndirect),
+        Exit::Call => last.is_some_and(|last| last.is_indirect_call),
         _ => true,
     }
 }

@@ -75,6 +75,23 @@ impl TntBits {
         self.len += len;
     }
 
+    /// Whether a long TNT packet's bits still fit behind these.
+    #[inline]
+    pub(super) const fn has_room_for_long(self) -> bool {
+        self.len <= 64 - 47
+    }
+
+    /// Appends the bits of a long TNT packet, whose payload of 48 bits has a bit set above bit 0.
+    #[inline]
+    pub(super) const fn append_long(&mut self, payload: u64) {
+        // The highest set bit is the stop bit.
+        let unused = payload.leading_zeros() + 1;
+        self.bits |= (payload << unused) >> self.len;
+        #[expect(clippy::cast_possible_truncation, reason = "at most 47")]
+        let len = (64 - unused) as u8;
+        self.len += len;
+    }
+
     /// The outcome of the next branch, which stays.
     #[inline]
     pub(super) const fn peek(self) -> Option<bool> {

@@ -33,14 +33,17 @@ impl LastIp {
     #[inline]
     pub fn reconstruct(&mut self, payload: IpPayload) -> Option<Addr> {
         let value = payload.value;
-        self.ip = match payload.compression {
+        // As masks, and no branch for each: which comes next is hard to foresee.
+        let kept = match payload.compression {
             IpCompression::Suppressed => return None,
-            IpCompression::Update16 => self.ip & !0xffff | value & 0xffff,
-            IpCompression::Update32 => self.ip & !0xffff_ffff | value & 0xffff_ffff,
-            IpCompression::Update48 => self.ip & !LOW_48 | value & LOW_48,
-            IpCompression::SignExtend48 => sign_extend_48(value),
-            IpCompression::Full => value,
+            IpCompression::Update16 => !0xffff,
+            IpCompression::Update32 => !0xffff_ffff,
+            IpCompression::Update48 => !LOW_48,
+            IpCompression::SignExtend48 | IpCompression::Full => 0,
         };
+        let is_signed = payload.compression == IpCompression::SignExtend48;
+        let value = if is_signed { sign_extend_48(value) } else { value };
+        self.ip = self.ip & kept | value & !kept;
         self.fresh = true;
         Some(Addr(self.ip))
     }

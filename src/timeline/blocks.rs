@@ -1,11 +1,9 @@
 //! Which blocks a segment executed, in few bytes.
 
 use crate::common::Addr;
+use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
-
-/// A block by the addresses of its first and last instruction.
-pub(super) type Bounds = (Addr, Addr);
 
 /// Numbers for the blocks of a thread.
 #[derive(Clone, Debug, Default)]

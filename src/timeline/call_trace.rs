@@ -62,7 +62,7 @@ impl CallTrace {
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {
             Visit::Block { index, span, last, .. } => {
-                let next = last.map_or(span.last, |insn| insn.next());
+                let next = last.map_or(span.last, |last| last.end);
                 let arrival = self.arrive(*index, span.ip);
                 self.left = match span.exit {
                     Exit::Call => Left::Call { next },

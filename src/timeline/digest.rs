@@ -1,16 +1,16 @@
 //! What the index keeps of each segment, made on all cores and handed over in order.
 
-use super::blocks::Bounds;
 use super::effects::{Effect, Effects};
 use super::parallel::Workers;
 use super::piece::{Piece, World};
 use super::segment::{Segment, What};
 use super::walk::{Caches, Walker};
 use crate::common::Tsc;
-use crate::flow::Gap;
+use crate::flow::{Bounds, EventKind, FlowItem, Gap, Tally};
 use crate::pt::{PSB, find_psb};
 use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A worker takes the segments that start in so many bytes of trace at a time.
 const STRETCH_BYTES: usize = 128 << 10;
@@ -35,34 +35,91 @@ struct Stretch {
     range: Range<usize>,
 }
 
-/// What the index keeps of a segment. Instructions are counted from its start.
+/// What the index keeps of a segment.
 #[derive(Debug)]
 pub(super) struct Digest {
     pub(super) piece: usize,
     pub(super) start: usize,
     pub(super) end: Option<usize>,
+    pub(super) content: Content,
+    /// Who made it.
+    pub(super) worker: usize,
+    /// The blocks that were executed, in numbers of the worker.
+    pub(super) blocks: Vec<u32>,
+    /// The blocks that got the worker's next numbers.
+    pub(super) fresh: Vec<Bounds>,
+}
+
+/// What happened in a segment. Instructions are counted from its start.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Content {
     pub(super) insns: u64,
-    pub(super) blocks: Vec<Bounds>,
     pub(super) times: Vec<(u64, Tsc)>,
     pub(super) gaps: Vec<(u64, Gap)>,
     pub(super) effects: Vec<Effect>,
 }
 
-impl Digest {
-    fn new(piece: usize, bounds: (usize, Option<usize>), segment: &Segment, execs: &[Tsc]) -> Self {
-        let mut blocks: Vec<Bounds> = segment.blocks.iter().map(|b| (b.ip, b.last)).collect();
-        blocks.sort_unstable();
-        blocks.dedup();
+impl Content {
+    /// Of a segment that is decoded.
+    pub(super) fn of(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
+        tally.restart();
+        segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));
         Self {
-            piece,
-            start: bounds.0,
-            end: bounds.1,
             insns: segment.insns,
-            blocks,
             times: segment.times().collect(),
             gaps: segment.gaps().collect(),
             effects: Effects::of(segment, segment.insns, execs),
         }
+    }
+
+    /// The same without decoding it block by block.
+    pub(super) fn skim(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
+        tally.restart();
+        let mut content = Self::default();
+        let mut effects = Effects::new(execs);
+        while let Some(item) = walker.skim(tally, &mut effects) {
+            let at = tally.insns;
+            match item {
+                FlowItem::Block(_) => {}
+                FlowItem::Event(event) => {
+                    if let EventKind::Tsc(tsc) = event.kind {
+                        content.times.push((at, tsc));
+                    }
+                    effects.mark_at(at, &What::Event(event.kind));
+                }
+                FlowItem::Gap(gap) => {
+                    content.gaps.push((at, gap));
+                    effects.mark_at(at, &What::Gap(gap));
+                }
+            }
+        }
+        Self { insns: tally.insns, effects: effects.finish(), ..content }
+    }
+}
+
+/// One who makes digests, with what is kept from one to the next.
+#[derive(Debug)]
+struct Worker {
+    number: usize,
+    caches: Caches,
+    tally: Tally,
+    /// Blocks whose numbers were handed over.
+    told: usize,
+}
+
+impl Worker {
+    fn new(number: usize) -> Self {
+        Self { number, caches: Caches::default(), tally: Tally::new(), told: 0 }
+    }
+
+    /// Hands over what the segment is that the tally has counted.
+    fn digest(&mut self, piece: usize, bounds: (usize, Option<usize>), content: Content) -> Digest {
+        let names = self.tally.names();
+        let fresh = names.get(self.told..).unwrap_or_default().to_vec();
+        self.told = names.len();
+        let blocks = self.tally.blocks().to_vec();
+        let (start, end) = bounds;
+        Digest { piece, start, end, content, worker: self.number, blocks, fresh }
     }
 }
 
@@ -93,10 +150,11 @@ impl Source<'_> {
             passed(done);
             ControlFlow::<Infallible>::Continue(())
         };
-        let digest = |stretch: &Stretch, caches: &mut Caches| self.digest_stretch(stretch, caches);
+        let digest = |stretch: &Stretch, worker: &mut Worker| self.digest_stretch(stretch, worker);
+        let number = AtomicUsize::new(0);
+        let worker = || Worker::new(number.fetch_add(1, Ordering::Relaxed));
         let workers = Workers { count: workers, ahead: AHEAD };
-        let ControlFlow::Continue(()) =
-            workers.in_order(&stretches, Caches::default, digest, take_stretch);
+        let ControlFlow::Continue(()) = workers.in_order(&stretches, worker, digest, take_stretch);
     }
 
     fn stretches(&self) -> Vec<Stretch> {
@@ -113,23 +171,29 @@ impl Source<'_> {
     }
 
     /// The segments that start in a stretch.
-    fn digest_stretch(self, stretch: &Stretch, caches: &mut Caches) -> Vec<Digest> {
+    fn digest_stretch(self, stretch: &Stretch, worker: &mut Worker) -> Vec<Digest> {
         let Some(piece) = self.pieces.get(stretch.piece) else { return Vec::new() };
         let trace = self.bytes(piece);
         if piece.lost {
             let segment = Segment::hole(piece.hole());
-            return vec![Digest::new(stretch.piece, (piece.psb, None), &segment, self.execs)];
+            let content = Content::of(&segment, &mut worker.tally, self.execs);
+            return vec![worker.digest(stretch.piece, (piece.psb, None), content)];
         }
         let mut digests = Vec::new();
         for (psb, end) in segments_in(trace, stretch.range.clone()) {
             let end = end.filter(|end| *end < piece.to);
             let part = piece.part(trace, psb, end);
-            let segment = Segment::decode(&mut Walker::new(&part, self.world, caches));
-            let mut digest = Digest::new(stretch.piece, (psb, end), &segment, self.execs);
+            let mut walker = Walker::new(&part, self.world, &mut worker.caches);
+            let mut content = if part.cut {
+                Content::of(&Segment::decode(&mut walker), &mut worker.tally, self.execs)
+            } else {
+                Content::skim(&mut walker, &mut worker.tally, self.execs)
+            };
+            drop(walker);
             if psb == piece.psb && piece.since > Tsc(0) {
-                digest.times.insert(0, (0, piece.since));
+                content.times.insert(0, (0, piece.since));
             }
-            digests.push(digest);
+            digests.push(worker.digest(stretch.piece, (psb, end), content));
         }
         digests
     }

@@ -5,10 +5,10 @@
 //! longjmp(3) or an exception skipped go with it; a return to nowhere known (a coroutine switch,
 //! the dynamic linker's trampoline) is taken as a jump.
 
-use super::segment::{Block, Mark, Segment, What};
+use super::segment::{Block, Segment, What, is_sigreturn};
 use super::stack::Frame;
 use crate::common::{Addr, Tsc};
-use crate::flow::{EventKind, Exit};
+use crate::flow::{CallWatch, Code, EventKind, Exit, Leaving, Span};
 use serde::{Deserialize, Serialize};
 
 /// How control left what came before, until it is known where to.
@@ -82,22 +82,33 @@ pub(super) struct Effects<'a> {
     index: u64,
 }
 
+impl<'a> Effects<'a> {
+    /// Nothing yet.
+    pub(super) fn new(execs: &'a [Tsc]) -> Self {
+        Self { steps: Vec::new(), left: Known::Before, execs, execs_over: 0, index: 0 }
+    }
+
+    /// All of them.
+    pub(super) fn finish(mut self) -> Vec<Effect> {
+        self.tell_left();
+        self.steps
+    }
+}
+
 impl Effects<'_> {
     /// Those of the first `limit` instructions of a segment, and of what stands before the next
     /// one.
     pub(super) fn of(segment: &Segment, limit: u64, execs: &[Tsc]) -> Vec<Effect> {
-        let mut effects =
-            Effects { steps: Vec::new(), left: Known::Before, execs, execs_over: 0, index: 0 };
+        let mut effects = Effects::new(execs);
         effects.walk(segment, limit);
-        effects.tell_left();
-        effects.steps
+        effects.finish()
     }
 
     fn walk(&mut self, segment: &Segment, limit: u64) {
         let mut marks = segment.marks.iter().peekable();
         for (number, run) in segment.runs.iter().enumerate() {
             while let Some(mark) = marks.next_if(|mark| mark.run as usize <= number) {
-                self.mark(mark);
+                self.mark(&mark.what);
             }
             let Some(block) = segment.block(run).filter(|_| run.first < limit) else { break };
             self.arrive(block.ip);
@@ -108,14 +119,20 @@ impl Effects<'_> {
             self.leave(block);
         }
         if limit >= segment.insns {
-            marks.for_each(|mark| self.mark(mark));
+            marks.for_each(|mark| self.mark(&mark.what));
         } else if let Some(addr) = segment.addr(limit) {
             self.arrive(addr);
         }
     }
 
-    fn mark(&mut self, mark: &Mark) {
-        match mark.what {
+    /// Something stands before instruction `index`.
+    pub(super) fn mark_at(&mut self, index: u64, what: &What) {
+        self.index = index;
+        self.mark(what);
+    }
+
+    fn mark(&mut self, what: &What) {
+        match *what {
             // What was interrupted had been arrived at, though nothing was executed there.
             What::Event(EventKind::AsyncDisabled { at, .. }) => {
                 self.arrive(at);
@@ -163,7 +180,14 @@ impl Effects<'_> {
         });
     }
 
+    #[inline]
     fn arrive(&mut self, ip: Addr) {
+        if !matches!(self.left, Known::Here(None)) {
+            self.arrive_from(ip);
+        }
+    }
+
+    fn arrive_from(&mut self, ip: Addr) {
         let Known::Here(left) = std::mem::replace(&mut self.left, Known::Here(None)) else {
             self.steps.push(Effect::Arrive { ip, index: self.index });
             return;
@@ -190,5 +214,41 @@ impl Effects<'_> {
             }
         }
         self.steps.push(effect);
+    }
+}
+
+/// What is skimmed comes to the same as what is walked block by block.
+impl CallWatch for Effects<'_> {
+    #[inline]
+    fn arrive(&mut self, ip: Addr, index: u64) {
+        self.index = index;
+        Effects::arrive(self, ip);
+    }
+
+    fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr) {
+        let frame = Frame { index, entry, site, return_address, signal: false };
+        self.steps.push(Effect::Push(frame));
+    }
+
+    fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>) {
+        let (site, next) = (span.last, behind);
+        self.left = Known::Here(match span.exit {
+            Exit::Call => Some(Left::Call { site, return_address: next }),
+            Exit::Ret => Some(Left::Return),
+            Exit::FarCall => {
+                let sigreturn = is_sigreturn(&|addr, buf| code.read(addr, buf), site);
+                Some(Left::Kernel { site, next, sigreturn })
+            }
+            _ => None,
+        });
+    }
+
+    #[inline]
+    fn leave_by(&mut self, by: Leaving) {
+        self.left = Known::Here(match by {
+            Leaving::Plain => None,
+            Leaving::Call { site, return_address } => Some(Left::Call { site, return_address }),
+            Leaving::Return => Some(Left::Return),
+        });
     }
 }

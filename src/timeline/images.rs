@@ -53,7 +53,12 @@ impl Images {
         };
         let epochs = space.epochs().iter().map(epoch).collect();
         let lost = std::mem::take(&mut files.lost);
-        Ok((Self { epochs, files: files.by_path() }, lost))
+        Ok((Self::new(epochs, files.by_path()), lost))
+    }
+
+    /// Of these epochs, in order, and these files by path.
+    pub(super) const fn new(epochs: Vec<Epoch>, files: HashMap<String, Bytes>) -> Self {
+        Self { epochs, files }
     }
 
     /// The epochs in time.

@@ -48,35 +48,37 @@ impl Index {
     ) -> (Self, Vec<(u64, Gap)>) {
         let mut index = Self::default();
         let mut calls = Calls::default();
+        let mut numbers = Numbers::default();
         let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
-            gaps.extend(digest.gaps.iter().map(|(at, gap)| (first + at, *gap)));
-            index.add(digest, &mut calls);
+            gaps.extend(digest.content.gaps.iter().map(|(at, gap)| (first + at, *gap)));
+            let blocks = numbers.blocks(&digest, &mut index.dictionary);
+            index.add(digest, blocks, &mut calls);
         };
         source.digest(workers, &mut take, passed);
         (index, gaps)
     }
 
-    fn add(&mut self, digest: Digest, calls: &mut Calls) {
+    fn add(&mut self, digest: Digest, blocks: BlockSet, calls: &mut Calls) {
         let first = self.insns;
-        let numbers = digest.blocks.iter().map(|block| self.dictionary.number(*block)).collect();
+        let content = digest.content;
         let entry = Entry {
             piece: digest.piece,
             start: digest.start,
             end: digest.end,
             first,
-            insns: digest.insns,
+            insns: content.insns,
             calls: calls.clone(),
-            blocks: BlockSet::new(numbers),
-            has_gaps: !digest.gaps.is_empty(),
+            blocks,
+            has_gaps: !content.gaps.is_empty(),
         };
         self.entries.push(entry);
-        calls.apply(&digest.effects, first);
-        for (at, tsc) in digest.times {
+        calls.apply(&content.effects, first);
+        for (at, tsc) in content.times {
             self.note_time(first + at, tsc);
         }
-        self.insns += digest.insns;
+        self.insns += content.insns;
     }
 
     /// Of several times at one instruction the last holds; a repeated one is no news; and time
@@ -107,6 +109,28 @@ impl Index {
     /// The blocks that hold one of these addresses, for [`Entry::holds`].
     pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         self.dictionary.with(addrs)
+    }
+}
+
+/// For each worker, the dictionary's numbers of its blocks.
+#[derive(Debug, Default)]
+struct Numbers {
+    of_workers: Vec<Vec<u32>>,
+}
+
+impl Numbers {
+    /// The blocks of a digest. Which worker made it changes nothing: all blocks that nobody met
+    /// before are among its fresh ones, and in the order in which they were executed.
+    fn blocks(&mut self, digest: &Digest, dictionary: &mut Dictionary) -> BlockSet {
+        if self.of_workers.len() <= digest.worker {
+            self.of_workers.resize(digest.worker + 1, Vec::new());
+        }
+        let Some(numbers) = self.of_workers.get_mut(digest.worker) else {
+            return BlockSet::default();
+        };
+        numbers.extend(digest.fresh.iter().map(|block| dictionary.number(*block)));
+        let number = |block: &u32| numbers.get(*block as usize).copied();
+        BlockSet::new(digest.blocks.iter().filter_map(number).collect())
     }
 }
 

@@ -51,7 +51,8 @@ impl Piece {
     pub(super) fn part<'a>(&self, bytes: &'a [u8], psb: usize, end: Option<usize>) -> Part<'a> {
         let clip = |offset: usize| offset.max(psb);
         let (start, from) = (clip(self.start), clip(self.from));
-        let cut = from > psb || self.to < bytes.len();
+        // A segment that ends at a PSB before the piece's end tells of nothing behind that.
+        let cut = from > psb || end.is_none() && self.to < bytes.len();
         Part { bytes, psb, end, start, from, to: self.to, since: self.since, cut }
     }
 }

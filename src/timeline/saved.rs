@@ -2,13 +2,14 @@
 //! directions: what is stale, foreign or damaged is no index, and hostile bytes give at worst a
 //! wrong answer, as a hostile trace does.
 
-use super::blocks::{BlockSet, Bounds, Dictionary};
+use super::blocks::{BlockSet, Dictionary};
 use super::calls::Calls;
 use super::effects::Left;
 use super::index::{Entry, Index};
 use super::piece::Piece;
 use super::stack::{Forest, Frame};
 use crate::common::{Tid, Tsc};
+use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
 
 /// Changed the layout, or what decoding gives? Bump the version: older indexes are rebuilt.

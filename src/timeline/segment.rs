@@ -109,7 +109,7 @@ impl Segment {
         let offset = |addr: Addr| u16::try_from(addr.0.wrapping_sub(span.ip.0)).unwrap_or(u16::MAX);
         self.offsets.extend(walker.addrs(span).map(offset));
         let end = match span.exit {
-            Exit::Call | Exit::FarCall => walker.behind(span),
+            Exit::Call | Exit::FarCall => walker.last(span).map_or(span.last, |last| last.end),
             _ => span.last,
         };
         self.blocks.push(Block {
@@ -118,7 +118,8 @@ impl Segment {
             end,
             insns: span.insns,
             exit: span.exit,
-            sigreturn: span.exit == Exit::FarCall && is_sigreturn(walker, span.last),
+            sigreturn: span.exit == Exit::FarCall
+                && is_sigreturn(&|addr, buf| walker.read(addr, buf), span.last),
             offsets,
         });
         number
@@ -204,14 +205,14 @@ fn narrow(count: usize) -> u32 {
 
 /// `mov $15,%rax; syscall` or `mov $15,%eax; syscall`: how gdb, too, knows a signal trampoline
 /// that has no unwind information.
-fn is_sigreturn(walker: &Walker<'_>, syscall: Addr) -> bool {
+pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Addr) -> bool {
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     const SHORT: [u8; 7] = [0xb8, 15, 0, 0, 0, 0x0f, 0x05];
     let stands = |code: &[u8]| {
         let mut bytes = [0; LONG.len()];
         let bytes = &mut bytes[..code.len()];
         let start = syscall.wrapping_sub(code.len() as u64 - 2);
-        walker.read(start, bytes) == code.len() && bytes == code
+        read(start, bytes) == code.len() && bytes == code
     };
     stands(&LONG) || stands(&SHORT)
 }

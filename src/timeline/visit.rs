@@ -4,7 +4,7 @@ use super::line::Timeline;
 use super::piece::World;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Tid};
-use crate::flow::{Config, Event, FlowItem, Gap, Insn, Meter, Moment, Span};
+use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Moment, Span};
 use crate::image::Image;
 use crate::pt::TimeEstimate;
 use crate::recording::{Import, Trace};
@@ -18,10 +18,10 @@ pub enum Visit<'a> {
         index: u64,
         /// The block.
         span: Span,
-        /// Their addresses.
+        /// Their addresses, where those are asked for.
         addrs: &'a [Addr],
-        /// The last of them, with how it passes control on.
-        last: Option<Insn>,
+        /// The last of them.
+        last: Option<Last>,
         /// Copies code bytes that stood at an address then; gives how many are known.
         code: &'a dyn Fn(Addr, &mut [u8]) -> usize,
         /// What the trace's clock says of it, where that is asked for.
@@ -128,7 +128,7 @@ impl Timeline {
                     FlowItem::Block(span) => {
                         addrs.clear();
                         addrs.extend(walker.addrs(&span));
-                        let last = walker.last_insn(&span);
+                        let last = walker.last(&span);
                         let moment = meter.moment(walker.decoder(), &item, last);
                         let code = |addr, buf: &mut [u8]| walker.read(addr, buf);
                         let addrs = &addrs;

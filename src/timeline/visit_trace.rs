@@ -6,7 +6,7 @@ use super::open::Progress;
 use super::parallel::Workers;
 use super::visit::Visit;
 use crate::common::Addr;
-use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Insn, Meter, Moment, Span};
+use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, Moment, Span};
 use crate::image::CodeSource;
 use std::ops::{ControlFlow, Range};
 
@@ -27,6 +27,8 @@ pub struct RawTrace<'a> {
     pub config: &'a Config,
     /// Threads that decode at once.
     pub workers: usize,
+    /// Whether to give the addresses of all instructions.
+    pub addrs: bool,
 }
 
 impl RawTrace<'_> {
@@ -69,11 +71,23 @@ impl RawTrace<'_> {
             let mut decoder = Decoder::segment(self.bytes, psb, end, self.config.clone());
             let mut meter = Meter::default();
             while let Some(item) = decoder.next(code) {
-                let last = found.last_of(&item, code);
-                found.items.push((item, last, meter.moment(&decoder, &item, last)));
+                let last = self.last_of(&item, code, &mut found.addrs);
+                found.items.push((item, last));
+                if self.config.clock.is_some() {
+                    found.moments.push(meter.moment(&decoder, &item, last));
+                }
             }
         }
         found
+    }
+
+    /// The last instruction of a block, whose addresses are kept.
+    fn last_of(self, item: &FlowItem, code: &mut Code<'_>, addrs: &mut Vec<Addr>) -> Option<Last> {
+        let FlowItem::Block(span) = item else { return None };
+        if self.addrs {
+            addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+        }
+        code.last(span)
     }
 }
 
@@ -81,19 +95,14 @@ impl RawTrace<'_> {
 #[derive(Default)]
 struct Decoded {
     segments: usize,
-    items: Vec<(FlowItem, Option<Insn>, Moment)>,
+    items: Vec<(FlowItem, Option<Last>)>,
+    /// Those of the items, where there is a clock.
+    moments: Vec<Moment>,
     /// The addresses of all blocks' instructions.
     addrs: Vec<Addr>,
 }
 
 impl Decoded {
-    /// The last instruction of a block, whose addresses are kept.
-    fn last_of(&mut self, item: &FlowItem, code: &mut Code<'_>) -> Option<Insn> {
-        let FlowItem::Block(span) = item else { return None };
-        self.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
-        code.insns(span.last, span.mode, 1).next()
-    }
-
     fn visit<B>(
         self,
         index: &mut u64,
@@ -101,7 +110,9 @@ impl Decoded {
         visitor: &mut dyn FnMut(Visit<'_>) -> ControlFlow<B>,
     ) -> ControlFlow<B> {
         let mut rest = self.addrs.as_slice();
-        for (item, last, moment) in self.items {
+        let mut moments = self.moments.into_iter();
+        for (item, last) in self.items {
+            let moment = moments.next().unwrap_or_default();
             match item {
                 FlowItem::Block(span) => {
                     let (addrs, behind) = rest.split_at(count(&span, rest));

@@ -4,7 +4,9 @@
 use super::images::Images;
 use super::piece::{Part, World};
 use crate::common::{Addr, Tsc};
-use crate::flow::{BlockCache, Code, Decoder, Event, EventKind, FlowItem, GapReason, Insn, Span};
+use crate::flow::{
+    BlockCache, CallWatch, Code, Decoder, Event, EventKind, FlowItem, GapReason, Last, Span, Tally,
+};
 use crate::image::{CodeSource, Image};
 use std::collections::HashMap;
 
@@ -12,12 +14,7 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     by_generation: HashMap<u32, BlockCache>,
-    /// Where calls return to, by generation and address of the call.
-    behind: HashMap<(u32, Addr), Addr>,
 }
-
-/// Calls whose return addresses are kept.
-const CALLS: usize = 1 << 20;
 
 /// Generations kept at once: programs that make code go through thousands.
 const GENERATIONS: usize = 8;
@@ -135,6 +132,21 @@ impl<'a> Walker<'a> {
         }
     }
 
+    /// As [`Self::next`] up to the next event or gap; what is executed on the way is added to
+    /// `tally`, and its calls and returns are told to `watch`. Not for a part of a segment.
+    pub(super) fn skim(
+        &mut self,
+        tally: &mut Tally,
+        watch: &mut impl CallWatch,
+    ) -> Option<FlowItem> {
+        let code = self.code.as_mut()?;
+        let item = self.decoder.skim_watched(code, tally, watch);
+        if let Some(item) = &item {
+            self.note(item);
+        }
+        item
+    }
+
     #[cold]
     fn note(&mut self, item: &FlowItem) {
         match item {
@@ -151,23 +163,8 @@ impl<'a> Walker<'a> {
     }
 
     /// The last instruction of a span that was just given.
-    pub(super) fn last_insn(&self, span: &Span) -> Option<Insn> {
-        self.code.as_ref()?.insns(span.last, span.mode, 1).next()
-    }
-
-    /// The address behind the last instruction of a span that was just given.
-    pub(super) fn behind(&mut self, span: &Span) -> Addr {
-        let generation = self.images.epochs().get(self.epoch).map_or(0, |epoch| epoch.generation);
-        let key = (generation, span.last);
-        if let Some(known) = self.caches.behind.get(&key) {
-            return *known;
-        }
-        let behind = self.last_insn(span).map_or(span.last, |insn| insn.next());
-        if self.caches.behind.len() >= CALLS {
-            self.caches.behind.clear();
-        }
-        self.caches.behind.insert(key, behind);
-        behind
+    pub(super) fn last(&mut self, span: &Span) -> Option<Last> {
+        self.code.as_mut()?.last(span)
     }
 
     /// What decodes it.

@@ -41,7 +41,7 @@ fn paces(trace: &[u8]) -> Vec<Pace> {
     let (mut meter, mut paces) = (Meter::default(), Vec::new());
     while let Some(item) = decoder.next(&mut code) {
         let last = match item {
-            FlowItem::Block(span) => code.insns(span.last, span.mode, 1).next(),
+            FlowItem::Block(span) => code.last(&span),
             FlowItem::Event(_) => None,
             FlowItem::Gap(gap) => panic!("{gap}"),
         };

@@ -8,6 +8,7 @@ use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
 use crate::pt::unit::{self, RtitCtl};
 use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, Packet, find_psb};
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 
 pub(super) struct Decoded {
     pub(super) items: Vec<FlowItem>,
@@ -216,8 +217,13 @@ proptest! {
             let expected: Vec<_> = listed.items.iter().filter(is_other).copied().collect();
             prop_assert_eq!(others, expected);
             prop_assert_eq!(tally.insns, listed.addrs.len() as u64);
-            let counted = |addr: &Addr| tally.code().iter().any(|range| range.contains(*addr));
-            prop_assert!(listed.addrs.iter().all(counted));
+            let numbers = tally.blocks().iter().map(|number| *number as usize);
+            let counted: BTreeSet<_> = numbers.map(|number| tally.names()[number]).collect();
+            let spans = listed.items.iter().filter_map(|item| match item {
+                FlowItem::Block(span) => Some((span.ip, span.last)),
+                _ => None,
+            });
+            prop_assert_eq!(counted, spans.collect());
         }
     }
 

@@ -3,6 +3,7 @@
 
 mod cpus;
 mod damage;
+mod digests;
 mod machine;
 mod program;
 mod recorded;

@@ -1,0 +1,98 @@
+//! What is skimmed for the index is what walking each segment block by block gives: instructions,
+//! times, holes, the effects on the call stack, and the blocks; whatever the trace's bytes are.
+
+use super::machine::run;
+use super::program::Random;
+use crate::common::{Addr, AddrRange, Tsc};
+use crate::flow::{Bounds, Config, Tally};
+use crate::image::{AddressSpace, Image, Section};
+use crate::timeline::digest::{Content, segments_in};
+use crate::timeline::images::{Epoch, Images};
+use crate::timeline::piece::{Part, Piece, World};
+use crate::timeline::segment::Segment;
+use crate::timeline::walk::{Caches, Walker};
+use proptest::prelude::*;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
+    tally.blocks().iter().map(|number| tally.names()[*number as usize]).collect()
+}
+
+fn walked(part: &Part<'_>, world: World<'_>, execs: &[Tsc]) -> (Content, BTreeSet<Bounds>) {
+    let (mut caches, mut tally) = (Caches::default(), Tally::new());
+    let segment = Segment::decode(&mut Walker::new(part, world, &mut caches));
+    let content = Content::of(&segment, &mut tally, execs);
+    (content, blocks(&tally))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 48,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn skimmed_is_walked(seed: u64, threads in 1_usize..3, damages in 0_usize..4) {
+        let ran = run(seed, threads, 3000);
+        let mut random = Random::new(seed);
+        let bytes = ran.program.bytes();
+        let range = AddrRange::sized(ran.program.addrs[0], bytes.len() as u64);
+        let mut space = AddressSpace::new();
+        let section = Section { range, bytes: bytes.clone().into(), ..Section::default() };
+        space.map(Tsc(0), section.clone());
+        // The same again, as another image: what was cached does not hold there.
+        space.map(Tsc(1000 + random.below(300) as u64), section);
+        let epoch = |(generation, (start, image)): (u32, &(Tsc, Arc<Image>))| Epoch {
+            start: *start,
+            image: image.clone(),
+            generation,
+        };
+        let epochs = (0..).zip(space.epochs()).map(epoch).collect();
+        let images = Images::new(epochs, HashMap::new());
+        let config = Config::new();
+        let world = World { images: &images, config: &config };
+        let execs = [Tsc(1000 + random.below(300) as u64)];
+        // One after the other, with what is known from the segments before.
+        let (mut caches, mut tally) = (Caches::default(), Tally::new());
+        for notes in &ran.threads {
+            // Twice: the second time all chains are known.
+            let mut trace = notes.trace.repeat(2);
+            for _ in 0..damages {
+                let at = random.below(trace.len().max(1));
+                if let Some(byte) = trace.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+            let piece = Piece::whole(0, trace.len());
+            for (psb, end) in segments_in(&trace, 0..trace.len()) {
+                let part = piece.part(&trace, psb, end);
+                let mut walker = Walker::new(&part, world, &mut caches);
+                let skimmed = Content::skim(&mut walker, &mut tally, &execs);
+                drop(walker);
+                let (expected, executed) = walked(&part, world, &execs);
+                prop_assert_eq!(skimmed, expected);
+                prop_assert_eq!(blocks(&tally), executed);
+            }
+        }
+    }
+}
+
+/// Blocks keep their numbers, and a round has only its own.
+#[test]
+fn a_tally_counts_in_rounds() {
+    let block = |at: u64| (Addr(at), Addr(at + 1));
+    let mut tally = Tally::new();
+    for at in [10, 20, 10] {
+        tally.add(block(at));
+    }
+    assert_eq!(tally.blocks(), [0, 1]);
+    tally.restart();
+    assert!(tally.blocks().is_empty());
+    for at in [30, 20, 30] {
+        tally.add(block(at));
+    }
+    assert_eq!(tally.blocks(), [2, 1]);
+    assert_eq!(tally.names(), [block(10), block(20), block(30)]);
+}
