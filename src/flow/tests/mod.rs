@@ -6,5 +6,6 @@ mod libipt;
 mod machine;
 mod pace;
 mod paths;
+mod processes;
 mod program;
 mod trace;
