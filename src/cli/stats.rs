@@ -17,6 +17,8 @@ pub(super) struct Stats {
     bytes: u64,
     packets: Kinds<Packet>,
     errors: u64,
+    /// There are CYC packets: nothing else tells core clocks.
+    cycles: bool,
     events: Kinds<EventKind>,
     blocks: u64,
     instructions: u64,
@@ -31,10 +33,18 @@ impl Stats {
         self.bytes += trace.len() as u64;
         for (_, packet) in once(Packets::synced(trace), behind) {
             match packet {
-                Ok(packet) => self.packets.count(&packet),
+                Ok(packet) => {
+                    self.cycles |= matches!(packet, Packet::Cyc(_));
+                    self.packets.count(&packet);
+                }
                 Err(_) => self.errors += 1,
             }
         }
+    }
+
+    /// Whether a packet that was counted tells core clocks.
+    pub(super) const fn tells_cycles(&self) -> bool {
+        self.cycles
     }
 
     /// Counts one item of a history.
