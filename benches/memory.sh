@@ -1,7 +1,7 @@
 #!/bin/sh
 # How much memory it takes to decode, index and list a trace of 2 GB: fails above 512 MiB. The
 # trace is a recorded program's, over and over again; each command's count of instructions must be
-# that of so many runs. Takes some ten minutes. Needs gcc, time, and 5 GB of free disk.
+# that of so many runs. Needs gcc, time, and 5 GB of free disk.
 set -eu
 cd "$(dirname "$0")/.."
 

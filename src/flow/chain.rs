@@ -113,7 +113,7 @@ impl Chain {
         true
     }
 
-    /// Takes a block in whose branch takes a TIP.
+    /// Takes in a block whose branch takes a TIP.
     fn step_to_tip(&mut self, block: &Block) -> Step {
         if block.end == End::CallIndirect && !self.push(self.count, self.insns + block.insns) {
             return Step::Stop;
