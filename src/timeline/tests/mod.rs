@@ -4,6 +4,7 @@
 mod cpus;
 mod damage;
 mod digests;
+mod growing;
 mod machine;
 mod program;
 mod recorded;
