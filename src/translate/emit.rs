@@ -20,8 +20,9 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    pub(super) fn new(base: u64) -> Self {
-        Self { bytes: Vec::with_capacity(1024), base }
+    /// `bytes` is empty, and gives its room.
+    pub(super) fn new(base: u64, bytes: Vec<u8>) -> Self {
+        Self { bytes, base }
     }
 
     /// The address of the next byte.
@@ -166,7 +167,7 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, InstructionInfoFactory};
 
     fn text(emit: impl FnOnce(&mut Emitter)) -> String {
-        let mut emitter = Emitter::new(0x1000);
+        let mut emitter = Emitter::new(0x1000, Vec::new());
         emit(&mut emitter);
         let mut formatter = GasFormatter::new();
         let mut lines = Vec::new();

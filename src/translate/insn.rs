@@ -1,8 +1,7 @@
 //! Which instructions can run at another address, and how those pass control on.
 
 use iced_x86::{
-    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
-    OpKind, Register,
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
 };
 
 /// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
@@ -48,11 +47,15 @@ pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, Displacement
     if insn.is_invalid() {
         return None;
     }
-    let offset = decoder.get_constant_offsets(&insn).displacement_offset();
+    let offset = if insn.is_ip_rel_memory_operand() {
+        decoder.get_constant_offsets(&insn).displacement_offset()
+    } else {
+        0
+    };
     Some((insn, DisplacementOffset(offset)))
 }
 
-/// Where in an instruction's bytes its memory displacement is.
+/// Where in an instruction's bytes its memory displacement is, if that is relative to RIP.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DisplacementOffset(pub(super) usize);
 
@@ -159,10 +162,14 @@ const fn is_about_gs(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// Whether the instruction names R11, or a part of it.
-pub(super) fn uses_r11(factory: &mut InstructionInfoFactory, insn: &Instruction) -> bool {
-    let used = factory.info(insn).used_registers();
-    used.iter().any(|used| used.register().full_register() == Register::R11)
+/// Whether the instruction names R11, or a part of it. None that is translated uses it unnamed.
+pub(super) fn uses_r11(insn: &Instruction) -> bool {
+    let is_r11 = |register: Register| register.full_register() == Register::R11;
+    (0..insn.op_count()).any(|operand| match insn.op_kind(operand) {
+        OpKind::Register => is_r11(insn.op_register(operand)),
+        OpKind::Memory => is_r11(insn.memory_base()) || is_r11(insn.memory_index()),
+        _ => false,
+    })
 }
 
 #[cfg(test)]
@@ -216,11 +223,39 @@ mod tests {
 
     #[test]
     fn r11_is_found_in_all_its_forms() {
-        let mut factory = InstructionInfoFactory::new();
-        let mut uses = |bytes: &[u8]| uses_r11(&mut factory, &decode(bytes, 0).expect("valid").0);
+        let uses = |bytes: &[u8]| uses_r11(&decode(bytes, 0).expect("valid").0);
         assert!(uses(&[0x49, 0x89, 0xc3]), "mov r11, rax");
         assert!(uses(&[0x41, 0x88, 0xc3]), "mov r11b, al");
         assert!(uses(&[0x43, 0x8b, 0x04, 0x18]), "mov eax, [r8 + r11]");
         assert!(!uses(&[0x48, 0x89, 0xd8]), "mov rax, rbx");
+    }
+
+    #[test]
+    fn r11_is_never_used_without_a_name() {
+        let mut factory = iced_x86::InstructionInfoFactory::new();
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33).to_le_bytes()[0]
+        };
+        let mut found = 0;
+        for round in 0..300_000 {
+            let mut bytes: [u8; MAX_INSN_BYTES] = std::array::from_fn(|_| random());
+            match round % 4 {
+                0 => bytes[0] = 0x40 | bytes[0] & 0xf,
+                1 => (bytes[0], bytes[1]) = (0x40 | bytes[0] & 0xf, 0x0f),
+                2 => bytes[0] = [0xc4, 0xc5, 0x62, 0x8f][usize::from(bytes[0] & 3)],
+                _ => {}
+            }
+            let Some((insn, _)) = decode(&bytes, 0) else { continue };
+            if matches!(treat(&insn), Treatment::Native | Treatment::Syscall) {
+                continue;
+            }
+            let used = factory.info(&insn).used_registers();
+            let expected = used.iter().any(|used| used.register().full_register() == Register::R11);
+            assert!(uses_r11(&insn) || !expected, "{insn}: {bytes:x?}");
+            found += usize::from(expected);
+        }
+        assert!(found > 1000);
     }
 }

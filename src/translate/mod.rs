@@ -9,15 +9,22 @@
 //! Makes no system call and knows nothing of tracing: memory is behind [`CacheMemory`], the
 //! program's code behind [`ProgramCode`].
 
+mod address_map;
 mod builder;
 mod edge;
 mod emit;
 mod insn;
+mod links;
 pub mod slots;
 mod superblock;
+mod table;
 mod translator;
 mod zone;
 
+#[cfg(test)]
+mod tests;
+
+pub use address_map::AddressMap;
 pub use builder::{Limits, ProgramCode};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};

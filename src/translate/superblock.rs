@@ -1,6 +1,8 @@
 //! A translated stretch of the program: its path, and for each point of its code in the cache
 //! what the program's state is there.
 
+use super::links::List;
+
 /// What an instruction of a path did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -86,8 +88,10 @@ pub struct Superblock {
     pub(super) zone: usize,
     /// The address of the literal that leads to the next superblock of its slot in the table.
     pub(super) chain: u64,
-    /// Edges that are linked to it.
-    pub(super) incoming: Vec<u32>,
+    /// The ways out that are linked to it.
+    pub(super) incoming: List,
+    /// The next superblock of its slot.
+    pub(super) next_of_slot: Option<u32>,
     pub(super) alive: bool,
 }
 

@@ -1,17 +1,19 @@
 //! The code cache: which superblocks there are, how they lead to each other, and how they go.
 
-use super::builder::{Built, Exit, Limits, ProgramCode, Site, build};
+use super::address_map::AddressMap;
+use super::builder::{Built, Limits, ProgramCode, Site, build};
 use super::edge::{Edge, Jump};
+use super::links::{Links, List};
 use super::slots;
 use super::superblock::{Location, Superblock};
+use super::table::Table;
 use super::zone::Zone;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 /// A superblock's code is smaller than this for certain.
 const LARGEST_SUPERBLOCK_BYTES: u64 = 32 << 10;
 /// A jump out of a 32-bit displacement's reach, with its literal.
 const FAR_JUMP_BYTES: u64 = 16;
-const SLOTS: usize = 1 << 16;
 
 /// The memory of the cache and of the table of targets, by offset in the memory that tracer and
 /// traced process share.
@@ -39,26 +41,24 @@ pub enum TranslateError {
 #[derive(Debug)]
 pub struct Translator<M> {
     memory: M,
-    /// Where the table of targets is in the shared memory.
-    table: u64,
+    table: Table,
     limits: Limits,
     zones: Vec<Zone>,
     superblocks: Vec<Superblock>,
-    by_start: HashMap<u64, u32>,
-    by_entry: BTreeMap<u64, u32>,
-    by_page: HashMap<u64, Vec<u32>>,
+    by_start: AddressMap<u64, u32>,
+    /// The superblocks of each zone, by address.
+    by_entry: Vec<Vec<u32>>,
+    by_page: AddressMap<u64, Vec<u32>>,
     edges: Vec<Edge>,
-    exits: HashMap<u32, Exit>,
+    links: Links,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
-    /// Edges that wait for the superblock of their target.
-    pending: HashMap<u64, Vec<u32>>,
     /// Where threads are to stop.
     stops: BTreeSet<u64>,
     /// Superblocks that begin where threads are to stop, and do not stop there.
-    passing: HashMap<u64, u32>,
-    /// For each slot of the table, its superblocks in the order in which they are asked.
-    slots: HashMap<u16, Vec<u32>>,
+    passing: AddressMap<u64, u32>,
+    /// The last superblock as it was built, for its room.
+    built: Built,
 }
 
 impl<M: CacheMemory> Translator<M> {
@@ -85,22 +85,21 @@ impl<M: CacheMemory> Translator<M> {
         };
         Self {
             memory,
-            table: table_offset,
+            table: Table::new(table_offset),
             limits,
             zones: Vec::new(),
             superblocks: Vec::new(),
-            by_start: HashMap::new(),
-            by_entry: BTreeMap::new(),
-            by_page: HashMap::new(),
+            by_start: AddressMap::default(),
+            by_entry: Vec::new(),
+            by_page: AddressMap::default(),
             // Edge 0 is none: a request of 0 is no request.
             edges: vec![none],
-            exits: HashMap::new(),
+            links: Links::default(),
             pushes: Vec::new(),
             quiet_jumps: Vec::new(),
-            pending: HashMap::new(),
             stops: BTreeSet::new(),
-            passing: HashMap::new(),
-            slots: HashMap::new(),
+            passing: AddressMap::default(),
+            built: Built::default(),
         }
     }
 
@@ -145,10 +144,9 @@ impl<M: CacheMemory> Translator<M> {
         let (zone, code) = Zone::new(base, size, offset);
         self.memory.write(offset, &code);
         self.zones.push(zone);
+        self.by_entry.push(Vec::new());
         if self.zones.len() == 1 {
-            for slot in 0..SLOTS as u64 {
-                self.memory.store_u64(self.table + slot * 8, zone.miss);
-            }
+            self.table.clear(&self.memory, &zone);
         }
     }
 
@@ -194,10 +192,42 @@ impl<M: CacheMemory> Translator<M> {
 
     /// The superblock at an address of the program, translated now if need be.
     pub fn get(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
-        match self.by_start.get(&addr) {
-            Some(number) => Ok(*number),
-            None => self.translate(addr, false, code),
+        if let Some(number) = self.by_start.get(&addr) {
+            return Ok(*number);
         }
+        let number = self.translate(addr, false, code)?;
+        self.translate_ahead(addr, code);
+        Ok(number)
+    }
+
+    /// Translates where the last superblock leads, and where those lead in turn.
+    fn translate_ahead(&mut self, addr: u64, code: &mut dyn ProgramCode) {
+        if !code.is_fixed(addr) {
+            return;
+        }
+        let mut left = self.limits.ahead;
+        let mut step = Vec::new();
+        self.note_successors(&mut step);
+        for _ in 0..self.limits.steps_ahead {
+            let mut next = Vec::new();
+            for target in step {
+                if self.by_start.contains_key(&target) || !code.is_fixed(target) {
+                    continue;
+                }
+                if left == 0 || self.translate(target, false, code).is_err() {
+                    return;
+                }
+                left -= 1;
+                self.note_successors(&mut next);
+            }
+            step = next;
+        }
+    }
+
+    /// Where the last superblock leads, and returns to it.
+    fn note_successors(&self, to: &mut Vec<u64>) {
+        to.extend(self.built.exits.iter().map(|exit| exit.target));
+        to.extend(&self.built.pushes);
     }
 
     /// Serves a request: gives the address in the cache where the thread goes on. `target` is
@@ -208,15 +238,9 @@ impl<M: CacheMemory> Translator<M> {
         target: u64,
         code: &mut dyn ProgramCode,
     ) -> Result<u64, TranslateError> {
-        if request == slots::INDIRECT {
-            let number = self.get(target, code)?;
-            return Ok(self.superblocks[number as usize].accepted);
-        }
-        let edge = u32::try_from(request).unwrap_or(0);
-        let target = self.edges.get(edge as usize).map_or(0, |edge| edge.target);
-        let number = self.get(target, code)?;
-        self.link(edge, number);
-        Ok(self.superblocks[number as usize].body)
+        let number = self.get(self.requested(request, target), code)?;
+        let superblock = &self.superblocks[number as usize];
+        Ok(if request == slots::INDIRECT { superblock.accepted } else { superblock.body })
     }
 
     /// The address that a request is for.
@@ -231,7 +255,11 @@ impl<M: CacheMemory> Translator<M> {
     /// Finds what the address of an instruction in the cache stands for. None: common code of a
     /// zone, or not in the cache at all.
     pub fn locate(&self, at: u64) -> Option<Location> {
-        let (_, &number) = self.by_entry.range(..=at).next_back()?;
+        let zone = self.zones.iter().position(|zone| zone.contains(at))?;
+        let of_zone = &self.by_entry[zone];
+        let entry_of = |number: u32| self.superblocks[number as usize].entry;
+        let behind = of_zone.partition_point(|&number| entry_of(number) <= at);
+        let number = *of_zone.get(behind.checked_sub(1)?)?;
         let superblock = &self.superblocks[number as usize];
         if at >= superblock.end {
             return None;
@@ -290,11 +318,12 @@ impl<M: CacheMemory> Translator<M> {
             is_stop: &|addr| self.stops.contains(&addr),
             passes,
         };
-        let built = build(&site, addr, code);
+        let built = build(&site, addr, code, std::mem::take(&mut self.built));
         let base = site.base;
         self.memory.write(zone.offset + used, &built.bytes);
         self.zones[index].used = used + built.bytes.len() as u64;
-        self.enter(number, addr, index, base, built);
+        self.enter(number, addr, index, base, &built);
+        self.built = built;
         if passes {
             self.passing.insert(addr, number);
         } else {
@@ -304,10 +333,10 @@ impl<M: CacheMemory> Translator<M> {
     }
 
     /// Makes a superblock known, whose code is in the cache already.
-    fn enter(&mut self, number: u32, start: u64, zone: usize, base: u64, built: Built) {
-        self.edges.extend(built.edges);
-        self.pushes.extend(built.pushes);
-        self.quiet_jumps.extend(built.quiet_jumps);
+    fn enter(&mut self, number: u32, start: u64, zone: usize, base: u64, built: &Built) {
+        self.edges.extend_from_slice(&built.edges);
+        self.pushes.extend_from_slice(&built.pushes);
+        self.quiet_jumps.extend_from_slice(&built.quiet_jumps);
         for &page in &built.pages {
             self.by_page.entry(page).or_default().push(number);
         }
@@ -317,20 +346,21 @@ impl<M: CacheMemory> Translator<M> {
             accepted: built.accepted,
             body: built.body,
             end: base + built.bytes.len() as u64,
-            path: built.path.into(),
-            points: built.points.into(),
+            path: built.path.as_slice().into(),
+            points: built.points.as_slice().into(),
             native: built.native,
             zone,
             chain: built.chain,
-            incoming: Vec::new(),
+            incoming: List::default(),
+            next_of_slot: None,
             alive: true,
         });
-        self.by_entry.insert(base, number);
-        for exit in built.exits {
-            self.exits.insert(exit.edge, exit);
+        self.by_entry[zone].push(number);
+        for &exit in &built.exits {
+            let way = self.links.add(exit, zone);
             match self.by_start.get(&exit.target) {
-                Some(&target) => self.link(exit.edge, target),
-                None => self.pending.entry(exit.target).or_default().push(exit.edge),
+                Some(&target) => self.link(way, zone, exit.field, target),
+                None => self.links.wait(way),
             }
         }
     }
@@ -338,50 +368,20 @@ impl<M: CacheMemory> Translator<M> {
     /// Lets branches to `start` lead to a superblock.
     fn offer(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
-        self.enter_table(number);
-        for edge in self.pending.remove(&start).unwrap_or_default() {
-            self.link(edge, number);
+        self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
+        let mut waiting = self.links.take_waiting(start);
+        while let Some((number_of_way, way)) = self.links.pop(&mut waiting) {
+            self.link(number_of_way, way.zone, way.exit.field, number);
         }
     }
 
-    /// The newest superblock of a slot is asked first.
-    fn enter_table(&mut self, number: u32) {
-        let slot = slot_of(self.superblocks[number as usize].start);
-        let chain = self.slots.entry(slot).or_default();
-        chain.insert(0, number);
-        self.write_slot(slot);
-    }
-
-    /// Writes the chain of a slot, from its end on, so that it is whole at every moment.
-    fn write_slot(&self, slot: u16) {
-        let chain = self.slots.get(&slot).map_or(&[][..], |chain| &chain[..]);
-        let mut next = self.zones.first().map_or(0, |zone| zone.miss);
-        for &number in chain.iter().rev() {
-            let superblock = &self.superblocks[number as usize];
-            self.store_u64_at(superblock.zone, superblock.chain, next);
-            next = superblock.entry;
-        }
-        self.memory.store_u64(self.table + u64::from(slot) * 8, next);
-    }
-
-    fn store_u64_at(&self, zone: usize, addr: u64, value: u64) {
-        let zone = &self.zones[zone];
-        self.memory.store_u64(zone.offset + (addr - zone.base), value);
-    }
-
-    /// Lets the jump of an edge lead to a superblock.
-    fn link(&mut self, edge: u32, number: u32) {
-        let Some(exit) = self.exits.get_mut(&edge) else { return };
-        if exit.linked.replace(number) == Some(number) {
-            return;
-        }
-        let exit = *exit;
-        let source = self.edges[edge as usize].superblock;
-        let zone = self.superblocks[source as usize].zone;
+    /// Lets a way out, whose jump is at `field`, lead to a superblock. If it cannot be reached, it
+    /// is asked for each time.
+    fn link(&mut self, way: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
-        let Some(destination) = self.reachable(zone, exit.field, body) else { return };
-        self.superblocks[number as usize].incoming.push(edge);
-        self.aim(zone, exit.field, destination);
+        let Some(destination) = self.reachable(zone, field, body) else { return };
+        self.links.push(&mut self.superblocks[number as usize].incoming, way);
+        self.aim(zone, field, destination);
     }
 
     /// `body`, or a jump to it in this zone if it is too far from `field`.
@@ -416,30 +416,18 @@ impl<M: CacheMemory> Translator<M> {
             return false;
         }
         superblock.alive = false;
-        let (start, incoming) = (superblock.start, std::mem::take(&mut superblock.incoming));
+        let (start, mut incoming) = (superblock.start, std::mem::take(&mut superblock.incoming));
         if self.by_start.get(&start) == Some(&number) {
             self.by_start.remove(&start);
         }
         if self.passing.get(&start) == Some(&number) {
             self.passing.remove(&start);
         }
-        for edge in incoming {
-            let Some(exit) = self.exits.get_mut(&edge) else { continue };
-            exit.linked = None;
-            let exit = *exit;
-            let source = &self.superblocks[self.edges[edge as usize].superblock as usize];
-            self.aim(source.zone, exit.field, exit.request);
-            self.pending.entry(start).or_default().push(edge);
+        while let Some((number_of_way, way)) = self.links.pop(&mut incoming) {
+            self.aim(way.zone, way.exit.field, way.exit.request());
+            self.links.wait(number_of_way);
         }
-        let slot = slot_of(start);
-        if let Some(chain) = self.slots.get_mut(&slot) {
-            chain.retain(|&other| other != number);
-        }
-        self.write_slot(slot);
+        self.table.remove(&self.memory, &self.zones, &mut self.superblocks, number);
         true
     }
-}
-
-fn slot_of(addr: u64) -> u16 {
-    (addr & 0xffff) as u16
 }

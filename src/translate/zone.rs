@@ -29,7 +29,7 @@ pub struct Zone {
 impl Zone {
     /// Lays out a zone. Gives it and the code for its start.
     pub(super) fn new(base: u64, size: u64, offset: u64) -> (Self, Vec<u8>) {
-        let mut emitter = Emitter::new(base);
+        let mut emitter = Emitter::new(base, Vec::new());
         let request = emitter.here();
         emitter.store(Gpr::Rcx, slots::REQUEST);
         emitter.put(&[0xcc]);

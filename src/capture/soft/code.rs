@@ -4,8 +4,7 @@
 use crate::capture::space::Space;
 use crate::common::{Addr, AddrRange};
 use crate::tracee::Memory;
-use crate::translate::ProgramCode;
-use std::collections::HashMap;
+use crate::translate::{AddressMap, ProgramCode};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -14,9 +13,9 @@ type Page = Box<[u8; PAGE_BYTES]>;
 /// Pages of code. A page that is not there is known as such.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    stable: HashMap<u64, Option<Page>>,
+    stable: AddressMap<u64, Option<Page>>,
     /// Pages that can change, as the recording knows them.
-    told: HashMap<u64, Page>,
+    told: AddressMap<u64, Page>,
 }
 
 /// Code bytes that the recording does not know yet.
@@ -47,7 +46,7 @@ impl Pages {
 
     /// A view for one translation.
     pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a Space) -> View<'a> {
-        View { pages: self, memory, space, changing: HashMap::new() }
+        View { pages: self, memory, space, changing: AddressMap::default() }
     }
 }
 
@@ -57,7 +56,7 @@ pub(super) struct View<'a> {
     pages: &'a mut Pages,
     memory: &'a Memory,
     space: &'a Space,
-    changing: HashMap<u64, Option<Page>>,
+    changing: AddressMap<u64, Option<Page>>,
 }
 
 impl View<'_> {
@@ -96,6 +95,10 @@ impl View<'_> {
 }
 
 impl ProgramCode for View<'_> {
+    fn is_fixed(&self, ip: u64) -> bool {
+        self.space.is_stable(Addr(ip))
+    }
+
     fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buf.len() {

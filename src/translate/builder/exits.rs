@@ -4,7 +4,7 @@ use super::super::edge::{Edge, EdgeKind};
 use super::super::emit::Gpr;
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State, Step};
-use super::{Builder, Built, Exit, Quiet, Stub};
+use super::{Builder, Built, Exit, Quiet, Spare, Stub};
 
 impl Builder<'_, '_> {
     /// Ends the path behind a direct jump or call.
@@ -49,13 +49,12 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0xe9]);
         let field = self.emitter.here();
         self.emitter.put_u32(0);
-        let request = self.emitter.here();
         self.emitter.store(Gpr::Rcx, slots::RCX);
         // mov ecx, edge
         self.emitter.put(&[0xb9]);
         self.emitter.put_u32(edge);
         self.emitter.jump(self.site.request);
-        self.exits.push(Exit { edge, target, field, request, linked: None });
+        self.exits.push(Exit { target, field });
     }
 
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
@@ -147,9 +146,9 @@ impl Builder<'_, '_> {
         native: bool,
     ) -> Built {
         self.glue_point();
-        for stub in std::mem::take(&mut self.stubs) {
+        for number in 0..self.stubs.len() {
             let here = self.emitter.here();
-            match stub {
+            match self.stubs[number] {
                 Stub::Direct { field, edge, target, r11_is_program } => {
                     self.emitter.aim(field, here);
                     self.direct_tail(edge, target, r11_is_program);
@@ -164,7 +163,8 @@ impl Builder<'_, '_> {
         let chain = self.emitter.here();
         self.emitter.aim(chain_field, chain);
         self.emitter.put_u64(0);
-        for (field, value) in std::mem::take(&mut self.literals) {
+        for number in 0..self.literals.len() {
+            let (field, value) = self.literals[number];
             let here = self.emitter.here();
             self.emitter.aim(field, here);
             self.emitter.put_u64(value);
@@ -182,6 +182,12 @@ impl Builder<'_, '_> {
             quiet_jumps: self.quiet_jumps,
             exits: self.exits,
             pages: self.pages,
+            spare: Spare {
+                calls: self.calls,
+                jumps: self.jumps,
+                literals: self.literals,
+                stubs: self.stubs,
+            },
         }
     }
 }

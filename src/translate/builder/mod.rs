@@ -3,15 +3,17 @@
 
 mod branches;
 mod exits;
+mod window;
 
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
-use super::insn::{DisplacementOffset, MAX_INSN_BYTES, Treatment, decode, treat, uses_r11};
+use super::insn::{DisplacementOffset, Treatment, decode, treat, uses_r11};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
-use iced_x86::{Instruction, InstructionInfoFactory};
+use iced_x86::Instruction;
+use window::Window;
 
-/// How far a superblock goes.
+/// How far a superblock goes, and how many are made at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Instructions.
@@ -22,11 +24,26 @@ pub struct Limits {
     pub calls: usize,
     /// How often a loop to the superblock's own start is unrolled.
     pub rounds: usize,
+    /// Instructions after which it ends where another one begins.
+    pub joins_behind: usize,
+    /// Superblocks that are translated together with one that is asked for, since it leads to
+    /// them: to ask for each takes longer than to translate some in vain.
+    pub ahead: usize,
+    /// How many superblocks away from that one they may be.
+    pub steps_ahead: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { instructions: 96, bits: 60, calls: 2, rounds: 4 }
+        Self {
+            instructions: 96,
+            bits: 60,
+            calls: 2,
+            rounds: 4,
+            joins_behind: 16,
+            ahead: 16,
+            steps_ahead: 2,
+        }
     }
 }
 
@@ -34,19 +51,27 @@ impl Default for Limits {
 pub trait ProgramCode {
     /// Reads code from `ip` on; gives how many bytes of `buf` are known.
     fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize;
+
+    /// Whether the code at `ip` is there and stays as it is, so that it can be translated long
+    /// before it is executed.
+    fn is_fixed(&self, _ip: u64) -> bool {
+        false
+    }
 }
 
 /// A way out whose jump is to be linked: at first it leads to the request behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
-    pub(super) edge: u32,
     pub(super) target: u64,
     /// The address of the jump's displacement, a multiple of 4.
     pub(super) field: u64,
+}
+
+impl Exit {
     /// Where the jump leads while there is no superblock for its target.
-    pub(super) request: u64,
-    /// The superblock that it leads to.
-    pub(super) linked: Option<u32>,
+    pub(super) const fn request(self) -> u64 {
+        self.field + 4
+    }
 }
 
 /// What the builder must know of its surroundings.
@@ -73,7 +98,7 @@ pub(super) struct Site<'a> {
 }
 
 /// A superblock that is not in the cache yet.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Built {
     pub(super) bytes: Vec<u8>,
     pub(super) accepted: u64,
@@ -88,9 +113,21 @@ pub(super) struct Built {
     pub(super) quiet_jumps: Vec<Jump>,
     pub(super) exits: Vec<Exit>,
     pub(super) pages: Vec<u64>,
+    /// Room for the next one.
+    spare: Spare,
+}
+
+/// What only the builder needs, kept for its room.
+#[derive(Debug, Default)]
+struct Spare {
+    calls: Vec<u64>,
+    jumps: Vec<Jump>,
+    literals: Vec<(usize, u64)>,
+    stubs: Vec<Stub>,
 }
 
 /// Code behind the superblock, for a way out that is seldom taken.
+#[derive(Clone, Copy, Debug)]
 enum Stub {
     /// A conditional branch that goes the other way.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
@@ -130,33 +167,37 @@ struct Builder<'a, 'b> {
     quiet_jumps: Vec<Jump>,
     exits: Vec<Exit>,
     pages: Vec<u64>,
-    factory: InstructionInfoFactory,
 }
 
-/// Translates the code at `start`.
-pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode) -> Built {
+/// An empty vector in the room of one that was used.
+fn emptied<T>(mut used: Vec<T>) -> Vec<T> {
+    used.clear();
+    used
+}
+
+/// Translates the code at `start`. Uses the room of one that is done with.
+pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, used: Built) -> Built {
     let mut builder = Builder {
         site,
         start,
-        emitter: Emitter::new(site.base),
+        emitter: Emitter::new(site.base, emptied(used.bytes)),
         ip: start,
-        path: Vec::new(),
-        points: Vec::new(),
+        path: emptied(used.path),
+        points: emptied(used.points),
         bits: 0,
         bit_count: 0,
-        calls: Vec::new(),
+        calls: emptied(used.spare.calls),
         peak: 0,
         quiet: None,
-        jumps: Vec::new(),
+        jumps: emptied(used.spare.jumps),
         r11_is_program: false,
-        literals: Vec::new(),
-        stubs: Vec::new(),
-        edges: Vec::new(),
-        pushes: Vec::new(),
-        quiet_jumps: Vec::new(),
-        exits: Vec::new(),
-        pages: Vec::new(),
-        factory: InstructionInfoFactory::new(),
+        literals: emptied(used.spare.literals),
+        stubs: emptied(used.spare.stubs),
+        edges: emptied(used.edges),
+        pushes: emptied(used.pushes),
+        quiet_jumps: emptied(used.quiet_jumps),
+        exits: emptied(used.exits),
+        pages: emptied(used.pages),
     };
     let (accepted, chain_field) = builder.prologue();
     let body = builder.emitter.here();
@@ -185,14 +226,14 @@ impl Builder<'_, '_> {
             return self.native();
         }
         let mut rounds = 0;
+        let mut window = Window::default();
         loop {
             if self.must_end(&mut rounds) {
                 self.end_at(self.ip);
                 return false;
             }
-            let mut bytes = [0; MAX_INSN_BYTES];
-            let known = code.fetch(self.ip, &mut bytes);
-            let decoded = decode(&bytes[..known], self.ip);
+            let bytes = window.at(self.ip, code);
+            let decoded = decode(bytes, self.ip);
             let treatment = decoded.as_ref().map_or(Treatment::Native, |(insn, _)| treat(insn));
             self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
             let (Some((insn, offset)), true) = (decoded, treatment != Treatment::Native) else {
@@ -217,7 +258,7 @@ impl Builder<'_, '_> {
             *rounds += if self.quiet.is_none() { 1 } else { limits.rounds + 1 };
         }
         let joins = self.ip != self.start
-            && self.path.len() >= 4
+            && self.path.len() >= limits.joins_behind
             && self.calls.is_empty()
             && (self.site.is_known)(self.ip);
         self.path.len() >= limits.instructions
@@ -257,7 +298,7 @@ impl Builder<'_, '_> {
             self.syscall(insn);
             return true;
         }
-        if !self.r11_is_program && uses_r11(&mut self.factory, insn) {
+        if !self.r11_is_program && uses_r11(insn) {
             self.exact_point();
             self.emitter.trace_pointer_out();
             self.r11_is_program = true;

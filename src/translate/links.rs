@@ -1,0 +1,89 @@
+//! The ways out of all superblocks: each is linked to the superblock of its target, or waits for
+//! there to be one.
+
+use super::address_map::AddressMap;
+use super::builder::Exit;
+
+/// Ways out that have something in common: the number of the first, each of which knows the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct List(Option<u32>);
+
+/// A way out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) exit: Exit,
+    /// The zone that its jump is in.
+    pub(super) zone: usize,
+    rest: List,
+}
+
+/// All ways out, by number.
+#[derive(Debug, Default)]
+pub(super) struct Links {
+    ways: Vec<Way>,
+    /// Those that wait for the superblock of an address.
+    waiting: AddressMap<u64, List>,
+}
+
+impl Links {
+    /// Adds a way out, which is on no list yet. Gives its number.
+    pub(super) fn add(&mut self, exit: Exit, zone: usize) -> u32 {
+        self.ways.push(Way { exit, zone, rest: List::default() });
+        u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// A way out waits for the superblock of its target.
+    pub(super) fn wait(&mut self, number: u32) {
+        let Some(way) = self.ways.get_mut(number as usize) else { return };
+        let list = self.waiting.entry(way.exit.target).or_default();
+        way.rest = std::mem::replace(list, List(Some(number)));
+    }
+
+    /// Takes what waits for the superblock of `target`.
+    pub(super) fn take_waiting(&mut self, target: u64) -> List {
+        self.waiting.remove(&target).unwrap_or_default()
+    }
+
+    /// Takes the first way out from a list.
+    pub(super) fn pop(&self, list: &mut List) -> Option<(u32, Way)> {
+        let number = list.0?;
+        let way = *self.ways.get(number as usize)?;
+        *list = way.rest;
+        Some((number, way))
+    }
+
+    /// Puts a way out, which is on no list, before a list.
+    pub(super) fn push(&mut self, list: &mut List, number: u32) {
+        if let Some(way) = self.ways.get_mut(number as usize) {
+            way.rest = std::mem::replace(list, List(Some(number)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(links: &Links, mut list: List) -> Vec<u32> {
+        std::iter::from_fn(|| links.pop(&mut list)).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn a_way_out_is_on_one_list_at_a_time() {
+        let mut links = Links::default();
+        let ways = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0));
+        for number in ways {
+            links.wait(number);
+        }
+        let mut waiting = links.take_waiting(7);
+        assert_eq!(numbers(&links, waiting), [2, 0]);
+        assert_eq!(links.take_waiting(7), List::default());
+        let mut linked = List::default();
+        while let Some((number, _)) = links.pop(&mut waiting) {
+            links.push(&mut linked, number);
+        }
+        assert_eq!(numbers(&links, linked), [0, 2]);
+        let nines = links.take_waiting(9);
+        assert_eq!(numbers(&links, nines), [1]);
+    }
+}

@@ -1,0 +1,87 @@
+//! The table of indirect branches' targets: for each value of the low 16 bits of an address, a
+//! chain of superblocks that are asked in turn whether the target is theirs.
+
+use super::superblock::Superblock;
+use super::translator::CacheMemory;
+use super::zone::Zone;
+
+const SLOTS: usize = 1 << 16;
+
+/// The table, and the superblock that is asked first in each slot.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Where it is in the shared memory.
+    offset: u64,
+    first: Vec<Option<u32>>,
+}
+
+impl Table {
+    pub(super) fn new(offset: u64) -> Self {
+        Self { offset, first: vec![None; SLOTS] }
+    }
+
+    /// Lets all slots lead to the request for a target.
+    pub(super) fn clear(&self, memory: &impl CacheMemory, zone: &Zone) {
+        let bytes: Vec<u8> = (0..SLOTS).flat_map(|_| zone.miss.to_le_bytes()).collect();
+        memory.write(self.offset, &bytes);
+    }
+
+    /// The newest superblock of a slot is asked first.
+    pub(super) fn enter(
+        &mut self,
+        memory: &impl CacheMemory,
+        zones: &[Zone],
+        superblocks: &mut [Superblock],
+        number: u32,
+    ) {
+        let slot = slot_of(superblocks[number as usize].start);
+        let next = self.first[slot].replace(number);
+        superblocks[number as usize].next_of_slot = next;
+        let (superblock, entry) =
+            (&superblocks[number as usize], entry_of(zones, superblocks, next));
+        store_chain(memory, zones, superblock, entry);
+        memory.store_u64(self.offset + slot as u64 * 8, superblock.entry);
+    }
+
+    /// A superblock is asked no more. Threads that ask it just now go on to the next.
+    pub(super) fn remove(
+        &mut self,
+        memory: &impl CacheMemory,
+        zones: &[Zone],
+        superblocks: &mut [Superblock],
+        number: u32,
+    ) {
+        let slot = slot_of(superblocks[number as usize].start);
+        let next = superblocks[number as usize].next_of_slot;
+        let entry = entry_of(zones, superblocks, next);
+        if self.first[slot] == Some(number) {
+            self.first[slot] = next;
+            memory.store_u64(self.offset + slot as u64 * 8, entry);
+            return;
+        }
+        let mut before = self.first[slot];
+        while let Some(other) = before {
+            let superblock = &mut superblocks[other as usize];
+            before = superblock.next_of_slot;
+            if before == Some(number) {
+                superblock.next_of_slot = next;
+                store_chain(memory, zones, superblock, entry);
+            }
+        }
+    }
+}
+
+/// Where a chain goes on.
+fn entry_of(zones: &[Zone], superblocks: &[Superblock], number: Option<u32>) -> u64 {
+    let miss = zones.first().map_or(0, |zone| zone.miss);
+    number.map_or(miss, |number| superblocks[number as usize].entry)
+}
+
+fn store_chain(memory: &impl CacheMemory, zones: &[Zone], superblock: &Superblock, next: u64) {
+    let zone = &zones[superblock.zone];
+    memory.store_u64(zone.offset + (superblock.chain - zone.base), next);
+}
+
+fn slot_of(addr: u64) -> usize {
+    usize::try_from(addr & 0xffff).unwrap_or(0)
+}

@@ -1,0 +1,150 @@
+//! The translator on small programs, whose cache nobody executes.
+
+use super::{CacheMemory, Limits, Outcome, ProgramCode, Translator, slots};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+const TABLE: u64 = 0x1000;
+const ZONE_OFFSET: u64 = 0x10_0000;
+const ZONE: u64 = 0x5000_0000;
+const START: u64 = 0x5555_0000;
+
+#[derive(Clone)]
+struct Bytes(Rc<RefCell<Vec<u8>>>);
+
+impl CacheMemory for Bytes {
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let at = usize::try_from(offset).unwrap();
+        self.0.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn store_u32(&self, offset: u64, value: u32) {
+        assert!(offset.is_multiple_of(4));
+        self.write(offset, &value.to_le_bytes());
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) {
+        assert!(offset.is_multiple_of(8));
+        self.write(offset, &value.to_le_bytes());
+    }
+}
+
+impl Bytes {
+    fn load(&self, offset: u64) -> u64 {
+        let at = usize::try_from(offset).unwrap();
+        u64::from_le_bytes(self.0.borrow()[at..at + 8].try_into().unwrap())
+    }
+
+    /// The superblocks that an indirect branch to `target` asks, in order, by their entries.
+    fn chain(&self, translator: &Translator<Self>, target: u64) -> Vec<u64> {
+        let mut at = self.load(TABLE + (target & 0xffff) * 8);
+        let mut entries = Vec::new();
+        let made = || (0..).map_while(|number| translator.superblock(number));
+        while let Some(superblock) = made().find(|superblock| superblock.entry == at) {
+            entries.push(superblock.entry);
+            at = self.load(ZONE_OFFSET + (superblock.chain - ZONE));
+        }
+        entries
+    }
+}
+
+struct Code {
+    bytes: Vec<u8>,
+    is_fixed: bool,
+}
+
+impl ProgramCode for Code {
+    fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize {
+        let at = usize::try_from(ip.wrapping_sub(START)).unwrap_or(usize::MAX);
+        let known = self.bytes.get(at..).unwrap_or_default();
+        let len = known.len().min(buf.len());
+        buf[..len].copy_from_slice(&known[..len]);
+        len
+    }
+
+    fn is_fixed(&self, ip: u64) -> bool {
+        self.is_fixed && ip.wrapping_sub(START) < self.bytes.len() as u64
+    }
+}
+
+fn translator() -> (Translator<Bytes>, Bytes) {
+    let memory = Bytes(Rc::new(RefCell::new(vec![0; 2 << 20])));
+    let mut translator = Translator::new(memory.clone(), TABLE, Limits::default());
+    translator.add_zone(ZONE, 1 << 20, ZONE_OFFSET);
+    (translator, memory)
+}
+
+/// `je +0x20`, NOPs, and at 0x22 `jmp` to itself.
+fn branching(is_fixed: bool) -> Code {
+    let mut bytes = vec![0x90; 0x40];
+    bytes[..2].copy_from_slice(&[0x74, 0x20]);
+    bytes[0x22..0x24].copy_from_slice(&[0xeb, 0xfe]);
+    bytes[0x3e..].copy_from_slice(&[0xeb, 0xfe]);
+    Code { bytes, is_fixed }
+}
+
+#[test]
+fn what_stays_as_it_is_is_translated_ahead() {
+    for is_fixed in [true, false] {
+        let (mut translator, _) = translator();
+        let mut code = branching(is_fixed);
+        translator.get(START, &mut code).unwrap();
+        let made = translator.superblock_count();
+        translator.get(START + 0x22, &mut code).unwrap();
+        let is_new = translator.superblock_count() > made;
+        assert_eq!(is_new, !is_fixed, "{made} superblocks at once");
+    }
+}
+
+#[test]
+fn a_branch_back_is_followed() {
+    let (mut translator, _) = translator();
+    // nop; nop; inc eax; jne -5; jmp to itself
+    let bytes = vec![0x90, 0x90, 0xff, 0xc0, 0x75, 0xfb, 0xeb, 0xfe];
+    let mut code = Code { bytes, is_fixed: false };
+    let number = translator.get(START + 2, &mut code).unwrap();
+    let path = &translator.superblock(number).unwrap().path;
+    let ips: Vec<u64> = path.iter().take(3).map(|step| step.ip - START).collect();
+    assert_eq!(ips, [2, 4, 1]);
+    assert_eq!(path[1].outcome, Outcome::Taken);
+}
+
+#[test]
+fn a_dropped_superblock_is_asked_for_again() {
+    let (mut translator, memory) = translator();
+    let mut code = branching(false);
+    let first = translator.get(START, &mut code).unwrap();
+    let second = translator.get(START + 0x22, &mut code).unwrap();
+    let entry = |t: &Translator<Bytes>, number| t.superblock(number).unwrap().entry;
+    assert_eq!(memory.chain(&translator, START), [entry(&translator, first)]);
+    let before = memory.0.borrow().clone();
+    assert!(translator.invalidate(START, START + 1));
+    assert!(memory.chain(&translator, START).is_empty());
+    assert!(memory.chain(&translator, START + 0x22).is_empty());
+    let again = translator.serve(slots::INDIRECT, START + 0x22, &mut code).unwrap();
+    assert_ne!(again, translator.superblock(second).unwrap().accepted);
+    // The first superblock's way out leads to the new one: its jump is not what it was.
+    let range = usize::try_from(entry(&translator, first) - ZONE + ZONE_OFFSET).unwrap();
+    let end = usize::try_from(translator.superblock(first).unwrap().end - ZONE + ZONE_OFFSET);
+    assert_ne!(before[range..end.unwrap()], memory.0.borrow()[range..end.unwrap()]);
+}
+
+#[test]
+fn targets_that_share_a_slot_are_asked_in_turn() {
+    let (mut translator, memory) = translator();
+    let mut bytes = vec![0x90; 0x2_0040];
+    for at in [0, 0x1_0000, 0x2_0000] {
+        bytes[at..at + 2].copy_from_slice(&[0xeb, 0xfe]);
+    }
+    let mut code = Code { bytes, is_fixed: false };
+    let entries = [0, 0x1_0000, 0x2_0000].map(|at| {
+        let number = translator.get(START + at, &mut code).unwrap();
+        translator.superblock(number).unwrap().entry
+    });
+    let [first, second, third] = entries;
+    assert_eq!(memory.chain(&translator, START), [third, second, first]);
+    translator.invalidate(START + 0x1_0000, START + 0x1_0001);
+    assert_eq!(memory.chain(&translator, START), [third, first]);
+    translator.invalidate(START + 0x2_0000, START + 0x2_0001);
+    assert_eq!(memory.chain(&translator, START), [first]);
+}
