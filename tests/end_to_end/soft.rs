@@ -184,3 +184,16 @@ fn scripts_with_pipelines_run_as_by_themselves() {
     let script = "for i in 1 2 3; do echo $i | tr 1-3 a-c; done; (exit 4)";
     assert_passes_through(&scene, &[], &["/bin/bash", "-c", script]);
 }
+
+#[test]
+fn what_is_saved_meanwhile_is_what_was_recorded() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("recursive.c", &["-O2"]);
+        let mut record = contraflow();
+        record.args(["record", "--full", "-o"]).arg(scene.path("recording")).arg(program);
+        let said =
+            text(&record.env("CONTRAFLOW_HOME", scene.path("store")).output().unwrap().stderr);
+        assert!(said.contains("exited with status 0") && !said.contains("overwrote"), "{said}");
+    }
+}

@@ -161,6 +161,8 @@ impl Process {
         let offset = thread.area.offset_of(fresh);
         crate::translate::CacheMemory::write(&self.window.shared, offset, &begun);
         thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
+        // What the slot says is of an earlier use of the buffer, maybe, and nobody's pointer now.
+        self.window.shared.store(thread.area.slot(slots::TRACE_POINTER), fresh);
         self.write_packets()?;
         Ok(true)
     }

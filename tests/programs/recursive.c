@@ -1,0 +1,13 @@
+/* Calls for a second or so, with no system call in between. */
+#include <stdio.h>
+
+__attribute__((noinline)) static unsigned fib(unsigned n)
+{
+    return n < 2 ? n : fib(n - 1) + fib(n - 2);
+}
+
+int main(void)
+{
+    printf("%u\n", fib(34));
+    return 0;
+}
