@@ -28,6 +28,18 @@ impl LastIp {
         *self = Self::new();
     }
 
+    /// An IP was seen, and is the last one.
+    #[must_use]
+    pub const fn at(ip: Addr) -> Self {
+        Self { ip: ip.0, fresh: true }
+    }
+
+    /// The last IP, if one was seen since the reset.
+    #[must_use]
+    pub const fn get(self) -> Option<Addr> {
+        if self.fresh { Some(Addr(self.ip)) } else { None }
+    }
+
     /// The address that `payload` stands for, which becomes the last IP. None for a suppressed
     /// payload, which leaves the last IP as it was.
     #[inline]

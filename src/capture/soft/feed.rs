@@ -15,6 +15,8 @@ use std::thread::JoinHandle;
 
 /// Packets are handed over when this many bytes have come together.
 const OUTPUT_BYTES: usize = 256 << 10;
+/// Records are read by this many bytes, which stay in the cache.
+const READ_BYTES: usize = 16 << 10;
 
 /// What the tracer tells of a thread, or of all.
 #[derive(Debug)]
@@ -77,7 +79,6 @@ impl Feed {
                 ranges,
                 dictionary: Dictionary::default(),
                 threads: HashMap::new(),
-                bytes: Vec::new(),
                 packets: outgoing,
             };
             worker.run(&incoming);
@@ -115,13 +116,36 @@ impl Feed {
     }
 }
 
+/// Encodes the records at `offset`, which must be whole at their end.
+fn encode_records(
+    encoder: &mut Trace,
+    dictionary: &Dictionary,
+    shared: &Shared,
+    mut offset: u64,
+    mut len: usize,
+) -> Result<(), BadRecord> {
+    // What the program could change meanwhile is looked at once only, here.
+    let mut bytes = [0; READ_BYTES];
+    while len > 0 {
+        let bytes = &mut bytes[..len.min(READ_BYTES)];
+        shared.read(offset, bytes);
+        let left = encoder.records(dictionary, bytes)?;
+        let done = bytes.len() - left;
+        if done == 0 {
+            return Err(BadRecord);
+        }
+        offset += done as u64;
+        len -= done;
+    }
+    Ok(())
+}
+
 struct Worker {
     shared: Arc<Shared>,
     psb_period: u32,
     ranges: Ranges,
     dictionary: Dictionary,
     threads: HashMap<Tid, (Trace, Tally, usize)>,
-    bytes: Vec<u8>,
     packets: Sender<Packets>,
 }
 
@@ -150,17 +174,13 @@ impl Worker {
     fn of_thread(&mut self, tid: Tid, item: Item) {
         let new = || (Trace::new(self.psb_period, &self.ranges), Tally::default(), 0);
         let (encoder, tally, pending) = self.threads.entry(tid).or_insert_with(new);
-        if let Item::Records { offset, len, frees } = &item {
-            self.bytes.resize(*len, 0);
-            self.shared.read(*offset, &mut self.bytes);
-            if let Some((busy, index)) = frees {
-                busy.free(*index);
-            }
-        }
         if let Item::Free(busy, index) = &item {
             busy.free(*index);
         }
         if tally.damaged {
+            if let Item::Records { frees: Some((busy, index)), .. } = item {
+                busy.free(index);
+            }
             return;
         }
         let mut flush = false;
@@ -170,10 +190,13 @@ impl Worker {
             | Item::Ranges(_)
             | Item::Free(..)
             | Item::Settled(_) => {}
-            Item::Records { len, .. } => {
+            Item::Records { offset, len, frees } => {
                 *pending += len;
-                if encoder.records(&self.dictionary, &self.bytes) == Err(BadRecord) {
-                    tally.damaged = true;
+                let (shared, dictionary) = (&self.shared, &self.dictionary);
+                let read = encode_records(encoder, dictionary, shared, offset, len);
+                tally.damaged = read == Err(BadRecord);
+                if let Some((busy, index)) = frees {
+                    busy.free(index);
                 }
             }
             Item::Begin { tsc } => encoder.begin(tsc),

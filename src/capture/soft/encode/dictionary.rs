@@ -47,11 +47,9 @@ pub(in crate::capture::soft) struct Dictionary {
 /// How the encoder treats a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Bits, and on to the target.
-    Direct,
     /// Bits, return addresses, and on to the target.
-    Call,
-    /// Bits, and a return.
+    Direct,
+    /// Bits, return addresses, and a return.
     Return,
     /// Bits, return addresses, and an indirect branch.
     Indirect,
@@ -59,6 +57,19 @@ pub(super) enum Treatment {
     Slow,
     /// Anything else whose record holds 8 bytes more.
     SlowWithValue,
+}
+
+impl Treatment {
+    /// Whether the record is not among the plain ones.
+    #[inline]
+    pub(super) fn is_slow(self) -> bool {
+        matches!(self, Self::Slow | Self::SlowWithValue)
+    }
+
+    /// Whether the record holds 8 bytes more.
+    pub(super) fn has_value(self) -> bool {
+        !matches!(self, Self::Direct | Self::Slow)
+    }
 }
 
 /// An edge in short.
@@ -136,8 +147,7 @@ fn treatment(edge: &Edge) -> Treatment {
     let circles = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
     match edge.kind {
         EdgeKind::Direct if edge.bit_count == 0 || circles => slow,
-        EdgeKind::Direct if edge.peak == 0 => Treatment::Direct,
-        EdgeKind::Direct => Treatment::Call,
+        EdgeKind::Direct => Treatment::Direct,
         EdgeKind::Return => Treatment::Return,
         EdgeKind::Indirect => Treatment::Indirect,
         EdgeKind::Syscall | EdgeKind::SyscallReturn => slow,

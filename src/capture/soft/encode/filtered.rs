@@ -83,22 +83,23 @@ impl Filtered {
         &mut self,
         dictionary: &Dictionary,
         mut bytes: &[u8],
-    ) -> Result<(), BadRecord> {
+    ) -> Result<usize, BadRecord> {
         if self.path.has_stopped() {
-            return Ok(());
+            return Ok(0);
         }
         while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
             let edge = dictionary.edge(u32::from_le_bytes(*number)).ok_or(BadRecord)?;
             let mut value = 0;
-            bytes = rest;
+            let mut behind = rest;
             if edge.kind.record_bytes() > 4 {
-                let (word, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
+                let Some((word, rest)) = rest.split_first_chunk::<8>() else { break };
                 value = u64::from_le_bytes(*word);
-                bytes = rest;
+                behind = rest;
             }
+            bytes = behind;
             self.record(dictionary, edge, value)?;
         }
-        if bytes.is_empty() { Ok(()) } else { Err(BadRecord) }
+        Ok(bytes.len())
     }
 
     fn record(

@@ -1,82 +1,152 @@
-//! The loop over records, where nearly all of an encoder's time goes.
+//! The loop over records, where nearly all of an encoder's time goes. What it touches is in
+//! registers: the encoder proper is brought up to date before it is asked for what is rare.
 
+#![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
+
+use super::batch::Batch;
 use super::dictionary::{Dictionary, Plain, Treatment};
 use super::{BadRecord, Encoder, STACK_DEPTH};
 
+/// No path starts there: it is not canonical.
+const NOWHERE: u64 = 1 << 63;
+
+/// Bytes of records, and how far they were read.
+struct Records<'a> {
+    bytes: &'a [u8],
+}
+
+impl Records<'_> {
+    #[inline(always)]
+    fn number(&mut self) -> Option<u32> {
+        let (number, rest) = self.bytes.split_first_chunk::<4>()?;
+        self.bytes = rest;
+        Some(u32::from_le_bytes(*number))
+    }
+
+    #[inline(always)]
+    fn value(&mut self) -> Option<u64> {
+        let (value, rest) = self.bytes.split_first_chunk::<8>()?;
+        self.bytes = rest;
+        Some(u64::from_le_bytes(*value))
+    }
+}
+
+/// The encoder's state while records are plain.
+struct Hot {
+    batch: Batch,
+    /// Plain records can come.
+    is_ready: bool,
+    /// Bytes in the batch at which it is taken over.
+    limit: usize,
+    here: u64,
+    loud: u32,
+    /// Edges that left nothing in the trace are still noted.
+    has_quiet: bool,
+    instructions: u64,
+}
+
 impl Encoder {
-    /// Encodes records. Stops at one that cannot be.
+    /// Encodes records. Stops at one that cannot be. Gives how many bytes are left of one that is
+    /// not whole.
     pub(in crate::capture::soft) fn records(
         &mut self,
         dictionary: &Dictionary,
-        mut bytes: &[u8],
-    ) -> Result<(), BadRecord> {
-        while let Some((number, rest)) = bytes.split_first_chunk::<4>() {
-            let number = u32::from_le_bytes(*number);
+        bytes: &[u8],
+    ) -> Result<usize, BadRecord> {
+        let mut records = Records { bytes };
+        let mut hot = self.heat(Batch::default());
+        loop {
+            let whole = records.bytes;
+            let Some(number) = records.number() else { break };
             let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
-            let slow = matches!(plain.treatment, Treatment::Slow | Treatment::SlowWithValue);
-            if slow || plain.start != self.here || !self.running || self.out.len() >= self.psb_at {
-                bytes = self.slow(dictionary, number, plain.treatment, rest)?;
+            let fits = plain.start == hot.here && hot.batch.len() < hot.limit;
+            if !fits || plain.treatment.is_slow() {
+                let has_value = plain.treatment.has_value();
+                let value = if has_value { records.value() } else { Some(0) };
+                let Some(value) = value else {
+                    records.bytes = whole;
+                    break;
+                };
+                self.cool(&mut hot);
+                self.record(dictionary, number, value)?;
+                hot = self.heat(hot.batch);
                 continue;
             }
-            self.instructions += u64::from(plain.instructions);
-            self.few_bits(plain.bits.into(), plain.bit_count.into());
-            bytes = rest;
-            match plain.treatment {
-                Treatment::Direct => self.goes_to(plain, number),
-                Treatment::Call => {
+            let (bits, count) = (u64::from(plain.bits), u32::from(plain.bit_count));
+            if plain.treatment == Treatment::Direct {
+                if plain.peak > 0 {
                     self.calls(dictionary, plain);
-                    self.goes_to(plain, number);
                 }
-                Treatment::Return => {
-                    self.calls(dictionary, plain);
-                    let (target, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
-                    self.near_return(u64::from_le_bytes(*target));
-                    bytes = rest;
-                }
-                _ => {
-                    self.calls(dictionary, plain);
-                    let (target, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
-                    self.tip(u64::from_le_bytes(*target));
-                    bytes = rest;
-                }
+                hot.batch.bits(bits, count);
+                hot.goes_to(plain, plain.target, number);
+                continue;
+            }
+            let Some(target) = records.value() else {
+                records.bytes = whole;
+                break;
+            };
+            if plain.peak > 0 {
+                self.calls(dictionary, plain);
+            }
+            if plain.treatment == Treatment::Return && self.matches(target) {
+                hot.batch.bits(bits << 1 | 1, count + 1);
+            } else {
+                hot.batch.bits(bits, count);
+                hot.batch.tip(target);
+            }
+            hot.goes_to(plain, target, 0);
+        }
+        self.cool(&mut hot);
+        Ok(records.bytes.len())
+    }
+
+    /// What is rare is done: the state for what is not.
+    fn heat(&mut self, mut batch: Batch) -> Hot {
+        let last_ip = self.last_ip.get();
+        batch.begin(self.tnt, self.tnt_count, last_ip.map_or(0, |ip| ip.0));
+        let is_ready = self.running && last_ip.is_some();
+        Hot {
+            batch,
+            is_ready,
+            limit: self.psb_at.saturating_sub(self.out.len()).min(Batch::BYTES),
+            here: if is_ready { self.here } else { NOWHERE },
+            loud: self.loud,
+            has_quiet: !self.quiet.is_empty(),
+            instructions: 0,
+        }
+    }
+
+    /// Takes over what plain records did.
+    fn cool(&mut self, hot: &mut Hot) {
+        self.out.extend_from_slice(hot.batch.bytes());
+        if hot.is_ready {
+            let last_ip;
+            (self.tnt, self.tnt_count, last_ip) = hot.batch.end();
+            self.last_ip = crate::pt::LastIp::at(crate::common::Addr(last_ip));
+            self.here = hot.here;
+            self.loud = hot.loud;
+            if !hot.has_quiet {
+                self.quiet.clear();
             }
         }
-        if bytes.is_empty() { Ok(()) } else { Err(BadRecord) }
+        self.instructions += hot.instructions;
     }
 
-    #[inline]
-    fn goes_to(&mut self, plain: &Plain, number: u32) {
-        self.here = plain.target;
-        self.loud = number;
-        if !self.quiet.is_empty() {
-            self.quiet.clear();
-        }
-    }
-
-    #[inline]
+    #[inline(always)]
     fn calls(&mut self, dictionary: &Dictionary, plain: &Plain) {
-        if plain.peak > 0 {
-            self.depth = self.depth.min(STACK_DEPTH - usize::from(plain.peak));
-            for &address in dictionary.pushes_at(plain.first_push, plain.pushes) {
-                self.push(address);
-            }
+        self.depth = self.depth.min(STACK_DEPTH - usize::from(plain.peak));
+        for &address in dictionary.pushes_at(plain.first_push, plain.pushes) {
+            self.push(address);
         }
     }
+}
 
-    #[cold]
-    fn slow<'a>(
-        &mut self,
-        dictionary: &Dictionary,
-        number: u32,
-        treatment: Treatment,
-        rest: &'a [u8],
-    ) -> Result<&'a [u8], BadRecord> {
-        if matches!(treatment, Treatment::Direct | Treatment::Call | Treatment::Slow) {
-            self.record(dictionary, number, 0)?;
-            return Ok(rest);
-        }
-        let (value, rest) = rest.split_first_chunk::<8>().ok_or(BadRecord)?;
-        self.record(dictionary, number, u64::from_le_bytes(*value))?;
-        Ok(rest)
+impl Hot {
+    #[inline(always)]
+    fn goes_to(&mut self, plain: &Plain, target: u64, loud: u32) {
+        self.instructions += u64::from(plain.instructions);
+        self.here = target;
+        self.loud = loud;
+        self.has_quiet = false;
     }
 }

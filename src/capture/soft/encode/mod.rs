@@ -1,6 +1,7 @@
 //! Records of the code cache to PT packets, one encoder a thread. Records are the fast way in;
 //! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
 
+mod batch;
 mod circles;
 mod dictionary;
 mod filtered;
@@ -318,29 +319,37 @@ impl Encoder {
         self.is_loud();
     }
 
+    #[inline]
     fn push(&mut self, address: u64) {
         self.top = self.top.wrapping_add(1);
         self.stack[self.top % STACK_DEPTH] = address;
         self.depth = (self.depth + 1).min(STACK_DEPTH);
     }
 
-    /// A return is a taken branch where the CPU's own stack of return addresses says the same. On
-    /// a mismatch the stack is emptied: some decoders drop its top then, and some keep it.
+    /// Whether a return goes where the CPU's own stack of return addresses says: it is a taken branch
+    /// then. On a mismatch the stack is emptied: some decoders drop its top then, and some keep it.
     #[inline]
-    fn near_return(&mut self, target: u64) {
-        if self.depth > 0 && self.stack[self.top % STACK_DEPTH] == target {
+    fn matches(&mut self, target: u64) -> bool {
+        let matches = self.depth > 0 && self.stack[self.top % STACK_DEPTH] == target;
+        if matches {
             self.depth -= 1;
             self.top = self.top.wrapping_sub(1);
+        } else {
+            self.depth = 0;
+        }
+        matches
+    }
+
+    fn near_return(&mut self, target: u64) {
+        if self.matches(target) {
             self.here = target;
             self.bits(1, 1);
             self.is_loud();
         } else {
-            self.depth = 0;
             self.tip(target);
         }
     }
 
-    #[inline]
     fn tip(&mut self, target: u64) {
         self.flush_tnt();
         let payload = self.last_ip.compress(Addr(target));

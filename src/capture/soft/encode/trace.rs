@@ -63,12 +63,13 @@ impl Trace {
         either!(self, encoder => encoder.flush(), encoder.flush());
     }
 
-    /// Encodes records. Stops at one that cannot be.
+    /// Encodes records. Stops at one that cannot be. Gives how many bytes are left of one that is
+    /// not whole.
     pub(in crate::capture::soft) fn records(
         &mut self,
         dictionary: &Dictionary,
         bytes: &[u8],
-    ) -> Result<(), BadRecord> {
+    ) -> Result<usize, BadRecord> {
         either!(self, encoder => encoder.records(dictionary, bytes), encoder.records(dictionary, bytes))
     }
 

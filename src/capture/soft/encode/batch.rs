@@ -1,0 +1,168 @@
+//! Packets that come together before they join the trace: TNT and TIP. They are written by whole
+//! words, of which the next packet overwrites what is too much.
+
+#![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
+
+use super::TNT_BITS;
+
+/// A record begins below [`Batch::BYTES`] and gives less than as much again.
+const ALL_BYTES: usize = 2 * Batch::BYTES + WORD_BYTES;
+const WORD_BYTES: usize = 8;
+/// A long TNT packet's first bytes (SDM table "TNT Packet Definition").
+const LONG_TNT: u64 = 0xa302;
+const LONG_TNT_BYTES: usize = 8;
+/// Branches in a short one.
+const SHORT_BITS: u32 = 6;
+/// TIP, without its `IPBytes` (SDM table "TIP Packet Definition").
+const TIP: u8 = 0x0d;
+
+/// TNT and TIP packets.
+pub(super) struct Batch {
+    bytes: Box<[u8; ALL_BYTES]>,
+    len: usize,
+    /// Bits that wait for more, the oldest highest.
+    tnt: u64,
+    tnt_count: u32,
+    last_ip: u64,
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { bytes: Box::new([0; ALL_BYTES]), len: 0, tnt: 0, tnt_count: 0, last_ip: 0 }
+    }
+}
+
+impl Batch {
+    /// Bytes beyond which no record may be added.
+    pub(super) const BYTES: usize = 4096;
+
+    /// Starts an empty batch behind these bits and this IP.
+    pub(super) fn begin(&mut self, tnt: u64, tnt_count: u32, last_ip: u64) {
+        (self.len, self.tnt, self.tnt_count, self.last_ip) = (0, tnt, tnt_count, last_ip);
+    }
+
+    /// The bits that wait, how many there are, and the last IP.
+    pub(super) fn end(&self) -> (u64, u32, u64) {
+        (self.tnt, self.tnt_count, self.last_ip)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds up to 17 branches.
+    #[inline(always)]
+    pub(super) fn bits(&mut self, bits: u64, count: u32) {
+        self.tnt = self.tnt << (count & 63) | bits;
+        self.tnt_count += count;
+        if self.tnt_count >= TNT_BITS {
+            let rest = (self.tnt_count - TNT_BITS) & 63;
+            self.put((self.tnt >> rest | 1 << TNT_BITS) << 16 | LONG_TNT, LONG_TNT_BYTES);
+            self.tnt &= (1 << rest) - 1;
+            self.tnt_count = rest;
+        }
+    }
+
+    /// An indirect branch to `target`, behind all bits that wait.
+    #[inline(always)]
+    pub(super) fn tip(&mut self, target: u64) {
+        self.flush();
+        let changed = self.last_ip ^ target;
+        // IPBytes 1, 2, 3 or 6 (SDM table "FUP/TIP IP Reconstruction").
+        let short = 1 + u8::from(changed >> 16 != 0) + u8::from(changed >> 32 != 0);
+        let is_extended = (target << 16).cast_signed() >> 16 == target.cast_signed();
+        let (code, size) =
+            if short < 3 || is_extended { (short, usize::from(short) * 2) } else { (6, 8) };
+        self.put(u64::from(code << 5 | TIP) | target << 8, 1 + size.min(WORD_BYTES - 1));
+        if size == WORD_BYTES {
+            self.put(target >> 56, 1);
+        }
+        self.last_ip = target;
+    }
+
+    /// Writes the bits that wait: one long packet, or up to two short ones.
+    #[inline(always)]
+    fn flush(&mut self) {
+        let (tnt, count) = (self.tnt, self.tnt_count & 63);
+        if count > 2 * SHORT_BITS {
+            self.put((tnt | 1 << count) << 16 | LONG_TNT, LONG_TNT_BYTES);
+        } else if count > SHORT_BITS {
+            let second = count - SHORT_BITS;
+            let first = (tnt >> second | 1 << SHORT_BITS) << 1;
+            self.put(first | (tnt & ((1 << second) - 1) | 1 << second) << 9, 2);
+        } else {
+            self.put((tnt | 1 << count) << 1, usize::from(count > 0));
+        }
+        (self.tnt, self.tnt_count) = (0, 0);
+    }
+
+    /// Writes the first `size` bytes of `word`.
+    #[inline(always)]
+    fn put(&mut self, word: u64, size: usize) {
+        // The mask changes nothing, and shows that there is room.
+        let at = self.len & (2 * Self::BYTES - 1);
+        self.bytes[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
+        self.len += size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pt::{LastIp, Packet, Tnt, decode};
+
+    /// What the packets say: outcomes of branches, and targets with `None` for an outcome.
+    fn read(mut bytes: &[u8]) -> Vec<(Option<u64>, bool)> {
+        let (mut said, mut last) = (Vec::new(), LastIp::new());
+        while !bytes.is_empty() {
+            let (packet, len) = decode(bytes).expect("a packet");
+            bytes = &bytes[len..];
+            match packet {
+                Packet::TntShort(Tnt { bits, len }) | Packet::TntLong(Tnt { bits, len }) => {
+                    said.extend((0..len).rev().map(|bit| (None, bits >> bit & 1 == 1)));
+                }
+                Packet::Tip(ip) => said.push((last.reconstruct(ip).map(|ip| ip.0), false)),
+                other => panic!("{other:?}"),
+            }
+        }
+        said
+    }
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let mut seed = 7_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            seed >> 24
+        };
+        for _ in 0..200 {
+            let mut batch = Batch::default();
+            let mut expected = Vec::new();
+            // The first IP behind a PSB leans on none before it.
+            batch.begin(0, 0, 0);
+            batch.tip(0x7fff_ffff_f000);
+            expected.push((Some(0x7fff_ffff_f000), false));
+            while batch.len() < Batch::BYTES - 64 {
+                let count = u32::try_from(random() % 17).unwrap();
+                let bits = random() & ((1 << count) - 1);
+                batch.bits(bits, count);
+                expected.extend((0..count).rev().map(|bit| (None, bits >> bit & 1 == 1)));
+                if random() % 3 == 0 {
+                    let targets =
+                        [0x7fff_ffff_0000, 0x7fff_0000_0000, 0x5555_0000_0000, !0, 1 << 50];
+                    let target =
+                        targets[usize::try_from(random() % 5).unwrap()] ^ (random() & 0xffff);
+                    batch.tip(target);
+                    expected.push((Some(target), false));
+                }
+            }
+            batch.flush();
+            assert_eq!(read(batch.bytes()), expected);
+        }
+    }
+}
