@@ -7,7 +7,6 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{ForkResult, fork, pipe2};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -16,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How to start a program. Standard input, output and error, working directory and signal mask
-/// are this process's own.
+/// How to start a program. Standard input, output and error, working directory, signal mask
+/// and CPUs are this thread's own.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The file to execute.
@@ -28,8 +27,6 @@ pub struct Launch<'a> {
     pub env: &'a [(OsString, OsString)],
     /// Keep address space randomization.
     pub aslr: bool,
-    /// Run on this CPU only.
-    pub cpu: Option<usize>,
 }
 
 /// What the child needs after the fork, where it must not allocate.
@@ -38,7 +35,6 @@ struct Prepared {
     argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
     aslr: bool,
-    cpu: Option<CpuSet>,
     // The pointers above point into these.
     _strings: Vec<CString>,
 }
@@ -76,7 +72,6 @@ impl Launch<'_> {
             argv: pointers(&argv),
             env: pointers(&env),
             aslr: self.aslr,
-            cpu: self.cpu.map(one_cpu).transpose()?,
             _strings: argv.into_iter().chain(env).collect(),
         })
     }
@@ -115,24 +110,6 @@ impl Launch<'_> {
     }
 }
 
-/// Pins the calling thread to a CPU. A tracer and its tracee on one CPU take turns several times
-/// as fast as on two.
-pub fn pin_this_thread(cpu: usize) -> Result<(), Error> {
-    set_affinity(&one_cpu(cpu)?)
-}
-
-fn set_affinity(cpus: &CpuSet) -> Result<(), Error> {
-    let this = nix::unistd::Pid::from_raw(0);
-    sched_setaffinity(this, cpus)
-        .map_err(|errno| Error::System { call: "sched_setaffinity", errno })
-}
-
-fn one_cpu(cpu: usize) -> Result<CpuSet, Error> {
-    let mut set = CpuSet::new();
-    set.set(cpu).map_err(|errno| Error::System { call: "CPU_SET", errno })?;
-    Ok(set)
-}
-
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
 }
@@ -165,9 +142,6 @@ fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
             let current = libc::personality(0xffff_ffff);
             let wanted = current | libc::ADDR_NO_RANDOMIZE;
             libc::personality(libc::c_ulong::from(wanted.cast_unsigned()));
-        }
-        if let Some(cpu) = &prepared.cpu {
-            let _ = sched_setaffinity(nix::unistd::Pid::from_raw(0), cpu);
         }
         if libc::read(go, (&raw mut byte).cast(), 1) == 1 {
             libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());

@@ -4,6 +4,7 @@
 //! from one thread.
 
 mod attach;
+mod cpus;
 mod error;
 mod launch;
 mod memory;
@@ -13,8 +14,9 @@ mod ptrace;
 mod stop;
 
 pub use attach::{attach, detach_all};
+pub use cpus::Cpus;
 pub use error::Error;
-pub use launch::{Launch, pin_this_thread};
+pub use launch::Launch;
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, comm, dispositions, executable, mappings,

@@ -186,6 +186,21 @@ fn scripts_with_pipelines_run_as_by_themselves() {
 }
 
 #[test]
+fn programs_have_their_own_cpus() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("cpus.c", &[]);
+        let program = program.to_str().unwrap();
+        for command in [&[program][..], &[program, "thread"], &[program, "main", "asks"]] {
+            for options in [&[][..], &["--follow-forks"]] {
+                let scene = Scene::new();
+                assert_passes_through(&scene, options, command);
+            }
+        }
+    }
+}
+
+#[test]
 fn what_is_saved_meanwhile_is_what_was_recorded() {
     if have("gcc") {
         let scene = Scene::new();

@@ -33,7 +33,7 @@ impl Engine {
             return refused;
         };
         prepared.set_latest(&self.request.store)?;
-        let mut process = Process::start(prepared, &self.request, pid, Tracee(first))?;
+        let mut process = Process::start(prepared, &self.request, pid, Tracee(first), None)?;
         let mut sequences = Vec::new();
         for &tid in tids {
             sequences.push(process.forbid_rseq(Tracee(tid))?);

@@ -24,13 +24,15 @@ pub(super) const SHMAT: u64 = 30;
 pub(super) const CLONE: u64 = 56;
 pub(super) const SHMDT: u64 = 67;
 pub(super) const ARCH_PRCTL: u64 = 158;
+pub(super) const SCHED_SETAFFINITY: u64 = 203;
+pub(super) const SCHED_GETAFFINITY: u64 = 204;
 pub(super) const REMAP_FILE_PAGES: u64 = 216;
 pub(super) const PKEY_MPROTECT: u64 = 329;
 pub(super) const RSEQ: u64 = 334;
 pub(super) const CLONE3: u64 = 435;
 
 /// System calls that the tracer wants to see. All others run without a stop.
-pub(super) const SEEN_CALLS: [u64; 15] = [
+pub(super) const SEEN_CALLS: [u64; 17] = [
     MMAP,
     MPROTECT,
     MUNMAP,
@@ -42,6 +44,8 @@ pub(super) const SEEN_CALLS: [u64; 15] = [
     CLONE,
     SHMDT,
     ARCH_PRCTL,
+    SCHED_SETAFFINITY,
+    SCHED_GETAFFINITY,
     REMAP_FILE_PAGES,
     PKEY_MPROTECT,
     RSEQ,
@@ -86,6 +90,11 @@ impl Process {
             }
             RT_SIGACTION => {
                 self.note_action(registers);
+                return Ok(thread.tracee.resume(0)?);
+            }
+            SCHED_SETAFFINITY | SCHED_GETAFFINITY => {
+                self.end_turns();
+                self.before_kernel_writes(thread, registers)?;
                 return Ok(thread.tracee.resume(0)?);
             }
             RT_SIGRETURN => self.note_frame(thread, registers),

@@ -5,12 +5,13 @@ use super::process::{Finished, Process};
 use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
+use super::turns::Turns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_for, wait_or_signal};
+use crate::tracee::{self, Launch, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
@@ -18,14 +19,12 @@ pub(super) const BACKEND: &str = "soft";
 
 /// Runs a program, translated, and records it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    let cpu = nix::sched::sched_getcpu().ok();
-    if let Some(cpu) = cpu {
-        pin_this_thread(cpu)?;
-    }
+    // Where the kernel does not let them take turns on one CPU, it is slower.
+    let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
     let env: Vec<_> = std::env::vars_os().collect();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
     let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-    let pid = match (Launch { program, argv, env: &env, aslr, cpu: None }.start()) {
+    let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
         Ok(pid) => pid,
         Err(error) => {
             prepared.give_up();
@@ -34,7 +33,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     };
     let _forwarding = Forwarding::to(pid);
     let _ticks = Ticks::start(ticks::PERIOD);
-    let mut engine = Engine::new(request, pid, None);
+    let mut engine = Engine { turns, ..Engine::new(request, pid, None) };
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
@@ -91,6 +90,8 @@ pub(super) struct Engine {
     pub(super) notes: Vec<String>,
     /// The program is not the recorder's own, which leaves it when it is asked to.
     pub(super) leaving: Option<Leaving>,
+    /// The program and the recorder began on one CPU.
+    pub(super) turns: Option<Turns>,
     /// Threads that are to be stopped again, since the recorder wants to leave them.
     pub(super) again: BTreeSet<Tid>,
     /// How the program ended, once it has.
@@ -110,6 +111,7 @@ impl Engine {
             finished: Vec::new(),
             notes: Vec::new(),
             leaving,
+            turns: None,
             again: BTreeSet::new(),
             exit: None,
         }
@@ -122,7 +124,8 @@ impl Engine {
 
     /// Begins to record a process whose only thread stands in the program.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)))?;
+        let turns = self.turns.as_ref().filter(|_| pid == self.program);
+        let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), turns)?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         self.with(Tid(pid.0), |process, thread| {
@@ -232,6 +235,9 @@ impl Engine {
         // Threads that never came into the cache.
         tracee::detach_all(self.program);
         let program = Tid(self.program.0);
+        if let Some(turns) = self.turns {
+            turns.end(program);
+        }
         while let Ok(stop) = wait_for(program) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
                 break;

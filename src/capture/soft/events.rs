@@ -81,7 +81,16 @@ impl Engine {
         {
             process.window.keep_promise();
         }
-        if is_thread_of(child, pid) {
+        let is_thread = is_thread_of(child, pid);
+        if let Some(process) = self.processes.get_mut(&pid)
+            && let Some(turns) = process.turns
+        {
+            turns.end(child);
+            if is_thread || self.request.follow_forks {
+                process.end_turns();
+            }
+        }
+        if is_thread {
             self.add_thread(child, pid, Place::Cache)?;
             self.with(child, |process, thread| {
                 if let Some(debugger) = process.debugger.as_ref().filter(|d| !d.slots.is_empty()) {

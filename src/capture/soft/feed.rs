@@ -4,6 +4,7 @@
 use super::area::Busy;
 use super::encode::{BadRecord, Dictionary, News, Trace};
 use super::shared::Shared;
+use super::turns::Turns;
 use crate::capture::filter::Ranges;
 use crate::common::Tid;
 use crate::flow::Insn;
@@ -69,10 +70,19 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn start(shared: Arc<Shared>, psb_period: u32, ranges: Ranges) -> Self {
+    pub(super) fn start(
+        shared: Arc<Shared>,
+        psb_period: u32,
+        ranges: Ranges,
+        turns: Option<&Turns>,
+    ) -> Self {
+        let turns = turns.copied();
         let (items, incoming) = channel();
         let (outgoing, packets) = channel();
         let worker = std::thread::spawn(move || {
+            if let Some(turns) = turns {
+                turns.make_way();
+            }
             let mut worker = Worker {
                 shared,
                 psb_period,

@@ -72,6 +72,7 @@ impl Engine {
     /// Takes a process out of the cache and detaches from it.
     pub(super) fn release(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
+        process.end_turns();
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
             // What is gone cannot be detached from, and need not be.

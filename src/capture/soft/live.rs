@@ -29,7 +29,7 @@ impl Live {
         let env: Vec<_> = std::env::vars_os().collect();
         let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
         let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let pid = match (Launch { program, argv, env: &env, aslr, cpu: None }.start()) {
+        let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
             Ok(pid) => pid,
             Err(error) => {
                 prepared.give_up();
@@ -145,7 +145,7 @@ impl Engine {
         prepared.set_latest(&self.request.store)?;
         let pid = self.program;
         let tracee = Tracee(Tid(pid.0));
-        let process = Process::start(prepared, &self.request, pid, tracee)?;
+        let process = Process::start(prepared, &self.request, pid, tracee, None)?;
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         if let Some(thread) = self.threads.get_mut(&Tid(pid.0)) {

@@ -34,6 +34,7 @@ mod stopping;
 mod tell;
 mod thread;
 mod ticks;
+mod turns;
 mod watch;
 
 pub(super) use engine::{attach, record};

@@ -11,6 +11,7 @@ use super::memory::{Window, ZONE_BYTES, checked};
 use super::ring::Ring;
 use super::shared::Shared;
 use super::thread::{Place, Thread};
+use super::turns::Turns;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::filter::Resolver;
@@ -63,6 +64,8 @@ pub(super) struct Process {
     pub(super) actions: Actions,
     /// It ran by itself before the recorder came.
     pub(super) was_running: bool,
+    /// It is on the recorder's CPU, and has one thread.
+    pub(super) turns: Option<Turns>,
     /// Why the process must be left alone, once it must.
     pub(super) leaves: Option<&'static str>,
     /// What a debugger wants to stop for, if there is one.
@@ -80,6 +83,7 @@ impl Process {
         request: &Request,
         pid: Pid,
         tracee: Tracee,
+        turns: Option<&Turns>,
     ) -> Result<Self, Error> {
         let recorder = Recorder::start(prepared, pid)?;
         let memory = Memory::open(pid)?;
@@ -87,7 +91,7 @@ impl Process {
         let buffer_bytes = buffer_bytes(request.history);
         let (window, translator) = cache(tracee, pid, &memory, buffer_bytes)?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
-        let feed = Feed::start(window.shared.clone(), period, ranges);
+        let feed = Feed::start(window.shared.clone(), period, ranges, turns);
         let mut process = Self {
             recorder,
             memory,
@@ -106,6 +110,7 @@ impl Process {
             ended: Vec::new(),
             actions: inherited(tracee.0),
             was_running: false,
+            turns: turns.copied(),
             leaves: None,
             debugger: None,
             watches_kernel_writes: false,

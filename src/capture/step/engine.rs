@@ -9,7 +9,7 @@ use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::{Exit, Manifest};
-use crate::tracee::{self, Launch, Stop, Tracee, pin_this_thread, wait_any, wait_for};
+use crate::tracee::{self, Cpus, Launch, Stop, Tracee, wait_any, wait_for};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -25,13 +25,12 @@ const PATH_CHUNK_BYTES: usize = 4096;
 
 /// Runs a program, single-stepped, and records it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    let cpu = nix::sched::sched_getcpu().ok();
-    if let Some(cpu) = cpu {
-        pin_this_thread(cpu)?;
+    if let Ok(here) = Cpus::current() {
+        here.keep_this_thread()?;
     }
     let env: Vec<_> = std::env::vars_os().collect();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let launch = Launch { program, argv, env: &env, aslr, cpu };
+    let launch = Launch { program, argv, env: &env, aslr };
     let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
     let pid = match launch.start() {
         Ok(pid) => pid,

@@ -1,0 +1,84 @@
+//! Which CPUs a thread may run on (`sched_setaffinity(2)`).
+
+use super::error::Error;
+use crate::common::Tid;
+use nix::errno::Errno;
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid as NixPid;
+
+/// The calling thread, as the kernel's calls have it.
+const THIS: Tid = Tid(0);
+
+/// A set of CPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cpus(CpuSet);
+
+impl Cpus {
+    /// Those of the calling thread.
+    pub fn of_this_thread() -> Result<Self, Error> {
+        let cpus = sched_getaffinity(NixPid::from_raw(THIS.0));
+        cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })
+    }
+
+    /// The one that the calling thread is on.
+    pub fn current() -> Result<Self, Error> {
+        let mut set = CpuSet::new();
+        let current = sched_getcpu().and_then(|cpu| set.set(cpu));
+        current.map_err(|errno| Error::System { call: "getcpu", errno })?;
+        Ok(Self(set))
+    }
+
+    /// All of these but those of `others`; none if nothing is left.
+    #[must_use]
+    pub fn without(self, others: Self) -> Option<Self> {
+        let mut rest = self.0;
+        let mut any = false;
+        for cpu in 0..CpuSet::count() {
+            let is_in = |set: &CpuSet| set.is_set(cpu).unwrap_or(false);
+            if is_in(&others.0) {
+                // Within the set's size, which is all that can fail.
+                let _ = rest.unset(cpu);
+            }
+            any |= is_in(&rest);
+        }
+        any.then_some(Self(rest))
+    }
+
+    /// Keeps a thread on these. One that is gone need not be kept.
+    pub fn keep(self, tid: Tid) -> Result<(), Error> {
+        match sched_setaffinity(NixPid::from_raw(tid.0), &self.0) {
+            Err(errno) if errno != Errno::ESRCH => {
+                Err(Error::System { call: "sched_setaffinity", errno })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps the calling thread on these.
+    pub fn keep_this_thread(self) -> Result<(), Error> {
+        self.keep(THIS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_set() {
+        let all = Cpus::of_this_thread().unwrap();
+        assert_eq!(all.without(all), None);
+        let here = Cpus::current().unwrap();
+        if let Some(rest) = all.without(here) {
+            assert_eq!(rest.without(here), Some(rest));
+            assert_ne!(rest, all);
+        }
+    }
+
+    #[test]
+    fn a_thread_stays_where_it_is_kept() {
+        let here = Cpus::current().unwrap();
+        here.keep_this_thread().unwrap();
+        assert_eq!(Cpus::of_this_thread().unwrap(), here);
+    }
+}
