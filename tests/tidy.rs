@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LINES_LIMIT: usize = 500;
 
 /// Crates and the rooms that may name them.
-const FENCES: [(&str, &[&str]); 8] = [
+const FENCES: [(&str, &[&str]); 9] = [
     ("gdbstub", &["gdb"]),
     ("nix", &["tracee", "capture", "recording", "cli"]),
     ("libc", &["tracee", "capture"]),
@@ -17,6 +17,7 @@ const FENCES: [(&str, &[&str]); 8] = [
     ("object", &["image", "symbols"]),
     ("iced_x86", &["flow", "translate", "cli"]),
     ("clap", &["cli"]),
+    ("ruzstd", &["sideband"]),
 ];
 
 /// Where `unsafe` may stand: rooms, and one file.

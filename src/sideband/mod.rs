@@ -3,6 +3,7 @@
 //! decode PT and does no I/O.
 
 mod maps;
+pub mod perf_data;
 mod perf_switches;
 mod record;
 

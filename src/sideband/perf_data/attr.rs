@@ -1,0 +1,137 @@
+//! The events' attributes (`struct perf_event_attr`), and what each of their records ends with:
+//! thread, time and CPU (`struct sample_id` of `perf_event_open(2)`).
+
+use super::fields::Fields;
+use super::numbers::{
+    ATTR_EXCLUDE_KERNEL, ATTR_SAMPLE_ID_ALL, SAMPLE_CPU, SAMPLE_ID, SAMPLE_IDENTIFIER,
+    SAMPLE_STREAM_ID, SAMPLE_TID, SAMPLE_TIME,
+};
+use crate::common::{Pid, Tid};
+
+/// What an event was asked to be.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attr {
+    /// The number of the PMU.
+    pub pmu: u32,
+    /// What of the PMU.
+    pub config: u64,
+    /// `PERF_SAMPLE_*`.
+    pub sample_type: u64,
+    /// The bits of the attributes.
+    pub flags: u64,
+    /// The numbers of its instances.
+    pub ids: Vec<u64>,
+}
+
+/// The size of the first version of the structure.
+const FIRST_VERSION_BYTES: usize = 64;
+
+impl Attr {
+    /// Whether the kernel's own code is left out.
+    #[must_use]
+    pub fn excludes_kernel(&self) -> bool {
+        self.flags & ATTR_EXCLUDE_KERNEL != 0
+    }
+
+    pub(super) fn parse(bytes: &[u8], ids: Vec<u64>) -> Option<Self> {
+        let mut fields = Fields::new(bytes.get(..FIRST_VERSION_BYTES).map(|_| bytes)?);
+        let (pmu, _size, config) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        let (_period, sample_type) = (fields.u64()?, fields.u64()?);
+        let (_read_format, flags) = (fields.u64()?, fields.u64()?);
+        Some(Self { pmu, config, sample_type, flags, ids })
+    }
+}
+
+/// Numbers, 8 bytes each.
+pub(super) fn numbers(bytes: &[u8]) -> Vec<u64> {
+    let number = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_le_bytes);
+    bytes.chunks_exact(8).filter_map(number).collect()
+}
+
+/// Of whom, when and where a record is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleId {
+    /// The process and thread.
+    pub task: Option<(Pid, Tid)>,
+    /// In nanoseconds of perf's clock. None where perf made the record up, of what was there
+    /// before.
+    pub time_ns: Option<u64>,
+    /// The CPU.
+    pub cpu: Option<u32>,
+}
+
+/// How the records of some events end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trailer {
+    sample_type: u64,
+}
+
+const IN_TRAILER: u64 =
+    SAMPLE_TID | SAMPLE_TIME | SAMPLE_ID | SAMPLE_STREAM_ID | SAMPLE_CPU | SAMPLE_IDENTIFIER;
+
+impl Trailer {
+    pub(super) fn of(attr: &Attr) -> Self {
+        let all = attr.flags & ATTR_SAMPLE_ID_ALL != 0;
+        Self { sample_type: if all { attr.sample_type & IN_TRAILER } else { 0 } }
+    }
+
+    pub(super) fn size_bytes(self) -> usize {
+        8 * usize::try_from(self.sample_type.count_ones()).unwrap_or(0)
+    }
+
+    pub(super) fn has_identifier(self) -> bool {
+        self.sample_type & SAMPLE_IDENTIFIER != 0
+    }
+
+    /// Splits the end off a record.
+    pub(super) fn split(self, record: &[u8]) -> Option<(&[u8], SampleId)> {
+        let (body, end) = record.split_at_checked(record.len().checked_sub(self.size_bytes())?)?;
+        let mut fields = Fields::new(end);
+        let mut id = SampleId::default();
+        let has = |bit| self.sample_type & bit != 0;
+        if has(SAMPLE_TID) {
+            id.task = Some((Pid(fields.i32()?), Tid(fields.i32()?)));
+        }
+        if has(SAMPLE_TIME) {
+            id.time_ns = Some(fields.u64()?).filter(|time_ns| *time_ns != 0);
+        }
+        for _ in [SAMPLE_ID, SAMPLE_STREAM_ID].into_iter().filter(|bit| has(*bit)) {
+            fields.u64()?;
+        }
+        if has(SAMPLE_CPU) {
+            id.cpu = Some(fields.u32()?);
+        }
+        Some((body, id))
+    }
+}
+
+/// How records end, by the numbers of their events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trailers {
+    by_id: std::collections::HashMap<u64, Trailer>,
+    first: Trailer,
+    /// All events' records end alike.
+    alike: bool,
+}
+
+impl Trailers {
+    pub(super) fn of(attrs: &[Attr]) -> Self {
+        let first = attrs.first().map(Trailer::of).unwrap_or_default();
+        let alike = attrs.iter().all(|attr| Trailer::of(attr) == first);
+        let ids = |attr: &Attr| {
+            let trailer = Trailer::of(attr);
+            attr.ids.iter().map(move |id| (*id, trailer)).collect::<Vec<_>>()
+        };
+        let by_id = if alike { Vec::new() } else { attrs.iter().flat_map(ids).collect() };
+        Self { by_id: by_id.into_iter().collect(), first, alike }
+    }
+
+    /// How this record ends: it is of the event whose number stands last, where there is one.
+    pub(super) fn of_record(&self, record: &[u8]) -> Trailer {
+        if self.alike || !self.first.has_identifier() {
+            return self.first;
+        }
+        let id = record.last_chunk().copied().map(u64::from_le_bytes);
+        id.and_then(|id| self.by_id.get(&id).copied()).unwrap_or(self.first)
+    }
+}

@@ -1,0 +1,92 @@
+//! Records that perf compressed (`perf record -z`): one stream of zstd through all of them, which
+//! perf flushes at each and never ends. What comes out is records again, which may begin in one
+//! and end in the next.
+
+use super::fields::BadPerfData;
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::io::{self, Read};
+
+/// What comes out is at most this many times as large as the file, or the smallest limit.
+const GROWTH_LIMIT: u64 = 64;
+const SMALLEST_LIMIT_BYTES: u64 = 1 << 20;
+/// perf's window is of some megabytes at most.
+const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
+
+/// A last block of nothing, and room for a checksum: the end that perf never writes.
+const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
+
+/// The parts of a file that are compressed, one after the other.
+struct Source<'a> {
+    parts: Vec<(u64, &'a [u8])>,
+    part: usize,
+    at: usize,
+}
+
+impl<'a> Source<'a> {
+    fn new(parts: &[(u64, &'a [u8])]) -> Self {
+        let end = parts.last().map_or(0, |(offset, _)| *offset);
+        let parts = parts.iter().copied().chain([(end, END)]).collect();
+        Self { parts, part: 0, at: 0 }
+    }
+
+    /// The record that is read.
+    fn offset(&self) -> u64 {
+        let part = self.parts.get(self.part).or(self.parts.last());
+        part.map_or(0, |(offset, _)| *offset)
+    }
+
+    /// Whether only the end is left, which is ours.
+    fn is_over(&mut self) -> bool {
+        self.skip();
+        self.part + 1 >= self.parts.len()
+    }
+
+    /// Passes parts that are read.
+    fn skip(&mut self) {
+        while self.parts.get(self.part).is_some_and(|(_, bytes)| self.at >= bytes.len()) {
+            self.part += 1;
+            self.at = 0;
+        }
+    }
+}
+
+impl Read for Source<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.skip();
+        let rest = self.parts.get(self.part).and_then(|(_, bytes)| bytes.get(self.at..));
+        let rest = rest.unwrap_or_default();
+        let size = rest.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        self.at += size;
+        Ok(size)
+    }
+}
+
+/// Decompresses `parts`, each with the offset of its record, and hands on what comes out, piece by
+/// piece.
+pub(super) fn decompress(
+    parts: &[(u64, &[u8])],
+    file_bytes: usize,
+    take: &mut dyn FnMut(&[u8]) -> Result<(), BadPerfData>,
+) -> Result<(), BadPerfData> {
+    let mut decoder = FrameDecoder::new();
+    decoder.set_max_window_size(WINDOW_LIMIT_BYTES);
+    let mut left = (file_bytes as u64).saturating_mul(GROWTH_LIMIT).max(SMALLEST_LIMIT_BYTES);
+    let mut source = Source::new(parts);
+    while !source.is_over() {
+        let bad = |offset| BadPerfData { offset, what: "the compressed records do not read" };
+        decoder.init(&mut source).map_err(|_| bad(source.offset()))?;
+        while !decoder.is_finished() {
+            let one = BlockDecodingStrategy::UptoBlocks(1);
+            decoder.decode_blocks(&mut source, one).map_err(|_| bad(source.offset()))?;
+            let bytes = decoder.collect().unwrap_or_default();
+            let what = "the compressed records are too large for their file";
+            let too_large = BadPerfData { offset: source.offset(), what };
+            left = left.checked_sub(bytes.len() as u64).ok_or(too_large)?;
+            take(&bytes)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,72 @@
+//! Little-endian numbers and texts, one after the other, with the offset of what does not read.
+
+/// What of a perf.data file does not read, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("at offset {offset:#x}: {what}")]
+pub struct BadPerfData {
+    /// Where in the file, in bytes. Of what is compressed: where its compressed record begins.
+    pub offset: u64,
+    /// The fault.
+    pub what: &'static str,
+}
+
+/// Bytes from the front.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    pub(super) fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    pub(super) fn take(&mut self, size_bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(size_bytes)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Option<u8> {
+        self.take(1)?.first().copied()
+    }
+
+    pub(super) fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(*self.take(2)?.first_chunk()?))
+    }
+
+    pub(super) fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    pub(super) fn i32(&mut self) -> Option<i32> {
+        Some(i32::from_le_bytes(*self.take(4)?.first_chunk()?))
+    }
+
+    pub(super) fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
+    }
+
+    /// Text up to its first NUL, which must be there.
+    pub(super) fn text(&self) -> Option<String> {
+        let end = self.rest.iter().position(|byte| *byte == 0)?;
+        Some(String::from_utf8_lossy(self.rest.get(..end)?).into_owned())
+    }
+}
+
+/// The part of a file from `offset` on, of `size_bytes`.
+pub(super) fn part<'a>(
+    file: &'a [u8],
+    offset: u64,
+    size_bytes: u64,
+    what: &'static str,
+) -> Result<&'a [u8], BadPerfData> {
+    let bad = BadPerfData { offset: offset.min(file.len() as u64), what };
+    let end = offset.checked_add(size_bytes).ok_or_else(|| bad.clone())?;
+    let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
+    range.and_then(|(start, end)| file.get(start..end)).ok_or(bad)
+}

@@ -1,0 +1,191 @@
+//! A whole perf.data file: of a file with its header and features, or as it went through a pipe.
+
+use super::attr::{Attr, Trailers, numbers};
+use super::aux::{AuxInfo, AuxTrace};
+use super::compressed::decompress;
+use super::fields::{BadPerfData, Fields};
+use super::header::{BuildId, FileHeader, build_ids, sized_text};
+use super::numbers::{
+    AUXTRACE_INTEL_PT, FEATURE_BUILD_ID, FEATURE_CPUID, MAGIC, PIPE_HEADER_BYTES, RECORD_AUXTRACE,
+    RECORD_AUXTRACE_INFO, RECORD_COMPRESSED, RECORD_COMPRESSED2, RECORD_HEADER_ATTR,
+    RECORD_HEADER_BUILD_ID, RECORD_HEADER_BYTES, RECORD_HEADER_FEATURE, RECORD_HEADER_TRACING_DATA,
+    SWAPPED_MAGIC,
+};
+use super::record::{self, PerfRecord};
+
+/// What of a perf.data file concerns control flow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PerfData {
+    /// The events.
+    pub attrs: Vec<Attr>,
+    /// What the operating system did, in the order of the file.
+    pub records: Vec<PerfRecord>,
+    /// How the AUX areas were taken, where there are any, with Intel PT.
+    pub aux_info: Option<AuxInfo>,
+    /// The pieces of the AUX areas, in the order of the file.
+    pub aux_traces: Vec<AuxTrace>,
+    /// Build ids of programs and libraries.
+    pub build_ids: Vec<BuildId>,
+    /// The CPU, by perf's `cpuid` string: vendor, family, model, stepping, with commas between.
+    pub cpuid: Option<String>,
+}
+
+impl PerfData {
+    /// Reads a file.
+    pub fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
+        let bad = |offset, what| BadPerfData { offset, what };
+        if file.starts_with(SWAPPED_MAGIC) {
+            return Err(bad(0, "the file is of a machine of the other byte order"));
+        }
+        if !file.starts_with(MAGIC) {
+            return Err(bad(0, "the file does not begin as perf.data does"));
+        }
+        let size = file.get(8..16).and_then(|size| size.first_chunk().copied());
+        let size = size.map(u64::from_le_bytes).ok_or(bad(8, "the header is cut off"))?;
+        let mut reading = Reading { file, ..Reading::default() };
+        if size == PIPE_HEADER_BYTES {
+            reading.records(PIPE_HEADER_BYTES, file.len() as u64)?;
+        } else {
+            let header = FileHeader::parse(file)?;
+            reading.data.attrs = header.attrs;
+            reading.ends = Trailers::of(&reading.data.attrs);
+            reading.records(header.data.0, header.data.1)?;
+            for (number, offset, size) in header.features {
+                let range = usize::try_from(offset).ok().zip(usize::try_from(size).ok());
+                let section = range.and_then(|(at, size)| file.get(at..)?.get(..size));
+                reading.feature(number, offset, section.unwrap_or_default())?;
+            }
+        }
+        reading.decompress()?;
+        Ok(reading.data)
+    }
+}
+
+#[derive(Default)]
+struct Reading<'a> {
+    file: &'a [u8],
+    data: PerfData,
+    ends: Trailers,
+    /// What is compressed, by the offset of its record.
+    compressed: Vec<(u64, &'a [u8])>,
+}
+
+impl<'a> Reading<'a> {
+    /// The records from one offset to another.
+    fn records(&mut self, start: u64, end: u64) -> Result<(), BadPerfData> {
+        let mut at = usize::try_from(start).unwrap_or(usize::MAX);
+        let end = usize::try_from(end).unwrap_or(usize::MAX);
+        while at < end {
+            let offset = at as u64;
+            let rest = self.file.get(at..end).unwrap_or_default();
+            let what = "a record is cut off, or has a wrong size";
+            let record = whole(rest).ok_or(BadPerfData { offset, what })?;
+            let behind = self.record(at, record).ok_or(BadPerfData {
+                offset,
+                what: "a record is damaged: it is shorter than its kind",
+            })?;
+            at = at.saturating_add(record.len());
+            let what = "the bytes of an AUX area reach past the end";
+            let fits = usize::try_from(behind).ok().filter(|behind| *behind <= end - at);
+            at += fits.ok_or(BadPerfData { offset, what })?;
+        }
+        Ok(())
+    }
+
+    /// Takes a record; gives how many bytes follow it that are none. None where it is damaged.
+    fn record(&mut self, at: usize, record: &'a [u8]) -> Option<u64> {
+        let offset = at as u64;
+        let mut fields = Fields::new(record);
+        let (kind, _misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        match kind {
+            RECORD_HEADER_ATTR => {
+                let size = usize::try_from(Fields::new(fields.rest().get(4..)?).u32()?).ok()?;
+                let attr = fields.take(size)?;
+                self.data.attrs.push(Attr::parse(attr, numbers(fields.rest()))?);
+                self.ends = Trailers::of(&self.data.attrs);
+            }
+            RECORD_HEADER_TRACING_DATA => {
+                return Some(u64::from(fields.u32()?).next_multiple_of(8));
+            }
+            RECORD_HEADER_BUILD_ID => {
+                let (build_id, of_user) = BuildId::parse(record)?;
+                self.data.build_ids.extend(Some(build_id).filter(|_| of_user));
+            }
+            RECORD_HEADER_FEATURE => {
+                let number = u32::try_from(fields.u64()?).ok()?;
+                self.feature(number, offset, fields.rest()).ok()?;
+            }
+            RECORD_AUXTRACE_INFO => {
+                let (kind, _) = (fields.u32()?, fields.u32()?);
+                if kind == AUXTRACE_INTEL_PT {
+                    self.data.aux_info = Some(AuxInfo::parse(fields)?);
+                }
+            }
+            RECORD_AUXTRACE => {
+                let trace = AuxTrace::parse(offset, at.checked_add(record.len())?, fields)?;
+                self.data.aux_traces.push(trace);
+                return Some(trace.size_bytes as u64);
+            }
+            RECORD_COMPRESSED => self.compressed.push((offset, fields.rest())),
+            RECORD_COMPRESSED2 => {
+                let size = usize::try_from(fields.u64()?).ok()?;
+                self.compressed.push((offset, fields.take(size)?));
+            }
+            _ => self.data.records.extend(record::parse(offset, record, &self.ends).ok()?),
+        }
+        Some(0)
+    }
+
+    fn feature(&mut self, number: u32, offset: u64, section: &[u8]) -> Result<(), BadPerfData> {
+        match number {
+            FEATURE_BUILD_ID => self.data.build_ids.extend(build_ids(offset, section)?),
+            FEATURE_CPUID => {
+                let what = "the CPU's name is cut off";
+                let cpuid = sized_text(section).ok_or(BadPerfData { offset, what })?;
+                self.data.cpuid = Some(cpuid);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Reads the records that were compressed. They go by the offset where that begins.
+    fn decompress(&mut self) -> Result<(), BadPerfData> {
+        let Some((offset, _)) = self.compressed.first().copied() else { return Ok(()) };
+        let bad = |what| BadPerfData { offset, what };
+        let mut buffer: Vec<u8> = Vec::new();
+        let (records, ends) = (&mut self.data.records, &self.ends);
+        decompress(&self.compressed, self.file.len(), &mut |bytes| {
+            buffer.extend_from_slice(bytes);
+            let mut at = 0;
+            while let Some(rest) = buffer.get(at..).filter(|rest| rest.len() >= RECORD_HEADER_BYTES)
+            {
+                let Some(record) = whole(rest) else {
+                    let size = size(rest).unwrap_or(0);
+                    // The rest of it comes later.
+                    if size >= RECORD_HEADER_BYTES {
+                        break;
+                    }
+                    return Err(bad("a compressed record has a wrong size"));
+                };
+                let parsed = record::parse(offset, record, ends);
+                records.extend(parsed.map_err(|_| bad("a compressed record is damaged"))?);
+                at += record.len();
+            }
+            buffer.drain(..at);
+            Ok(())
+        })?;
+        if buffer.is_empty() { Ok(()) } else { Err(bad("the last compressed record is cut off")) }
+    }
+}
+
+/// The size that a record says to have.
+fn size(bytes: &[u8]) -> Option<usize> {
+    Some(usize::from(u16::from_le_bytes(*bytes.get(6..8)?.first_chunk()?)))
+}
+
+/// The record at the front.
+fn whole(bytes: &[u8]) -> Option<&[u8]> {
+    let size = size(bytes)?;
+    bytes.get(..size).filter(|_| size >= RECORD_HEADER_BYTES)
+}

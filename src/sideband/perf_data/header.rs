@@ -1,0 +1,140 @@
+//! What stands around the records: the file's header, the sections of its features, and build ids.
+
+use super::attr::{Attr, numbers};
+use super::fields::{BadPerfData, Fields, part};
+use super::numbers::{
+    FEATURES, FILE_HEADER_BYTES, MISC_BUILD_ID_SIZE, MISC_USER, RECORD_HEADER_BYTES,
+};
+
+/// The build id of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuildId {
+    /// The build id.
+    pub id: Vec<u8>,
+    /// The file's path, or a name of the kernel's.
+    pub name: String,
+}
+
+const BUILD_ID_BYTES: usize = 20;
+
+impl BuildId {
+    /// The record in `bytes`, its header included, and whether it is of a user's file.
+    pub(super) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
+        let mut fields = Fields::new(bytes);
+        let (_kind, misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        let _pid = fields.i32()?;
+        let mut id = fields.take(BUILD_ID_BYTES)?;
+        let size = usize::from(fields.u8()?);
+        fields.take(3)?;
+        if misc & MISC_BUILD_ID_SIZE != 0 {
+            id = id.get(..size)?;
+        }
+        let of_user = misc & 7 == MISC_USER;
+        Some((Self { id: id.to_vec(), name: fields.text()? }, of_user))
+    }
+}
+
+/// The header of a file that was not written into a pipe.
+pub(super) struct FileHeader {
+    pub(super) attrs: Vec<Attr>,
+    /// Where the records begin and end.
+    pub(super) data: (u64, u64),
+    /// The number, offset and size of each feature's section.
+    pub(super) features: Vec<(u32, u64, u64)>,
+}
+
+impl FileHeader {
+    pub(super) fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
+        let bytes = part(file, 0, FILE_HEADER_BYTES, "the header is cut off")?;
+        let mut fields = Fields::new(bytes);
+        let mut next = || fields.u64().unwrap_or(0);
+        let (_magic, _size, attr_size) = (next(), next(), next());
+        let (attrs, data, _types) = ((next(), next()), (next(), next()), (next(), next()));
+        let bits = [next(), next(), next(), next()];
+        // A file whose recorder was killed has no size of its records yet.
+        let size = file.len() as u64;
+        let unfinished = data.1 == 0;
+        let end = if unfinished { Some(size) } else { data.0.checked_add(data.1) };
+        let end = end.filter(|end| data.0 <= *end && *end <= size);
+        let end = end.ok_or(BadPerfData { offset: 40, what: "the records reach past the end" })?;
+        let attrs = parse_attrs(file, attrs, attr_size)?;
+        let features = if unfinished { Vec::new() } else { parse_features(file, end, bits)? };
+        Ok(Self { attrs, data: (data.0, end), features })
+    }
+}
+
+/// Attributes, each with the place of its numbers behind it.
+fn parse_attrs(
+    file: &[u8],
+    (offset, size): (u64, u64),
+    attr_size: u64,
+) -> Result<Vec<Attr>, BadPerfData> {
+    let bytes = part(file, offset, size, "the attributes reach past the end")?;
+    let bad = |at: u64, what| BadPerfData { offset: offset + at, what };
+    let entry = usize::try_from(attr_size).ok().filter(|size| *size >= 80);
+    let entry =
+        entry.ok_or(BadPerfData { offset: 16, what: "the attributes have a wrong size" })?;
+    let mut attrs = Vec::new();
+    let mut all_ids = 0;
+    for (at, bytes) in (0_u64..).step_by(entry).zip(bytes.chunks_exact(entry)) {
+        let (attr, ids) = bytes.split_at(entry - 16);
+        let mut ids = Fields::new(ids);
+        let (start, size) = (ids.u64().unwrap_or(0), ids.u64().unwrap_or(0));
+        // The same numbers again and again would be more than the file has.
+        all_ids += size.min(file.len() as u64 + 1);
+        if all_ids > file.len() as u64 {
+            return Err(bad(at, "the numbers of the events are more than the file has"));
+        }
+        let ids = numbers(part(file, start, size, "the numbers of an event reach past the end")?);
+        let attr = Attr::parse(attr, ids).ok_or_else(|| bad(at, "an attribute is cut off"))?;
+        attrs.push(attr);
+    }
+    Ok(attrs)
+}
+
+/// The table of features behind the records: one entry for each bit that is set.
+fn parse_features(
+    file: &[u8],
+    end: u64,
+    bits: [u64; 4],
+) -> Result<Vec<(u32, u64, u64)>, BadPerfData> {
+    let is_set = |number: &u32| {
+        let word = bits.get(*number as usize / 64).copied().unwrap_or(0);
+        word >> (number % 64) & 1 != 0
+    };
+    let set: Vec<u32> = (0..FEATURES).filter(is_set).collect();
+    let table = part(file, end, 16 * set.len() as u64, "the table of features is cut off")?;
+    let mut fields = Fields::new(table);
+    let mut next = || fields.u64().unwrap_or(0);
+    let mut features = Vec::new();
+    for number in set {
+        let (offset, size) = (next(), next());
+        part(file, offset, size, "a feature reaches past the end")?;
+        features.push((number, offset, size));
+    }
+    Ok(features)
+}
+
+/// A text with its size before it.
+pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
+    let mut fields = Fields::new(bytes);
+    let size = usize::try_from(fields.u32()?).ok()?;
+    Fields::new(fields.take(size)?).text()
+}
+
+/// Build ids, one record after the other, in the section at `offset`.
+pub(super) fn build_ids(offset: u64, section: &[u8]) -> Result<Vec<BuildId>, BadPerfData> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = section.get(at..).filter(|rest| !rest.is_empty()) {
+        let bad = BadPerfData { offset: offset + at as u64, what: "a build id is damaged" };
+        let size = rest.get(6..8).and_then(|size| size.first_chunk().copied());
+        let size = size.map(u16::from_le_bytes).map_or(0, usize::from);
+        let record = rest.get(..size).filter(|_| size >= RECORD_HEADER_BYTES);
+        let record = record.ok_or_else(|| bad.clone())?;
+        let (build_id, of_user) = BuildId::parse(record).ok_or(bad)?;
+        found.extend(Some(build_id).filter(|_| of_user));
+        at += size;
+    }
+    Ok(found)
+}

@@ -1,0 +1,239 @@
+//! The records of perf.data that tell what the operating system did (`PERF_RECORD_*` of
+//! `perf_event_open(2)`).
+
+use super::attr::{SampleId, Trailers};
+use super::fields::Fields;
+use super::numbers::{
+    MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, MISC_MMAP_DATA, MISC_SWITCH_OUT, RECORD_AUX, RECORD_COMM,
+    RECORD_EXIT, RECORD_FORK, RECORD_HEADER_BYTES, RECORD_ITRACE_START, RECORD_LOST,
+    RECORD_LOST_SAMPLES, RECORD_MMAP, RECORD_MMAP2, RECORD_SWITCH, RECORD_SWITCH_CPU_WIDE,
+};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+
+/// A record with its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfRecord {
+    /// Where it is in the file, in bytes; of what is compressed, where that begins.
+    pub offset: u64,
+    /// Of whom, when and where.
+    pub id: SampleId,
+    /// What.
+    pub event: PerfEvent,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PerfEvent {
+    /// A file or memory was mapped.
+    Map(Box<PerfMap>),
+    /// A thread has this name; by exec, all that was mapped is gone.
+    Comm {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+        /// The name.
+        name: String,
+        /// Whether another program is executed.
+        exec: bool,
+    },
+    /// A thread began, in the same or in a new process.
+    Fork {
+        /// Its process and thread.
+        child: (Pid, Tid),
+        /// Those of the one who made it.
+        parent: (Pid, Tid),
+    },
+    /// A thread ended.
+    Exit {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// From now on a thread is traced.
+    ItraceStart {
+        /// Its process.
+        pid: Pid,
+        /// The thread.
+        tid: Tid,
+    },
+    /// Bytes of trace came into an AUX area.
+    Aux {
+        /// The first one's place in the stream.
+        offset: u64,
+        /// How many.
+        size: u64,
+        /// `PERF_AUX_FLAG_*`.
+        flags: u64,
+    },
+    /// A CPU switched from or to the record's thread.
+    Switch {
+        /// Away from it.
+        out: bool,
+        /// Who comes next, or was before, where that is told.
+        other: Option<(Pid, Tid)>,
+    },
+    /// So many records before this are missing.
+    Lost(u64),
+}
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfMap {
+    /// In which process.
+    pub pid: Pid,
+    /// By which thread.
+    pub tid: Tid,
+    /// Where.
+    pub range: AddrRange,
+    /// Where in the file it starts, in bytes.
+    pub file_offset: u64,
+    /// Whether its pages can be written.
+    pub writable: bool,
+    /// Whether its pages can be executed.
+    pub executable: bool,
+    /// Whether what others write shows.
+    pub shared: bool,
+    /// The file's build id; empty where it is not told.
+    pub build_id: Vec<u8>,
+    /// The file's path, or a name of the kernel's.
+    pub name: String,
+}
+
+impl PerfEvent {
+    /// Bits of [`PerfEvent::Aux`]'s flags that say that bytes of trace are missing behind these:
+    /// truncated, partial, collision.
+    pub const AUX_LOSSES: u64 = 1 | 4 | 8;
+    /// The bit that says that the area is a ring that overwrites itself.
+    pub const AUX_OVERWRITE: u64 = 2;
+}
+
+const PROT_WRITE: u32 = 2;
+const PROT_EXEC: u32 = 4;
+const MAP_SHARED: u32 = 1;
+const BUILD_ID_LIMIT_BYTES: usize = 20;
+
+/// A record that is shorter than its kind.
+#[derive(Debug)]
+pub(super) struct Damaged;
+
+/// The record in `bytes`, its header included: nothing where it is of no concern.
+pub(super) fn parse(
+    offset: u64,
+    bytes: &[u8],
+    ends: &Trailers,
+) -> Result<Option<PerfRecord>, Damaged> {
+    let mut header = Fields::new(bytes);
+    let kind = header.u32().ok_or(Damaged)?;
+    let Some(parser) = parser(kind) else { return Ok(None) };
+    let misc = header.u16().ok_or(Damaged)?;
+    let end = ends.of_record(bytes);
+    let parts = bytes.get(RECORD_HEADER_BYTES..).and_then(|rest| end.split(rest));
+    let (body, id) = parts.ok_or(Damaged)?;
+    let event = parser(misc, Fields::new(body)).ok_or(Damaged)?;
+    Ok(Some(PerfRecord { offset, id, event }))
+}
+
+/// Reads the body of a record with these flags in its header.
+type Parser = fn(u16, Fields<'_>) -> Option<PerfEvent>;
+
+fn parser(kind: u32) -> Option<Parser> {
+    Some(match kind {
+        RECORD_MMAP => map,
+        RECORD_MMAP2 => map2,
+        RECORD_COMM => comm,
+        RECORD_FORK => fork,
+        RECORD_EXIT => exit,
+        RECORD_ITRACE_START => itrace_start,
+        RECORD_AUX => aux,
+        RECORD_SWITCH => |misc, _| Some(switch(misc, None)),
+        RECORD_SWITCH_CPU_WIDE => {
+            |misc, mut f| Some(switch(misc, Some((Pid(f.i32()?), Tid(f.i32()?)))))
+        }
+        RECORD_LOST => |_, mut f| f.u64().and_then(|_| f.u64()).map(PerfEvent::Lost),
+        RECORD_LOST_SAMPLES => |_, mut f| f.u64().map(PerfEvent::Lost),
+        _ => return None,
+    })
+}
+
+fn switch(misc: u16, other: Option<(Pid, Tid)>) -> PerfEvent {
+    PerfEvent::Switch { out: misc & MISC_SWITCH_OUT != 0, other }
+}
+
+fn map(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
+    let (pid, tid) = (Pid(fields.i32()?), Tid(fields.i32()?));
+    let (addr, size, file_offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    Some(PerfEvent::Map(Box::new(PerfMap {
+        pid,
+        tid,
+        range: AddrRange::sized(Addr(addr), size),
+        file_offset,
+        writable: false,
+        executable: misc & MISC_MMAP_DATA == 0,
+        shared: false,
+        build_id: Vec::new(),
+        name: fields.text()?,
+    })))
+}
+
+fn map2(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
+    let (pid, tid) = (Pid(fields.i32()?), Tid(fields.i32()?));
+    let (addr, size, file_offset) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    // Device and inode, or the build id.
+    let mut identity = Fields::new(fields.take(24)?);
+    let mut build_id = Vec::new();
+    if misc & MISC_MMAP_BUILD_ID != 0 {
+        let size = usize::from(identity.u8()?).min(BUILD_ID_LIMIT_BYTES);
+        identity.take(3)?;
+        build_id.extend_from_slice(identity.take(size)?);
+    }
+    let (protection, flags) = (fields.u32()?, fields.u32()?);
+    Some(PerfEvent::Map(Box::new(PerfMap {
+        pid,
+        tid,
+        range: AddrRange::sized(Addr(addr), size),
+        file_offset,
+        writable: protection & PROT_WRITE != 0,
+        executable: protection & PROT_EXEC != 0,
+        shared: flags & MAP_SHARED != 0,
+        build_id,
+        name: fields.text()?,
+    })))
+}
+
+fn comm(misc: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
+    Some(PerfEvent::Comm {
+        pid: Pid(fields.i32()?),
+        tid: Tid(fields.i32()?),
+        name: fields.text()?,
+        exec: misc & MISC_COMM_EXEC != 0,
+    })
+}
+
+fn fork(_: u16, fields: Fields<'_>) -> Option<PerfEvent> {
+    let (child, parent) = tasks(fields)?;
+    Some(PerfEvent::Fork { child, parent })
+}
+
+fn exit(_: u16, fields: Fields<'_>) -> Option<PerfEvent> {
+    let ((pid, tid), _) = tasks(fields)?;
+    Some(PerfEvent::Exit { pid, tid })
+}
+
+/// The thread and its parent.
+fn tasks(mut fields: Fields<'_>) -> Option<((Pid, Tid), (Pid, Tid))> {
+    let processes = (Pid(fields.i32()?), Pid(fields.i32()?));
+    let threads = (Tid(fields.i32()?), Tid(fields.i32()?));
+    fields.u64()?;
+    Some(((processes.0, threads.0), (processes.1, threads.1)))
+}
+
+fn itrace_start(_: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
+    Some(PerfEvent::ItraceStart { pid: Pid(fields.i32()?), tid: Tid(fields.i32()?) })
+}
+
+fn aux(_: u16, mut fields: Fields<'_>) -> Option<PerfEvent> {
+    Some(PerfEvent::Aux { offset: fields.u64()?, size: fields.u64()?, flags: fields.u64()? })
+}

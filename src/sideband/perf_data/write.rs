@@ -1,0 +1,386 @@
+//! Writes perf.data: the reader's twin. What is written is what perf's own decoder reads.
+
+use super::attr::Attr;
+use super::aux::AuxInfo;
+use super::header::BuildId;
+use super::numbers::{
+    AUXTRACE_INTEL_PT, FEATURE_ARCH, FEATURE_AUXTRACE, FEATURE_BUILD_ID, FEATURE_CPUID,
+    FEATURE_EVENT_DESC, FILE_HEADER_BYTES, MAGIC, MISC_BUILD_ID_SIZE, MISC_COMM_EXEC,
+    MISC_MMAP_BUILD_ID, MISC_SWITCH_OUT, MISC_USER, PIPE_HEADER_BYTES, RECORD_AUX, RECORD_AUXTRACE,
+    RECORD_AUXTRACE_INFO, RECORD_COMM, RECORD_EXIT, RECORD_FINISHED_ROUND, RECORD_FORK,
+    RECORD_HEADER_ATTR, RECORD_HEADER_BUILD_ID, RECORD_HEADER_BYTES, RECORD_HEADER_FEATURE,
+    RECORD_ITRACE_START, RECORD_LOST, RECORD_MMAP2, RECORD_SWITCH, RECORD_SWITCH_CPU_WIDE,
+    SAMPLE_CPU, SAMPLE_IDENTIFIER, SAMPLE_TID, SAMPLE_TIME,
+};
+use super::record::{PerfEvent, PerfMap, PerfRecord};
+use super::{AuxTrace, SampleId};
+use crate::common::{Pid, Tid};
+use std::io::{self, Write};
+
+/// The size of the attributes as Linux 4.17 and later have them.
+const ATTR_BYTES: u32 = 112;
+const ATTR_SAMPLE_TYPE: u64 = super::numbers::SAMPLE_IP;
+
+/// What each record ends with.
+const TRAILER: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_IDENTIFIER;
+
+/// An event to be described in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Described {
+    name: String,
+    attr: Attr,
+}
+
+/// Puts a file together: what is told comes first, the AUX areas behind it.
+#[derive(Clone, Debug, Default)]
+pub struct PerfWriter {
+    events: Vec<Described>,
+    info: Vec<u8>,
+    records: Vec<u8>,
+    build_ids: Vec<u8>,
+    cpuid: String,
+    /// The number of the event that records are of.
+    id: u64,
+}
+
+impl PerfWriter {
+    /// A file with nothing in it.
+    #[must_use]
+    pub fn new(cpuid: &str) -> Self {
+        Self { cpuid: cpuid.to_owned(), ..Self::default() }
+    }
+
+    /// Adds an event; the records that follow are of it. It tells thread, time and CPU with each
+    /// record.
+    pub fn event(&mut self, name: &str, pmu: u32, config: u64, flags: u64) {
+        self.id = self.events.len() as u64 + 1;
+        let attr = Attr {
+            pmu,
+            config,
+            sample_type: TRAILER | ATTR_SAMPLE_TYPE,
+            flags: flags | super::numbers::ATTR_SAMPLE_ID_ALL,
+            ids: vec![self.id],
+        };
+        self.events.push(Described { name: name.to_owned(), attr });
+    }
+
+    /// Adds the two events of Intel PT: itself, and one that tells what the kernel does.
+    pub fn intel_pt_events(&mut self, pmu: u32, config: u64) {
+        use super::numbers as n;
+        let user = n::ATTR_EXCLUDE_KERNEL | n::ATTR_EXCLUDE_HV;
+        self.event("intel_pt//u", pmu, config, user);
+        let tells = n::ATTR_MMAP | n::ATTR_MMAP2 | n::ATTR_COMM | n::ATTR_COMM_EXEC;
+        let tells = tells | n::ATTR_TASK | n::ATTR_CONTEXT_SWITCH;
+        self.event("dummy:u", SOFTWARE, DUMMY, user | tells);
+    }
+
+    /// Says how the AUX areas were taken.
+    pub fn aux_info(&mut self, info: &AuxInfo) {
+        let clock = info.clock;
+        let filter = padded(info.filter.as_bytes());
+        let words = [
+            u64::from(info.pmu),
+            clock.map_or(0, |clock| clock.shift.into()),
+            clock.map_or(0, |clock| clock.multiplier.into()),
+            clock.map_or(0, |clock| clock.zero_ns),
+            clock.is_some().into(),
+            info.tsc_bit,
+            info.noretcomp_bit,
+            info.sched_switch,
+            info.snapshot.into(),
+            info.per_cpu.into(),
+            info.mtc_bit,
+            info.mtc_freq_bits,
+            info.tsc_ctc_ratio.0.into(),
+            info.tsc_ctc_ratio.1.into(),
+            info.cyc_bit,
+            info.max_nonturbo_ratio,
+            filter.len() as u64,
+        ];
+        let mut body = AUXTRACE_INTEL_PT.to_le_bytes().to_vec();
+        body.extend([0; 4]);
+        body.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        body.extend(filter);
+        self.info = whole(RECORD_AUXTRACE_INFO, 0, &body);
+    }
+
+    /// Adds a file's build id.
+    pub fn build_id(&mut self, build_id: &BuildId) {
+        let mut id = build_id.id.clone();
+        let size = u8::try_from(id.len()).unwrap_or(20).min(20);
+        id.resize(20, 0);
+        let mut body = (-1_i32).to_le_bytes().to_vec();
+        body.extend(id);
+        body.extend([size, 0, 0, 0]);
+        body.extend(text(&build_id.name));
+        let misc = MISC_USER | MISC_BUILD_ID_SIZE;
+        self.build_ids.extend(whole(RECORD_HEADER_BUILD_ID, misc, &body));
+    }
+
+    /// Adds a record of the last event. What does not fit in a record (a name of 64 kB) is cut.
+    pub fn record(&mut self, record: &PerfRecord) {
+        let (kind, misc, mut body) = encode(&record.event);
+        body.extend(self.trailer(&record.id));
+        self.records.extend(whole(kind, misc, &body));
+    }
+
+    fn trailer(&self, id: &SampleId) -> Vec<u8> {
+        let (pid, tid) = id.task.unwrap_or((Pid(-1), Tid(-1)));
+        let mut bytes = task(pid, tid);
+        bytes.extend(id.time_ns.unwrap_or(0).to_le_bytes());
+        bytes.extend(id.cpu.unwrap_or(u32::MAX).to_le_bytes());
+        bytes.extend([0; 4]);
+        bytes.extend(self.id.to_le_bytes());
+        bytes
+    }
+
+    /// The records so far, as they are in the file: for those who compress them.
+    #[must_use]
+    pub fn told(&self) -> &[u8] {
+        &self.records
+    }
+
+    /// Takes the records away, and puts these bytes in their place.
+    pub fn replace_told(&mut self, bytes: Vec<u8>) {
+        self.records = bytes;
+    }
+
+    /// Writes the file. `traces` are the AUX areas' pieces with their bytes, whose places in the
+    /// file are not looked at.
+    pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
+        let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
+        let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
+        let data_at = attrs_at + u64::from(ATTR_BYTES + 16) * self.events.len() as u64;
+        let padding = |bytes: &[u8]| bytes.len().next_multiple_of(8) - bytes.len();
+        let traces_bytes: usize =
+            traces.iter().map(|(_, bytes)| AUXTRACE_BYTES + bytes.len() + padding(bytes)).sum();
+        let round = whole(RECORD_FINISHED_ROUND, 0, &[]);
+        let data_bytes = (self.info.len() + traces_bytes + self.records.len() + round.len()) as u64;
+        let mut features = self.features();
+        if !traces.is_empty() {
+            // Where the AUX areas are: perf takes them from here.
+            let mut index = (traces.len() as u64).to_le_bytes().to_vec();
+            let mut at = data_at + self.info.len() as u64;
+            for (_, bytes) in traces {
+                index.extend(at.to_le_bytes());
+                index.extend((AUXTRACE_BYTES as u64).to_le_bytes());
+                at += (AUXTRACE_BYTES + bytes.len() + padding(bytes)) as u64;
+            }
+            features.push((FEATURE_AUXTRACE, index));
+        }
+        out.write_all(MAGIC)?;
+        let bits = features.iter().fold(0_u64, |bits, (number, _)| bits | 1 << number);
+        for word in [
+            FILE_HEADER_BYTES,
+            u64::from(ATTR_BYTES + 16),
+            attrs_at,
+            data_at - attrs_at,
+            data_at,
+            data_bytes,
+            0,
+            0,
+            bits,
+            0,
+            0,
+            0,
+        ] {
+            out.write_all(&word.to_le_bytes())?;
+        }
+        ids.iter().try_for_each(|id| out.write_all(&id.to_le_bytes()))?;
+        let mut ids_at = FILE_HEADER_BYTES;
+        for event in &self.events {
+            let size = 8 * event.attr.ids.len() as u64;
+            out.write_all(&attr_bytes(&event.attr))?;
+            out.write_all(&ids_at.to_le_bytes())?;
+            out.write_all(&size.to_le_bytes())?;
+            ids_at += size;
+        }
+        out.write_all(&self.info)?;
+        for (trace, bytes) in traces {
+            let zeros = padding(bytes);
+            out.write_all(&auxtrace(trace, bytes.len() + zeros))?;
+            out.write_all(bytes)?;
+            out.write_all(&[0; 8][..zeros])?;
+        }
+        out.write_all(&self.records)?;
+        out.write_all(&round)?;
+        let mut at = data_at + data_bytes + 16 * features.len() as u64;
+        for (_, section) in &features {
+            out.write_all(&at.to_le_bytes())?;
+            out.write_all(&(section.len() as u64).to_le_bytes())?;
+            at += section.len() as u64;
+        }
+        features.iter().try_for_each(|(_, section)| out.write_all(section))
+    }
+
+    /// Writes the file as it goes through a pipe: all in records.
+    pub fn write_to_pipe(
+        &self,
+        traces: &[(AuxTrace, &[u8])],
+        out: &mut impl Write,
+    ) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        out.write_all(&PIPE_HEADER_BYTES.to_le_bytes())?;
+        for event in &self.events {
+            let ids = event.attr.ids.iter().flat_map(|id| id.to_le_bytes());
+            let body: Vec<u8> = attr_bytes(&event.attr).into_iter().chain(ids).collect();
+            out.write_all(&whole(RECORD_HEADER_ATTR, 0, &body))?;
+        }
+        for (number, section) in self.features() {
+            let body = [&u64::from(number).to_le_bytes()[..], &section].concat();
+            out.write_all(&whole(RECORD_HEADER_FEATURE, 0, &body))?;
+        }
+        out.write_all(&self.info)?;
+        out.write_all(&self.records)?;
+        for (trace, bytes) in traces {
+            let padded = padded(bytes);
+            out.write_all(&auxtrace(trace, padded.len()))?;
+            out.write_all(&padded)?;
+        }
+        out.write_all(&whole(RECORD_FINISHED_ROUND, 0, &[]))
+    }
+
+    /// The sections of features, by number.
+    fn features(&self) -> Vec<(u32, Vec<u8>)> {
+        let mut features = Vec::new();
+        if !self.build_ids.is_empty() {
+            features.push((FEATURE_BUILD_ID, self.build_ids.clone()));
+        }
+        features.push((FEATURE_ARCH, sized_text("x86_64")));
+        if !self.cpuid.is_empty() {
+            features.push((FEATURE_CPUID, sized_text(&self.cpuid)));
+        }
+        features.push((FEATURE_EVENT_DESC, self.event_desc()));
+        features
+    }
+
+    /// The events once more, with their names.
+    fn event_desc(&self) -> Vec<u8> {
+        let count = u32::try_from(self.events.len()).unwrap_or(0);
+        let mut bytes = [count.to_le_bytes(), ATTR_BYTES.to_le_bytes()].concat();
+        for event in &self.events {
+            bytes.extend(attr_bytes(&event.attr));
+            bytes.extend(u32::try_from(event.attr.ids.len()).unwrap_or(0).to_le_bytes());
+            bytes.extend(sized_text(&event.name));
+            bytes.extend(event.attr.ids.iter().flat_map(|id| id.to_le_bytes()));
+        }
+        bytes
+    }
+}
+
+/// `PERF_TYPE_SOFTWARE` and `PERF_COUNT_SW_DUMMY`.
+const SOFTWARE: u32 = 1;
+const DUMMY: u64 = 9;
+
+const AUXTRACE_BYTES: usize = RECORD_HEADER_BYTES + 40;
+
+fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
+    let mut body = (size_bytes as u64).to_le_bytes().to_vec();
+    body.extend(trace.stream_offset.to_le_bytes());
+    body.extend(trace.reference.to_le_bytes());
+    body.extend(trace.index.to_le_bytes());
+    body.extend(trace.tid.map_or(-1, |tid| tid.0).to_le_bytes());
+    let cpu = trace.cpu.and_then(|cpu| i32::try_from(cpu).ok());
+    body.extend(cpu.unwrap_or(-1).to_le_bytes());
+    body.extend([0; 4]);
+    whole(RECORD_AUXTRACE, 0, &body)
+}
+
+/// A record with its header, and zeros up to 8 bytes behind it where there is room for them.
+fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
+    let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
+    let body = body.get(..room).unwrap_or(body);
+    let size = u16::try_from(RECORD_HEADER_BYTES + body.len()).unwrap_or(u16::MAX);
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend(misc.to_le_bytes());
+    bytes.extend(size.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+fn encode(event: &PerfEvent) -> (u32, u16, Vec<u8>) {
+    match event {
+        PerfEvent::Map(map) => encode_map(map),
+        PerfEvent::Comm { pid, tid, name, exec } => {
+            let misc = if *exec { MISC_COMM_EXEC } else { 0 };
+            let body = [task(*pid, *tid), text(name)].concat();
+            (RECORD_COMM, misc | MISC_USER, body)
+        }
+        PerfEvent::Fork { child, parent } => (RECORD_FORK, MISC_USER, tasks(*child, *parent)),
+        PerfEvent::Exit { pid, tid } => (RECORD_EXIT, MISC_USER, tasks((*pid, *tid), (*pid, *tid))),
+        PerfEvent::ItraceStart { pid, tid } => (RECORD_ITRACE_START, MISC_USER, task(*pid, *tid)),
+        PerfEvent::Aux { offset, size, flags } => {
+            let words = [*offset, *size, *flags];
+            (RECORD_AUX, 0, words.into_iter().flat_map(u64::to_le_bytes).collect())
+        }
+        PerfEvent::Switch { out, other } => {
+            let misc = if *out { MISC_SWITCH_OUT } else { 0 };
+            match other {
+                Some((pid, tid)) => (RECORD_SWITCH_CPU_WIDE, misc, task(*pid, *tid)),
+                None => (RECORD_SWITCH, misc, Vec::new()),
+            }
+        }
+        PerfEvent::Lost(count) => {
+            (RECORD_LOST, 0, [0, *count].into_iter().flat_map(u64::to_le_bytes).collect())
+        }
+    }
+}
+
+fn encode_map(map: &PerfMap) -> (u32, u16, Vec<u8>) {
+    let mut body = task(map.pid, map.tid);
+    let words = [map.range.start.0, map.range.size_bytes(), map.file_offset];
+    body.extend(words.into_iter().flat_map(u64::to_le_bytes));
+    let size = u8::try_from(map.build_id.len()).unwrap_or(0).min(20);
+    let mut identity = vec![size, 0, 0, 0];
+    identity.extend(&map.build_id);
+    identity.resize(24, 0);
+    body.extend(identity);
+    let bit = |set: bool, bit: u32| if set { bit } else { 0 };
+    let protection = 1 | bit(map.writable, 2) | bit(map.executable, 4);
+    body.extend(protection.to_le_bytes());
+    body.extend((if map.shared { 1_u32 } else { 2 }).to_le_bytes());
+    body.extend(text(&map.name));
+    let misc = if size > 0 { MISC_MMAP_BUILD_ID } else { 0 };
+    (RECORD_MMAP2, misc | MISC_USER, body)
+}
+
+fn task(pid: Pid, tid: Tid) -> Vec<u8> {
+    [pid.0.to_le_bytes(), tid.0.to_le_bytes()].concat()
+}
+
+fn tasks(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
+    let numbers = [child.0.0, parent.0.0, child.1.0, parent.1.0];
+    let numbers = numbers.into_iter().flat_map(i32::to_le_bytes);
+    numbers.chain([0; 8]).collect()
+}
+
+/// A path is never longer, and a record has room for it.
+const TEXT_LIMIT_BYTES: usize = 4096;
+
+/// Text with a NUL behind it, up to 8 bytes.
+fn text(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    let bytes = bytes.get(..TEXT_LIMIT_BYTES).unwrap_or(bytes);
+    let mut bytes = bytes.to_vec();
+    bytes.resize((bytes.len() + 1).next_multiple_of(8), 0);
+    bytes
+}
+
+fn padded(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    bytes
+}
+
+fn sized_text(text: &str) -> Vec<u8> {
+    let text = self::text(text);
+    [&u32::try_from(text.len()).unwrap_or(0).to_le_bytes()[..], &text].concat()
+}
+
+fn attr_bytes(attr: &Attr) -> Vec<u8> {
+    let mut bytes = [attr.pmu.to_le_bytes(), ATTR_BYTES.to_le_bytes()].concat();
+    let words = [attr.config, 1, attr.sample_type, 0, attr.flags];
+    bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+    bytes.resize(ATTR_BYTES as usize, 0);
+    bytes
+}
