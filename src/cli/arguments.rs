@@ -20,8 +20,11 @@ pub(super) struct Arguments {
 pub(super) enum Command {
     /// Run a program and keep its history
     Record(Record),
-    /// Make a recording of a trace that a CPU's PT unit took: an LLDB trace bundle, or a raw trace
+    /// Make a recording of a trace that a CPU's PT unit took: perf.data, an LLDB trace bundle, or
+    /// a raw trace
     Import(Import),
+    /// Write a recording as another tool reads it
+    Export(Export),
     /// Step through a recording in gdb, or serve it to another debugger
     Replay(Replay),
     /// Run a program under a debugger that can go back: live, from any stop
@@ -165,9 +168,23 @@ pub(super) struct Serve {
 
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// An LLDB trace bundle (`thread trace save`): its trace.json, or its directory
-    #[arg(required_unless_present = "pt", conflicts_with = "pt")]
-    pub(super) bundle: Option<PathBuf>,
+    /// What `perf record -e intel_pt//u` wrote; or an LLDB trace bundle (`thread trace save`): its
+    /// trace.json, or its directory
+    #[arg(required_unless_present = "pt", conflicts_with = "pt", value_name = "TRACE")]
+    pub(super) trace: Option<PathBuf>,
+    /// Of perf.data: the process, where there are several
+    #[arg(long, value_name = "PID", conflicts_with = "pt", value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) pid: Option<i32>,
+    /// Of perf.data: a directory that has the programs and libraries that ran, by their paths
+    #[arg(long, value_name = "DIR", conflicts_with = "pt")]
+    pub(super) symfs: Option<PathBuf>,
+    /// Of perf.data: the vdso that ran
+    #[arg(long, value_name = "FILE", conflicts_with = "pt")]
+    pub(super) vdso: Option<PathBuf>,
+    /// Of perf.data: take programs and libraries that are not the ones that ran, by their build
+    /// ids or by the core
+    #[arg(long, conflicts_with = "pt")]
+    pub(super) any_binary: bool,
     #[command(flatten)]
     pub(super) raw: Raw,
     /// Put the recording into this directory instead of a new one in ~/.local/share/contraflow
@@ -175,6 +192,35 @@ pub(super) struct Import {
     pub(super) output: Option<PathBuf>,
     /// Replace the recording that is in DIR
     #[arg(long, requires = "output")]
+    pub(super) force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Export {
+    #[command(subcommand)]
+    pub(super) to: ExportTo,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ExportTo {
+    /// A perf.data file, for `perf script`, `perf report` and all that is built on perf; the code
+    /// that ran goes into FILE.symfs, for perf's --symfs
+    Perf(ExportPerf),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ExportPerf {
+    /// A recording's directory or name; the latest if none is given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    pub(super) output: PathBuf,
+    /// Replace FILE, and FILE.symfs if an export made it
+    #[arg(long)]
     pub(super) force: bool,
     /// Print nothing but errors
     #[arg(short, long)]

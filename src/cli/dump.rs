@@ -27,6 +27,9 @@ pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
             return Err(format!("{recording}: give a raw trace or a recording, not both").into());
         }
         (Some(pt), None) => of_trace(arguments, what, pt, &mut out)?,
+        (None, _) if arguments.raw.core.is_some() => {
+            return Err("--core is for raw traces: give one with --pt".into());
+        }
         (None, recording) => of_recording(arguments, what, recording.as_deref(), &mut out)?,
     }
     out.flush()?;

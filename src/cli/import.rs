@@ -8,19 +8,24 @@ use super::{Failure, arguments, say};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::elf::{Elf, FileType};
 use crate::pt::CrystalRatio;
-use crate::recording::import::{Code, Imported, Totals, open_bundle};
+use crate::recording::import::{Code, Imported, Perf, Totals, open_bundle, open_perf};
 use crate::recording::{Destination, Exit, HostCpu, Import, Manifest, Reader, Store, TraceId};
+use crate::sideband::perf_data::is_perf_data;
 use crate::timeline::{Options, Timeline};
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
-    let imported = match (&arguments.bundle, &arguments.raw.pt) {
-        (Some(bundle), _) => open_bundle(bundle)?,
+    let imported = match (&arguments.trace, &arguments.raw.pt) {
+        (Some(trace), _) => arguments.imported(trace)?,
         (None, Some(pt)) => arguments.raw.imported(pt)?,
-        (None, None) => return Err("give an LLDB trace bundle, or a raw trace with --pt".into()),
+        (None, None) => {
+            return Err("give perf.data, an LLDB trace bundle, or a raw trace with --pt".into());
+        }
     };
+    for note in imported.notes.iter().filter(|_| !arguments.quiet) {
+        say(note);
+    }
     let store = Store::of_user();
     let place = match &arguments.output {
         Some(dir) => Destination::named(dir, arguments.force)?,
@@ -40,6 +45,42 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
         report(&imported, &manifest, gaps, &dir, &store);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl arguments::Import {
+    /// A trace that tells by itself what it is.
+    fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
+        if is_of_perf(trace)? {
+            let with = Perf {
+                core: self.raw.core.clone(),
+                symfs: self.symfs.clone(),
+                vdso: self.vdso.clone(),
+                pid: self.pid.map(Pid),
+                any_binary: self.any_binary,
+            };
+            return Ok(open_perf(trace, &with)?);
+        }
+        let of_perf = [
+            ("--core", self.raw.core.is_some()),
+            ("--symfs", self.symfs.is_some()),
+            ("--vdso", self.vdso.is_some()),
+            ("--pid", self.pid.is_some()),
+            ("--any-binary", self.any_binary),
+        ];
+        if let Some((option, _)) = of_perf.iter().find(|(_, given)| *given) {
+            let trace = trace.display();
+            return Err(format!("{option} is for perf.data, and {trace} is none").into());
+        }
+        Ok(open_bundle(trace)?)
+    }
+}
+
+/// By its first bytes; a directory of perf's holds a file `data`.
+fn is_of_perf(path: &Path) -> Result<bool, Failure> {
+    if path.is_dir() {
+        return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
+    }
+    Ok(is_perf_data(raw::map(path)?.as_ref()))
 }
 
 /// Writes the recording and its index; gives how many gaps it has, too.
@@ -67,7 +108,7 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
 
 fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, store: &Store) {
     let Some(end) = &manifest.end else { return };
-    let bytes: u64 = imported.traces.iter().map(|(_, bytes)| (**bytes).as_ref().len() as u64).sum();
+    let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.size_bytes()).sum();
     say(&format!(
         "{} imported: {} instructions ({} threads, {gaps} gaps, {} of trace)",
         imported.import.source,
@@ -103,7 +144,7 @@ impl Raw {
             program: self.program(pt)?,
             pid: pid.unwrap_or(Pid(tid.0)),
             threads: vec![tid],
-            traces: vec![(TraceId::Thread(tid), Arc::new(trace))],
+            traces: vec![(TraceId::Thread(tid), trace.into())],
             code: memory.chain(self.files()?.into_iter().map(Code::File)).collect(),
             final_pcs: final_pcs.into_iter().collect(),
             exit: signal.map(Exit::Signal),

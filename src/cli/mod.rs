@@ -6,6 +6,7 @@ mod arguments;
 mod disassembly;
 mod dump;
 mod dump_arguments;
+mod export;
 mod gdbinit;
 mod import;
 mod index;
@@ -39,6 +40,7 @@ pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Record(arguments) => record::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),

@@ -24,7 +24,7 @@ pub(super) struct Raw {
     #[arg(long, value_name = "LIST", requires = "pt")]
     pub(super) code_list: Option<PathBuf>,
     /// A core file of the process
-    #[arg(long, value_name = "FILE", requires = "pt")]
+    #[arg(long, value_name = "FILE")]
     pub(super) core: Option<PathBuf>,
     /// The trace was taken with this IP filter: first and last address (hexadecimal)
     #[arg(long, value_name = "A-B", requires = "pt")]

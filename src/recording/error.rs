@@ -1,8 +1,9 @@
 //! What can go wrong with a recording on disk.
 
 use super::import::BadBundle;
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 use crate::sideband::BadSwitches;
+use crate::sideband::perf_data::BadPerfData;
 use std::path::{Path, PathBuf};
 
 /// A fault with the file that has it.
@@ -116,6 +117,65 @@ pub enum ErrorKind {
         /// The fault.
         error: crate::image::Error,
     },
+    /// An export would be written over something.
+    #[error("is there already; --force replaces an export")]
+    InTheWay,
+    /// A file of perf's does not read.
+    #[error("not a whole perf.data: {0}")]
+    PerfData(BadPerfData),
+    /// A recording of perf's is of several files.
+    #[error("perf recorded into several files; record without --threads")]
+    PerfDirectory,
+    /// There is no Intel PT in a file of perf's.
+    #[error("holds no Intel PT; take it with `perf record -e intel_pt//u`")]
+    NoIntelPt,
+    /// The trace is of the kernel, too.
+    #[error("traces the kernel, too; take it with `perf record -e intel_pt//u`")]
+    OfKernel,
+    /// The traces are of CPUs, and nothing tells whom they ran.
+    #[error(
+        "has traces of CPUs, and {0}, so nobody can tell which thread executed what; take it with \
+         `perf record --per-thread`, or with a newer perf"
+    )]
+    NoSwitches(&'static str),
+    /// Pieces of a trace lie over each other.
+    #[error("the AUX area at offset {offset:#x} begins before the end of the one before it")]
+    Overlapping {
+        /// Where the later one's record is in the file.
+        offset: u64,
+    },
+    /// There are several processes.
+    #[error("is of several processes; choose one with --pid: {0}")]
+    WhichProcess(String),
+    /// There is no such process.
+    #[error("does not tell of process {0}; it tells of: {1}")]
+    NoSuchProcess(Pid, String),
+    /// A core is of another process.
+    #[error("process {process} is wanted, but the core is of process {of_core}")]
+    OtherCore {
+        /// The core's.
+        of_core: Pid,
+        /// The one that is imported.
+        process: Pid,
+    },
+    /// A file is not what was in memory.
+    #[error(
+        "is another file than the one that ran: the core holds other bytes at {addr}; \
+         --any-binary takes it all the same"
+    )]
+    OtherBytes {
+        /// The first byte that differs.
+        addr: crate::common::Addr,
+    },
+    /// A file's build id is another.
+    #[error(
+        "its build id is not that of the file that ran; --symfs names a directory with the right \
+         one, and --any-binary takes this one all the same"
+    )]
+    OtherBinary,
+    /// A core does not read.
+    #[error("{0}")]
+    Core(crate::image::Error),
     /// A module is another than the one that ran.
     #[error("its build id is not that of the module that ran")]
     OtherModule,

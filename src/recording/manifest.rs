@@ -85,7 +85,7 @@ pub struct Capture {
 /// one that took it, with an empty vendor where that is not known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Import {
-    /// What it was: `LLDB trace bundle` or `raw trace`.
+    /// What it was: `perf.data`, `LLDB trace bundle` or `raw trace`.
     pub kind: String,
     /// The file that was imported.
     pub source: String,

@@ -10,6 +10,7 @@ mod chunk;
 mod debug_files;
 mod destination;
 mod error;
+pub mod export;
 mod format;
 pub mod import;
 mod index_file;

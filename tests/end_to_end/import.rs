@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The captures of other projects, where they are.
-fn captures() -> Option<PathBuf> {
+pub(crate) fn captures() -> Option<PathBuf> {
     let dir = std::env::var_os("CONTRAFLOW_CONFORMANCE").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance"),
         PathBuf::from,

@@ -16,6 +16,7 @@ mod filter;
 mod generated;
 mod import;
 mod passthrough;
+mod perf;
 mod real;
 mod serve;
 mod session;

@@ -16,7 +16,6 @@ use std::fs;
 use std::mem::discriminant;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Of descriptions.
 pub const WORDS: &[&[u8]] = &[
@@ -165,7 +164,7 @@ fn whole(bytes: &[u8], dir: &Path, traits: &mut Traits) {
         program: "/program".to_owned(),
         pid: PROCESS,
         threads,
-        traces: vec![(TraceId::Cpu(0), Arc::new(Mapped::from(trace.to_vec())))],
+        traces: vec![(TraceId::Cpu(0), Mapped::from(trace.to_vec()).into())],
         switches,
         code: vec![Code::File(program)],
         ..Imported::default()
@@ -184,7 +183,7 @@ fn thread(kind: SwitchKind) -> Option<Tid> {
 
 /// What is imported makes a recording that opens, is walked from end to end, and has as many
 /// instructions as its index says.
-fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
+pub(super) fn recorded(imported: &Imported, dir: &Path, traits: &mut Traits) {
     let dir = dir.join("recording");
     if dir.exists() {
         fs::remove_dir_all(&dir).expect("a place for the recording");

@@ -7,6 +7,7 @@ use super::super::manifest::Import;
 use super::super::mapped::Mapped;
 use super::bundle::{Bundle, Module};
 use super::imported::{Code, CpuSwitch, Imported};
+use super::trace_bytes::TraceBytes;
 use crate::common::Tid;
 use crate::image::elf::{Elf, FileType, load_at};
 use crate::image::{Bytes, Section};
@@ -15,7 +16,6 @@ use crate::sideband::{SwitchKind, perf_switches};
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// No description is larger.
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
@@ -54,17 +54,15 @@ impl Opening {
         for thread in &bundle.threads {
             let trace = thread.trace.as_ref().map(|trace| self.map_inside(trace)).transpose()?;
             if bundle.cpus.is_empty() {
-                traces.push((
-                    TraceId::Thread(thread.tid),
-                    Arc::new(trace.unwrap_or_else(|| Mapped::from(Vec::new()))),
-                ));
+                let trace = trace.unwrap_or_else(|| Mapped::from(Vec::new()));
+                traces.push((TraceId::Thread(thread.tid), TraceBytes::from(trace)));
             }
         }
         for cpu in &bundle.cpus {
-            traces.push((TraceId::Cpu(cpu.id), Arc::new(self.map_inside(&cpu.trace)?)));
+            traces.push((TraceId::Cpu(cpu.id), self.map_inside(&cpu.trace)?.into()));
             switches.extend(self.switches(cpu.id, &cpu.switches)?);
         }
-        if traces.iter().all(|(_, bytes)| (**bytes).as_ref().is_empty()) {
+        if traces.iter().all(|(_, bytes)| bytes.size_bytes() == 0) {
             return Err(Error::new(&self.path, ErrorKind::NoTrace));
         }
         self.check_threads(&switches)?;
@@ -162,6 +160,6 @@ struct Loaded {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate, good to fewer digits")]
-fn ticks_per_second(clock: TscToNs) -> f64 {
+pub(super) fn ticks_per_second(clock: TscToNs) -> f64 {
     (1_u64 << clock.shift) as f64 * 1e9 / f64::from(clock.multiplier.max(1))
 }

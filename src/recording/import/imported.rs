@@ -5,9 +5,9 @@ use super::super::format::TraceId;
 use super::super::manifest::{
     Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock,
 };
-use super::super::mapped::Mapped;
 use super::super::reader::{Behind, Reader};
 use super::super::writer::{Writer, complete};
+use super::trace_bytes::TraceBytes;
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Section};
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record, SwitchKind};
@@ -26,11 +26,13 @@ pub struct Imported {
     /// Its threads.
     pub threads: Vec<Tid>,
     /// One of each thread that has one, or one of each CPU.
-    pub traces: Vec<(TraceId, Arc<Mapped>)>,
+    pub traces: Vec<(TraceId, TraceBytes)>,
     /// Whom the CPUs ran.
     pub switches: Vec<CpuSwitch>,
-    /// The code that ran, later pieces over earlier ones.
+    /// The code that ran from the beginning on, later pieces over earlier ones.
     pub code: Vec<Code>,
+    /// What else happened, in the order of its times.
+    pub history: Vec<Told>,
     /// The core of the process at its end.
     pub core: Option<Bytes>,
     /// Where threads stood at their ends, as the core tells.
@@ -43,6 +45,28 @@ pub struct Imported {
     pub import: Import,
     /// Ticks of the TSC in a second, where they are known.
     pub ticks_per_second: Option<f64>,
+    /// What the user should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What happened, when and to whom.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// When.
+    pub tsc: Tsc,
+    /// To which thread.
+    pub tid: Tid,
+    /// What.
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum What {
+    /// Something besides mappings.
+    Event(Event),
+    /// Code was mapped over whatever was there.
+    Map(Code),
 }
 
 /// A piece of code.
@@ -52,6 +76,21 @@ pub enum Code {
     File(Section),
     /// What the core holds in the section's range.
     Core(Section),
+    /// Of the kernel, which names the section with brackets; it has no bytes where they are not
+    /// known.
+    Special(Section),
+    /// Of no file, and not known.
+    Anonymous(Section),
+}
+
+impl Code {
+    fn section(&self) -> &Section {
+        let (Self::File(section)
+        | Self::Core(section)
+        | Self::Special(section)
+        | Self::Anonymous(section)) = self;
+        section
+    }
 }
 
 /// A context switch of a CPU.
@@ -83,8 +122,12 @@ impl Imported {
             writer.sideband(&record)?;
         }
         for (id, bytes) in &self.traces {
-            let mut behind = Behind::new(bytes);
-            writer.whole_trace(*id, (**bytes).as_ref(), &mut |at| behind.pass(at))?;
+            let mut behind = Behind::new(bytes.file());
+            writer.whole_trace(*id, &[], &mut |_| ())?;
+            for (part, end) in bytes.parts() {
+                let start = end.saturating_sub(part.len());
+                writer.whole_trace(*id, part, &mut |at| behind.pass(start + at))?;
+            }
         }
         if let Some(core) = &self.core {
             let written = writer.core_file()?.write_all(core);
@@ -119,18 +162,18 @@ impl Imported {
     fn end(&self) -> End {
         let size = |wanted: TraceId| {
             let trace = self.traces.iter().find(|(id, _)| *id == wanted);
-            trace.map_or(0, |(_, bytes)| size_bytes(bytes))
+            trace.map_or(0, |(_, bytes)| bytes.size_bytes())
         };
         let thread = |tid: &Tid| ThreadEntry {
             tid: *tid,
             pid: self.pid,
-            name: String::new(),
+            name: self.name(*tid),
             trace_bytes: size(TraceId::Thread(*tid)),
             instructions: 0,
             final_pc: self.final_pcs.get(tid).copied(),
         };
-        let cpu = |(id, bytes): &(TraceId, Arc<Mapped>)| match id {
-            TraceId::Cpu(cpu) => Some(CpuEntry { cpu: *cpu, trace_bytes: size_bytes(bytes) }),
+        let cpu = |(id, bytes): &(TraceId, TraceBytes)| match id {
+            TraceId::Cpu(cpu) => Some(CpuEntry { cpu: *cpu, trace_bytes: bytes.size_bytes() }),
             TraceId::Thread(_) => None,
         };
         let ticks_per_second = self.ticks_per_second.unwrap_or(0.0);
@@ -144,6 +187,15 @@ impl Imported {
         }
     }
 
+    /// The last name that a thread had.
+    fn name(&self, tid: Tid) -> String {
+        let name = |told: &Told| match &told.what {
+            What::Event(Event::Comm { name }) if told.tid == tid => Some(name.clone()),
+            _ => None,
+        };
+        self.history.iter().rev().find_map(name).unwrap_or_default()
+    }
+
     fn records(&self, writer: &Writer) -> Result<Vec<Record>, Error> {
         let (pid, tid) = (self.pid, self.threads.first().copied().unwrap_or(Tid(self.pid.0)));
         let mut files =
@@ -151,7 +203,16 @@ impl Imported {
         for code in &self.code {
             files.map(code)?;
         }
-        let code = files.events.into_iter().map(|event| Record { tsc: Tsc(0), pid, tid, event });
+        let code = files.take().map(|event| Record { tsc: Tsc(0), pid, tid, event });
+        let mut told: Vec<_> = code.collect();
+        for Told { tsc, tid, what } in &self.history {
+            match what {
+                What::Event(event) => files.events.push(event.clone()),
+                What::Map(code) => files.map(code)?,
+            }
+            let (tsc, tid) = (*tsc, *tid);
+            told.extend(files.take().map(|event| Record { tsc, pid, tid, event }));
+        }
         let switch = |switch: &CpuSwitch| {
             let CpuSwitch { cpu, tsc, kind } = *switch;
             let (pid, tid, event) = match kind {
@@ -161,7 +222,8 @@ impl Imported {
             };
             Record { tsc, pid, tid, event }
         };
-        let mut records: Vec<_> = code.chain(self.switches.iter().map(switch)).collect();
+        let mut records: Vec<_> =
+            told.into_iter().chain(self.switches.iter().map(switch)).collect();
         records.sort_by_key(|record| record.tsc);
         Ok(records)
     }
@@ -177,9 +239,15 @@ struct Files<'a> {
 
 impl Files<'_> {
     fn map(&mut self, code: &Code) -> Result<(), Error> {
-        let (section, backing) = match code {
-            Code::Core(section) => (section, Backing::Core),
-            Code::File(section) => (section, self.backing(section)?),
+        let section = code.section();
+        let backing = match code {
+            Code::Core(_) => Backing::Core,
+            Code::File(section) => self.backing(section)?,
+            Code::Special(section) => Backing::Special {
+                name: section.name.to_string(),
+                image: self.image(&section.bytes)?,
+            },
+            Code::Anonymous(_) => Backing::Anonymous,
         };
         let Section { range, writable: write, executable: execute, .. } = *section;
         let protection = Protection { read: true, write, execute, shared: false };
@@ -196,21 +264,31 @@ impl Files<'_> {
             return Ok(if same { backing } else { Backing::Anonymous });
         }
         let file = FileId(u32::try_from(self.ids.len()).unwrap_or(u32::MAX));
-        let known = self.images.iter().find(|(bytes, _)| is_same(bytes, &section.bytes));
-        let image = match known {
-            Some((_, image)) => image.clone(),
-            None => self.writer.image_from_bytes(&section.bytes)?,
-        };
-        self.images.push((section.bytes.clone(), image.clone()));
+        let image = self.image(&section.bytes)?;
         self.ids.insert(section.name.clone(), (file, section.bytes.clone()));
         self.events.push(Event::File { file, path: section.name.to_string() });
-        self.events.push(Event::Image { file, image });
+        self.events.extend(image.map(|image| Event::Image { file, image }));
         Ok(Backing::File { file, offset })
     }
-}
 
-fn size_bytes(trace: &Mapped) -> u64 {
-    trace.as_ref().len() as u64
+    /// The stored image of these bytes; none where there are none.
+    fn image(&mut self, bytes: &Bytes) -> Result<Option<ImageId>, Error> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let known = self.images.iter().find(|(known, _)| is_same(known, bytes));
+        if let Some((_, image)) = known {
+            return Ok(Some(image.clone()));
+        }
+        let image = self.writer.image_from_bytes(bytes)?;
+        self.images.push((bytes.clone(), image.clone()));
+        Ok(Some(image))
+    }
+
+    /// The events since the last time.
+    fn take(&mut self) -> impl Iterator<Item = Event> + use<> {
+        std::mem::take(&mut self.events).into_iter()
+    }
 }
 
 fn is_same(a: &Bytes, b: &Bytes) -> bool {

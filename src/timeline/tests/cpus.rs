@@ -9,12 +9,11 @@ use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::image::Section;
 use crate::pt::unit::{Config, RtitCtl, Unit};
 use crate::recording::import::{Code, CpuSwitch, Imported};
-use crate::recording::{Reader, TraceId};
+use crate::recording::{Mapped, Reader, TraceId};
 use crate::sideband::SwitchKind;
 use crate::timeline::{Options, Timeline, Visit};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 const OURS: Pid = Pid(100);
 
@@ -154,6 +153,86 @@ fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
     Ran { program, threads, traces, switches, order }
 }
 
+/// The timeline of the same, told by perf.data: of the process, by its areas, or chosen.
+fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
+    use crate::recording::import::{Perf, open_perf};
+    use crate::sideband::perf_data as perf;
+    let mut writer = perf::PerfWriter::new("GenuineIntel,6,85,4");
+    writer.intel_pt_events(8, 1);
+    // Nanoseconds are ticks.
+    let clock = Some(perf::PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
+    let info =
+        perf::AuxInfo { pmu: 8, clock, per_cpu: true, sched_switch: 2, ..Default::default() };
+    writer.aux_info(&info);
+    let mut tell = |tsc: Tsc, task, cpu, event| {
+        let id = perf::SampleId { task: Some(task), time_ns: Some(tsc.0), cpu };
+        writer.record(&perf::PerfRecord { offset: 0, id, event });
+    };
+    for number in 0..ran.threads.len() {
+        let child = (OURS, tid(number));
+        tell(Tsc(0), child, None, perf::PerfEvent::Fork { child, parent: (OURS, Tid(OURS.0)) });
+    }
+    let range = AddrRange::sized(ran.program.addrs[0], ran.program.bytes().len() as u64);
+    let (tid, name, build_id) = (Tid(OURS.0), "/p".to_owned(), Vec::new());
+    let map = perf::PerfMap {
+        pid: OURS,
+        tid,
+        range,
+        file_offset: 0,
+        writable: false,
+        executable: true,
+        shared: false,
+        build_id,
+        name,
+    };
+    tell(Tsc(1), (OURS, tid), None, perf::PerfEvent::Map(Box::new(map)));
+    for switch in &ran.switches {
+        let (task, event) = match switch.kind {
+            SwitchKind::In(pid, tid) => {
+                ((pid, tid), perf::PerfEvent::Switch { out: false, other: None })
+            }
+            SwitchKind::Out(pid, tid) => {
+                ((pid, tid), perf::PerfEvent::Switch { out: true, other: None })
+            }
+            SwitchKind::Lost => ((OURS, tid), perf::PerfEvent::Lost(1)),
+        };
+        tell(switch.tsc, task, Some(switch.cpu), event);
+    }
+    let mut areas = Vec::new();
+    for (cpu, trace) in (0..).zip(&ran.traces) {
+        let size = trace.len() as u64;
+        let aux = perf::PerfEvent::Aux { offset: 0, size, flags: 0 };
+        tell(Tsc(2), (OURS, tid), Some(cpu), aux);
+        // In two pieces.
+        let (one, two) = trace.split_at(trace.len() / 16 * 8);
+        for (stream_offset, bytes) in [(0, one), (one.len() as u64, two)] {
+            let (record_offset, start, size_bytes) = (0, 0, bytes.len());
+            let (index, tid, cpu) = (cpu, None, Some(cpu));
+            let piece = perf::AuxTrace {
+                record_offset,
+                start,
+                size_bytes,
+                stream_offset,
+                reference: 0,
+                index,
+                tid,
+                cpu,
+            };
+            areas.push((piece, bytes));
+        }
+    }
+    std::fs::create_dir(dir).unwrap();
+    std::fs::write(dir.join("p"), ran.program.bytes()).unwrap();
+    let mut file = std::fs::File::create(dir.join("perf.data")).unwrap();
+    writer.write(&areas, &mut file).unwrap();
+    let with = Perf { pid: Some(OURS), symfs: Some(dir.to_owned()), ..Perf::default() };
+    let imported = open_perf(&dir.join("perf.data"), &with).unwrap();
+    let recording = dir.join("recording");
+    imported.write(&recording).unwrap();
+    let options = Options { workers: 2, cache_bytes: 0, use_saved_index: false };
+    Timeline::open(Reader::open(&recording).unwrap(), options).unwrap()
+}
+
 /// The timeline of the recording that it is imported as, by so many workers.
 fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
     let bytes = ran.program.bytes();
@@ -170,7 +249,7 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
         pid: OURS,
         threads: (0..ran.threads.len()).map(tid).collect(),
         traces: traces
-            .map(|(cpu, trace)| (TraceId::Cpu(cpu), Arc::new(trace.clone().into())))
+            .map(|(cpu, trace)| (TraceId::Cpu(cpu), Mapped::from(trace.clone()).into()))
             .collect(),
         switches: ran.switches.clone(),
         code: vec![Code::File(section)],
@@ -269,6 +348,10 @@ proptest! {
                 prop_assert_eq!(path(&timeline, number), (notes.addrs.clone(), 0));
             }
         }
+        let timeline = open_of_perf(&ran, &dir.path().join("perf"));
+        for (number, notes) in ran.threads.iter().enumerate() {
+            prop_assert_eq!(path(&timeline, number), (notes.addrs.clone(), 0));
+        }
     }
 
     #[test]
@@ -287,6 +370,12 @@ proptest! {
                 prop_assert!(gaps > 0 || path == notes.addrs);
                 prop_assert_eq!(gaps, timeline.gaps(tid(number)).len());
             }
+        }
+        let timeline = open_of_perf(&ran, &dir.path().join("perf"));
+        for (number, notes) in ran.threads.iter().enumerate() {
+            let (path, gaps) = path(&timeline, number);
+            prop_assert!(is_part(&path, &notes.addrs));
+            prop_assert!(gaps > 0 || path == notes.addrs);
         }
     }
 }

@@ -1,0 +1,35 @@
+//! `contraflow export`: a recording as other tools read it.
+
+use super::record::size;
+use super::{Failure, arguments, say};
+use crate::recording::export::export_perf;
+use crate::recording::{Reader, Store};
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
+    let arguments::ExportTo::Perf(perf) = &arguments.to;
+    let dir = Store::of_user().find(perf.recording.as_deref())?;
+    let reader = Reader::open(&dir)?;
+    if reader.is_cut() {
+        return Err(format!(
+            "{}: the recorder was killed or is still at work; only whole recordings are exported",
+            dir.display()
+        )
+        .into());
+    }
+    let exported = export_perf(&reader, &perf.output, perf.force)?;
+    for lost in &exported.lost {
+        say(lost);
+    }
+    if !perf.quiet {
+        let (out, symfs) = (perf.output.display(), exported.symfs.display());
+        say(&format!(
+            "{out}: {} of trace; the code that ran is in {symfs}",
+            size(exported.trace_bytes)
+        ));
+        say(&format!(
+            "decode it with: perf script -i {out} --symfs {symfs} --itrace=i0ns -F tid,ip"
+        ));
+    }
+    Ok(ExitCode::SUCCESS)
+}

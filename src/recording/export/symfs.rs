@@ -1,0 +1,51 @@
+//! The files that ran, below a directory that stands for the root: for perf's `--symfs`.
+
+use super::super::error::{At, Error, ErrorKind};
+use super::super::mapped::Mapped;
+use super::super::reader::Reader;
+use crate::sideband::ImageId;
+use std::fs::{self, DirBuilder, File};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Component, Path, PathBuf};
+
+/// A directory of files by their paths on the machine of the recording.
+#[derive(Debug)]
+pub(super) struct Symfs {
+    root: PathBuf,
+}
+
+impl Symfs {
+    /// Makes the directory, which must not be there yet.
+    pub(super) fn create(root: PathBuf) -> Result<Self, Error> {
+        // It holds the program's code: nobody else's business.
+        match DirBuilder::new().mode(0o700).create(&root) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(Error::new(&root, ErrorKind::InTheWay))
+            }
+            result => result.at(&root).map(|()| Self { root }),
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Stores a recording's image under a path of its machine; gives its bytes.
+    pub(super) fn image(&self, reader: &Reader, id: &ImageId, path: &str) -> Result<Mapped, Error> {
+        let bytes = reader.image(id)?;
+        self.store(path, bytes.as_ref())?;
+        Ok(bytes)
+    }
+
+    /// Stores a file. Whatever its path says, it comes below the root.
+    pub(super) fn store(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
+        let parts = Path::new(path).components();
+        let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
+        let path = self.root.join(parts.collect::<PathBuf>());
+        if let Some(dir) = path.parent() {
+            fs::create_dir_all(dir).at(dir)?;
+        }
+        File::create_new(&path).and_then(|mut file| file.write_all(bytes)).at(&path)
+    }
+}

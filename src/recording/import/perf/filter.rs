@@ -1,0 +1,50 @@
+//! perf's filters of addresses (`perf record --filter`), as the file keeps them:
+//! `filter 0x1000/0x200@/file`, with commas between several. Offsets are of the file.
+
+use super::process::Process;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::perf_data::{PerfData, PerfEvent};
+
+struct Part<'a> {
+    start: u64,
+    size: u64,
+    file: &'a str,
+}
+
+/// The parts that filter; those that start or stop the trace do not concern its decoding.
+fn parts(filter: &str) -> impl Iterator<Item = Part<'_>> {
+    filter.split(',').filter_map(|part| {
+        let rest = part.trim().strip_prefix("filter")?.trim_start();
+        let (range, file) = rest.split_once('@')?;
+        let (start, size) = range.split_once('/')?;
+        Some(Part { start: number(start)?, size: number(size)?, file: file.trim() })
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The files whose code was traced.
+pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
+    parts(filter).map(|part| part.file).collect()
+}
+
+/// Where the code was that was traced: none for all of it.
+pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
+    let range = |part: Part<'_>| {
+        process.records(data).find_map(|(owner, record)| match &record.event {
+            PerfEvent::Map(map) if map.pid == owner && map.name == part.file => {
+                let into = part.start.checked_sub(map.file_offset)?;
+                let start = Addr(map.range.start.0.checked_add(into)?);
+                map.range.contains(start).then(|| AddrRange::sized(start, part.size))
+            }
+            _ => None,
+        })
+    };
+    parts(filter).filter_map(range).collect()
+}

@@ -1,0 +1,67 @@
+//! From when on code may be taken for mapped. A trace tells times now and then only (TSC packets),
+//! so what it shows may have been executed later than its last time says. Where nothing was mapped
+//! before, nothing else can have been executed: that is mapped from the beginning of its program
+//! on. What is mapped over something keeps its time.
+
+use crate::common::{AddrRange, Tsc};
+use std::collections::BTreeMap;
+
+/// What has been mapped since the program began.
+#[derive(Debug, Default)]
+pub(super) struct Floors {
+    /// When it began: from ever, if nothing was mapped before.
+    since: Tsc,
+    /// Start and end of ranges that do not touch.
+    mapped: BTreeMap<u64, u64>,
+}
+
+impl Floors {
+    /// Another program begins; gives when that may be taken to have been.
+    pub(super) fn exec(&mut self, tsc: Tsc) -> Tsc {
+        if !self.mapped.is_empty() {
+            self.since = tsc;
+            self.mapped.clear();
+        }
+        self.since
+    }
+
+    /// A mapping; gives when it may be taken to have been made.
+    pub(super) fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
+        let (mut start, mut end) = (range.start.0, range.end.0);
+        let mut is_over = false;
+        // Ranges begin in order and do not touch, so they end in order, too.
+        while let Some((low, high)) = self.mapped.range(..=end).next_back() {
+            let (low, high) = (*low, *high);
+            if high < start {
+                break;
+            }
+            is_over |= low < range.end.0 && range.start.0 < high;
+            (start, end) = (start.min(low), end.max(high));
+            self.mapped.remove(&low);
+        }
+        self.mapped.insert(start, end);
+        if is_over { tsc } else { self.since.min(tsc) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::Addr;
+
+    #[test]
+    fn what_lies_over_nothing_was_there_from_the_beginning() {
+        let mut floors = Floors::default();
+        let range = |start, end| AddrRange::new(Addr(start), Addr(end));
+        assert_eq!(floors.exec(Tsc(5)), Tsc(0));
+        assert_eq!(floors.map(Tsc(10), range(10, 20)), Tsc(0));
+        assert_eq!(floors.map(Tsc(11), range(30, 40)), Tsc(0));
+        assert_eq!(floors.map(Tsc(12), range(20, 30)), Tsc(0));
+        assert_eq!(floors.map(Tsc(13), range(15, 16)), Tsc(13));
+        assert_eq!(floors.map(Tsc(14), range(0, 100)), Tsc(14));
+        assert_eq!(floors.map(Tsc(15), range(100, 101)), Tsc(0));
+        assert_eq!(floors.exec(Tsc(20)), Tsc(20));
+        assert_eq!(floors.map(Tsc(21), range(10, 20)), Tsc(20));
+        assert_eq!(floors.map(Tsc(22), range(19, 20)), Tsc(22));
+    }
+}

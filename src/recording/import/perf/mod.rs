@@ -1,0 +1,153 @@
+//! What `perf record -e intel_pt//u` wrote, with the files that it names: per thread, per CPU or
+//! system-wide, in full or as snapshots. What happened to one process becomes a recording.
+
+mod binaries;
+mod code;
+mod filter;
+mod floors;
+mod overlap;
+mod process;
+mod streams;
+mod switches;
+
+use super::super::error::{At, Error, ErrorKind};
+use super::super::format::TraceId;
+use super::super::manifest::{Exit, HostCpu, Import};
+use super::super::mapped::Mapped;
+use super::files::ticks_per_second;
+use super::imported::Imported;
+use crate::common::{Addr, Pid, Tid};
+use crate::image::Bytes;
+use crate::image::core::Core;
+use crate::pt::TscToNs;
+use crate::sideband::perf_data::{AuxInfo, BadPerfData, PerfData};
+use process::Process;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// What is known besides a perf.data file.
+#[derive(Clone, Debug, Default)]
+pub struct Perf {
+    /// The core of the process at its end.
+    pub core: Option<PathBuf>,
+    /// A directory with the files that ran, by their paths.
+    pub symfs: Option<PathBuf>,
+    /// The vdso that ran.
+    pub vdso: Option<PathBuf>,
+    /// Which process, where there are several.
+    pub pid: Option<Pid>,
+    /// Files are taken whatever their build ids and bytes are.
+    pub any_binary: bool,
+}
+
+impl Perf {
+    fn core(&self) -> Result<Option<(Bytes, Core)>, Error> {
+        let Some(path) = &self.core else { return Ok(None) };
+        let bytes = open(path)?;
+        let core = Core::parse(&bytes);
+        Ok(Some((bytes, core.map_err(|error| Error::new(path, ErrorKind::Core(error)))?)))
+    }
+}
+
+fn open(path: &Path) -> Result<Bytes, Error> {
+    Ok(Bytes::new(Mapped::open(path).at(path)?))
+}
+
+/// Reads a perf.data file, or the directory that `perf record --kcore` makes.
+pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
+    let path = &if path.is_dir() { path.join("data") } else { path.to_owned() };
+    if path.ends_with("data") && path.with_extension("0").exists() {
+        return Err(Error::new(path, ErrorKind::PerfDirectory));
+    }
+    let file = Arc::new(Mapped::open(path).at(path)?);
+    let refused = |kind| Error::new(path, kind);
+    let bad = |bad: BadPerfData| refused(ErrorKind::PerfData(bad));
+    let data = PerfData::parse((*file).as_ref()).map_err(bad)?;
+    let info = data.aux_info.clone().ok_or_else(|| refused(ErrorKind::NoIntelPt))?;
+    let config = check_events(&data, &info).map_err(refused)?;
+    let core = with.core()?;
+    let contents = core.as_ref().map(|(_, core)| &core.contents);
+    let of_core = contents.map(|core| core.process.pid).filter(|pid| pid.0 > 0);
+    let process = Process::choose(&data, &info, with.pid.or(of_core)).map_err(refused)?;
+    if let Some(of_core) = of_core.filter(|of_core| *of_core != process.pid) {
+        return Err(refused(ErrorKind::OtherCore { of_core, process: process.pid }));
+    }
+    let clock = info.clock.map(|clock| TscToNs {
+        zero_ns: clock.zero_ns,
+        multiplier: clock.multiplier,
+        shift: clock.shift,
+    });
+    let traces = streams::traces(&data, &info, &process, &file).map_err(refused)?;
+    if traces.iter().all(|(_, bytes)| bytes.size_bytes() == 0) {
+        return Err(refused(ErrorKind::NoTrace));
+    }
+    let of_cpus = traces.iter().any(|(id, _)| matches!(id, TraceId::Cpu(_)));
+    if of_cpus {
+        switches::check(&data, &info).map_err(refused)?;
+    }
+    let switches = switches::switches(&data, &process, clock, &traces);
+    let mut notes = process.notes(&data);
+    let known = code::Known { with, core: core.as_ref().map(|(_, core)| core), clock };
+    let (history, program) = code::history(&data, &process, &known, &mut notes)?;
+    let mut threads = process.threads.clone();
+    for thread in contents.iter().flat_map(|core| &core.threads) {
+        if !threads.contains(&thread.tid) && thread.tid.0 > 0 {
+            threads.push(thread.tid);
+        }
+    }
+    let final_pcs = contents.iter().flat_map(|core| &core.threads);
+    let final_pcs = final_pcs.map(|thread| (thread.tid, Addr(thread.registers.rip)));
+    let signal = contents.map(|core| core.signal).filter(|signal| *signal > 0);
+    let source = path.to_string_lossy().into_owned();
+    Ok(Imported {
+        program: program.unwrap_or_else(|| source.clone()),
+        pid: process.pid,
+        threads,
+        traces,
+        switches,
+        history,
+        final_pcs: final_pcs.collect(),
+        exit: signal.map(Exit::Signal),
+        cpu: data.cpuid.as_deref().and_then(host_cpu),
+        import: Import {
+            kind: "perf.data".to_owned(),
+            source,
+            filter: filter::ranges(&info.filter, &data, &process),
+            mtc_freq: info.mtc_freq(config),
+            cpuid_15: Some(info.tsc_ctc_ratio).filter(|(_, eax)| *eax > 0),
+            nominal_ratio: u8::try_from(info.max_nonturbo_ratio).ok().filter(|ratio| *ratio > 0),
+        },
+        ticks_per_second: clock.map(ticks_per_second),
+        core: core.map(|(bytes, _)| bytes),
+        notes,
+        ..Imported::default()
+    })
+}
+
+/// Gives the `config` of Intel PT, which must have left the kernel out.
+fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
+    let mut events = data.attrs.iter().filter(|attr| attr.pmu == info.pmu);
+    let first = events.next().ok_or(ErrorKind::NoIntelPt)?;
+    if !first.excludes_kernel() || events.any(|attr| !attr.excludes_kernel()) {
+        return Err(ErrorKind::OfKernel);
+    }
+    Ok(first.config)
+}
+
+/// perf's `cpuid` string: vendor, family, model, stepping.
+fn host_cpu(cpuid: &str) -> Option<HostCpu> {
+    let mut fields = cpuid.split(',');
+    let vendor = fields.next()?.to_owned();
+    let mut number = || fields.next()?.parse().ok();
+    Some(HostCpu { vendor, family: number()?, model: number()?, stepping: number()? })
+}
+
+/// Threads by the order in which they are met.
+fn note_thread(threads: &mut Vec<Tid>, known: &mut std::collections::HashSet<Tid>, tid: Tid) {
+    if tid.0 > 0 && known.insert(tid) {
+        threads.push(tid);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,45 @@
+//! Snapshots of a ring that was read again before all of it was new: how much the later one begins
+//! with of what the earlier one ends with.
+
+use crate::pt::find_psb;
+
+/// A prime below 2^61, for hashes that a file cannot easily make collide by accident.
+const MODULUS: u128 = (1 << 61) - 1;
+const BASE: u128 = 0x0123_4567_89ab_cdef;
+
+/// How many bytes the end of `earlier` and the beginning of `later` have in common. Less than one
+/// PSB is taken for chance.
+pub(super) fn overlap(earlier: &[u8], later: &[u8]) -> usize {
+    let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);
+    let mut longest = 0;
+    // The hashes of the first and of the last bytes, one longer each time.
+    for (size, (first, last)) in (1..).zip(later.iter().zip(earlier.iter().rev())) {
+        front = (front * BASE + u128::from(*first) + 1) % MODULUS;
+        back = (back + (u128::from(*last) + 1) * power) % MODULUS;
+        power = power * BASE % MODULUS;
+        if front == back {
+            longest = size;
+        }
+    }
+    let common = later.get(..longest).unwrap_or_default();
+    let has_psb = find_psb(common, 0).is_some();
+    if has_psb && earlier.ends_with(common) { longest } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::overlap;
+
+    #[test]
+    fn what_two_snapshots_share_is_found() {
+        let psb: Vec<u8> = [0x02, 0x82].repeat(8);
+        let ring: Vec<u8> = (0..40_u8).flat_map(|n| [&psb[..], &[n, n, 0x00]].concat()).collect();
+        assert_eq!(overlap(&ring[..400], &ring[100..]), 300);
+        assert_eq!(overlap(&ring[..400], &ring[..]), 400);
+        assert_eq!(overlap(&ring[100..400], &ring[400..]), 0);
+        assert_eq!(overlap(&ring, &ring), ring.len());
+        // A zero at the seam is none.
+        assert_eq!(overlap(&[1, 2, 0], &[0, 3, 4]), 0);
+        assert_eq!(overlap(&[], &psb), 0);
+    }
+}

@@ -1,0 +1,241 @@
+//! The AUX areas' pieces as traces: of a CPU or of a thread, in the order of their bytes. Where
+//! bytes are missing, the trace says so by an overflow, and goes on at the next PSB.
+
+use super::super::super::error::ErrorKind;
+use super::super::super::format::TraceId;
+use super::super::super::mapped::Mapped;
+use super::super::trace_bytes::{Part, TraceBytes};
+use super::overlap::overlap;
+use super::process::Process;
+use crate::pt::{Packets, find_psb};
+use crate::sideband::perf_data::{AuxInfo, AuxTrace, PerfData, PerfEvent};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// perf rounds the size of a piece up to this.
+const ALIGNMENT: u64 = 8;
+/// What is looked at to find a PSB: more and more, up to the longest period of PSBs and a little.
+const WINDOWS_BYTES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 128 << 20];
+
+/// The traces of the process's threads, or those of CPUs.
+pub(super) fn traces(
+    data: &PerfData,
+    info: &AuxInfo,
+    process: &Process,
+    file: &Arc<Mapped>,
+) -> Result<Vec<(TraceId, TraceBytes)>, ErrorKind> {
+    let mut areas: BTreeMap<TraceId, Vec<AuxTrace>> = BTreeMap::new();
+    for trace in &data.aux_traces {
+        let id = match (trace.cpu, trace.tid) {
+            (Some(cpu), _) => TraceId::Cpu(cpu),
+            (None, Some(tid)) if process.threads.contains(&tid) => TraceId::Thread(tid),
+            _ => continue,
+        };
+        areas.entry(id).or_default().push(*trace);
+    }
+    if areas.keys().any(|id| matches!(id, TraceId::Cpu(_))) {
+        areas.retain(|id, _| matches!(id, TraceId::Cpu(_)));
+    }
+    let bytes: &[u8] = (**file).as_ref();
+    let mut traces = Vec::new();
+    for (id, pieces) in areas {
+        let runs = if info.snapshot {
+            snapshots(bytes, &pieces)
+        } else {
+            full(&pieces, &Told::of(data, id))?
+        };
+        traces.push((id, TraceBytes::new(file.clone(), joined(bytes, runs))));
+    }
+    Ok(traces)
+}
+
+/// What the `AUX` records tell of one stream.
+struct Told {
+    /// Behind the last byte, each time that some came.
+    ends: Vec<u64>,
+    /// Behind which bytes some are missing.
+    losses: Vec<u64>,
+}
+
+impl Told {
+    fn of(data: &PerfData, id: TraceId) -> Self {
+        let mut told = Self { ends: Vec::new(), losses: Vec::new() };
+        for record in &data.records {
+            let PerfEvent::Aux { offset, size, flags } = record.event else { continue };
+            let own = match id {
+                TraceId::Cpu(cpu) => record.id.cpu == Some(cpu),
+                TraceId::Thread(tid) => record.id.task.is_some_and(|(_, of)| of == tid),
+            };
+            if !own {
+                continue;
+            }
+            let end = offset.saturating_add(size);
+            told.ends.push(end);
+            if flags & PerfEvent::AUX_LOSSES != 0 {
+                told.losses.push(end);
+            }
+        }
+        told.ends.sort_unstable();
+        told.losses.sort_unstable();
+        told.losses.dedup();
+        told
+    }
+
+    /// The end of a piece that ends here with its padding.
+    fn end_in(&self, padded: u64) -> u64 {
+        let last = self.ends.partition_point(|end| *end <= padded).checked_sub(1);
+        let end = last.and_then(|last| self.ends.get(last)).copied();
+        end.filter(|end| padded - end < ALIGNMENT).unwrap_or(padded)
+    }
+}
+
+/// Parts of the file without a loss between them.
+type Run = Vec<Range<usize>>;
+
+/// A stream that was read while it was written: each byte once.
+fn full(pieces: &[AuxTrace], told: &Told) -> Result<Vec<Run>, ErrorKind> {
+    let mut pieces = pieces.to_vec();
+    pieces.sort_by_key(|piece| piece.stream_offset);
+    let mut runs: Vec<Run> = vec![Vec::new()];
+    let mut losses = told.losses.iter().copied().peekable();
+    let mut before: Option<u64> = None;
+    for (number, piece) in pieces.iter().enumerate() {
+        let padded = piece.stream_offset.saturating_add(piece.size_bytes as u64);
+        let next = pieces.get(number + 1).filter(|next| next.stream_offset < padded);
+        let end = next.map_or_else(|| told.end_in(padded), |next| next.stream_offset);
+        if let Some(next) = next.filter(|_| padded - end >= ALIGNMENT) {
+            return Err(ErrorKind::Overlapping { offset: next.record_offset });
+        }
+        if before.is_some_and(|before| before < piece.stream_offset) {
+            runs.push(Vec::new());
+        }
+        let mut start = piece.stream_offset;
+        let place =
+            |at: u64| piece.start + usize::try_from(at - piece.stream_offset).unwrap_or(usize::MAX);
+        while let Some(loss) = losses.next_if(|loss| *loss <= end) {
+            if loss > start {
+                push(&mut runs, place(start)..place(loss));
+                start = loss;
+            }
+            runs.push(Vec::new());
+        }
+        if end > start {
+            push(&mut runs, place(start)..place(end));
+        }
+        before = Some(end);
+    }
+    Ok(runs)
+}
+
+fn push(runs: &mut [Run], range: Range<usize>) {
+    if let Some(run) = runs.last_mut() {
+        run.push(range);
+    }
+}
+
+/// What was in a ring each time it was asked for: a part of it may have been there before.
+fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut before: Option<Range<usize>> = None;
+    for piece in pieces {
+        let range = piece.start..piece.start.saturating_add(piece.size_bytes);
+        let (common, padding) = before.map_or((0, 0), |before| shared(file, &before, &range));
+        if common == 0 {
+            runs.push(Vec::new());
+        } else if let Some(last) = runs.last_mut().and_then(|run| run.last_mut()) {
+            last.end = last.end.saturating_sub(padding).max(last.start);
+        }
+        push(&mut runs, range.start + common..range.end);
+        before = Some(range);
+    }
+    runs
+}
+
+/// How many bytes two pieces share, and how many behind those of the first are padding.
+fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
+    let bytes = |range: &Range<usize>| file.get(range.clone()).unwrap_or_default();
+    let (mut earlier, later) = (bytes(before), bytes(after));
+    for padding in 0..8 {
+        let common = overlap(earlier, later);
+        match earlier.split_last() {
+            _ if common > 0 => return (common, padding),
+            Some((0, rest)) => earlier = rest,
+            _ => break,
+        }
+    }
+    (0, 0)
+}
+
+/// The runs with a loss between each two of them. A run ends with its last whole packet; all but
+/// the first begin with a PSB, and one that has none is nothing but lost.
+fn joined(file: &[u8], runs: Vec<Run>) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let last = runs.len().saturating_sub(1);
+    let mut is_lost = false;
+    for (number, run) in runs.into_iter().enumerate() {
+        let run = if number > 0 { from_first_psb(file, &run) } else { run };
+        let run = if number < last { to_last_packet(file, &run) } else { run };
+        if number > 0 && !is_lost {
+            parts.push(Part::Lost);
+            is_lost = true;
+        }
+        for range in run.into_iter().filter(|range| !range.is_empty()) {
+            parts.push(Part::Bytes(range));
+            is_lost = false;
+        }
+    }
+    parts
+}
+
+fn size(run: &Run) -> usize {
+    run.iter().map(ExactSizeIterator::len).sum()
+}
+
+/// The bytes of a run from one place in it to another.
+fn cut(run: &Run, from: usize, to: usize) -> Run {
+    let mut at = 0;
+    let mut parts = Vec::new();
+    for range in run {
+        let (start, end) = (at, at + range.len());
+        at = end;
+        let (from, to) = (from.max(start), to.min(end));
+        if from < to {
+            parts.push(range.start + (from - start)..range.start + (to - start));
+        }
+    }
+    parts
+}
+
+fn bytes(file: &[u8], run: &Run) -> Vec<u8> {
+    let parts = run.iter().map(|range| file.get(range.clone()).unwrap_or_default());
+    parts.collect::<Vec<_>>().concat()
+}
+
+fn from_first_psb(file: &[u8], run: &Run) -> Run {
+    for window in WINDOWS_BYTES {
+        if let Some(psb) = find_psb(&bytes(file, &cut(run, 0, window)), 0) {
+            return cut(run, psb, size(run));
+        }
+    }
+    Vec::new()
+}
+
+fn to_last_packet(file: &[u8], run: &Run) -> Run {
+    let size = size(run);
+    for window in WINDOWS_BYTES {
+        let from = size.saturating_sub(window);
+        let tail = bytes(file, &cut(run, from, size));
+        let Some(mut psb) = find_psb(&tail, 0) else { continue };
+        while let Some(next) = find_psb(&tail, psb + 1) {
+            psb = next;
+        }
+        let mut end = psb;
+        let mut packets = Packets::at(&tail, psb);
+        while let Some((_, Ok(_))) = packets.next() {
+            end = packets.offset();
+        }
+        return cut(run, 0, from + end);
+    }
+    Vec::new()
+}

@@ -1,0 +1,82 @@
+//! Whom the CPUs ran: perf's records of context switches, of the CPUs that have a trace.
+
+use super::super::super::error::ErrorKind;
+use super::super::super::format::TraceId;
+use super::super::imported::CpuSwitch;
+use super::super::trace_bytes::TraceBytes;
+use super::process::Process;
+use crate::common::{Pid, Tid};
+use crate::pt::TscToNs;
+use crate::sideband::SwitchKind;
+use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent};
+use std::collections::{HashMap, HashSet};
+
+/// Traces of CPUs can be cut by these switches.
+pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
+    let is_switch = |event: &PerfEvent| {
+        matches!(event, PerfEvent::Switch { .. } | PerfEvent::ItraceStart { .. })
+    };
+    if info.clock.is_none() {
+        return Err(ErrorKind::NoSwitches("their clock is not known"));
+    }
+    let any = data.records.iter().any(|record| is_switch(&record.event));
+    match (any, info.has_tracepoint_switches()) {
+        (true, _) => Ok(()),
+        (false, true) => {
+            Err(ErrorKind::NoSwitches("context switches by the tracepoint sched:sched_switch"))
+        }
+        (false, false) => Err(ErrorKind::NoSwitches("no context switches")),
+    }
+}
+
+/// The switches of the CPUs that have a trace.
+pub(super) fn switches(
+    data: &PerfData,
+    process: &Process,
+    clock: Option<TscToNs>,
+    traces: &[(TraceId, TraceBytes)],
+) -> Vec<CpuSwitch> {
+    let cpus = traces.iter().filter_map(|(id, _)| match id {
+        TraceId::Cpu(cpu) => Some(*cpu),
+        TraceId::Thread(_) => None,
+    });
+    let cpus: HashSet<u32> = cpus.collect();
+    let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
+    let mut switches = Vec::new();
+    let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
+    for (_, record) in process.records(data) {
+        let Some(time_ns) = record.id.time_ns else { continue };
+        let tsc = clock.tsc(time_ns);
+        let mut tell = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
+        let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
+        match (&record.event, own) {
+            (PerfEvent::Lost(_), own) => {
+                let all = cpus.iter().copied().filter(|cpu| own.is_none_or(|own| own == *cpu));
+                // Of a CPU that has no trace, nothing is missing.
+                if own.is_some() || record.id.cpu.is_none() {
+                    all.for_each(|cpu| tell(cpu, SwitchKind::Lost));
+                }
+            }
+            (PerfEvent::Switch { out, other }, Some(cpu)) => {
+                let Some((pid, tid)) = record.id.task else { continue };
+                if let (false, Some(before), false) = (out, other, running.contains_key(&cpu)) {
+                    // The first one tells who ran before it, too.
+                    tell(cpu, SwitchKind::Out(before.0, before.1));
+                }
+                let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };
+                tell(cpu, kind);
+                running.insert(cpu, (!out).then_some((pid, tid)));
+            }
+            // Who is traced from now on runs, whether its switch was told or not.
+            (PerfEvent::ItraceStart { pid, tid }, Some(cpu)) => {
+                let runs = Some((*pid, *tid));
+                if running.get(&cpu).copied().flatten() != runs {
+                    tell(cpu, SwitchKind::In(*pid, *tid));
+                    running.insert(cpu, runs);
+                }
+            }
+            _ => {}
+        }
+    }
+    switches
+}

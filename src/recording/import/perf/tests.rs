@@ -1,0 +1,324 @@
+//! perf.data files that are made up: whose bytes of trace, whose code, and what is refused.
+
+use super::super::imported::{Code, Imported, What};
+use super::super::trace_bytes::TraceBytes;
+use super::{Perf, open_perf};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::recording::{ErrorKind, TraceId};
+use crate::sideband::perf_data::{
+    AuxInfo, AuxTrace, PerfClock, PerfEvent, PerfMap, PerfRecord, PerfWriter, SampleId,
+};
+use crate::sideband::{Event, SwitchKind};
+use std::fs;
+
+const PSB: [u8; 16] = [2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82, 2, 0x82];
+const OVF: [u8; 2] = [0x02, 0xf3];
+/// A TIP with 2 bytes of IP.
+const TIP: [u8; 3] = [0x2d, 1, 2];
+const PID: Pid = Pid(7);
+
+fn psb_and(packets: &[u8]) -> Vec<u8> {
+    [&PSB, packets].concat()
+}
+
+struct Made {
+    writer: PerfWriter,
+    areas: Vec<(AuxTrace, Vec<u8>)>,
+    dir: tempfile::TempDir,
+}
+
+impl Made {
+    fn new(info: &AuxInfo) -> Self {
+        let mut writer = PerfWriter::new("GenuineIntel,6,94,3");
+        writer.intel_pt_events(8, 1);
+        writer.aux_info(info);
+        Self { writer, areas: Vec::new(), dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn tell(&mut self, time_ns: u64, tid: i32, cpu: Option<u32>, event: PerfEvent) {
+        let time_ns = Some(time_ns).filter(|time_ns| *time_ns > 0);
+        let id = SampleId { task: Some((PID, Tid(tid))), time_ns, cpu };
+        self.writer.record(&PerfRecord { offset: 0, id, event });
+    }
+
+    fn map(&mut self, time_ns: u64, pid: Pid, start: u64, name: &str) {
+        let map = PerfMap {
+            pid,
+            tid: Tid(pid.0),
+            range: AddrRange::sized(Addr(start), 0x1000),
+            file_offset: 0,
+            writable: false,
+            executable: true,
+            shared: false,
+            build_id: Vec::new(),
+            name: name.to_owned(),
+        };
+        self.tell(time_ns, PID.0, None, PerfEvent::Map(Box::new(map)));
+    }
+
+    fn area(&mut self, tid: Option<i32>, cpu: Option<u32>, stream_offset: u64, bytes: &[u8]) {
+        let (tid, index) = (tid.map(Tid), cpu.unwrap_or(0));
+        let size_bytes = bytes.len();
+        let (record_offset, start) = (0, 0);
+        let piece = AuxTrace {
+            record_offset,
+            start,
+            size_bytes,
+            stream_offset,
+            reference: 0,
+            index,
+            tid,
+            cpu,
+        };
+        self.areas.push((piece, bytes.to_vec()));
+    }
+
+    fn open(&self, with: &Perf) -> Result<Imported, ErrorKind> {
+        let path = self.dir.path().join("perf.data");
+        let areas: Vec<_> = self.areas.iter().map(|(piece, bytes)| (*piece, &bytes[..])).collect();
+        self.writer.write(&areas, &mut fs::File::create(&path).unwrap()).unwrap();
+        open_perf(&path, with).map_err(|error| error.kind)
+    }
+
+    fn opened(&self) -> Imported {
+        self.open(&Perf::default()).unwrap()
+    }
+}
+
+/// Nanoseconds are ticks.
+fn info() -> AuxInfo {
+    let clock = Some(PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
+    AuxInfo { pmu: 8, clock, sched_switch: 3, ..AuxInfo::default() }
+}
+
+fn all(trace: &TraceBytes) -> Vec<u8> {
+    trace.parts().flat_map(|(bytes, _)| bytes.to_vec()).collect()
+}
+
+fn comm(pid: Pid, exec: bool) -> PerfEvent {
+    PerfEvent::Comm { pid, tid: Tid(pid.0), name: "p".to_owned(), exec }
+}
+
+#[test]
+fn pieces_of_a_thread_make_its_trace_without_their_padding() {
+    let mut made = Made::new(&info());
+    made.tell(0, 7, None, comm(PID, false));
+    let (one, two) = (psb_and(&TIP), psb_and(&[0, 0, 0x2d]));
+    made.area(Some(7), None, 0, &one);
+    made.area(Some(7), None, one.len() as u64, &two);
+    let size = (one.len() + two.len()) as u64;
+    made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
+    let imported = made.opened();
+    let [(id, trace)] = imported.traces.as_slice() else { panic!("one trace") };
+    assert_eq!((*id, all(trace)), (TraceId::Thread(Tid(7)), [one, two].concat()));
+    assert_eq!(trace.size_bytes(), size);
+    assert_eq!((imported.pid, imported.threads), (PID, vec![Tid(7)]));
+}
+
+#[test]
+fn what_is_missing_is_an_overflow_between_whole_packets() {
+    // Cut in the middle of a packet; then by a flag; then by a hole in the stream.
+    for flag in [true, false] {
+        let mut made = Made::new(&info());
+        made.tell(0, 7, None, comm(PID, false));
+        let one = [&psb_and(&TIP)[..], &TIP[..2]].concat();
+        let two = [&[0xff, 0xff][..], &psb_and(&TIP)].concat();
+        let size = one.len() as u64;
+        if flag {
+            // In one piece: the loss is inside of it.
+            made.area(Some(7), None, 0, &[&one[..], &two].concat());
+            made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 1 });
+            let aux = PerfEvent::Aux { offset: size, size: two.len() as u64, flags: 0 };
+            made.tell(6, 7, None, aux);
+        } else {
+            made.area(Some(7), None, 0, &one);
+            made.area(Some(7), None, 1000, &two);
+            made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 0 });
+            let aux = PerfEvent::Aux { offset: 1000, size: two.len() as u64, flags: 0 };
+            made.tell(6, 7, None, aux);
+        }
+        let expected = [&psb_and(&TIP)[..], &OVF, &psb_and(&TIP)].concat();
+        let imported = made.opened();
+        assert_eq!(all(&imported.traces[0].1)[..expected.len()], expected, "{flag}");
+        assert!(all(&imported.traces[0].1)[expected.len()..].iter().all(|byte| *byte == 0));
+    }
+}
+
+#[test]
+fn snapshots_that_share_bytes_are_joined() {
+    let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
+    made.tell(0, 7, None, comm(PID, false));
+    let ring: Vec<u8> = (0..9).flat_map(|n| psb_and(&[0x2d, n, n])).collect();
+    let ring = &ring[..ring.len() / 8 * 8];
+    made.area(Some(7), None, 0, &ring[..96]);
+    made.area(Some(7), None, 0, &ring[40..144]);
+    let imported = made.opened();
+    assert_eq!(all(&imported.traces[0].1), ring[..144]);
+    // perf pads what is no multiple of 8 bytes.
+    let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
+    made.tell(0, 7, None, comm(PID, false));
+    made.area(Some(7), None, 0, &ring[..93]);
+    made.area(Some(7), None, 0, &ring[40..144]);
+    assert_eq!(all(&made.opened().traces[0].1), ring[..144]);
+    // Nothing in common: a loss.
+    let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
+    made.tell(0, 7, None, comm(PID, false));
+    made.area(Some(7), None, 0, &psb_and(&[0x2d, 1, 1, 0, 0, 0, 0, 0]));
+    made.area(Some(7), None, 0, &psb_and(&[0x2d, 2, 2, 0, 0, 0, 0, 0]));
+    let joined = all(&made.opened().traces[0].1);
+    assert_eq!(joined[24..26], OVF);
+    assert_eq!(joined[26..42], PSB);
+}
+
+#[test]
+fn pieces_that_lie_over_each_other_are_refused() {
+    let mut made = Made::new(&info());
+    made.area(Some(7), None, 0, &psb_and(&[0; 32]));
+    made.area(Some(7), None, 16, &psb_and(&[0; 32]));
+    made.tell(0, 7, None, comm(PID, false));
+    let refused = made.open(&Perf::default());
+    assert!(matches!(refused, Err(ErrorKind::Overlapping { offset }) if offset > 100));
+}
+
+#[test]
+fn cpus_are_told_whom_they_ran() {
+    let mut made = Made::new(&info());
+    made.area(Some(7), Some(1), 0, &psb_and(&TIP));
+    made.tell(0, 7, None, comm(PID, false));
+    let child = PerfEvent::Fork { child: (PID, Tid(8)), parent: (PID, Tid(7)) };
+    made.tell(10, 7, Some(1), child);
+    made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
+    made.tell(30, 7, Some(1), PerfEvent::Switch { out: true, other: Some((PID, Tid(8))) });
+    made.tell(31, 8, Some(1), PerfEvent::Switch { out: false, other: Some((PID, Tid(7))) });
+    // A CPU without a trace does not matter; nor is what it lost.
+    made.tell(32, 7, Some(2), PerfEvent::Switch { out: false, other: None });
+    made.tell(33, 7, Some(2), PerfEvent::Lost(1));
+    made.tell(34, 7, Some(1), PerfEvent::Lost(2));
+    let imported = made.opened();
+    assert_eq!(imported.threads, [Tid(7), Tid(8)]);
+    let found: Vec<_> = imported.switches.iter().map(|s| (s.cpu, s.tsc.0, s.kind)).collect();
+    let expected = [
+        (1, 20, SwitchKind::In(PID, Tid(7))),
+        (1, 30, SwitchKind::Out(PID, Tid(7))),
+        (1, 31, SwitchKind::In(PID, Tid(8))),
+        (1, 34, SwitchKind::Lost),
+    ];
+    assert_eq!(found, expected);
+    assert!(imported.notes.iter().any(|note| note.contains("lost 3 records in 2 places")));
+}
+
+#[test]
+fn traces_of_cpus_need_switches_and_a_clock() {
+    let refused = |info: &AuxInfo| {
+        let mut made = Made::new(info);
+        made.area(None, Some(1), 0, &psb_and(&TIP));
+        made.tell(0, 7, None, comm(PID, false));
+        made.open(&Perf::default()).unwrap_err().to_string()
+    };
+    assert!(refused(&info()).contains("no context switches"));
+    assert!(refused(&AuxInfo { sched_switch: 1, ..info() }).contains("sched:sched_switch"));
+    assert!(refused(&AuxInfo { clock: None, ..info() }).contains("clock is not known"));
+}
+
+#[test]
+fn of_several_processes_one_is_chosen() {
+    let mut made = Made::new(&info());
+    made.area(None, Some(1), 0, &psb_and(&TIP));
+    made.tell(0, 7, None, comm(PID, false));
+    made.tell(0, 9, None, comm(Pid(9), false));
+    made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
+    let refused = made.open(&Perf::default()).unwrap_err().to_string();
+    assert!(refused.contains("--pid: 7 (p), 9 (p)"), "{refused}");
+    let chosen = made.open(&Perf { pid: Some(Pid(9)), ..Perf::default() }).unwrap();
+    assert_eq!((chosen.pid, chosen.threads), (Pid(9), vec![Tid(9)]));
+    let refused = made.open(&Perf { pid: Some(Pid(5)), ..Perf::default() }).unwrap_err();
+    assert!(refused.to_string().contains("does not tell of process 5"), "{refused}");
+}
+
+/// A child has what its parent had mapped, up to its own exec.
+#[test]
+fn memory_is_inherited_up_to_exec() {
+    let mut made = Made::new(&info());
+    made.area(Some(9), None, 0, &psb_and(&TIP));
+    let (parent, child) = (PID, Pid(9));
+    made.tell(0, 7, None, comm(parent, false));
+    made.map(10, parent, 0x1000, "/nowhere/a");
+    let fork = PerfEvent::Fork { child: (child, Tid(9)), parent: (parent, Tid(7)) };
+    made.tell(20, 7, None, fork);
+    made.map(21, parent, 0x2000, "/nowhere/b");
+    made.map(22, child, 0x3000, "/nowhere/c");
+    made.map(23, child, 0x3000, "/nowhere/d");
+    let told = |imported: &Imported| -> Vec<(u64, String)> {
+        let name = |told: &super::super::imported::Told| match &told.what {
+            What::Map(Code::File(section)) => Some((told.tsc.0, section.name.to_string())),
+            What::Event(Event::Exec { path }) => Some((told.tsc.0, format!("exec {path}"))),
+            _ => None,
+        };
+        imported.history.iter().filter_map(name).collect()
+    };
+    let names = |list: &[(u64, &str)]| -> Vec<(u64, String)> {
+        list.iter().map(|(at, name)| (*at, (*name).to_owned())).collect()
+    };
+    let expected = [(0, "/nowhere/a"), (0, "/nowhere/c"), (23, "/nowhere/d")];
+    assert_eq!(told(&made.opened()), names(&expected));
+    made.tell(30, 9, None, comm(child, true));
+    made.map(31, child, 0x3000, "/nowhere/e");
+    let imported = made.opened();
+    let expected = [
+        (0, "/nowhere/a"),
+        (0, "/nowhere/c"),
+        (23, "/nowhere/d"),
+        (30, "exec /nowhere/e"),
+        (30, "/nowhere/e"),
+    ];
+    assert_eq!(told(&imported), names(&expected));
+    assert_eq!(imported.program, "/nowhere/e");
+    assert!(imported.notes.iter().any(|note| note.contains("/nowhere/e: not found")));
+}
+
+#[test]
+fn files_are_taken_below_the_root_and_checked() {
+    let program = fs::read("/proc/self/exe").unwrap();
+    let mut made = Made::new(&info());
+    made.area(Some(7), None, 0, &psb_and(&TIP));
+    made.tell(0, 7, None, comm(PID, false));
+    made.map(10, PID, 0x1000, "/../../bin/p");
+    let root = made.dir.path().join("root");
+    fs::create_dir_all(root.join("bin")).unwrap();
+    fs::write(root.join("bin/p"), &program).unwrap();
+    let with = Perf { symfs: Some(root.clone()), ..Perf::default() };
+    let code = |imported: &Imported| -> usize {
+        let told = imported.history.iter().find_map(|told| match &told.what {
+            What::Map(Code::File(section)) => Some(section.bytes.len()),
+            _ => None,
+        });
+        told.unwrap()
+    };
+    assert_eq!(code(&made.open(&with).unwrap()), program.len());
+    made.writer.build_id(&crate::sideband::perf_data::BuildId {
+        id: vec![0xab; 20],
+        name: "/../../bin/p".to_owned(),
+    });
+    let has_build_id = crate::image::elf::Elf::parse(&program.clone().into()).unwrap().build_id;
+    if has_build_id.is_some() {
+        assert!(matches!(made.open(&with), Err(ErrorKind::OtherBinary)));
+        let forced = Perf { any_binary: true, ..with };
+        assert_eq!(code(&made.open(&forced).unwrap()), program.len());
+    }
+}
+
+#[test]
+fn what_holds_no_user_trace_is_refused() {
+    let mut made = Made::new(&info());
+    made.tell(0, 7, None, comm(PID, false));
+    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoTrace)));
+    let mut writer = PerfWriter::new("");
+    writer.event("cpu-clock", 1, 0, 0);
+    made.writer = writer;
+    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::NoIntelPt)));
+    let mut writer = PerfWriter::new("");
+    writer.event("intel_pt//", 8, 1, 0);
+    writer.aux_info(&info());
+    made.writer = writer;
+    assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::OfKernel)));
+}

@@ -1,0 +1,62 @@
+//! The bytes of a trace where they lie: parts of a mapped file, one after the other. Copies none.
+
+use super::super::mapped::Mapped;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// OVF (SDM, "Overflow (OVF) Packet"): what stands in a trace for packets that were lost.
+const LOST: [u8; 2] = [0x02, 0xf3];
+
+/// The bytes of a trace.
+#[derive(Clone, Debug)]
+pub struct TraceBytes {
+    file: Arc<Mapped>,
+    parts: Vec<Part>,
+}
+
+/// A part of a trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// These bytes of the file.
+    Bytes(Range<usize>),
+    /// Packets are missing.
+    Lost,
+}
+
+impl TraceBytes {
+    /// Parts of a file; what of them is not there is left out.
+    pub fn new(file: Arc<Mapped>, parts: Vec<Part>) -> Self {
+        Self { file, parts }
+    }
+
+    /// How many bytes there are.
+    pub fn size_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| self.bytes(part).len() as u64).sum()
+    }
+
+    /// All of them, with the file that each part is of and where it ends there.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        self.parts.iter().map(|part| {
+            let end = if let Part::Bytes(range) = part { range.end } else { 0 };
+            (self.bytes(part), end)
+        })
+    }
+
+    pub(super) fn file(&self) -> &Mapped {
+        &self.file
+    }
+
+    fn bytes(&self, part: &Part) -> &[u8] {
+        match part {
+            Part::Bytes(range) => (*self.file).as_ref().get(range.clone()).unwrap_or_default(),
+            Part::Lost => &LOST,
+        }
+    }
+}
+
+impl From<Mapped> for TraceBytes {
+    fn from(file: Mapped) -> Self {
+        let all = Part::Bytes(0..file.as_ref().len());
+        Self { file: Arc::new(file), parts: vec![all] }
+    }
+}

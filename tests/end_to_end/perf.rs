@@ -1,0 +1,298 @@
+//! perf.data in both directions: captures of real hardware with their cores, files that the perf
+//! of this machine writes, and our own recordings by perf's decoder and back.
+
+use crate::import::captures;
+use crate::support::{Recorded, Scene, answer, contraflow, have, run_gdb, text};
+use contraflow::sideband::perf_data::{PerfData, PerfEvent};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn import(scene: &Scene, name: &str, arguments: &[&str]) -> Output {
+    let mut command = contraflow();
+    command.env("CONTRAFLOW_HOME", scene.path("store")).arg("import").args(arguments);
+    command.arg("-o").arg(scene.path(name)).output().expect("contraflow runs")
+}
+
+fn imported(scene: &Scene, name: &str, arguments: &[&str]) -> Output {
+    let output = import(scene, name, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
+    output
+}
+
+fn dump(recording: &Path, arguments: &[&str]) -> Output {
+    let mut command = contraflow();
+    command.arg("dump").args(arguments).arg(recording);
+    command.output().expect("contraflow runs")
+}
+
+const CAPTURES: [(&str, &str); 2] =
+    [("control_flow-20180404T163033", "19731"), ("loopy-20180514T145114", "31552")];
+
+#[test]
+fn captures_of_perf_import_to_their_instructions() {
+    let Some(captures) = captures() else { return };
+    for (name, tid) in CAPTURES {
+        let folder = captures.join("hase").join(name);
+        let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+        let (perf, core) = (file("perf.data.1"), format!("--core={}", file("core.1")));
+        let (symfs, vdso) =
+            (format!("--symfs={}", file("symfs")), format!("--vdso={}", file("vdso.bin")));
+        let expected = fs::read_to_string(folder.join(format!("{name}.addresses.txt"))).unwrap();
+        // With the core; without; and with nothing but the core, which has the code.
+        for (number, arguments) in
+            [vec![&perf, &core, &symfs, &vdso], vec![&perf, &symfs, &vdso], vec![&perf, &core]]
+                .into_iter()
+                .enumerate()
+        {
+            let scene = Scene::new();
+            let arguments: Vec<&str> = arguments.into_iter().map(String::as_str).collect();
+            let said = text(&imported(&scene, "recording", &arguments).stderr);
+            let recording = scene.path("recording");
+            let dumped = dump(&recording, &["insns", "--addresses", "--thread", tid]);
+            assert!(text(&dumped.stdout) == expected, "{name} {number}: {said}");
+            assert_eq!(text(&dumped.stderr), "", "{name} {number}");
+            let instructions = expected.lines().count();
+            let wanted = format!("imported: {instructions} instructions (1 threads, 0 gaps");
+            assert!(said.contains(&wanted), "{name} {number}: {said}");
+            let info = contraflow().arg("info").arg(&recording).output().unwrap();
+            let info = text(&info.stdout);
+            for wanted in [&format!("process      {tid}"), "GenuineIntel 6/"] {
+                assert!(info.contains(wanted), "{name} {number}: {info}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gdb_walks_back_from_a_crash_that_perf_captured() {
+    let Some(captures) = captures().filter(|_| have("gdb")) else { return };
+    let (name, _) = CAPTURES[0];
+    let folder = captures.join("hase").join(name);
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let scene = Scene::new();
+    let core = format!("--core={}", file("core.1"));
+    let symfs = format!("--symfs={}", file("symfs"));
+    imported(&scene, "recording", &[&file("perf.data.1"), &core, &symfs]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(scene.path("recording")).args(["--", "-nx", "-batch"]);
+    let commands = "
+        backtrace
+        info registers rax
+        reverse-stepi
+        x/i $pc
+        reverse-finish
+        reverse-continue
+        cf-when";
+    let output = run_gdb(replay, commands);
+    let stack = answer(&output, "backtrace", 0);
+    assert!(stack.contains("__restore_sigs") && stack.contains("in main"), "{output}");
+    assert!(answer(&output, "info registers rax", 0).contains("0x0"), "{output}");
+    assert!(answer(&output, "x/i $pc", 0).contains("syscall"), "{output}");
+    assert!(answer(&output, "cf-when", 0).starts_with("position 0 of 1092"), "{output}");
+}
+
+#[test]
+fn a_wrong_binary_is_refused_unless_forced() {
+    let Some(captures) = captures() else { return };
+    let (name, _) = CAPTURES[0];
+    let folder = captures.join("hase").join(name);
+    let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let scene = Scene::new();
+    let path = "home/joerg/git/angr/hase/tests/bin/control_flow/control_flow";
+    let wrong = scene.path("symfs").join(path);
+    fs::create_dir_all(wrong.parent().unwrap()).unwrap();
+    // One byte of its code.
+    let mut bytes = fs::read(folder.join("control_flow")).unwrap();
+    bytes[0x202] ^= 1;
+    fs::write(&wrong, bytes).unwrap();
+    let symfs = format!("--symfs={}", scene.path("symfs").display());
+    let core = format!("--core={}", file("core.1"));
+    let perf = file("perf.data.1");
+    let arguments = [&perf, &core, &symfs].map(String::as_str);
+    let refused = import(&scene, "recording", &arguments);
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("the core holds other bytes at 0x400202"), "{said}");
+    assert!(!scene.path("recording").exists());
+    let forced: Vec<_> = arguments.into_iter().chain(["--any-binary"]).collect();
+    imported(&scene, "recording", &forced);
+}
+
+/// Files of this machine's perf, which has no hardware PT: read, and refused for that.
+#[test]
+fn what_perf_writes_here_reads() {
+    if !have("perf") {
+        return;
+    }
+    let scene = Scene::new();
+    for (name, options) in [("plain", &[][..]), ("compressed", &["-z"]), ("pipe", &["-o", "-"])] {
+        let path = scene.path(name);
+        let mut perf = Command::new("perf");
+        perf.args(["record", "-e", "cpu-clock:u", "-o"]).arg(&path).args(options);
+        if name == "pipe" {
+            perf.stdout(fs::File::create(&path).unwrap());
+        }
+        let output = perf.args(["--", "/bin/true"]).output().expect("perf runs");
+        let bytes = fs::read(&path).unwrap_or_default();
+        if !output.status.success() || bytes.is_empty() {
+            eprintln!("SKIPPED: perf records nothing here ({})", text(&output.stderr));
+            return;
+        }
+        let data = PerfData::parse(&bytes).unwrap_or_else(|bad| panic!("{name}: {bad}"));
+        let is_exec = |event: &PerfEvent| matches!(event, PerfEvent::Comm { name, exec: true, .. } if name == "true");
+        assert!(data.records.iter().any(|record| is_exec(&record.event)), "{name}");
+        let is_map = |event: &PerfEvent| matches!(event, PerfEvent::Map(map) if map.executable && map.name.ends_with("/true"));
+        assert!(data.records.iter().any(|record| is_map(&record.event)), "{name}");
+        assert!(data.records.iter().any(|record| record.id.time_ns.is_some()), "{name}");
+        let refused = import(&scene, "recording", &[path.to_str().unwrap()]);
+        assert_eq!(refused.status.code(), Some(2));
+        let said = text(&refused.stderr);
+        assert!(said.contains("holds no Intel PT; take it with"), "{name}: {said}");
+        let cut = scene.path("cut");
+        fs::write(&cut, &bytes[..bytes.len() - 9]).unwrap();
+        let said = text(&import(&scene, "recording", &[cut.to_str().unwrap()]).stderr);
+        assert!(said.contains("at offset 0x"), "{name}: {said}");
+    }
+}
+
+/// An export of a recording.
+fn export(scene: &Scene, recorded: &Recorded, name: &str) -> (PathBuf, PathBuf) {
+    let out = scene.path(name);
+    let mut command = contraflow();
+    command.args(["export", "perf", "-q"]).arg(&recorded.dir).arg("-o").arg(&out);
+    let output = command.output().expect("contraflow runs");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let symfs = scene.path(&format!("{name}.symfs"));
+    assert!(symfs.is_dir());
+    (out, symfs)
+}
+
+/// The addresses of each thread, as perf decodes them.
+fn by_perf(out: &Path, symfs: &Path) -> BTreeMap<i32, Vec<u64>> {
+    let mut perf = Command::new("perf");
+    perf.args(["script", "--itrace=i0ns", "-F", "tid,ip", "-i"]).arg(out).arg("--symfs").arg(symfs);
+    let output = perf.output().expect("perf runs");
+    let mut threads: BTreeMap<i32, Vec<u64>> = BTreeMap::new();
+    for line in text(&output.stdout).lines() {
+        let mut words = line.split_whitespace();
+        let tid = words.next().and_then(|tid| tid.parse().ok());
+        let ip = words.next().and_then(|ip| u64::from_str_radix(ip, 16).ok());
+        let (Some(tid), Some(ip)) = (tid, ip) else { panic!("{line:?}: {}", text(&output.stderr)) };
+        threads.entry(tid).or_default().push(ip);
+    }
+    assert!(!text(&output.stderr).contains("error"), "{}", text(&output.stderr));
+    threads
+}
+
+/// The addresses of each thread, as we decode them.
+fn by_us(recording: &Path, threads: impl Iterator<Item = i32>) -> BTreeMap<i32, Vec<u64>> {
+    let of = |tid: i32| {
+        let dumped = dump(recording, &["insns", "--addresses", "--thread", &tid.to_string()]);
+        assert_eq!(text(&dumped.stderr), "");
+        let stdout = text(&dumped.stdout);
+        (tid, stdout.lines().map(|line| u64::from_str_radix(line, 16).unwrap()).collect())
+    };
+    threads.map(of).collect()
+}
+
+fn threads(recording: &Path) -> Vec<i32> {
+    let traces = fs::read_dir(recording.join("trace")).unwrap();
+    let traces = traces.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    traces.filter_map(|name| name.strip_suffix(".pt")?.parse().ok()).collect()
+}
+
+fn assert_same(ours: &BTreeMap<i32, Vec<u64>>, others: &BTreeMap<i32, Vec<u64>>, what: &str) {
+    for (tid, expected) in ours {
+        let found = others.get(tid).map_or(&[][..], Vec::as_slice);
+        let differs = expected.iter().zip(found).position(|(a, b)| a != b);
+        assert!(
+            expected == found,
+            "{what}: thread {tid}: {} and {} instructions, other ones from {differs:?} on",
+            expected.len(),
+            found.len()
+        );
+    }
+    assert!(ours.values().any(|addresses| addresses.len() > 1000), "{what}");
+}
+
+/// perf decodes what we recorded to the instructions that we decode; and what is imported from the
+/// export is the recording again, to the last byte of its traces.
+fn there_and_back(backend: &[&str], program: &str, flags: &[&str]) {
+    let scene = Scene::new();
+    let program = scene.compile(program, flags);
+    let recorded = scene.record_with(backend, &[program.to_str().unwrap()]);
+    let what = format!("{backend:?} {}", program.display());
+    let ours = by_us(&recorded.dir, threads(&recorded.dir).into_iter());
+    let (out, symfs) = export(&scene, &recorded, "perf.data");
+    if have("perf") {
+        assert_same(&ours, &by_perf(&out, &symfs), &format!("perf, {what}"));
+    }
+    let symfs = format!("--symfs={}", symfs.display());
+    let core = format!("--core={}", recorded.dir.join("core").display());
+    imported(&scene, "back", &[out.to_str().unwrap(), &symfs, &core]);
+    let back = scene.path("back");
+    assert_same(&ours, &by_us(&back, threads(&back).into_iter()), &what);
+    for tid in threads(&recorded.dir) {
+        let trace = |dir: &Path| fs::read(dir.join(format!("trace/{tid}.pt"))).unwrap();
+        assert!(trace(&back) == trace(&recorded.dir), "{what}: thread {tid}");
+    }
+    // The code that was stored is there again, by content; so is the final state.
+    let images = |dir: &Path| -> Vec<_> {
+        let images = fs::read_dir(dir.join("images")).unwrap();
+        let mut names: Vec<_> = images.map(|image| image.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(images(&back), images(&recorded.dir), "{what}");
+    assert!(fs::read(back.join("core")).unwrap() == fs::read(recorded.dir.join("core")).unwrap());
+    // Once more there and back changes nothing any more.
+    let again = Recorded { dir: back, log: scene.path("log"), output: recorded.output };
+    let (second, symfs) = export(&scene, &again, "second.data");
+    let symfs = format!("--symfs={}", symfs.display());
+    imported(&scene, "twice", &[second.to_str().unwrap(), &symfs, &core]);
+    let again = Recorded { dir: scene.path("twice"), ..again };
+    let (third, _) = export(&scene, &again, "third.data");
+    assert!(fs::read(second).unwrap() == fs::read(third).unwrap(), "{what}");
+}
+
+#[test]
+fn perf_decodes_what_was_stepped() {
+    if have("gcc") {
+        there_and_back(&["--backend", "step"], "recursion.c", &["-static"]);
+    }
+}
+
+#[test]
+fn perf_decodes_what_was_translated() {
+    if have("gcc") {
+        there_and_back(&["--backend", "soft", "--full"], "recursion.c", &[]);
+    }
+}
+
+#[test]
+fn an_export_is_written_over_nothing() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("recursion.c", &["-static"]);
+    let recorded = scene.record(&[program.to_str().unwrap()]);
+    let (out, symfs) = export(&scene, &recorded, "perf.data");
+    let again = |options: &[&str]| {
+        let mut command = contraflow();
+        command.args(["export", "perf"]).args(options).arg(&recorded.dir).arg("-o").arg(&out);
+        command.output().expect("contraflow runs")
+    };
+    let refused = again(&[]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(text(&refused.stderr).contains("is there already; --force"));
+    let said = text(&again(&["--force"]).stderr);
+    assert!(said.contains("decode it with: perf script -i"), "{said}");
+    // What is no export stays.
+    fs::remove_file(symfs.join(".contraflow")).unwrap();
+    let refused = again(&["--force"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(symfs.is_dir() && !text(&refused.stderr).contains("panicked"));
+}
