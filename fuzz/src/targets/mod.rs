@@ -6,6 +6,7 @@ mod gdb;
 mod image;
 mod import;
 mod packets;
+mod perf;
 
 use crate::seeds;
 use crate::traits::Traits;
@@ -28,7 +29,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 5] = [
+pub const ALL: [Target; 6] = [
     Target {
         name: "packets",
         seeds: seeds::traces,
@@ -58,6 +59,14 @@ pub const ALL: [Target; 5] = [
         seeds: seeds::imports,
         words: import::WORDS,
         feed: import::feed,
+        time_limit: Duration::from_secs(10),
+        memory_limit_mib: 1024,
+    },
+    Target {
+        name: "perf",
+        seeds: seeds::perf_data,
+        words: perf::WORDS,
+        feed: perf::feed,
         time_limit: Duration::from_secs(10),
         memory_limit_mib: 1024,
     },
