@@ -23,8 +23,6 @@ pub struct Live {
     program: RefCell<Program>,
     /// The history up to the live end, decoded when it is first asked for.
     history: OnceCell<Option<Recorded<Recording>>>,
-    /// What was decoded of it at an earlier stop.
-    decoded: RefCell<Option<Timeline>>,
     /// The history does not stand at its end, which is now.
     in_past: bool,
     /// The thread of the last live stop.
@@ -49,7 +47,6 @@ impl Live {
         Self {
             program: RefCell::new(program),
             history: OnceCell::new(),
-            decoded: RefCell::new(None),
             in_past: false,
             stopped,
             held: None,
@@ -89,12 +86,7 @@ impl Live {
         let dir = program.save().map_err(|error| text(&error))?.to_owned();
         let state = self.final_state(&program);
         let reader = Reader::open(&dir).map_err(|error| text(&error))?;
-        let options = Options::default();
-        let timeline = match self.decoded.take() {
-            Some(before) => Timeline::reopen(reader, options, before),
-            None => Timeline::open(reader, options),
-        };
-        let timeline = timeline.map_err(|error| text(&error))?;
+        let timeline = Timeline::open(reader, Options::default()).map_err(|error| text(&error))?;
         Ok(Recorded::at_end(Recording::new(timeline, state)))
     }
 
@@ -118,9 +110,7 @@ impl Live {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        if let Some(history) = self.history.take().flatten() {
-            self.decoded.replace(Some(history.into_history().into_timeline()));
-        }
+        self.history = OnceCell::new();
         if let Some(ending) = self.ended {
             return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
         }

@@ -39,11 +39,6 @@ impl Recording {
         recording
     }
 
-    /// The timeline, given back.
-    pub fn into_timeline(self) -> Timeline {
-        self.timeline
-    }
-
     /// The timeline.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline

@@ -38,41 +38,18 @@ pub(super) struct Index {
     pub(super) dictionary: Dictionary,
 }
 
-/// The index of the first segments of a thread, to be built on.
-#[derive(Debug, Default)]
-pub(super) struct Begun {
-    index: Index,
-    calls: Calls,
-    /// The offset from which on the trace is not indexed.
-    pub(super) next: usize,
-}
-
-impl Begun {
-    /// Of a trace that may have grown since it was indexed, all but its last two segments: the
-    /// last one may go on now, and may have begun with too few packets to tell how far the one
-    /// before went. Nothing, where it has holes: a damaged packet may reach over the end of its
-    /// segment.
-    pub(super) fn of(mut index: Index, gaps: &[(u64, Gap)]) -> Self {
-        index.entries.pop();
-        let Some(last) = index.entries.pop().filter(|_| gaps.is_empty()) else {
-            return Self::default();
-        };
-        index.insns = last.first;
-        index.times.retain(|(at, _)| *at <= last.first);
-        Self { index, calls: last.calls, next: last.start }
-    }
-
-    /// Decodes what is left of the pieces, and gives the index of all and their holes, too. Told to
-    /// `passed` now and then: how many bytes of them are done.
+impl Index {
+    /// Decodes all pieces, and gives their holes, too. Told to `passed` now and then: how many bytes
+    /// of them are done.
     pub(super) fn build(
-        self,
         source: Source<'_>,
         workers: usize,
         passed: &mut dyn FnMut(usize),
-    ) -> (Index, Vec<(u64, Gap)>) {
-        let Self { mut index, mut calls, .. } = self;
-        let mut gaps = Vec::new();
+    ) -> (Self, Vec<(u64, Gap)>) {
+        let mut index = Self::default();
+        let mut calls = Calls::default();
         let mut numbers = Numbers::default();
+        let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
             gaps.extend(digest.content.gaps.iter().map(|(at, gap)| (first + at, *gap)));
@@ -82,9 +59,7 @@ impl Begun {
         source.digest(workers, &mut take, passed);
         (index, gaps)
     }
-}
 
-impl Index {
     fn add(&mut self, digest: Digest, blocks: BlockSet, calls: &mut Calls) {
         let first = self.insns;
         let content = digest.content;

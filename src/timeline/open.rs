@@ -4,7 +4,7 @@ use super::cut::{Ran, cut};
 use super::digest::Source;
 use super::error::Error;
 use super::images::Images;
-use super::index::{Begun, Index};
+use super::index::Index;
 use super::line::{Cache, Thread, Timeline};
 use super::order::Order;
 use super::piece::{Piece, World};
@@ -15,7 +15,6 @@ use crate::flow::{Config, Gap};
 use crate::pt::{Cpu, Vendor};
 use crate::recording::{HostCpu, Manifest, Reader, Trace, TraceId};
 use crate::sideband::{Event, Record};
-use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock};
 
@@ -52,25 +51,10 @@ impl Timeline {
         Self::open_watched(reader, options, &mut |_| ())
     }
 
-    /// Opens a recording that is still being written, and that was opened as `before`: of its
-    /// index, what was complete is taken over, since a recorder only appends.
-    pub fn reopen(reader: Reader, options: Options, before: Self) -> Result<Self, Error> {
-        Self::open_on(reader, options, Some(before), &mut |_| ())
-    }
-
     /// As [`Self::open`]; `watch` is told how far the index is while it is built.
     pub fn open_watched(
         reader: Reader,
         options: Options,
-        watch: &mut dyn FnMut(Progress),
-    ) -> Result<Self, Error> {
-        Self::open_on(reader, options, None, watch)
-    }
-
-    fn open_on(
-        reader: Reader,
-        options: Options,
-        before: Option<Self>,
         watch: &mut dyn FnMut(Progress),
     ) -> Result<Self, Error> {
         let records = reader.sideband()?;
@@ -95,18 +79,10 @@ impl Timeline {
         let world = World { images: &images, config: &config };
         let mut build =
             Build { traces: &traces, bytes: &bytes, world, options, watch, done: 0, total };
-        // What was told of the past must not have changed.
-        let before = before
-            .filter(|b| records.starts_with(&b.records) && b.lost.is_empty() && lost.is_empty());
-        let mut known: HashMap<Tid, Thread> = before
-            .map(|before| before.threads.into_iter().map(|thread| (thread.tid, thread)).collect())
-            .unwrap_or_default();
         let mut threads = Vec::new();
         for (tid, mut path) in tids.into_iter().zip(paths) {
             let execs = times_of_exec(&records, tid);
-            let begun = known.remove(&tid).map(Begun::from).unwrap_or_default();
-            let gaps =
-                if was_saved { OnceLock::new() } else { build.index(&mut path, begun, &execs) };
+            let gaps = if was_saved { OnceLock::new() } else { build.index(&mut path, &execs) };
             let final_pc = final_pc(reader.manifest(), tid);
             threads.push(Thread { tid, path, execs, gaps, final_pc });
         }
@@ -141,16 +117,6 @@ impl Timeline {
     }
 }
 
-impl From<Thread> for Begun {
-    /// Only a trace of the thread's own grows at its end.
-    fn from(thread: Thread) -> Self {
-        match (thread.path.pieces.as_slice(), thread.gaps.into_inner()) {
-            ([piece], Some(gaps)) if piece.is_whole(piece.to) => Self::of(thread.path.index, &gaps),
-            _ => Self::default(),
-        }
-    }
-}
-
 struct Build<'a> {
     traces: &'a [Trace],
     bytes: &'a [&'a [u8]],
@@ -164,7 +130,7 @@ struct Build<'a> {
 
 impl Build<'_> {
     /// Indexes a thread's pieces; gives the holes.
-    fn index(&mut self, path: &mut Path, begun: Begun, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
+    fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
         // Pieces of one trace stand between those of other threads.
         let whole = match path.pieces.as_slice() {
             [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
@@ -178,10 +144,9 @@ impl Build<'_> {
             let done_bytes = self.done + at as u64;
             (self.watch)(Progress { done_bytes, total_bytes: self.total });
         };
-        let rest: Vec<Piece> = path.pieces.iter().map(|piece| piece.behind(begun.next)).collect();
-        let (traces, pieces) = (self.bytes, rest.as_slice());
+        let (traces, pieces) = (self.bytes, path.pieces.as_slice());
         let source = Source { traces, pieces, world: self.world, execs };
-        let (index, gaps) = begun.build(source, self.options.workers, &mut passed);
+        let (index, gaps) = Index::build(source, self.options.workers, &mut passed);
         self.done += path.pieces.iter().map(|piece| piece.size_bytes() as u64).sum::<u64>();
         path.index = index;
         // A trace without segments has no holes of theirs, but is one.

@@ -37,13 +37,6 @@ impl Piece {
         *self == Self::whole(self.trace, size_bytes)
     }
 
-    /// The rest of it from a PSB on; all of it from 0 on.
-    pub(super) fn behind(&self, psb: usize) -> Self {
-        let clip = |offset: usize| offset.max(psb);
-        let (start, from) = (clip(self.start), clip(self.from));
-        Self { psb: clip(self.psb), start, from, ..self.clone() }
-    }
-
     /// What stands for it where nothing of it is known.
     pub(super) fn hole(&self) -> Gap {
         hole(self.from)

@@ -4,7 +4,6 @@
 mod cpus;
 mod damage;
 mod digests;
-mod growing;
 mod machine;
 mod program;
 mod recorded;
