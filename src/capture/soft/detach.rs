@@ -49,11 +49,12 @@ impl Engine {
         let Some(thread) = self.threads.get(&tid) else { return Ok(false) };
         let pid = thread.pid;
         if !is_wanted {
-            // It goes on after this, and is stopped again then.
+            // It goes on after this, and is told to stop again: any stop makes the kernel forget
+            // that it was (`ptrace_stop` in the kernel's signal.c).
             self.handle(tid, stop)?;
             let stands = |t: &Thread| matches!(t.doing, Doing::AtEnd | Doing::Standing);
             let goes_on = self.threads.get(&tid).is_some_and(|t| !stands(t));
-            if self.again.remove(&tid) && goes_on {
+            if goes_on {
                 gone_is_fine(Tracee(tid).interrupt())?;
             }
             // Others may have been born.
@@ -62,7 +63,6 @@ impl Engine {
         }
         if thread.doing != Doing::Running || thread.is_forced_pending()? {
             // In the midst of one instruction or call, or of a trap: that ends first.
-            self.again.insert(tid);
             return Ok(false);
         }
         let mut disturbance = None;
@@ -74,7 +74,6 @@ impl Engine {
             Ok(())
         })?;
         if let Some(stop) = disturbance {
-            self.again.insert(tid);
             self.waiting.push_back((tid, stop));
         }
         Ok(true)

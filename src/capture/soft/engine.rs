@@ -12,7 +12,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{self, Launch, Stop, Tracee, wait_for, wait_or_signal};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// The backend's name, in manifests.
 pub(super) const BACKEND: &str = "soft";
@@ -92,8 +92,6 @@ pub(super) struct Engine {
     pub(super) leaving: Option<Leaving>,
     /// The program and the recorder began on one CPU.
     pub(super) turns: Option<Turns>,
-    /// Threads that are to be stopped again, since the recorder wants to leave them.
-    pub(super) again: BTreeSet<Tid>,
     /// How the program ended, once it has.
     pub(super) exit: Option<Exit>,
 }
@@ -112,7 +110,6 @@ impl Engine {
             notes: Vec::new(),
             leaving,
             turns: None,
-            again: BTreeSet::new(),
             exit: None,
         }
     }
