@@ -4,7 +4,7 @@
 use super::exact::Registers;
 use super::feed::Item;
 use super::left::reason_to_leave;
-use super::process::Process;
+use super::process::{Process, bits_of};
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::{Error, News};
@@ -54,6 +54,7 @@ pub(super) const SEEN_CALLS: [u64; 17] = [
 
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
+const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
@@ -179,6 +180,20 @@ impl Process {
         Ok(thread.tracee.resume(0)?)
     }
 
+    /// Of pages that were protected while a thread unmapped them: those that are mapped are another
+    /// thread's, which got the same addresses and executed code there before this one's call was
+    /// seen to be done. They can be written again.
+    fn open_new_mappings(&mut self, thread: &Thread, pages: &[u64]) -> Result<(), Error> {
+        let mut opened = false;
+        for &page in pages {
+            let protection = self.space.protection(Addr(page));
+            let Some(protection) = protection.filter(|p| p.execute && !p.write) else { continue };
+            self.set_protection(thread.tracee, page, bits_of(protection) | PROT_WRITE)?;
+            opened = true;
+        }
+        if opened { self.look_at_mappings(thread.tid()) } else { Ok(()) }
+    }
+
     fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
         let [first, second, third, fourth, ..] = call.args;
         let range = |start, size: u64| AddrRange::sized(Addr(start), size.next_multiple_of(0x1000));
@@ -199,14 +214,17 @@ impl Process {
         for page in &masked {
             self.space.unmask(*page);
         }
-        if tells || self.space.concerns(changed) {
+        if tells || !masked.is_empty() || self.space.concerns(changed) {
             self.look_at_mappings(thread.tid())?;
             self.forget_code(changed);
         }
         if matches!(call.number, MMAP | MPROTECT | PKEY_MPROTECT) {
-            for page in masked {
+            for &page in &masked {
                 self.set_protection(thread.tracee, page, third)?;
             }
+        }
+        if matches!(call.number, MUNMAP | MREMAP) {
+            self.open_new_mappings(thread, &masked)?;
         }
         if call.number == MREMAP {
             self.forget_code(range(result, third));

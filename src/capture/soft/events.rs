@@ -71,7 +71,8 @@ impl Engine {
             None => wait_for(child)?,
         };
         if matches!(first, Stop::Event(PtraceEvent::Exit) | Stop::Exited(_) | Stop::Killed { .. }) {
-            // It did not live to run.
+            // It did not live to run. Whoever stands at its end is let go.
+            gone_is_fine(Tracee(child).resume(0))?;
             return gone_is_fine(Tracee(parent).resume(0));
         }
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
