@@ -17,6 +17,7 @@ pub(super) struct Cursor<'t> {
 }
 
 const LONG_TNT_BYTES: usize = 8;
+const LARGEST_TIP_BYTES: usize = 9;
 /// The size of the TMA packet and the byte that erratum SKZ84 puts behind it.
 const SKZ84_TMA_BYTES: usize = 8;
 
@@ -140,10 +141,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Whether a TIP packet comes next.
+    /// Whether a TIP packet comes next, all of it.
     #[inline]
     pub(super) fn is_at_tip(&self) -> bool {
-        self.trace.get(self.offset).is_some_and(|byte| byte & 0x1f == 0x0d)
+        let Some(rest) = self.trace.get(self.offset..) else { return false };
+        let Some(byte) = rest.first().filter(|byte| **byte & 0x1f == 0x0d) else { return false };
+        let is_usual = matches!(byte >> 5, 1..=3) && rest.len() >= LARGEST_TIP_BYTES;
+        is_usual || self.decode_tip(rest).is_some()
     }
 
     /// The payload of the TIP that comes next, and where that ends. None for anything else.
