@@ -1,8 +1,9 @@
 //! The contract of a live program: a debugger runs it under capture, and looks at it where it
 //! stands.
 
+use super::debug_registers::can_watch;
 use super::recorder::Request;
-use super::{Backend, Error, soft};
+use super::{Backend, Error, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
@@ -65,84 +66,114 @@ pub enum News {
 /// A program that runs under capture, and stands still between two calls of [`Live::go`].
 #[derive(Debug)]
 pub struct Live {
-    soft: soft::Live,
+    program: Program,
+}
+
+#[derive(Debug)]
+enum Program {
+    Soft(Box<soft::Live>),
+    Step(Box<step::Live>),
+}
+
+/// What each backend does in its own way.
+macro_rules! either {
+    ($self:ident, $live:ident => $what:expr) => {
+        match &mut $self.program {
+            Program::Soft($live) => $what,
+            Program::Step($live) => $what,
+        }
+    };
+    (ref $self:ident, $live:ident => $what:expr) => {
+        match &$self.program {
+            Program::Soft($live) => $what,
+            Program::Step($live) => $what,
+        }
+    };
 }
 
 impl Live {
     /// Launches a program. It stands at its first instruction.
     pub fn launch(backend: Backend, request: &Request) -> Result<Self, Error> {
         match backend {
-            Backend::Soft => Ok(Self { soft: soft::Live::launch(request)? }),
-            Backend::Step => Err(Error::NotLive { backend: "step" }),
+            Backend::Soft => soft::Live::launch(request).map(Self::soft),
+            Backend::Step => step::Live::launch(request).map(Self::step),
         }
     }
 
     /// Takes over a running process, which stands still then.
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
-            Backend::Soft => Ok(Self { soft: soft::Live::attach(request, pid)? }),
-            Backend::Step => Err(Error::NotLive { backend: "step" }),
+            Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
+            Backend::Step => Err(Error::FromStartOnly { backend: "step" }),
         }
+    }
+
+    fn soft(live: soft::Live) -> Self {
+        Self { program: Program::Soft(Box::new(live)) }
+    }
+
+    fn step(live: step::Live) -> Self {
+        Self { program: Program::Step(Box::new(live)) }
     }
 
     /// Lets the program go on until there is something to tell, and of which thread. All threads
     /// stand still then. `interrupted` is asked now and then.
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
-        self.soft.go(go, interrupted)
+        either!(self, live => live.go(go, interrupted))
     }
 
     /// Whether the CPU can watch all of this at once.
     pub fn can_watch(watches: &[Watch]) -> bool {
-        soft::can_watch(watches)
+        can_watch(watches)
     }
 
     /// The process.
     pub fn pid(&self) -> Pid {
-        self.soft.pid()
+        either!(ref self, live => live.pid())
     }
 
     /// Its threads; none when it is gone.
     pub fn threads(&self) -> Vec<Tid> {
-        self.soft.threads()
+        either!(ref self, live => live.threads())
     }
 
     /// The registers of a thread, and the signal that it stands at.
     pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        self.soft.thread(tid)
+        either!(ref self, live => live.thread(tid))
     }
 
     /// Changes a thread's general registers.
     pub fn set_registers(&mut self, tid: Tid, registers: &core::Registers) -> Result<(), Error> {
-        self.soft.set_registers(tid, registers)
+        either!(self, live => live.set_registers(tid, registers))
     }
 
     /// Changes a thread's extended state, in XSAVE layout as [`Self::thread`] gives it.
     pub fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
-        self.soft.set_extended_state(tid, area)
+        either!(self, live => live.set_extended_state(tid, area))
     }
 
     /// Reads the program's memory; gives how many bytes could be read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
-        self.soft.read(addr, buf)
+        either!(ref self, live => live.read(addr, buf))
     }
 
     /// Changes the program's memory. Code that the program itself cannot change stays.
     pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
-        self.soft.write(addr, bytes)
+        either!(self, live => live.write(addr, bytes))
     }
 
     /// Writes all that was recorded so far, and gives the recording's directory.
     pub fn save(&mut self) -> Result<&Path, Error> {
-        self.soft.save()
+        either!(self, live => live.save())
     }
 
     /// Leaves the program, which goes on by itself.
     pub fn detach(&mut self) -> Result<(), Error> {
-        self.soft.detach()
+        either!(self, live => live.detach())
     }
 
     /// Ends the program.
     pub fn kill(&mut self) -> Result<(), Error> {
-        self.soft.kill()
+        either!(self, live => live.kill())
     }
 }

@@ -3,6 +3,7 @@
 
 mod clock;
 mod code_files;
+mod debug_registers;
 mod error;
 mod filter;
 mod final_state;
@@ -11,6 +12,7 @@ mod live;
 mod masked;
 mod path;
 mod recorder;
+mod restart;
 mod signals;
 mod soft;
 mod space;

@@ -146,6 +146,9 @@ pub(super) struct Serve {
     /// Debug the process PID, which runs already; it goes on by itself when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
+    /// How control flow is captured
+    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    pub(super) backend: Backend,
     /// Keep the history as a recording in this directory, which is new or empty
     #[arg(long, value_name = "DIR")]
     pub(super) save: Option<PathBuf>,

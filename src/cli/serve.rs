@@ -39,9 +39,13 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         force: arguments.force,
         store: Store::of_user(),
     };
+    let backend = match arguments.backend {
+        arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
+        arguments::Backend::Step => Backend::Step,
+    };
     let live = match attach {
-        Some(pid) => Live::attach(Backend::Soft, &request, pid)?,
-        None => Live::launch(Backend::Soft, &request)?,
+        Some(pid) => Live::attach(backend, &request, pid)?,
+        None => Live::launch(backend, &request)?,
     };
     let options = Options {
         btrace: false,

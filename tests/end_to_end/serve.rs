@@ -2,11 +2,44 @@
 
 use crate::comparison::{path_of, record};
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+thread_local! {
+    /// What captures the programs of a test.
+    static BACKEND: Cell<&'static str> = const { Cell::new("soft") };
+}
+
+/// The tests, of single-stepped programs.
+macro_rules! also_stepped {
+    ($($test:ident)*) => {
+        mod stepped {
+            $(
+                #[test]
+                fn $test() {
+                    super::BACKEND.set("step");
+                    super::$test();
+                }
+            )*
+        }
+    };
+}
+
+also_stepped! {
+    it_goes_back_from_a_stop_and_on_again
+    what_a_debugger_does_leaves_the_path_as_it_is
+    signals_come_when_the_debugger_lets_them
+    watchpoints_stop_behind_the_access
+    watchpoints_are_of_all_threads
+    threads_stop_together_and_none_is_lost
+    another_program_is_executed
+    a_client_that_kills_and_one_that_hangs_up
+    lldb_goes_back_from_a_live_stop
+}
 
 /// A server with a program, both of which end with the test.
 struct Live {
@@ -19,7 +52,7 @@ impl Live {
     fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
         let mut serve = contraflow();
         serve.env("CONTRAFLOW_HOME", scene.path("store"));
-        serve.args(["serve", ":0", "--once"]).args(options);
+        serve.args(["serve", ":0", "--once", "--backend", BACKEND.get()]).args(options);
         if !command.is_empty() {
             serve.arg("--").args(command);
         }
@@ -232,7 +265,9 @@ fn threads_stop_together_and_none_is_lost() {
     assert!(answer(&said, "continue", 0).contains("hit Breakpoint 1, add"), "{said}");
     for nth in 0..2 {
         let threads = answer(&said, "info threads", nth);
-        assert_eq!(threads.matches("Thread ").count(), 5, "{threads}");
+        // Where they take turns, not all have been born.
+        let least = if BACKEND.get() == "soft" { 5 } else { 2 };
+        assert!((least..=5).contains(&threads.matches("Thread ").count()), "{threads}");
     }
     assert!(answer(&said, "print total", 0).ends_with("= 20000"), "{said}");
     assert!(said.contains("exited normally"), "{said}");

@@ -7,19 +7,12 @@ use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::Error;
 use crate::capture::recorder::Prepared;
+use crate::capture::restart::stand_before_call;
 use crate::common::{Addr, Tid};
 use crate::tracee::{self, Rseq, Tracee};
 
-const RESTART_SYSCALL: u64 = 219;
 const RSEQ: u64 = 334;
 const RSEQ_UNREGISTER: u64 = 1;
-/// Bytes of SYSCALL.
-const SYSCALL_BYTES: u64 = 2;
-/// What a system call that was interrupted leaves in RAX, for the kernel to restart it
-/// (include/linux/errno.h): `ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`.
-const RESTARTS: [i64; 3] = [-512, -513, -514];
-/// `ERESTART_RESTARTBLOCK`: restarted by `restart_syscall`.
-const RESTARTS_BY_BLOCK: i64 = -516;
 /// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
 const USER_CS_64: u64 = 0x33;
 
@@ -98,23 +91,6 @@ impl Process {
         }
         Ok(())
     }
-}
-
-/// A thread that was stopped in a system call stands before it again, as the kernel would have it.
-pub(super) fn stand_before_call(registers: &Registers) -> Registers {
-    let mut settled = *registers;
-    if registers.orig_rax.cast_signed() >= 0 {
-        let result = registers.rax.cast_signed();
-        if RESTARTS.contains(&result) {
-            settled.rax = registers.orig_rax;
-            settled.rip -= SYSCALL_BYTES;
-        } else if result == RESTARTS_BY_BLOCK {
-            settled.rax = RESTART_SYSCALL;
-            settled.rip -= SYSCALL_BYTES;
-        }
-        settled.orig_rax = u64::MAX;
-    }
-    settled
 }
 
 fn leave_call(tracee: Tracee, pid: crate::common::Pid) -> Result<(), Error> {

@@ -1,11 +1,11 @@
 //! What a debugger wants of a process: where its threads stop, and how they stand then.
 
-use super::attach::stand_before_call;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
-use super::watch::Slot;
 use crate::capture::clock::now;
+use crate::capture::debug_registers::Slot;
+use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
 use crate::tracee::Signo;

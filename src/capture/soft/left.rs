@@ -1,7 +1,6 @@
 //! Processes that are left to themselves: taken out of the code cache, without a trace of the
 //! recorder, and detached from.
 
-use super::attach::stand_before_call;
 use super::engine::Engine;
 use super::events::EVERYWHERE;
 use super::exact::Registers;
@@ -9,6 +8,7 @@ use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
+use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 

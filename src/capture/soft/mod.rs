@@ -39,4 +39,3 @@ mod watch;
 
 pub(super) use engine::{attach, record};
 pub(super) use live::Live;
-pub(super) use watch::can_watch;

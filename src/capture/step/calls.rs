@@ -5,6 +5,7 @@ use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Ignored;
 use crate::capture::Error;
+use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::Addr;
 use crate::sideband::Event;
 
@@ -103,7 +104,21 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     leave(process, thread, &call)?;
     thread.look_at_mask()?;
     thread.restarts = entry.filter(|_| asks_to_restart(&registers));
-    if thread.restarts.is_some() { go_on(thread) } else { Ok(()) }
+    thread.moved |= thread.restarts.is_none();
+    match thread.restarts {
+        Some(_) if thread.halts => stand_before(thread),
+        Some(_) => go_on(thread),
+        None => Ok(()),
+    }
+}
+
+/// The thread, whose call was interrupted, makes it again when it goes on.
+fn stand_before(thread: &mut Thread) -> Result<(), Error> {
+    let registers = stand_before_call(&thread.tracee.registers()?);
+    thread.tracee.set_registers(&registers)?;
+    thread.ip = Addr(registers.rip);
+    thread.restarts = None;
+    Ok(())
 }
 
 /// Lets the kernel go on with the thread's call.
@@ -139,18 +154,6 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
         process.look_at_mappings(tid)?;
     }
     Ok(())
-}
-
-/// Results with which the kernel asks itself to restart a system call (include/linux/errno.h).
-const RESTARTS: [i64; 3] = [-512, -513, -514];
-/// The same, by `restart_syscall(2)`.
-const RESTART_BLOCK: i64 = -516;
-
-/// Whether the thread stands in a system call that the kernel will make again, unless a handler
-/// runs.
-pub(super) fn asks_to_restart(registers: &libc::user_regs_struct) -> bool {
-    let result = registers.rax.cast_signed();
-    registers.orig_rax.cast_signed() >= 0 && (RESTARTS.contains(&result) || result == RESTART_BLOCK)
 }
 
 fn changes_mappings(number: u64) -> bool {

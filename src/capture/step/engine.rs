@@ -1,5 +1,6 @@
 //! The loop: whose turn it is, waiting, and the end. What a stop means stands in `events`.
 
+use super::debugger::Debugger;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::filter::Ranges;
@@ -17,7 +18,7 @@ use std::path::PathBuf;
 /// The backend's name in a manifest.
 pub(super) const BACKEND: &str = "step";
 /// Steps of a thread's turn, where another one is ready.
-const TURN_STEPS: u32 = 1000;
+pub(super) const TURN_STEPS: u32 = 1000;
 /// Stops between two looks at the clock.
 const STOPS_PER_FLUSH: u32 = 1024;
 /// A thread's packets are handed to the recording when this many bytes have come together.
@@ -50,8 +51,9 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 }
 
 /// All processes and threads that are being stepped.
-pub(super) struct Engine<'a> {
-    pub(super) request: &'a Request,
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
@@ -59,26 +61,32 @@ pub(super) struct Engine<'a> {
     pub(super) early: BTreeMap<Tid, Stop>,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
     pub(super) notes: Vec<String>,
-    current: Tid,
-    steps_left: u32,
+    /// How the program ended, once it has.
+    pub(super) exit: Option<Exit>,
+    /// Who looks at the program, if somebody does.
+    pub(super) debugger: Option<Debugger>,
+    pub(super) current: Tid,
+    pub(super) steps_left: u32,
 }
 
-impl<'a> Engine<'a> {
-    fn new(request: &'a Request, program: Pid) -> Self {
+impl Engine {
+    pub(super) fn new(request: &Request, program: Pid) -> Self {
         Self {
-            request,
+            request: request.clone(),
             program,
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             early: BTreeMap::new(),
             finished: Vec::new(),
             notes: Vec::new(),
+            exit: None,
+            debugger: None,
             current: Tid(program.0),
             steps_left: TURN_STEPS,
         }
     }
 
-    fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
+    pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
         // Whatever fails from here on, it is let go.
         let path = self.new_path(tid, self.program);
@@ -108,7 +116,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Lets all paths know the code that a filter means, where more of it was found.
-    fn spread_ranges(&mut self) {
+    pub(super) fn spread_ranges(&mut self) {
         for (pid, process) in self.processes.iter_mut().filter(|(_, p)| p.has_new_ranges) {
             process.has_new_ranges = false;
             for thread in self.threads.values_mut().filter(|thread| thread.pid == *pid) {
@@ -144,7 +152,7 @@ impl<'a> Engine<'a> {
     }
 
     /// Waits for a stop; when nobody is in the program, writes out what came together first.
-    fn wait(&mut self) -> Result<(Tid, Stop), Error> {
+    pub(super) fn wait(&mut self) -> Result<(Tid, Stop), Error> {
         if !self.is_stepping() {
             for _ in 0..2 {
                 if let Some(news) = wait_any(false)? {
@@ -152,13 +160,7 @@ impl<'a> Engine<'a> {
                 }
                 std::thread::yield_now();
             }
-            for thread in self.threads.values_mut() {
-                if let Some(process) = self.processes.get_mut(&thread.pid) {
-                    thread.path.flush();
-                    process.write_path(thread)?;
-                }
-            }
-            self.processes.values_mut().try_for_each(|p| p.recorder.flush())?;
+            self.write_all()?;
         }
         loop {
             if let Some(news) = wait_any(true)? {
@@ -167,14 +169,28 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn is_stepping(&self) -> bool {
+    pub(super) fn is_stepping(&self) -> bool {
         self.threads.values().any(|thread| thread.doing == Doing::Stepping)
     }
 
+    /// Writes out all that came together.
+    pub(super) fn write_all(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values_mut() {
+            if let Some(process) = self.processes.get_mut(&thread.pid) {
+                thread.path.flush();
+                process.write_path(thread)?;
+            }
+        }
+        Ok(self.processes.values_mut().try_for_each(|p| p.recorder.flush())?)
+    }
+
     /// Lets threads go on: one in the program, any number in the kernel.
-    fn schedule(&mut self) -> Result<(), Error> {
+    pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
             let Some(tid) = self.whose_turn() else { return Ok(()) };
+            if self.stops_before(tid) {
+                return Ok(());
+            }
             if tid != self.current {
                 self.switch_out()?;
                 self.current = tid;
@@ -187,7 +203,7 @@ impl<'a> Engine<'a> {
     }
 
     fn whose_turn(&mut self) -> Option<Tid> {
-        let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|t| t.doing == Doing::Ready);
+        let ready = |tid: &Tid| self.threads.get(tid).is_some_and(|thread| self.may_go(thread));
         if self.steps_left > 0 && ready(&self.current) {
             return Some(self.current);
         }
@@ -237,7 +253,9 @@ impl<'a> Engine<'a> {
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
-        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+        if threads.iter().any(|thread| thread.doing != Doing::AtEnd)
+            || self.debugger.is_some() && pid == self.program
+        {
             return Ok(());
         }
         let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
@@ -254,6 +272,9 @@ impl<'a> Engine<'a> {
     /// The process is gone: completes its recording.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
+        if pid == self.program {
+            self.exit = exit;
+        }
         if let Some(process) = self.processes.remove(&pid) {
             self.notes.extend(process.resolver.notes());
             self.finished.push(process.recorder.finish(exit)?);
@@ -263,7 +284,7 @@ impl<'a> Engine<'a> {
 
     /// Something failed: all threads go on untraced, and the program is waited for, so that its
     /// terminal is not taken away.
-    fn let_go(&mut self) {
+    pub(super) fn let_go(&mut self) {
         for thread in self.threads.values_mut() {
             release(thread);
         }

@@ -7,6 +7,7 @@ use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
 use crate::capture::recorder::Prepared;
+use crate::capture::restart::asks_to_restart;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
@@ -19,7 +20,7 @@ const TRAP_TRACE: i32 = 2;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
-impl Engine<'_> {
+impl Engine {
     /// Takes in a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
@@ -45,10 +46,7 @@ impl Engine<'_> {
                 signalled(process, thread, info)
             }),
             Stop::Call => self.with(tid, calls::stopped),
-            Stop::Group(_) => self.with(tid, |_, thread| {
-                thread.doing = Doing::Stopped;
-                gone_is_fine(thread.tracee.listen())
-            }),
+            Stop::Group(_) => self.with(tid, |_, thread| thread.stop_with_process()),
             Stop::Event(PtraceEvent::Stop) => self.with(tid, stopped),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
@@ -104,7 +102,7 @@ impl Engine<'_> {
             return gone_is_fine(Tracee(tid).detach(0));
         }
         let mut process = Process::start(
-            Prepared::of_child(self.request, BACKEND)?,
+            Prepared::of_child(&self.request, BACKEND)?,
             &self.request.filter,
             child,
         )?;
@@ -140,6 +138,7 @@ impl Engine<'_> {
         thread.ip = Addr(registers.rip);
         thread.call = call.map(|call| Call { retired: true, ..call });
         thread.insn = None;
+        thread.executed = true;
         self.threads.insert(tid, thread);
         if registers.cs != USER_CS_64 {
             return self.leave_alone(pid, "runs a 32-bit program");
@@ -151,6 +150,11 @@ impl Engine<'_> {
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
+        self.detach(pid)
+    }
+
+    /// Leaves a process that stands still; its recording ends here.
+    pub(super) fn detach(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
             if let Some(process) = self.processes.get_mut(&pid) {
@@ -313,7 +317,7 @@ fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> 
     thread.call = None;
     if thread.restarts.is_some() {
         // Where no handler runs, the kernel goes back to the instruction.
-        thread.restarts = thread.restarts.filter(|_| calls::asks_to_restart(&registers));
+        thread.restarts = thread.restarts.filter(|_| asks_to_restart(&registers));
         thread.ip = thread.restarts.unwrap_or(now_at);
     } else if now_at != thread.ip {
         match thread.insn.filter(|insn| insn.class.is_far()) {

@@ -13,10 +13,13 @@
 
 mod calls;
 mod code;
+mod debugger;
 mod engine;
 mod events;
+mod live;
 mod process;
 mod thread;
 mod trap;
 
 pub(super) use engine::record;
+pub(super) use live::Live;

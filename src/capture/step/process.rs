@@ -8,7 +8,7 @@ use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
 use crate::capture::step::code::Change;
-use crate::common::{Pid, Tid};
+use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
 use crate::tracee::{Memory, executable};
@@ -95,6 +95,11 @@ impl Process {
             self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
         }
         Ok(())
+    }
+
+    /// Whether there is code that the program itself cannot change.
+    pub(super) fn has_fixed_code(&self, addr: Addr) -> bool {
+        self.space.protection(addr).is_some_and(|p| p.execute && !p.write)
     }
 
     /// Writes the packets of a thread's path that came together.

@@ -1,7 +1,9 @@
 //! A thread that is being stepped.
 
+use super::engine::gone_is_fine;
 use super::trap::{Ignored, Trap};
 use crate::capture::path::Path;
+use crate::capture::{Error, News};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
@@ -48,6 +50,7 @@ impl Call {
 
 /// A stepped thread.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each becomes true and false at its own time")]
 pub(super) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
@@ -65,6 +68,24 @@ pub(super) struct Thread {
     pub(super) restarts: Option<Addr>,
     pub(super) trap: Trap,
     pub(super) ending: Option<core::Thread>,
+    /// It has executed something, or entered a handler, since a debugger let it go on.
+    pub(super) moved: bool,
+    /// It executes what it stands at, even where it is to stop.
+    pub(super) passes: bool,
+    /// It is to stand still: no system call of it is made again.
+    pub(super) halts: bool,
+    /// It was taken out of a stop by job control, to which it goes back.
+    pub(super) group_stopped: bool,
+    /// Another program begins in it.
+    pub(super) executed: bool,
+    /// The signal to deliver waits for the debugger.
+    pub(super) held: bool,
+    /// The signal that the debugger sent it.
+    pub(super) sent: Signo,
+    /// What the debugger has not been told yet.
+    pub(super) news: Option<News>,
+    /// Its debug registers watch what they are to.
+    pub(super) watches: bool,
 }
 
 impl Thread {
@@ -82,6 +103,15 @@ impl Thread {
             restarts: None,
             trap: Trap::default(),
             ending: None,
+            moved: false,
+            passes: false,
+            halts: false,
+            group_stopped: false,
+            executed: false,
+            held: false,
+            sent: 0,
+            news: None,
+            watches: false,
         }
     }
 
@@ -94,6 +124,7 @@ impl Thread {
         self.path.retire(insn, next);
         self.ip = next;
         self.insn = None;
+        (self.moved, self.passes) = (true, false);
     }
 
     /// The thread goes on at `ip`, by no instruction of its own.
@@ -101,5 +132,16 @@ impl Thread {
         self.path.interrupt(self.ip);
         self.ip = ip;
         self.insn = None;
+        (self.moved, self.passes) = (true, false);
+    }
+
+    /// Job control stops the process.
+    pub(super) fn stop_with_process(&mut self) -> Result<(), Error> {
+        if self.halts {
+            self.group_stopped = true;
+            return Ok(());
+        }
+        self.doing = Doing::Stopped;
+        gone_is_fine(self.tracee.listen())
     }
 }

@@ -1,0 +1,112 @@
+//! Watched memory: the CPU's debug registers (SDM volume 3, "Debug Registers"). They tell the
+//! addresses that are accessed, whatever code does it.
+
+use super::Error;
+use super::live::Watch;
+use crate::common::Addr;
+use crate::tracee::Tracee;
+
+/// DR0 to DR3.
+const SLOTS: usize = 4;
+const STATUS: usize = 6;
+const CONTROL: usize = 7;
+/// The widest that one register watches.
+const WIDEST_BYTES: u64 = 8;
+
+/// What one debug register watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    addr: u64,
+    size_bytes: u64,
+    /// The watch that it is for.
+    of: Addr,
+    reads: bool,
+}
+
+/// Whether there are debug registers enough.
+pub(super) fn can_watch(watches: &[Watch]) -> bool {
+    slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
+}
+
+/// Aligned stretches of 1, 2, 4 or 8 bytes.
+pub(super) fn slots(watches: &[Watch]) -> Vec<Slot> {
+    let mut slots = Vec::new();
+    for watch in watches {
+        let (mut addr, mut rest) = (watch.addr.0, watch.size_bytes);
+        while rest > 0 && slots.len() <= SLOTS {
+            let fits = |size: &u64| addr.is_multiple_of(*size) && *size <= rest;
+            let size_bytes = [WIDEST_BYTES, 4, 2, 1].into_iter().find(fits).unwrap_or(1);
+            slots.push(Slot { addr, size_bytes, of: watch.addr, reads: watch.reads });
+            addr = addr.wrapping_add(size_bytes);
+            rest -= size_bytes;
+        }
+    }
+    slots
+}
+
+/// DR7: each register's enable bit, kind of access and width.
+fn control(slots: &[Slot]) -> u64 {
+    let one = |(index, slot): (usize, &Slot)| {
+        let access: u64 = if slot.reads { 0b11 } else { 0b01 };
+        let width: u64 = match slot.size_bytes {
+            1 => 0b00,
+            2 => 0b01,
+            4 => 0b11,
+            _ => 0b10,
+        };
+        1 << (2 * index) | (access | width << 2) << (16 + 4 * index)
+    };
+    slots.iter().enumerate().map(one).fold(0, |all, bits| all | bits)
+}
+
+/// Lets a thread's debug registers watch this, and nothing else.
+pub(super) fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
+    tracee.set_debug_register(CONTROL, 0)?;
+    for (index, slot) in slots.iter().take(SLOTS).enumerate() {
+        tracee.set_debug_register(index, slot.addr)?;
+    }
+    Ok(tracee.set_debug_register(CONTROL, control(slots))?)
+}
+
+/// The watch that one of `slots` is for whose memory the thread has accessed since the last call.
+pub(super) fn take_watched(tracee: Tracee, slots: &[Slot]) -> Result<Option<Addr>, Error> {
+    if slots.is_empty() {
+        return Ok(None);
+    }
+    let status = tracee.debug_register(STATUS)?;
+    let hit = slots.iter().enumerate().find(|(index, _)| status >> index & 1 != 0);
+    if hit.is_some() {
+        tracee.set_debug_register(STATUS, 0)?;
+    }
+    Ok(hit.map(|(_, slot)| slot.of))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watch(addr: u64, size_bytes: u64) -> Watch {
+        Watch { addr: Addr(addr), size_bytes, reads: false }
+    }
+
+    #[test]
+    fn stretches_are_aligned() {
+        let sizes = |addr, size| -> Vec<u64> {
+            slots(&[watch(addr, size)]).iter().map(|slot| slot.size_bytes).collect()
+        };
+        assert_eq!(sizes(0x1000, 8), [8]);
+        assert_eq!(sizes(0x1004, 8), [4, 4]);
+        assert_eq!(sizes(0x1001, 8), [1, 2, 4, 1]);
+        assert!(
+            can_watch(&[watch(0x1001, 8)]) && !can_watch(&[watch(0x1001, 8), watch(0x2000, 1)])
+        );
+        assert!(!can_watch(&[watch(0, u64::MAX)]));
+    }
+
+    #[test]
+    fn the_control_register_of_the_manual() {
+        // SDM volume 3, "Debug Control Register (DR7)": L0, R/W0 01, LEN0 11; L1, R/W1 11, LEN1 10.
+        let slots = slots(&[watch(0x1000, 4), Watch { reads: true, ..watch(0x2000, 8) }]);
+        assert_eq!(control(&slots), 0b1011_1101 << 16 | 0b101);
+    }
+}

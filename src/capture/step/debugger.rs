@@ -1,0 +1,367 @@
+//! Stepping for a debugger: until what it waits for, and then all threads stand still. Each
+//! instruction is a stop of its thread anyway, so places to stop at need no breakpoints.
+
+use super::engine::{Engine, TURN_STEPS, gone_is_fine};
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
+use crate::capture::live::{Go, News};
+use crate::capture::signals::Forwarding;
+use crate::common::Tid;
+use crate::tracee::{Stop, wait_any};
+use std::time::Duration;
+
+/// A thread that executes so many single instructions lets the others run for one of them.
+const LONE_STEPS: u32 = 256;
+/// Stops between two looks at whether somebody interrupts, and at the clock.
+const STOPS_PER_LOOK: u32 = 64;
+/// How long a look waits where all threads are in the kernel.
+const LOOK_PERIOD: Duration = Duration::from_millis(2);
+
+/// Who looks at the program.
+#[derive(Debug, Default)]
+pub(super) struct Debugger {
+    /// What it told the threads to do, while they do.
+    go: Option<Go>,
+    /// Only the thread that was told to runs.
+    alone: bool,
+    /// How many single instructions it has executed so, one after the other.
+    lone_steps: u32,
+    /// What the threads' debug registers watch.
+    slots: Vec<Slot>,
+}
+
+impl Thread {
+    /// Stands in the program, with nothing of the kernel's left to do.
+    fn is_in_program(&self) -> bool {
+        self.doing == Doing::Ready
+            && self.call.is_none()
+            && self.restarts.is_none()
+            && self.deliver == 0
+    }
+}
+
+impl Engine {
+    /// Whether a thread that is ready has leave to go on.
+    pub(super) fn may_go(&self, thread: &Thread) -> bool {
+        thread.doing == Doing::Ready
+            && !thread.held
+            && self.debugger.as_ref().is_none_or(|debugger| debugger.lets_go(thread))
+    }
+
+    /// Whether the debugger wants to look at the thread before it goes on.
+    pub(super) fn stops_before(&mut self, tid: Tid) -> bool {
+        let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
+            return false;
+        };
+        let Some(thread) = self.threads.get_mut(&tid) else { return false };
+        let stops = thread.is_in_program() && !thread.passes && go.stops.contains(&thread.ip);
+        if stops {
+            thread.news = Some(News::Stop);
+        }
+        stops
+    }
+
+    /// Lets the program go on until there is something to tell, and of which thread.
+    pub(super) fn go_on(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        let first = Tid(self.program.0);
+        if self.is_gone() {
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            self.let_end()?;
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if let Some(news) = self.begin(go)? {
+            return Ok(news);
+        }
+        let _forwarding = Forwarding::to(self.program);
+        let mut stops = 0_u32;
+        let news = loop {
+            if let Some(news) = self.take_news(go) {
+                break news;
+            }
+            self.schedule()?;
+            if let Some(news) = self.take_news(go) {
+                break news;
+            }
+            stops = stops.wrapping_add(1);
+            if stops.is_multiple_of(STOPS_PER_LOOK) {
+                if interrupted() {
+                    break (go.thread, News::Interrupted);
+                }
+                self.processes.values_mut().try_for_each(|p| p.recorder.flush_if_due())?;
+            }
+            let Some((tid, stop)) = self.wait_or_interrupted(interrupted)? else {
+                break (go.thread, News::Interrupted);
+            };
+            self.take_in(tid, stop)?;
+        };
+        self.halt_all()?;
+        match news {
+            (_, News::Ended(_)) => Ok(news),
+            // What came meanwhile is told, rather than a thread that is gone.
+            _ if self.is_gone() => Ok((first, News::Ended(self.exit))),
+            (tid, told) if !self.threads.contains_key(&tid) => {
+                Ok((self.threads.keys().next().copied().unwrap_or(first), told))
+            }
+            _ => Ok(news),
+        }
+    }
+
+    /// Tells the threads what to do; gives what another has to tell before they do.
+    fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        self.watch_all(go)?;
+        let Some(debugger) = &mut self.debugger else { return Ok(None) };
+        let makes_call = match (self.threads.get(&go.thread), self.processes.get(&self.program)) {
+            (Some(thread), Some(process)) => {
+                !thread.is_in_program() || super::calls::is_system_call(process, thread.ip)
+            }
+            _ => true,
+        };
+        let steps_alone = go.step && go.signal == 0 && !makes_call;
+        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        // The thread may wait for the others.
+        let is_theirs = debugger.lone_steps.is_multiple_of(LONE_STEPS);
+        debugger.alone = go.locked || steps_alone && !is_theirs;
+        let alone = debugger.alone;
+        if let Some(thread) = self.threads.get_mut(&go.thread) {
+            (thread.moved, thread.passes, thread.news) = (false, true, None);
+        }
+        if !alone && let Some(news) = self.news_of_others(go) {
+            return Ok(Some(news));
+        }
+        for thread in self.threads.values_mut() {
+            thread.halts = false;
+            let is_first = thread.tid() == go.thread;
+            if alone && !is_first {
+                continue;
+            }
+            if std::mem::take(&mut thread.held) {
+                thread.deliver = if is_first { go.signal } else { 0 };
+            } else if is_first && go.signal != 0 {
+                // Only where a signal stopped it can a thread be given one.
+                thread.sent = go.signal;
+                gone_is_fine(thread.tracee.send(thread.pid, go.signal))?;
+            }
+            if std::mem::take(&mut thread.group_stopped) {
+                thread.stop_with_process()?;
+            }
+        }
+        if let Some(debugger) = &mut self.debugger {
+            debugger.go = Some(go.clone());
+        }
+        if alone || !steps_alone {
+            self.steps_left = TURN_STEPS;
+        } else {
+            // The others come first.
+            self.steps_left = 0;
+        }
+        Ok(None)
+    }
+
+    /// Lets the debug registers of all threads watch what is asked for.
+    fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
+        let Some(debugger) = &mut self.debugger else { return Ok(()) };
+        let slots = slots(&go.watches);
+        if slots != debugger.slots {
+            debugger.slots = slots;
+            self.threads.values_mut().for_each(|thread| thread.watches = false);
+        }
+        let slots = &debugger.slots;
+        for thread in self.threads.values_mut().filter(|t| !t.watches && t.doing == Doing::Ready) {
+            watch(thread.tracee, slots)?;
+            thread.watches = true;
+        }
+        Ok(())
+    }
+
+    /// What another thread came to while all were being stopped, or stands at now.
+    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
+        for thread in self.threads.values_mut().filter(|thread| thread.tid() != go.thread) {
+            match thread.news.take() {
+                Some(News::Stop) | None if thread.is_in_program() => {
+                    if go.stops.contains(&thread.ip) {
+                        return Some((thread.tid(), News::Stop));
+                    }
+                }
+                Some(News::Stop | News::Stepped) | None => {}
+                Some(news) => return Some((thread.tid(), news)),
+            }
+        }
+        None
+    }
+
+    /// What there is to tell; of the thread that was told to go on rather than of others.
+    fn take_news(&mut self, go: &Go) -> Option<(Tid, News)> {
+        let first = Tid(self.program.0);
+        if self.is_gone() {
+            return Some((first, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            let culprit = self.processes.get(&self.program).and_then(|process| process.culprit);
+            let known = culprit.map(|(tid, _)| tid).filter(|tid| self.threads.contains_key(tid));
+            return Some((known.unwrap_or(first), News::Ending));
+        }
+        let alone = self.debugger.as_ref().is_some_and(|debugger| debugger.alone);
+        let ran = |thread: &Thread| !alone || thread.tid() == go.thread;
+        let told = self.threads.values_mut().filter(|t| t.news.is_some() && ran(t));
+        let mut told: Vec<_> = told.collect();
+        told.sort_by_key(|thread| thread.tid() != go.thread);
+        let thread = told.into_iter().next()?;
+        thread.news.take().map(|news| (thread.tid(), news))
+    }
+
+    /// Waits for a stop; None where somebody interrupted before there was one.
+    fn wait_or_interrupted(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Option<(Tid, Stop)>, Error> {
+        if self.is_stepping() {
+            return self.wait().map(Some);
+        }
+        loop {
+            if let Some(stop) = wait_any(false)? {
+                return Ok(Some(stop));
+            }
+            if interrupted() {
+                return Ok(None);
+            }
+            self.write_all()?;
+            std::thread::sleep(LOOK_PERIOD);
+        }
+    }
+
+    /// Takes in a stop, and what it is to the debugger.
+    pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        self.handle(tid, stop)?;
+        self.spread_ranges();
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return Ok(());
+        };
+        if thread.doing != Doing::Ready {
+            return Ok(());
+        }
+        if thread.executed && thread.call.is_none() {
+            (thread.executed, thread.watches) = (false, false);
+            thread.news = Some(News::Executed);
+        }
+        if !thread.watches {
+            gone_is_fine_here(watch(thread.tracee, &debugger.slots))?;
+            thread.watches = true;
+        }
+        if let Some(addr) = take_watched(thread.tracee, &debugger.slots).unwrap_or(None) {
+            thread.news = Some(News::Watch(addr));
+        }
+        let Some(go) = &debugger.go else { return Ok(()) };
+        if thread.deliver != 0 {
+            let sent = std::mem::take(&mut thread.sent) == thread.deliver;
+            let bit = 1 << (thread.deliver - 1).clamp(0, 63);
+            if !sent && go.passed & bit == 0 {
+                thread.held = true;
+                thread.news = Some(News::Signal(thread.deliver));
+            }
+            return Ok(());
+        }
+        let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
+        if steps && thread.news.is_none() {
+            thread.news = Some(News::Stepped);
+        }
+        Ok(())
+    }
+
+    /// All threads stand still.
+    fn halt_all(&mut self) -> Result<(), Error> {
+        self.threads.values_mut().for_each(|thread| thread.halts = true);
+        while self.threads.values().any(is_out) {
+            for thread in self.threads.values_mut().filter(|thread| is_out(thread)) {
+                thread.halts = true;
+                if thread.doing != Doing::Stepping {
+                    gone_is_fine(thread.tracee.interrupt())?;
+                }
+            }
+            let (tid, stop) = self.wait()?;
+            self.take_in(tid, stop)?;
+        }
+        if let Some(debugger) = &mut self.debugger {
+            debugger.go = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        !self.processes.contains_key(&self.program)
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        !self.threads.is_empty() && self.threads.values().all(|t| t.doing == Doing::AtEnd)
+    }
+
+    /// All threads stand at their end: lets them.
+    pub(super) fn let_end(&mut self) -> Result<(), Error> {
+        self.debugger = None;
+        self.end_if_all_are(self.program)?;
+        while !self.is_gone() {
+            let (tid, stop) = self.wait()?;
+            self.handle(tid, stop)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the program, all of whose threads stand still.
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        if self.is_at_end() {
+            return self.let_end();
+        }
+        self.debugger = None;
+        for thread in self.threads.values() {
+            gone_is_fine_here(watch(thread.tracee, &[]))?;
+        }
+        self.detach(self.program)
+    }
+
+    /// Ends the program.
+    pub(super) fn kill(&mut self) -> Result<(), Error> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        crate::tracee::Tracee::kill_process(self.program);
+        if self.is_at_end() {
+            return self.let_end();
+        }
+        self.debugger = None;
+        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        while !self.is_gone() {
+            let (tid, stop) = self.wait()?;
+            self.handle(tid, stop)?;
+        }
+        Ok(())
+    }
+}
+
+impl Debugger {
+    fn lets_go(&self, thread: &Thread) -> bool {
+        self.go.as_ref().is_some_and(|go| !self.alone || go.thread == thread.tid())
+    }
+}
+
+/// Not at a stop that its tracer has seen.
+fn is_out(thread: &Thread) -> bool {
+    matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped)
+}
+
+fn gone_is_fine_here(result: Result<(), Error>) -> Result<(), Error> {
+    match result {
+        Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,164 @@
+//! A stepped program under a debugger.
+
+use super::debugger::Debugger;
+use super::engine::{BACKEND, Engine};
+use super::thread::{Doing, Thread};
+use crate::capture::live::{Go, News};
+use crate::capture::recorder::{Prepared, Request};
+use crate::capture::restart::asks_to_restart;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
+use crate::tracee::{self, Launch};
+use std::path::{Path, PathBuf};
+
+const NT_X86_XSTATE: u32 = 0x202;
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+
+/// A program under a debugger.
+#[derive(Debug)]
+pub(in crate::capture) struct Live {
+    engine: Engine,
+    dir: PathBuf,
+}
+
+impl Live {
+    pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
+        let env: Vec<_> = std::env::vars_os().collect();
+        let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
+        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
+        let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
+            Ok(pid) => pid,
+            Err(error) => {
+                prepared.give_up();
+                return Err(error.into());
+            }
+        };
+        let mut engine = Engine::new(request, pid);
+        match engine.start(prepared).and_then(|()| engine.reach_program()) {
+            Ok(dir) => Ok(Self { engine, dir }),
+            Err(error) => {
+                engine.let_go();
+                Err(error)
+            }
+        }
+    }
+
+    pub(in crate::capture) fn go(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        self.engine.go_on(go, interrupted)
+    }
+
+    pub(in crate::capture) fn pid(&self) -> Pid {
+        self.engine.program
+    }
+
+    pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
+        self.engine.threads.keys().copied().collect()
+    }
+
+    pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        let thread = self.engine.threads.get(&tid)?;
+        if thread.doing == Doing::AtEnd {
+            return thread.ending.clone();
+        }
+        let registers = thread.tracee.registers().ok()?;
+        let siginfo = thread.siginfo.filter(|_| thread.held);
+        Some(final_state::thread_with(thread.tracee, &registers, siginfo))
+    }
+
+    pub(in crate::capture) fn set_registers(
+        &mut self,
+        tid: Tid,
+        registers: &core::Registers,
+    ) -> Result<(), Error> {
+        let thread = self.standing(tid)?;
+        let before = thread.tracee.registers()?;
+        let mut words = final_state::kernel_registers(registers);
+        if words.rip != before.rip && words.orig_rax == before.orig_rax {
+            // The call that it stands in is not made again.
+            words.orig_rax = u64::MAX;
+        }
+        thread.tracee.set_registers(&words)?;
+        let call = Addr(words.rip.wrapping_sub(SYSCALL_BYTES));
+        thread.restarts = asks_to_restart(&words).then_some(call);
+        let next = thread.restarts.unwrap_or(Addr(words.rip));
+        if next != thread.ip {
+            thread.call = None;
+            thread.divert(next);
+        }
+        Ok(())
+    }
+
+    pub(in crate::capture) fn set_extended_state(
+        &mut self,
+        tid: Tid,
+        area: &[u8],
+    ) -> Result<(), Error> {
+        Ok(self.standing(tid)?.tracee.set_register_set(NT_X86_XSTATE, area)?)
+    }
+
+    fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
+        let thread = self.engine.threads.get_mut(&tid).filter(|t| t.doing == Doing::Ready);
+        thread.ok_or(Error::NotStanding { tid })
+    }
+
+    pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let process = self.engine.processes.get(&self.engine.program);
+        process.map_or(0, |process| process.memory.read(addr, buf))
+    }
+
+    pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let process = self.engine.processes.get(&self.engine.program);
+        let process = process.ok_or(Error::NoMemory { at: addr })?;
+        let last = addr.wrapping_add((bytes.len() as u64).saturating_sub(1));
+        if process.has_fixed_code(addr) || process.has_fixed_code(last) {
+            return Err(Error::FixedCode { at: addr });
+        }
+        process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
+    }
+
+    pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+        self.engine.tell_places();
+        self.engine.write_all()?;
+        Ok(&self.dir)
+    }
+
+    pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+        self.engine.leave()
+    }
+
+    pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
+        self.engine.kill()
+    }
+}
+
+impl Engine {
+    /// Lets a program that was just launched come to its first instruction, where a debugger looks
+    /// at it from now on. Gives the recording's directory.
+    fn reach_program(&mut self) -> Result<PathBuf, Error> {
+        let first = Tid(self.program.0);
+        while self.threads.get(&first).is_some_and(|thread| thread.call.is_some()) {
+            self.schedule()?;
+            let (tid, stop) = self.wait()?;
+            self.handle(tid, stop)?;
+        }
+        let Some(process) = self.processes.get(&self.program) else {
+            let program = self.request.program.clone();
+            return Err(tracee::Error::EndedEarly { program }.into());
+        };
+        self.debugger = Some(Debugger::default());
+        Ok(process.recorder.writer().dir().to_owned())
+    }
+
+    /// Lets the traces tell where the threads stand.
+    fn tell_places(&mut self) {
+        for thread in self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready) {
+            thread.path.interrupt(thread.ip);
+        }
+    }
+}
