@@ -38,7 +38,8 @@ fn of_program(source: &str, flags: &[&str], arguments: &[&str], prints: &str) {
     let mut command = vec![program.to_str().unwrap()];
     command.extend(arguments);
     let recorded = scene.record(&command);
-    assert_eq!(text(&recorded.output.stdout), prints);
+    let output = &recorded.output;
+    assert_eq!(text(&output.stdout), prints, "{}, {}", output.status, text(&output.stderr));
     assert_equal(&recorded);
 }
 
