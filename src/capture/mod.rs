@@ -11,6 +11,7 @@ mod host;
 mod live;
 mod masked;
 mod path;
+mod perf;
 mod recorder;
 mod restart;
 mod signals;
@@ -22,6 +23,7 @@ pub use error::Error;
 pub use filter::{Code, Filter};
 pub use host::host_cpu;
 pub use live::{Go, Live, News, Watch};
+pub use perf::{Error as PerfError, PtConfig};
 pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.

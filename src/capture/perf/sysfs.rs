@@ -1,0 +1,165 @@
+//! What the kernel says of the PMU `intel_pt`: its number, the fields of its `config`, and what the
+//! CPU can do. Reads a few small files below a directory, which tests make up.
+//!
+//! The names are those of `arch/x86/events/intel/pt.c`; `caps` are hexadecimal and come from CPUID
+//! leaf 14H (SDM table "CPUID Leaf 14H Enumeration of Intel Processor Trace Capabilities").
+
+use super::error::Error;
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Where PMUs are.
+pub(super) const DEVICES: &str = "/sys/bus/event_source/devices";
+
+/// The PMU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PtPmu {
+    /// `perf_event_attr.type`.
+    pub(super) number: u32,
+    fields: BTreeMap<String, Field>,
+    caps: BTreeMap<String, u64>,
+    /// Filters that an event can have.
+    pub(super) filter_ranges: usize,
+    /// The nominal frequency, in 100 MHz.
+    pub(super) nominal_ratio: Option<u8>,
+    /// EBX and EAX of CPUID leaf 15H.
+    pub(super) cpuid_15: Option<(u32, u32)>,
+}
+
+/// A field of `config`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field {
+    /// Its lowest bit.
+    low: u32,
+    /// How many bits.
+    width: u32,
+}
+
+impl Field {
+    /// `config:N` or `config:N-M`.
+    fn parse(text: &str) -> Option<Self> {
+        let bits = text.strip_prefix("config:")?;
+        let (low, high) = bits.split_once('-').unwrap_or((bits, bits));
+        let (low, high): (u32, u32) = (low.parse().ok()?, high.parse().ok()?);
+        (low <= high && high < 64).then(|| Self { low, width: high - low + 1 })
+    }
+
+    /// The largest value that it holds.
+    pub(super) fn most(&self) -> u64 {
+        u64::MAX >> (64 - self.width)
+    }
+
+    /// `config` with this value in the field.
+    pub(super) fn put(&self, config: u64, value: u64) -> u64 {
+        let mask = self.most() << self.low;
+        config & !mask | value << self.low & mask
+    }
+
+    /// The value in `config`.
+    pub(super) fn get(&self, config: u64) -> u64 {
+        config >> self.low & self.most()
+    }
+}
+
+impl PtPmu {
+    /// Reads what is said below `devices`.
+    pub(super) fn read(devices: &Path) -> Result<Self, Error> {
+        let dir = devices.join("intel_pt");
+        if !dir.is_dir() {
+            return Err(if cpu_has_pt() { Error::NoPmu { path: dir } } else { Error::NoIntelPt });
+        }
+        let number = number(&dir.join("type"), 10)?.ok_or_else(|| missing(&dir.join("type")))?;
+        let mut fields = BTreeMap::new();
+        for (name, path, text) in files(&dir.join("format"))? {
+            // Other words than `config` are for what is not asked for here.
+            if text.starts_with("config:") {
+                let field = Field::parse(&text).ok_or_else(|| unreadable(&path, &text))?;
+                fields.insert(name, field);
+            }
+        }
+        let mut caps = BTreeMap::new();
+        for (name, path, text) in files(&dir.join("caps"))? {
+            let value = u64::from_str_radix(&text, 16).map_err(|_| unreadable(&path, &text))?;
+            caps.insert(name, value);
+        }
+        let told = number_or_none(&dir.join("nr_addr_filters"))?;
+        let ranges = told.or_else(|| caps.get("num_address_ranges").copied()).unwrap_or(0);
+        let nominal = number_or_none(&dir.join("max_nonturbo_ratio"))?;
+        Ok(Self {
+            number: u32::try_from(number).map_err(|_| missing(&dir.join("type")))?,
+            fields,
+            caps,
+            filter_ranges: usize::try_from(ranges).unwrap_or(0),
+            nominal_ratio: nominal.and_then(|n| u8::try_from(n).ok()).filter(|ratio| *ratio > 0),
+            cpuid_15: ratio(&dir.join("tsc_art_ratio"))?,
+        })
+    }
+
+    /// A field of `config` by its name.
+    pub(super) fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.get(name)
+    }
+
+    /// The names of all fields.
+    pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
+        self.fields.keys().map(String::as_str)
+    }
+
+    /// What the CPU has of a capability: 0 where the kernel does not know it.
+    pub(super) fn cap(&self, name: &str) -> u64 {
+        self.caps.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// Bit 25 of EBX in CPUID leaf 7 (SDM volume 2, "CPUID").
+pub(super) fn cpu_has_pt() -> bool {
+    use core::arch::x86_64::{__cpuid, __cpuid_count};
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> 25 & 1 != 0
+}
+
+fn missing(path: &Path) -> Error {
+    Error::Sysfs { path: path.to_owned(), why: "does not say what it should".to_owned() }
+}
+
+fn unreadable(path: &Path, text: &str) -> Error {
+    Error::Sysfs { path: path.to_owned(), why: format!("{text:?} does not read") }
+}
+
+fn read(path: &Path) -> Result<Option<String>, Error> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::Sysfs { path: path.to_owned(), why: error.to_string() }),
+    }
+}
+
+fn number(path: &Path, radix: u32) -> Result<Option<u64>, Error> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    u64::from_str_radix(&text, radix).map(Some).map_err(|_| unreadable(path, &text))
+}
+
+fn number_or_none(path: &Path) -> Result<Option<u64>, Error> {
+    number(path, 10)
+}
+
+/// `EBX:EAX`; zeros where the CPU does not say.
+fn ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let parts = text.split_once(':').and_then(|(n, d)| n.parse().ok().zip(d.parse().ok()));
+    let (ebx, eax) = parts.ok_or_else(|| unreadable(path, &text))?;
+    Ok((ebx > 0 && eax > 0).then_some((ebx, eax)))
+}
+
+/// The files of a directory with what is in them; none where there is no directory.
+fn files(dir: &Path) -> Result<Vec<(String, PathBuf, String)>, Error> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Ok(Vec::new()) };
+    let mut found = Vec::new();
+    for path in entries.flatten().map(|entry| entry.path()) {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+        if let Some((name, text)) = name.zip(read(&path)?) {
+            found.push((name, path, text));
+        }
+    }
+    Ok(found)
+}

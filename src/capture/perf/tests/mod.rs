@@ -1,0 +1,4 @@
+//! The backend without its hardware.
+
+mod config;
+mod fixtures;
