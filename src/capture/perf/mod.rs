@@ -1,7 +1,10 @@
 //! Hardware: the CPU's own PT unit, through Linux perf.
 
 mod config;
+mod drain;
 mod error;
+mod ring;
+mod stitch;
 mod sysfs;
 
 pub use config::PtConfig;

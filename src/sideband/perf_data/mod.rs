@@ -22,7 +22,7 @@ pub use aux::{AuxInfo, AuxTrace, PerfClock};
 pub use fields::BadPerfData;
 pub use file::PerfData;
 pub use header::BuildId;
-pub use record::{PerfEvent, PerfMap, PerfRecord};
+pub use record::{PerfEvent, PerfMap, PerfRecord, PerfRecords};
 pub use write::PerfWriter;
 
 /// Whether a file begins as perf's do, of whichever byte order.

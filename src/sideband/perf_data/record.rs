@@ -1,8 +1,8 @@
 //! The records of perf.data that tell what the operating system did (`PERF_RECORD_*` of
 //! `perf_event_open(2)`).
 
-use super::attr::{SampleId, Trailers};
-use super::fields::Fields;
+use super::attr::{Attr, SampleId, Trailers};
+use super::fields::{BadPerfData, Fields};
 use super::numbers::{
     MISC_COMM_EXEC, MISC_MMAP_BUILD_ID, MISC_MMAP_DATA, MISC_SWITCH_OUT, RECORD_AUX, RECORD_COMM,
     RECORD_EXIT, RECORD_FORK, RECORD_HEADER_BYTES, RECORD_ITRACE_START, RECORD_LOST,
@@ -108,6 +108,26 @@ impl PerfEvent {
     pub const AUX_LOSSES: u64 = 1 | 4 | 8;
     /// The bit that says that the area is a ring that overwrites itself.
     pub const AUX_OVERWRITE: u64 = 2;
+}
+
+/// Reads records as the kernel writes them into the ring of an event.
+#[derive(Clone, Debug)]
+pub struct PerfRecords {
+    ends: Trailers,
+}
+
+impl PerfRecords {
+    /// Of an event with these attributes.
+    #[must_use]
+    pub fn of(attr: &Attr) -> Self {
+        Self { ends: Trailers::of(std::slice::from_ref(attr)) }
+    }
+
+    /// A whole record: nothing where it is of no concern. The offset of what does not read is 0.
+    pub fn parse(&self, bytes: &[u8]) -> Result<Option<PerfRecord>, BadPerfData> {
+        let cut = |Damaged| BadPerfData { offset: 0, what: "the record is shorter than its kind" };
+        parse(0, bytes, &self.ends).map_err(cut)
+    }
 }
 
 const PROT_WRITE: u32 = 2;

@@ -2,3 +2,6 @@
 
 mod config;
 mod fixtures;
+mod kernel;
+mod random;
+mod rings;

@@ -4,8 +4,6 @@
 mod binaries;
 mod code;
 mod filter;
-mod floors;
-mod overlap;
 mod process;
 mod streams;
 mod switches;

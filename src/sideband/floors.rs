@@ -1,4 +1,4 @@
-//! From when on code may be taken for mapped. A trace tells times now and then only (TSC packets),
+//! From when on code that a CPU's trace shows may be taken for mapped. A trace tells times now and then only (TSC packets),
 //! so what it shows may have been executed later than its last time says. Where nothing was mapped
 //! before, nothing else can have been executed: that is mapped from the beginning of its program
 //! on. What is mapped over something keeps its time.
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// What has been mapped since the program began.
 #[derive(Debug, Default)]
-pub(super) struct Floors {
+pub struct Floors {
     /// When it began: from ever, if nothing was mapped before.
     since: Tsc,
     /// Start and end of ranges that do not touch.
@@ -17,7 +17,7 @@ pub(super) struct Floors {
 
 impl Floors {
     /// Another program begins; gives when that may be taken to have been.
-    pub(super) fn exec(&mut self, tsc: Tsc) -> Tsc {
+    pub fn exec(&mut self, tsc: Tsc) -> Tsc {
         if !self.mapped.is_empty() {
             self.since = tsc;
             self.mapped.clear();
@@ -26,7 +26,7 @@ impl Floors {
     }
 
     /// A mapping; gives when it may be taken to have been made.
-    pub(super) fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
+    pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let (mut start, mut end) = (range.start.0, range.end.0);
         let mut is_over = false;
         // Ranges begin in order and do not touch, so they end in order, too.

@@ -1,7 +1,7 @@
 //! Snapshots of a ring that was read again before all of it was new: how much the later one begins
 //! with of what the earlier one ends with.
 
-use crate::pt::find_psb;
+use super::find_psb;
 
 /// A prime below 2^61, for hashes that a file cannot easily make collide by accident.
 const MODULUS: u128 = (1 << 61) - 1;
@@ -9,7 +9,8 @@ const BASE: u128 = 0x0123_4567_89ab_cdef;
 
 /// How many bytes the end of `earlier` and the beginning of `later` have in common. Less than one
 /// PSB is taken for chance.
-pub(super) fn overlap(earlier: &[u8], later: &[u8]) -> usize {
+#[must_use]
+pub fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);
     let mut longest = 0;
     // The hashes of the first and of the last bytes, one longer each time.

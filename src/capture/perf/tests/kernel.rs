@@ -1,0 +1,252 @@
+//! A model of the kernel's side of perf's rings, after `kernel/events/ring_buffer.c`
+//! (`perf_output_begin`, `perf_aux_output_begin`, `perf_aux_output_end`) and
+//! `arch/x86/events/intel/pt.c`: it writes the same memory that a reader reads, in the same order.
+
+use super::super::ring::Plain;
+use crate::sideband::perf_data::Attr;
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Memory that both sides see: a ring and its two counters.
+pub(in crate::capture::perf) struct Area {
+    bytes: UnsafeCell<Box<[u8]>>,
+    size_bytes: u64,
+    pub(super) head: AtomicU64,
+    pub(super) tail: AtomicU64,
+}
+
+// SAFETY: the counters are atomic, and who writes bytes keeps to the protocol: never between tail
+// and head, but in a ring that overwrites.
+unsafe impl Sync for Area {}
+// SAFETY: it is plain memory.
+unsafe impl Send for Area {}
+
+impl fmt::Debug for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Area").field("size_bytes", &self.size_bytes).finish_non_exhaustive()
+    }
+}
+
+impl Area {
+    pub(super) fn new(size_bytes: u64) -> Arc<Self> {
+        let bytes = vec![0; usize::try_from(size_bytes).unwrap()].into_boxed_slice();
+        let (head, tail) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self { bytes: UnsafeCell::new(bytes), size_bytes, head, tail })
+    }
+
+    /// The reader's view of it.
+    pub(super) fn plain(self: &Arc<Self>, overwrites: bool) -> Plain {
+        // SAFETY: the box is never replaced, so its bytes stay where they are.
+        let base = unsafe { (*self.bytes.get()).as_mut_ptr() };
+        let (base, head) = (NonNull::new(base).unwrap(), NonNull::from(&self.head));
+        let tail = (!overwrites).then(|| NonNull::from(&self.tail));
+        // SAFETY: all of it lives as long as the area, which the view keeps.
+        unsafe { Plain::new(base, self.size_bytes, head, tail, self.clone()) }
+    }
+
+    /// Writes bytes by their counts.
+    fn put(&self, at: u64, bytes: &[u8]) {
+        for (place, byte) in (at..).zip(bytes) {
+            let place = usize::try_from(place % self.size_bytes).unwrap();
+            // SAFETY: `place` is within the box; the protocol keeps the reader away.
+            unsafe { (*self.bytes.get()).as_mut_ptr().add(place).write(*byte) };
+        }
+    }
+
+    /// `CIRC_SPACE`: one byte less than what is free.
+    fn space(&self, head: u64, tail: u64) -> u64 {
+        self.size_bytes - 1 - (head - tail)
+    }
+}
+
+const RECORD_LOST: u32 = 2;
+const RECORD_AUX: u32 = 11;
+const FLAG_TRUNCATED: u64 = 1;
+const FLAG_OVERWRITE: u64 = 2;
+/// `PERF_AUX_FLAG_COLLISION`.
+pub(super) const FLAG_COLLISION: u64 = 8;
+/// tid, time.
+const TRAILER_BYTES: usize = 16;
+
+/// What the records of the model end with, and so of the events that it plays.
+pub(in crate::capture::perf) fn attr() -> Attr {
+    const TID_AND_TIME: u64 = 2 | 4;
+    const SAMPLE_ID_ALL: u64 = 1 << 18;
+    Attr { sample_type: TID_AND_TIME, flags: SAMPLE_ID_ALL, ..Attr::default() }
+}
+
+/// Tracing from one scheduling of the thread to the next.
+#[derive(Debug)]
+struct Output {
+    space: u64,
+    written: u64,
+    flags: u64,
+}
+
+/// The kernel's side of one event.
+#[derive(Debug)]
+pub(in crate::capture::perf) struct Kernel {
+    pub(super) data: Arc<Area>,
+    pub(super) aux: Arc<Area>,
+    overwrites: bool,
+    data_head: u64,
+    records_lost: u64,
+    aux_head: u64,
+    enabled: bool,
+    output: Option<Output>,
+    /// All that was written to the area, by counts.
+    pub(super) written: Vec<u8>,
+    /// Bytes of trace that came to nothing.
+    pub(super) dropped: u64,
+    /// A record said that bytes are missing, or was lost.
+    pub(super) told_badly: bool,
+}
+
+impl Kernel {
+    pub(super) fn new(data_bytes: u64, aux_bytes: u64, overwrites: bool) -> Self {
+        Self {
+            data: Area::new(data_bytes),
+            aux: Area::new(aux_bytes),
+            overwrites,
+            data_head: 0,
+            records_lost: 0,
+            aux_head: 0,
+            enabled: true,
+            output: None,
+            written: Vec::new(),
+            dropped: 0,
+            told_badly: false,
+        }
+    }
+
+    /// `PERF_EVENT_IOC_ENABLE`.
+    pub(super) fn enable(&mut self) {
+        self.enabled = true;
+    }
+
+    /// Whether old bytes make place for new ones.
+    pub(super) fn overwrites(&self) -> bool {
+        self.overwrites
+    }
+
+    /// How many bytes have place in the area, as the reader has left it.
+    pub(super) fn space_left(&self) -> u64 {
+        let written = self.output.as_ref().map_or(0, |output| output.written);
+        let tail = self.aux.tail.load(Ordering::Acquire);
+        self.aux.space(self.aux_head, tail).saturating_sub(written)
+    }
+
+    /// Bytes of the area.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.aux.size_bytes
+    }
+
+    /// Whether output goes on.
+    pub(super) fn is_on(&self) -> bool {
+        self.output.is_some()
+    }
+
+    /// The thread is scheduled in (`perf_aux_output_begin`).
+    pub(super) fn begin(&mut self) {
+        if self.output.is_some() || !self.enabled {
+            return;
+        }
+        let space = if self.overwrites {
+            u64::MAX
+        } else {
+            self.aux.space(self.aux_head, self.aux.tail.load(Ordering::Acquire))
+        };
+        if space == 0 {
+            // No record says so.
+            self.enabled = false;
+            return;
+        }
+        self.output = Some(Output { space, written: 0, flags: 0 });
+    }
+
+    /// The PT unit writes, as far as there is place; what follows is lost until it is enabled.
+    pub(super) fn trace(&mut self, bytes: &[u8]) {
+        let Some(output) = self.output.as_mut().filter(|output| output.flags == 0) else {
+            self.dropped += bytes.len() as u64;
+            return;
+        };
+        let left = usize::try_from(output.space - output.written).unwrap_or(usize::MAX);
+        let count = left.min(bytes.len());
+        self.aux.put(self.aux_head + output.written, &bytes[..count]);
+        self.written.extend_from_slice(&bytes[..count]);
+        output.written += count as u64;
+        if count < bytes.len() {
+            self.dropped += (bytes.len() - count) as u64;
+            output.flags |= FLAG_TRUNCATED;
+        }
+    }
+
+    /// Something makes the unit lose what comes until the next [`Self::begin`].
+    pub(super) fn flag(&mut self, flag: u64) {
+        if let Some(output) = &mut self.output {
+            output.flags |= flag;
+            self.told_badly = true;
+        }
+    }
+
+    /// The thread is scheduled out, or a part of the area is full (`perf_aux_output_end`): the
+    /// record first, then the head.
+    pub(super) fn end(&mut self) {
+        if let Some((head, record)) = self.end_output() {
+            if let Some(record) = record {
+                self.record(&record);
+            }
+            self.aux.head.store(head, Ordering::Release);
+        }
+    }
+
+    /// The first half of it: gives what is to be told.
+    pub(super) fn end_output(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
+        let output = self.output.take()?;
+        let start = self.aux_head;
+        self.aux_head += output.written;
+        let place = if self.overwrites { self.aux_head % self.aux.size_bytes } else { start };
+        let flags = output.flags | if self.overwrites { FLAG_OVERWRITE } else { 0 };
+        if flags & FLAG_TRUNCATED != 0 {
+            self.enabled = false;
+        }
+        let has_news = output.written > 0 || output.flags != 0;
+        let body = [place, output.written, flags].map(u64::to_le_bytes).concat();
+        let head = if self.overwrites { place } else { self.aux_head };
+        Some((head, has_news.then(|| record(RECORD_AUX, &body))))
+    }
+
+    /// Writes a record, with one before it that says how many were lost (`perf_output_begin`).
+    pub(super) fn record(&mut self, bytes: &[u8]) {
+        let lost = (self.records_lost > 0)
+            .then(|| record(RECORD_LOST, &[0, self.records_lost].map(u64::to_le_bytes).concat()));
+        let all = [lost.unwrap_or_default(), bytes.to_vec()].concat();
+        let tail = self.data.tail.load(Ordering::Acquire);
+        if self.data.space(self.data_head, tail) < all.len() as u64 {
+            self.records_lost += 1;
+            self.told_badly = true;
+            return;
+        }
+        self.records_lost = 0;
+        self.data.put(self.data_head, &all);
+        self.data_head += all.len() as u64;
+        self.data.head.store(self.data_head, Ordering::Release);
+    }
+}
+
+/// A record with its header and its end.
+pub(super) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
+    let size = u16::try_from(8 + body.len() + TRAILER_BYTES).unwrap();
+    let mut bytes = kind.to_le_bytes().to_vec();
+    bytes.extend([0, 0]);
+    bytes.extend(size.to_le_bytes());
+    bytes.extend_from_slice(body);
+    for number in [7_i32, 8] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(1000_u64.to_le_bytes());
+    bytes
+}
