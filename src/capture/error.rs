@@ -23,6 +23,9 @@ pub enum Error {
     /// The program's code could not be translated.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Translate(TranslateError),
+    /// The CPU cannot trace, or not so.
+    #[error(transparent)]
+    Perf(#[from] super::perf::Error),
     /// There is no room for what recorder and program share.
     #[error(
         "the program's address space has no room for the recorder ({call}: ENOMEM): is it limited \
@@ -54,6 +57,12 @@ pub enum Error {
         "the {backend} backend records programs from their first instruction on; the soft one can begin later"
     )]
     FromStartOnly {
+        /// Its name.
+        backend: &'static str,
+    },
+    /// The backend cannot serve a debugger.
+    #[error("the {backend} backend does not debug live programs; the soft and step ones do")]
+    NotLive {
         /// Its name.
         backend: &'static str,
     },

@@ -83,6 +83,21 @@ impl Ranges {
         !self.filters && self.stop.is_empty()
     }
 
+    /// Whether only some code is traced, though it may not be there yet.
+    pub(super) fn has_filter(&self) -> bool {
+        self.filters
+    }
+
+    /// The code that is traced.
+    pub(super) fn only(&self) -> &[AddrRange] {
+        &self.only
+    }
+
+    /// The code that ends a trace.
+    pub(super) fn stop(&self) -> &[AddrRange] {
+        &self.stop
+    }
+
     /// Where what is traced begins.
     pub(super) fn starts(&self) -> impl Iterator<Item = Addr> {
         self.only.iter().map(|range| range.start)
@@ -172,10 +187,20 @@ impl Resolver {
 
     /// A PT unit has so many ranges only.
     pub(super) fn must_fit(&self) -> Result<(), Error> {
-        match self.ranges.only.len() + self.ranges.stop.len() {
+        match self.count() {
             0..=MOST_RANGES => Ok(()),
             count => Err(Error::TooManyRanges { count }),
         }
+    }
+
+    /// How many ranges there are.
+    pub(super) fn count(&self) -> usize {
+        self.ranges.only.len() + self.ranges.stop.len()
+    }
+
+    /// Whether there are names that nothing had so far.
+    pub(super) fn seeks(&self) -> bool {
+        self.found.iter().any(|(_, found)| !found)
     }
 
     /// What the user should know: names of the filter that nothing had.

@@ -97,6 +97,7 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
             Backend::Step => step::Live::launch(request).map(Self::step),
+            Backend::Perf => Err(Error::NotLive { backend: "perf" }),
         }
     }
 
@@ -105,6 +106,7 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
             Backend::Step => Err(Error::FromStartOnly { backend: "step" }),
+            Backend::Perf => Err(Error::NotLive { backend: "perf" }),
         }
     }
 

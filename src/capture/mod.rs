@@ -24,16 +24,25 @@ pub use filter::{Code, Filter};
 pub use host::host_cpu;
 pub use live::{Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
+#[cfg(test)]
+pub(crate) use perf::{can_listen, record_by_model};
 pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
+    /// Hardware: the CPU's own PT unit, through Linux perf.
+    Perf,
     /// Translation: the program runs in a code cache that logs its branches.
     Soft,
     /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
     Step,
+}
+
+/// Whether the CPU here can trace what is requested.
+pub fn hardware(request: &Request) -> Result<(), Error> {
+    perf::probe(request)
 }
 
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
@@ -42,6 +51,9 @@ pub enum Backend {
 /// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then.
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     match (backend, request.attach, &request.start_at) {
+        (Backend::Perf, None, None) => perf::record(request),
+        (Backend::Perf, Some(pid), None) => perf::attach(request, pid),
+        (Backend::Perf, ..) => Err(Error::FromStartOnly { backend: "perf" }),
         (Backend::Soft, None, _) => soft::record(request),
         (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
         (Backend::Step, None, None) => step::record(request),

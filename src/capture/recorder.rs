@@ -5,9 +5,11 @@ use super::clock::{Clock, now};
 use super::error::Error;
 use super::filter::{Code, Filter};
 use super::host::host_cpu;
-use crate::common::{Addr, Pid, Tid};
+use super::perf::PtConfig;
+use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::{
-    self, Capture, Destination, End, Exit, Manifest, Store, ThreadEntry, Writer, argument_text,
+    self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, Writer,
+    argument_text,
 };
 use crate::sideband::{Event, Record};
 use std::ffi::OsString;
@@ -54,6 +56,8 @@ pub struct Request {
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
     /// thread in this directory: the log that tests compare the trace with.
     pub step_log: Option<PathBuf>,
+    /// What a CPU's PT unit is to trace, where one does.
+    pub pt_config: PtConfig,
     /// Where to put the recording; none: a new name in the store.
     pub output: Option<PathBuf>,
     /// Replace the recording that is there.
@@ -126,6 +130,12 @@ impl Prepared {
                 Err(error)
             }
         }
+    }
+
+    /// A CPU takes the trace, like this.
+    pub(super) fn set_hardware(&mut self, hardware: Hardware, psb_period_bytes: u32) {
+        self.manifest.capture.hardware = Some(hardware);
+        self.manifest.capture.psb_period_bytes = psb_period_bytes.into();
     }
 
     /// There is no process after all.
@@ -214,7 +224,24 @@ impl Recorder {
 
     /// Appends what the operating system did just now.
     pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
-        self.writer.sideband(&Record { tsc: now(), pid: self.pid(), tid, event })
+        self.event_at(now(), tid, event)
+    }
+
+    /// Appends what the operating system did at another time.
+    pub(super) fn event_at(
+        &mut self,
+        tsc: Tsc,
+        tid: Tid,
+        event: Event,
+    ) -> Result<(), recording::Error> {
+        self.writer.sideband(&Record { tsc, pid: self.pid(), tid, event })
+    }
+
+    /// The IP filter ranges that a CPU was given are these.
+    pub(super) fn set_filter(&mut self, ranges: Vec<AddrRange>) {
+        if let Some(hardware) = &mut self.manifest.capture.hardware {
+            hardware.filter = ranges;
+        }
     }
 
     /// Writes out what came together, if that was not done a moment ago.
@@ -280,6 +307,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
                 start.chain(request.filter.words()).collect()
             },
             import: None,
+            hardware: None,
         },
         end: None,
     }

@@ -2,7 +2,7 @@
 
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
-use crate::capture::Code;
+use crate::capture::{Code, PtConfig};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::num::NonZero;
@@ -80,6 +80,10 @@ pub(super) struct Record {
     /// How to capture the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
+    /// What the CPU's PT unit is to trace besides branches and times, as perf writes it, such as
+    /// cyc,mtc_period=6 or ptw (for --backend perf)
+    #[arg(long, value_name = "TERMS", value_parser = str::parse::<PtConfig>)]
+    pub(super) pt_config: Option<PtConfig>,
     /// Keep address space randomization on
     #[arg(long)]
     pub(super) aslr: bool,
@@ -131,6 +135,8 @@ fn psb_period(text: &str) -> Result<u32, String> {
 pub(super) enum Backend {
     /// The fastest that this machine has
     Auto,
+    /// Let the CPU's own PT unit trace it, through Linux perf: native speed
+    Perf,
     /// Translate the program's code as it runs: software PT, near native speed
     Soft,
     /// Single-step it: some 40 thousand instructions a second

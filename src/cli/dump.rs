@@ -10,7 +10,7 @@ use super::{Failure, raw, source};
 use crate::common::{Tid, Visible};
 use crate::flow::Config;
 use crate::pt::Packets;
-use crate::recording::{Behind, Import, Reader, Store, TraceId};
+use crate::recording::{Behind, Reader, Store, TraceId};
 use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -115,9 +115,9 @@ fn of_recording(
         let traces = ids.iter().map(|id| reader.trace(*id)).collect::<Result<Vec<_>, _>>()?;
         let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
         arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
-        let clocks = reader.manifest().capture.import.as_ref().and_then(Import::clocks);
+        let clocks = reader.manifest().capture.clocks();
         // A CPU's may begin within a packet.
-        let of_cpu = reader.manifest().capture.import.is_some();
+        let of_cpu = reader.manifest().capture.is_of_cpu();
         let found = if of_cpu { Packets::synced } else { Packets::new };
         for trace in &traces {
             packets(once(found(trace.as_ref()), trace.behind()), arguments, clocks, out)?;
@@ -151,8 +151,7 @@ fn threads(
 ) -> Result<(), Failure> {
     let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
     let mut stats = Stats::default();
-    let import = timeline.reader().manifest().capture.import.as_ref();
-    let clocks = import.and_then(Import::clocks).is_some();
+    let clocks = timeline.reader().manifest().capture.clocks().is_some();
     let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;
     for tid in tids {
         if labels && arguments.json {

@@ -93,7 +93,7 @@ fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     let instructions = format!("{name}{} instructions", entry.instructions);
     let end = match entry.final_pc {
         Some(pc) => Some(format!("ended at {pc}")),
-        None if manifest.capture.import.is_some() => None,
+        None if manifest.capture.is_of_cpu() => None,
         None => Some("ended at unknown".to_owned()),
     };
     [instructions].into_iter().chain(end).collect()

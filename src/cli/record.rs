@@ -1,9 +1,11 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
 use super::open::say_what_is_wrong;
+use super::progress::Bar;
 use super::{Failure, arguments, quoted, say};
-use crate::capture::{Backend, Code, Filter, History, Outcome, Request, record};
+use crate::capture::{self, Backend, Code, Filter, History, Outcome, Request, record};
 use crate::common::Pid;
+use crate::recording::import::Totals;
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
 use crate::tracee::{executable, resolve, state};
@@ -34,21 +36,58 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
+        pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,
         force: arguments.force,
         store: Store::of_user(),
     };
-    let backend = match arguments.backend {
-        // The log is of single steps.
-        arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
-        arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
-        arguments::Backend::Step => Backend::Step,
-    };
-    let outcome = record(backend, &request)?;
+    let backend = backend(arguments.backend, &request);
+    if arguments.pt_config.is_some() && backend != Backend::Perf {
+        capture::hardware(&request)?;
+        return Err("--pt-config is for --backend perf".into());
+    }
+    let mut outcome = record(backend, &request)?;
+    if backend == Backend::Perf {
+        count(&mut outcome, arguments.quiet)?;
+    }
     if !arguments.quiet {
         report(&outcome, &request.store);
     }
     Ok(exit_code(&outcome))
+}
+
+/// What the user chose, or the fastest that this machine has.
+fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
+    match chosen {
+        // The log is of single steps.
+        arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
+        arguments::Backend::Auto => {
+            let is_possible = request.start_at.is_none() && capture::hardware(request).is_ok();
+            if is_possible { Backend::Perf } else { Backend::Soft }
+        }
+        arguments::Backend::Perf => Backend::Perf,
+        arguments::Backend::Soft => Backend::Soft,
+        arguments::Backend::Step => Backend::Step,
+    }
+}
+
+/// How much the CPU's trace tells of is known when it is decoded: notes that in the manifests, and
+/// keeps the indexes.
+fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
+    for (number, dir) in outcome.recordings.iter().enumerate() {
+        let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
+        let watch = &mut |progress| bar.show(progress);
+        let timeline = Timeline::open_watched(Reader::open(dir)?, Options::default(), watch)?;
+        drop(bar);
+        let instructions = timeline.threads().map(|tid| (tid, timeline.instructions(tid)));
+        let totals = Totals { instructions: instructions.collect(), times: None };
+        let manifest = timeline.reader().note_totals(&totals)?;
+        timeline.save_index()?;
+        if number == 0 {
+            outcome.manifest = manifest;
+        }
+    }
+    Ok(())
 }
 
 /// A running process's program and arguments.

@@ -3,7 +3,7 @@
 use super::record::running;
 use super::replay::listener;
 use super::{Failure, arguments, say};
-use crate::capture::{Backend, Filter, History, Live, Request};
+use crate::capture::{Backend, Filter, History, Live, PtConfig, Request};
 use crate::common::Pid;
 use crate::gdb::{self, Options};
 use crate::recording::Store;
@@ -35,6 +35,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         filter: Filter::default(),
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
+        pt_config: PtConfig::default(),
         output: Some(place.dir().to_owned()),
         force: arguments.force,
         store: Store::of_user(),

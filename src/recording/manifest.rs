@@ -79,6 +79,64 @@ pub struct Capture {
     /// Where the trace was taken by a CPU and not by us: from what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
+    /// Where we had the CPU take the trace: how.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hardware: Option<Hardware>,
+}
+
+impl Capture {
+    /// Whether a CPU's PT unit took the trace.
+    pub fn is_of_cpu(&self) -> bool {
+        self.import.is_some() || self.hardware.is_some()
+    }
+
+    /// What is known of the trace's clocks; none when nothing is.
+    pub fn clocks(&self) -> Option<ClockConfig> {
+        let clocks = self.hardware.as_ref().map(Hardware::clocks);
+        clocks.unwrap_or_else(|| self.import.as_ref().and_then(Import::clocks))
+    }
+
+    /// The IP filter ranges of a CPU that took the trace; none for all code.
+    pub fn ranges(&self) -> &[AddrRange] {
+        let of_import = self.import.as_ref().map(|import| &import.filter);
+        let ranges = self.hardware.as_ref().map(|hardware| &hardware.filter).or(of_import);
+        ranges.map_or(&[], Vec::as_slice)
+    }
+}
+
+/// How the CPU that ran the program, the manifest's, took its trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hardware {
+    /// `perf_event_attr.config`: what was asked for, by the fields of `IA32_RTIT_CTL`.
+    pub config: u64,
+    /// IP filter ranges that the trace was taken with, none for all code.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filter: Vec<AddrRange>,
+    /// `MTCFreq`, where there are MTC packets.
+    pub mtc_freq: Option<u8>,
+    /// CPUID leaf 15H, EBX and EAX.
+    pub cpuid_15: Option<(u32, u32)>,
+    /// The nominal frequency, in 100 MHz.
+    pub nominal_ratio: Option<u8>,
+}
+
+impl Hardware {
+    fn clocks(&self) -> Option<ClockConfig> {
+        clocks(self.mtc_freq, self.cpuid_15, self.nominal_ratio)
+    }
+}
+
+fn clocks(
+    mtc_freq: Option<u8>,
+    cpuid_15: Option<(u32, u32)>,
+    nominal_ratio: Option<u8>,
+) -> Option<ClockConfig> {
+    let known = mtc_freq.is_some() || cpuid_15.is_some() || nominal_ratio.is_some();
+    known.then(|| ClockConfig {
+        crystal_ratio: cpuid_15.and_then(|(ebx, eax)| CrystalRatio { ebx, eax }.usable()),
+        mtc_freq,
+        nominal_ratio,
+    })
 }
 
 /// What is known of a trace that somebody else took with a CPU's PT unit. The manifest's CPU is the
@@ -102,13 +160,7 @@ pub struct Import {
 impl Import {
     /// What is known of the trace's clocks; none when nothing is.
     pub fn clocks(&self) -> Option<ClockConfig> {
-        let known =
-            self.mtc_freq.is_some() || self.cpuid_15.is_some() || self.nominal_ratio.is_some();
-        known.then(|| ClockConfig {
-            crystal_ratio: self.cpuid_15.and_then(|(ebx, eax)| CrystalRatio { ebx, eax }.usable()),
-            mtc_freq: self.mtc_freq,
-            nominal_ratio: self.nominal_ratio,
-        })
+        clocks(self.mtc_freq, self.cpuid_15, self.nominal_ratio)
     }
 }
 

@@ -27,7 +27,8 @@ pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use format::{FORMAT_VERSION, TraceId};
 pub use manifest::{
-    Capture, CpuEntry, End, Exit, HostCpu, Import, Manifest, ThreadEntry, TscClock, argument_text,
+    Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, Manifest, ThreadEntry, TscClock,
+    argument_text,
 };
 pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};

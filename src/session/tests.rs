@@ -1,6 +1,8 @@
 //! Run control over hand-made histories: two threads, every instruction at its own address or in
 //! a small loop, so that breakpoints hit often.
 
+mod hardware;
+
 use super::*;
 use crate::common::{Addr, Tid};
 use proptest::prelude::*;

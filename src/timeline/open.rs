@@ -156,9 +156,12 @@ impl Build<'_> {
 
 /// How the traces were taken, for what a CPU of that kind writes.
 fn config(manifest: &Manifest) -> Config {
-    let Some(import) = &manifest.capture.import else { return Config::new() };
+    let capture = &manifest.capture;
+    if !capture.is_of_cpu() {
+        return Config::new();
+    }
     let config = processor(&manifest.cpu).map_or(Config::new(), Config::of);
-    Config { filter: import.filter.clone(), ..config }
+    Config { filter: capture.ranges().to_vec(), ..config }
 }
 
 fn processor(cpu: &HostCpu) -> Option<Cpu> {

@@ -7,7 +7,7 @@ use crate::common::{Addr, Tid};
 use crate::flow::{Config, Event, FlowItem, Gap, Last, Meter, Moment, Span};
 use crate::image::Image;
 use crate::pt::TimeEstimate;
-use crate::recording::{Import, Trace};
+use crate::recording::Trace;
 use std::ops::ControlFlow;
 
 /// One thing of a thread's history.
@@ -86,8 +86,7 @@ impl Timeline {
 
     /// How to decode with the clock.
     fn timed(&self) -> Config {
-        let import = self.reader.manifest().capture.import.as_ref();
-        let clocks = import.and_then(Import::clocks).unwrap_or_default();
+        let clocks = self.reader.manifest().capture.clocks().unwrap_or_default();
         Config { clock: Some(clocks), ..self.config.clone() }
     }
 

@@ -46,6 +46,10 @@ pub enum PtraceEvent {
     Other(i32),
 }
 
+/// Children and tracees of the calling thread, and not of others of this process
+/// (`__WNOTHREAD`): whoever started those waits for them.
+const OWN: libc::c_int = libc::__WNOTHREAD;
+
 /// Waits for any traced thread or child. None: `block` is false and there is no news.
 pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     wait(-1, block)
@@ -55,7 +59,7 @@ pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
 pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
     let mut status = 0;
     // SAFETY: waitpid writes the status and nothing else.
-    let result = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL) };
+    let result = unsafe { libc::waitpid(-1, &raw mut status, libc::__WALL | OWN) };
     match Errno::result(result) {
         Err(Errno::EINTR) => Ok(None),
         Err(errno) => Err(Error::System { call: "waitpid", errno }),
@@ -73,7 +77,7 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
 }
 
 fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
-    let flags = libc::__WALL | if block { 0 } else { libc::WNOHANG };
+    let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;
     loop {
         // SAFETY: waitpid writes the status and nothing else.

@@ -1,6 +1,6 @@
 //! How a recording's traces were taken, in perf's words: the event's `config`, and the clock.
 
-use super::super::manifest::Manifest;
+use super::super::manifest::{Import, Manifest};
 use crate::pt::TscToNs;
 use crate::sideband::perf_data::{AuxInfo, PerfClock};
 
@@ -32,7 +32,16 @@ pub(super) fn clock(manifest: &Manifest) -> TscToNs {
 
 /// How the traces were taken, as perf tells it, and `intel_pt`'s `config`.
 pub(super) fn how(manifest: &Manifest, clock: TscToNs, of_cpus: bool) -> (AuxInfo, u64) {
-    let import = manifest.capture.import.clone().unwrap_or_default();
+    let capture = &manifest.capture;
+    let import = match &capture.hardware {
+        None => capture.import.clone().unwrap_or_default(),
+        Some(hardware) => Import {
+            mtc_freq: hardware.mtc_freq,
+            cpuid_15: hardware.cpuid_15,
+            nominal_ratio: hardware.nominal_ratio,
+            ..Import::default()
+        },
+    };
     let mtc = import.mtc_freq.map_or(0, |freq| {
         CONFIG_MTC | u64::from(freq) << CONFIG_MTC_PERIOD_SHIFT & CONFIG_MTC_PERIOD
     });

@@ -154,6 +154,7 @@ impl Imported {
                 aslr: true,
                 filter: Vec::new(),
                 import: Some(self.import.clone()),
+                hardware: None,
             },
             end,
         }

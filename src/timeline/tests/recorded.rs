@@ -128,6 +128,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
             aslr: false,
             filter: Vec::new(),
             import: None,
+            hardware: None,
         },
         end: Some(end),
     }

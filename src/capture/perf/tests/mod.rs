@@ -3,5 +3,10 @@
 mod config;
 mod fixtures;
 mod kernel;
+mod pmu;
 mod random;
+mod record;
 mod rings;
+mod sideband;
+
+pub(crate) use record::{can_listen, record_by_model};

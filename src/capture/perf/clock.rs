@@ -1,0 +1,100 @@
+//! From perf's times to the TSC, which the trace tells: by what the kernel says of its own clock,
+//! or where it does not, by comparing a clock of its with the TSC again and again.
+
+use crate::capture::clock::now;
+use crate::common::Tsc;
+use crate::pt::TscToNs;
+use std::time::Duration;
+
+/// What perf's times are.
+#[derive(Clone, Debug)]
+pub(super) enum PerfTime {
+    /// Of the kernel's own clock, which is the TSC by another scale.
+    Told(TscToNs),
+    /// Of `CLOCK_MONOTONIC_RAW`.
+    Raw(Readings),
+}
+
+/// Both clocks at the same times.
+#[derive(Clone, Debug)]
+pub(super) struct Readings {
+    first: (Tsc, u64),
+    last: (Tsc, u64),
+}
+
+/// Shorter, and the rate is not known well enough.
+const SHORTEST: Duration = Duration::from_millis(5);
+
+impl Readings {
+    /// Takes the first ones, which takes a moment.
+    pub(super) fn begin() -> Self {
+        let first = read();
+        std::thread::sleep(SHORTEST);
+        Self { first, last: read() }
+    }
+
+    /// When a time of the other clock was. Best for what was not long before the last reading.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a rate")]
+    fn tsc(&self, time_ns: u64) -> Tsc {
+        let ticks = self.last.0.0.saturating_sub(self.first.0.0) as f64;
+        let rate = ticks / self.last.1.saturating_sub(self.first.1).max(1) as f64;
+        let since_ns = time_ns.wrapping_sub(self.last.1).cast_signed();
+        Tsc(self.last.0.0.wrapping_add_signed((since_ns as f64 * rate) as i64))
+    }
+}
+
+impl PerfTime {
+    /// Records are about to be read: these are of times shortly before.
+    pub(super) fn look(&mut self) {
+        if let Self::Raw(readings) = self {
+            readings.last = read();
+        }
+    }
+
+    /// The TSC at a time.
+    pub(super) fn tsc(&self, time_ns: u64) -> Tsc {
+        match self {
+            Self::Told(clock) => clock.tsc(time_ns),
+            Self::Raw(readings) => readings.tsc(time_ns),
+        }
+    }
+}
+
+/// Both clocks at once: of several readings, the one that took the shortest time.
+fn read() -> (Tsc, u64) {
+    let one = || {
+        let before = now();
+        let time_ns = raw_ns();
+        let took = now().0.saturating_sub(before.0);
+        (took, (Tsc(before.0 + took / 2), time_ns))
+    };
+    let best = (0..8).map(|_| one()).min_by_key(|(took, _)| *took);
+    best.map_or((Tsc(0), 0), |(_, reading)| reading)
+}
+
+fn raw_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel writes one structure, and knows the clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_both_kinds_become_the_tsc_of_then() {
+        let mut time = PerfTime::Raw(Readings::begin());
+        let before = now();
+        let then = raw_ns();
+        let after = now();
+        time.look();
+        let found = time.tsc(then);
+        // A thousandth of the time between two readings, and what a preemption may take.
+        let slack = (after.0 - before.0) + 100_000;
+        assert!(found.0 + slack > before.0 && found.0 < after.0 + slack, "{found:?} {before:?}");
+        let told = PerfTime::Told(TscToNs { zero_ns: 100, multiplier: 1 << 20, shift: 21 });
+        assert_eq!(told.tsc(1100), Tsc(2000));
+    }
+}

@@ -1,0 +1,229 @@
+//! The code of a process as the kernel tells of it, mapping by mapping: what the sideband says of
+//! each, with the files' contents stored.
+
+use crate::capture::Error;
+use crate::capture::recorder::Recorder;
+use crate::common::{AddrRange, Pid, Tid, Tsc};
+use crate::image::Bytes;
+use crate::image::elf::Elf;
+use crate::recording::{Links, Mapped, open_regular};
+use crate::sideband::perf_data::PerfMap;
+use crate::sideband::{Backing, Event, FileId, Floors, Mapping, Protection};
+use crate::tracee::{Memory, mappings};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// The mapped code of a process.
+#[derive(Debug)]
+pub(super) struct CodeMap {
+    pid: Pid,
+    floors: Floors,
+    files: Vec<CodeFile>,
+    /// What was mapped last at each place, later ones behind earlier ones.
+    mapped: Vec<(AddrRange, String)>,
+    /// Code of no file was mapped: its bytes are those of the end.
+    pub(super) has_made_code: bool,
+}
+
+#[derive(Debug)]
+struct CodeFile {
+    path: String,
+    build_id: Vec<u8>,
+    inode: Option<u64>,
+    id: FileId,
+    is_stored: bool,
+}
+
+/// A mapping of code.
+#[derive(Clone, Debug)]
+struct Piece {
+    range: AddrRange,
+    offset: u64,
+    protection: Protection,
+    name: String,
+    build_id: Vec<u8>,
+    inode: Option<u64>,
+}
+
+impl CodeMap {
+    pub(super) fn new(pid: Pid) -> Self {
+        let (files, mapped) = (Vec::new(), Vec::new());
+        Self { pid, floors: Floors::default(), files, mapped, has_made_code: false }
+    }
+
+    /// Tells of all code that is mapped and was not told of; `tsc` is when that was seen.
+    pub(super) fn refresh(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+    ) -> Result<(), Error> {
+        // Of a process that is gone there is nothing more to tell.
+        let Ok(maps) = mappings(self.pid) else { return Ok(()) };
+        for mapping in maps.iter().filter(|m| m.protection.execute) {
+            let key = (mapping.range, mapping.name.clone());
+            if mapping.name != "[vsyscall]" && !self.mapped.contains(&key) {
+                self.piece(recorder, tsc, tid, Piece::of_list(mapping))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Code was mapped.
+    pub(super) fn map(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+        map: &PerfMap,
+    ) -> Result<(), Error> {
+        if !map.executable {
+            return Ok(());
+        }
+        self.piece(recorder, tsc, tid, Piece::of_record(map))
+    }
+
+    /// Another program runs.
+    pub(super) fn exec(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+        path: String,
+    ) -> Result<(), Error> {
+        let tsc = self.floors.exec(tsc);
+        self.mapped.clear();
+        Ok(recorder.event_at(tsc, tid, Event::Exec { path })?)
+    }
+
+    fn piece(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+        piece: Piece,
+    ) -> Result<(), Error> {
+        let tsc = self.floors.map(tsc, piece.range);
+        self.mapped.retain(|(range, _)| !range.overlaps(piece.range));
+        self.mapped.push((piece.range, piece.name.clone()));
+        let backing = self.backing(recorder, tsc, tid, &piece)?;
+        let Piece { range, protection, .. } = piece;
+        Ok(recorder.event_at(tsc, tid, Event::Map { range, protection, backing })?)
+    }
+
+    fn backing(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+        piece: &Piece,
+    ) -> Result<Backing, Error> {
+        if piece.is_file() {
+            let at = self.file(recorder, tsc, tid, piece)?;
+            let known = self.files.get(at).filter(|file| file.is_stored);
+            if let Some(file) = known {
+                return Ok(Backing::File { file: file.id, offset: piece.offset });
+            }
+        } else if !piece.name.starts_with('[') || piece.name == "[heap]" {
+            self.has_made_code = true;
+            return Ok(Backing::Core);
+        }
+        // The kernel's own code, and that of files that are gone: as it stands there now.
+        let image = match memory(self.pid, piece.range) {
+            Some(bytes) => Some(recorder.writer().image_from_bytes(&bytes)?),
+            None => None,
+        };
+        Ok(Backing::Special { name: piece.name.clone(), image })
+    }
+
+    /// The piece's file, by its place in the list; stored when it is first seen.
+    fn file(
+        &mut self,
+        recorder: &mut Recorder,
+        tsc: Tsc,
+        tid: Tid,
+        piece: &Piece,
+    ) -> Result<usize, Error> {
+        let inode = piece.inode.or_else(|| self.inode(piece));
+        let is_same = |file: &CodeFile| {
+            let same_id = !piece.build_id.is_empty() && file.build_id == piece.build_id;
+            file.path == piece.name && (same_id || inode.is_some() && file.inode == inode)
+        };
+        if let Some(at) = self.files.iter().position(is_same) {
+            return Ok(at);
+        }
+        let id = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
+        let path = piece.name.clone();
+        recorder.event_at(tsc, tid, Event::File { file: id, path: path.clone() })?;
+        let image = match open_regular(Path::new(&path), Links::Follow) {
+            Ok(mut file) if ran(&path, &file, &piece.build_id, inode) => {
+                Some(recorder.writer().image_from_file(&mut file)?)
+            }
+            _ => None,
+        };
+        let is_stored = image.is_some();
+        if let Some(image) = image {
+            recorder.event_at(tsc, tid, Event::Image { file: id, image })?;
+        }
+        let build_id = piece.build_id.clone();
+        self.files.push(CodeFile { path, build_id, inode, id, is_stored });
+        Ok(self.files.len() - 1)
+    }
+
+    /// The inode of the file that is mapped there now.
+    fn inode(&self, piece: &Piece) -> Option<u64> {
+        let maps = mappings(self.pid).ok()?;
+        let now = maps.iter().find(|m| m.range.contains(piece.range.start));
+        now.filter(|m| m.is_file() && m.name == piece.name).map(|m| m.inode)
+    }
+}
+
+impl Piece {
+    fn of_list(mapping: &Mapping) -> Self {
+        Self {
+            range: mapping.range,
+            offset: mapping.offset,
+            protection: mapping.protection,
+            name: mapping.name.clone(),
+            build_id: Vec::new(),
+            inode: Some(mapping.inode),
+        }
+    }
+
+    fn of_record(map: &PerfMap) -> Self {
+        let (write, shared) = (map.writable, map.shared);
+        Self {
+            range: map.range,
+            offset: map.file_offset,
+            protection: Protection { read: true, write, execute: true, shared },
+            name: if map.name == "//anon" { String::new() } else { map.name.clone() },
+            build_id: map.build_id.clone(),
+            inode: None,
+        }
+    }
+
+    fn is_file(&self) -> bool {
+        self.name.starts_with('/') && !self.name.starts_with("//")
+    }
+}
+
+/// Whether the file that the path leads to is the one that was mapped, as far as can be known.
+fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
+    if !build_id.is_empty() {
+        let mapped = Mapped::open(Path::new(path)).map(Bytes::new);
+        let found = mapped.ok().and_then(|bytes| Elf::parse(&bytes).ok()?.build_id);
+        return found.is_some_and(|found| found == build_id);
+    }
+    inode.is_none_or(|inode| file.metadata().is_ok_and(|data| data.ino() == inode))
+}
+
+/// What stands in the process's memory, if all of it can be read.
+fn memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
+    /// More than any code has.
+    const MOST_BYTES: u64 = 1 << 30;
+    let size = usize::try_from(range.size_bytes().min(MOST_BYTES)).ok()?;
+    let mut bytes = vec![0; size];
+    let known = Memory::open(pid).ok()?.read(range.start, &mut bytes);
+    bytes.truncate(known);
+    (known > 0).then_some(bytes)
+}

@@ -1,0 +1,339 @@
+//! The loop: threads run by themselves, and stop only for what concerns the recording. What a stop
+//! means stands in `events`.
+
+use super::clock::PerfTime;
+use super::config::Settings;
+use super::pmu::{Area, Cpu, Pmu};
+use super::process::Process;
+use super::sideband::Recipe;
+use super::sysfs::{DEVICES, PtPmu};
+use super::thread::{Doing, Thread};
+use crate::capture::recorder::{History, Outcome, Prepared, Request};
+use crate::capture::signals::{Forwarding, Leaving};
+use crate::capture::{Error, final_state};
+use crate::common::{Pid, Tid};
+use crate::recording::{Exit, Manifest};
+use crate::tracee::{self, Launch, Signo, Stop, Tracee, wait_for, wait_or_signal};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The backend's name in a manifest.
+pub(super) const BACKEND: &str = "perf";
+/// The AUX area of a thread whose trace is all kept.
+const FULL_BYTES: u64 = 4 << 20;
+
+/// The CPU's PMU, as the request wants it.
+fn cpu(request: &Request) -> Result<Cpu, Error> {
+    let pmu = PtPmu::read(Path::new(DEVICES))?;
+    let settings = Settings::new(&pmu, &request.pt_config, request.psb_period_bytes)?;
+    let cpu = Cpu::new(pmu, settings);
+    cpu.probe()?;
+    Ok(cpu)
+}
+
+/// Whether a request can be traced by the CPU here.
+pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
+    cpu(request).map(drop)
+}
+
+/// Runs a program and lets the CPU trace it.
+pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
+    record_with(request, &mut cpu(request)?)
+}
+
+/// Lets the CPU trace a process that runs already.
+pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
+    attach_with(request, pid, &mut cpu(request)?)
+}
+
+/// Runs a program and lets `pmu` trace it.
+pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
+    let (recipe, time) = Recipe::find()?;
+    let env: Vec<_> = std::env::vars_os().collect();
+    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
+    let launch = Launch { program, argv, env: &env, aslr };
+    let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
+    let pid = match launch.start() {
+        Ok(pid) => pid,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
+    let _forwarding = Forwarding::to(pid);
+    let mut engine = Engine::new(request, pid, pmu, recipe, time);
+    let begun = engine.begin(prepared, &[Tid(pid.0)]);
+    engine.outcome(begun, None)
+}
+
+/// Lets `pmu` trace a process that runs already.
+pub(super) fn attach_with(
+    request: &Request,
+    pid: Pid,
+    pmu: &mut dyn Pmu,
+) -> Result<Outcome, Error> {
+    let (recipe, time) = Recipe::find()?;
+    let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
+    let leaving = Leaving::on_signals();
+    let tids = match tracee::attach(pid) {
+        Ok(tids) => tids,
+        Err(error) => {
+            prepared.give_up();
+            return Err(error.into());
+        }
+    };
+    let mut engine = Engine::new(request, pid, pmu, recipe, time);
+    let begun = engine.begin(prepared, &tids);
+    engine.outcome(begun, Some(&leaving))
+}
+
+fn prepare(
+    prepared: Result<Prepared, crate::recording::Error>,
+    pmu: &dyn Pmu,
+) -> Result<Prepared, Error> {
+    let mut prepared = prepared.map_err(Error::Destination)?;
+    let (hardware, psb_period_bytes) = pmu.hardware();
+    prepared.set_hardware(hardware, psb_period_bytes);
+    Ok(prepared)
+}
+
+/// All processes and threads that are traced.
+pub(super) struct Engine<'a> {
+    pub(super) request: &'a Request,
+    pub(super) program: Pid,
+    pub(super) pmu: &'a mut dyn Pmu,
+    recipe: Recipe,
+    time: PerfTime,
+    pub(super) processes: BTreeMap<Pid, Process>,
+    pub(super) threads: BTreeMap<Tid, Thread>,
+    /// First stops of threads whose birth was not told yet.
+    pub(super) early: BTreeMap<Tid, Stop>,
+    finished: Vec<(PathBuf, Manifest, u64)>,
+    pub(super) notes: Vec<String>,
+    /// Everything is to be left.
+    pub(super) is_leaving: bool,
+    smallest_area: Option<u64>,
+}
+
+impl<'a> Engine<'a> {
+    fn new(
+        request: &'a Request,
+        program: Pid,
+        pmu: &'a mut dyn Pmu,
+        recipe: Recipe,
+        time: PerfTime,
+    ) -> Self {
+        Self {
+            request,
+            program,
+            pmu,
+            recipe,
+            time,
+            processes: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            early: BTreeMap::new(),
+            finished: Vec::new(),
+            notes: Vec::new(),
+            is_leaving: false,
+            smallest_area: None,
+        }
+    }
+
+    /// Begins with threads of the program that stand still.
+    fn begin(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+        let pid = self.program;
+        // Whatever fails from here on, they are let go.
+        self.threads.extend(tids.iter().map(|&tid| (tid, Thread::new(tid, pid))));
+        prepared.set_latest(&self.request.store)?;
+        self.add_process(prepared, pid)?;
+        tids.iter().try_for_each(|&tid| self.tap(tid))?;
+        // None runs before all are traced: they may make threads, or map code.
+        tids.iter().try_for_each(|&tid| self.run_on(tid, 0))
+    }
+
+    /// A process that stands still.
+    pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
+        let filter = &self.request.filter;
+        let mut process = Process::start(prepared, filter, pid, self.time.clone())?;
+        process.look_for_code(self.pmu.filter_ranges())?;
+        self.processes.insert(pid, process);
+        Ok(())
+    }
+
+    /// Begins to trace a thread that stands still.
+    pub(super) fn tap(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        let sideband = match self.recipe.open(tid) {
+            // Somebody killed it meanwhile: its end will be reported.
+            Err(error) if is_gone(&error) => return Ok(()),
+            result => result?,
+        };
+        let area = match self.request.history {
+            History::Full => Area { size_bytes: FULL_BYTES, overwrites: false },
+            History::Ring { bytes } => {
+                let size_bytes = bytes.next_power_of_two().max(super::pmu::LEAST_BYTES);
+                Area { size_bytes, overwrites: true }
+            }
+        };
+        let source = match self.pmu.open(tid, area) {
+            Err(error) if is_gone(&error) => return Ok(()),
+            result => result?,
+        };
+        if source.area.size_bytes < area.size_bytes {
+            let smallest = self.smallest_area.get_or_insert(u64::MAX);
+            *smallest = source.area.size_bytes.min(*smallest);
+        }
+        process.prepare(source.control.as_ref())?;
+        {
+            let mut book = super::tap::lock(&process.book);
+            book.recorder.thread(tid)?;
+            book.listen(tid, sideband);
+        }
+        let tap = super::tap::Tap::open(tid, source, &process.book, &process.armed);
+        thread.tap = Some(tap);
+        Ok(())
+    }
+
+    /// Lets a thread go on.
+    pub(super) fn run_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let process = self.processes.get(&thread.pid);
+        let to_call = process.is_some_and(Process::seeks);
+        thread.doing = Doing::Running;
+        gone_is_fine(self.pmu.resume(thread.tracee, signal, to_call))
+    }
+
+    fn run(&mut self, leaving: Option<&Leaving>) -> Result<(), Error> {
+        while !self.processes.is_empty() {
+            if !self.is_leaving && leaving.is_some_and(Leaving::is_asked) {
+                self.is_leaving = true;
+                let tracees = self.threads.values().map(|thread| thread.tracee);
+                tracees.into_iter().try_for_each(|tracee| gone_is_fine(tracee.interrupt()))?;
+                self.part_if_all_stand()?;
+                continue;
+            }
+            let Some((tid, stop)) = wait_or_signal()? else { continue };
+            if !self.pmu.is_own(tid, stop)? {
+                self.handle(tid, stop)?;
+            }
+            for process in self.processes.values() {
+                super::tap::lock(&process.book).take_failure()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All threads of a process stand at their end: writes the final state and lets them end.
+    pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        let of_process = |thread: &&mut Thread| thread.pid == pid;
+        let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
+        if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
+            return Ok(());
+        }
+        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
+        if let Some(process) = self.processes.get(&pid)
+            && !ending.is_empty()
+        {
+            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let ending = final_state::in_order(ending, culprit);
+            let book = super::tap::lock(&process.book);
+            final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;
+        }
+        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
+    }
+
+    /// The process is gone: completes its recording.
+    pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        let of_process = |thread: &Thread| thread.pid == pid;
+        let tids: Vec<_> =
+            self.threads.iter().filter(|(_, t)| of_process(t)).map(|(tid, _)| *tid).collect();
+        for tid in tids {
+            self.close(tid)?;
+            self.threads.remove(&tid);
+        }
+        if let Some(process) = self.processes.remove(&pid) {
+            let (finished, notes) = process.finish(exit)?;
+            self.finished.push(finished);
+            self.notes.extend(notes);
+        }
+        Ok(())
+    }
+
+    /// Nothing more comes of a thread's trace.
+    pub(super) fn close(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
+        if let Some(tap) = thread.tap.take() {
+            process.workers.extend(tap.close(&process.book)?);
+            process.workers.retain(|worker| !worker.is_finished());
+        }
+        super::tap::lock(&process.book).leave(tid)
+    }
+
+    /// Runs on to the end, or lets go where something fails.
+    fn outcome(
+        mut self,
+        begun: Result<(), Error>,
+        leaving: Option<&Leaving>,
+    ) -> Result<Outcome, Error> {
+        if let Err(error) = begun.and_then(|()| self.run(leaving)) {
+            self.let_go(leaving.is_none());
+            return Err(error);
+        }
+        if let Some(bytes) = self.smallest_area {
+            self.notes.push(format!(
+                "the kernel allows a buffer of {} KiB a thread only: ulimit -l or \
+                 /proc/sys/kernel/perf_event_mlock_kb make it larger",
+                bytes >> 10
+            ));
+        }
+        // The program's own recording comes first.
+        self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
+        let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();
+        let Some((_, manifest, trace_bytes)) = self.finished.into_iter().next() else {
+            return Err(tracee::Error::EndedEarly { program: self.request.program.clone() }.into());
+        };
+        Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
+    }
+
+    /// Something failed: all threads go on untraced, and a program that was launched is waited for,
+    /// so that its terminal is not taken away.
+    fn let_go(&mut self, is_launched: bool) {
+        for thread in self.threads.values() {
+            let tracee = thread.tracee;
+            // Only a thread that stands still can be detached from.
+            if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
+                let signal = match wait_for(tracee.0) {
+                    Ok(Stop::Signal(signal)) => signal,
+                    _ => 0,
+                };
+                // What is gone need not be detached from.
+                let _ = tracee.detach(signal);
+            }
+        }
+        let program = Tid(self.program.0);
+        while is_launched && self.threads.contains_key(&program) {
+            if !matches!(wait_for(program), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {
+                break;
+            }
+        }
+    }
+}
+
+fn is_gone(error: &super::error::Error) -> bool {
+    matches!(error, super::error::Error::Open { errno: nix::errno::Errno::ESRCH, .. })
+}
+
+/// A thread that somebody killed meanwhile is no fault: its end will be reported.
+pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.is_gone() => Ok(()),
+        result => Ok(result?),
+    }
+}
+
+/// A thread that stands somewhere.
+pub(super) fn registers_of(tracee: Tracee) -> Option<libc::user_regs_struct> {
+    tracee.registers().ok()
+}

@@ -1,0 +1,261 @@
+//! Events of the kernel: `perf_event_open(2)`, the mappings of its rings, its requests. Decides
+//! nothing.
+
+use super::error::Error;
+use super::ring::Plain;
+use crate::common::Tid;
+use crate::pt::TscToNs;
+use crate::sideband::perf_data::Attr;
+use nix::errno::Errno;
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_CPU`: whom, when and where each record is
+/// of.
+pub(super) const SAMPLE: u64 = 1 << 1 | 1 << 2 | 1 << 7;
+
+/// Bits behind `read_format`.
+pub(super) mod flag {
+    pub(in super::super) const DISABLED: u64 = 1;
+    pub(in super::super) const EXCLUDE_KERNEL: u64 = 1 << 5;
+    pub(in super::super) const EXCLUDE_HV: u64 = 1 << 6;
+    pub(in super::super) const MMAP: u64 = 1 << 8;
+    pub(in super::super) const COMM: u64 = 1 << 9;
+    pub(in super::super) const TASK: u64 = 1 << 13;
+    pub(in super::super) const WATERMARK: u64 = 1 << 14;
+    pub(in super::super) const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub(in super::super) const MMAP2: u64 = 1 << 23;
+    pub(in super::super) const COMM_EXEC: u64 = 1 << 24;
+    pub(in super::super) const USE_CLOCKID: u64 = 1 << 25;
+    pub(in super::super) const CONTEXT_SWITCH: u64 = 1 << 26;
+    pub(in super::super) const BUILD_ID: u64 = 1 << 34;
+}
+
+/// `struct perf_event_attr` of include/uapi/linux/perf_event.h, up to its sixth version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct EventAttr {
+    pub(super) kind: u32,
+    pub(super) size: u32,
+    pub(super) config: u64,
+    pub(super) sample_period: u64,
+    pub(super) sample_type: u64,
+    pub(super) read_format: u64,
+    pub(super) flags: u64,
+    pub(super) wakeup_watermark: u32,
+    pub(super) bp_type: u32,
+    pub(super) config1: u64,
+    pub(super) config2: u64,
+    pub(super) branch_sample_type: u64,
+    pub(super) sample_regs_user: u64,
+    pub(super) sample_stack_user: u32,
+    pub(super) clockid: i32,
+    pub(super) sample_regs_intr: u64,
+    pub(super) aux_watermark: u32,
+    pub(super) sample_max_stack: u16,
+    pub(super) reserved_2: u16,
+}
+
+impl EventAttr {
+    /// What is needed to read the event's records.
+    pub(super) fn readable(&self) -> Attr {
+        Attr { sample_type: self.sample_type, flags: self.flags, ..Attr::default() }
+    }
+}
+
+/// `PERF_EVENT_IOC_*`: `_IO('$', n)`, and `_IOW('$', 6, char *)`.
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+/// `PERF_FLAG_FD_CLOEXEC`.
+const FD_CLOEXEC: libc::c_ulong = 8;
+
+/// An event of a thread.
+#[derive(Debug)]
+pub(super) struct Event {
+    fd: OwnedFd,
+    tid: Tid,
+}
+
+impl Event {
+    /// Opens an event of this thread, on whichever CPU it runs.
+    pub(super) fn open(attr: &EventAttr, tid: Tid) -> Result<Self, Error> {
+        let size = u32::try_from(size_of::<EventAttr>()).unwrap_or(0);
+        let attr = EventAttr { size, ..*attr };
+        let (any_cpu, no_group) = (-1, -1);
+        // SAFETY: the kernel reads `size` bytes of the structure, which has so many.
+        let fd = unsafe {
+            let at = &raw const attr;
+            libc::syscall(libc::SYS_perf_event_open, at, tid.0, any_cpu, no_group, FD_CLOEXEC)
+        };
+        let refused = |errno| Error::Open { tid, what: "perf_event_open", errno };
+        let fd = Errno::result(fd).map_err(refused)?;
+        let fd = i32::try_from(fd).map_err(|_| refused(Errno::EBADF))?;
+        // SAFETY: the kernel has just made it, and nobody else has it.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, tid })
+    }
+
+    /// Maps the ring of records: a page of counters, and `pages` of records, a power of two.
+    pub(super) fn map(&self, pages: usize) -> Result<Arc<Mapped>, Error> {
+        self.map_at(0, (1 + pages) * PAGE_BYTES, true)
+    }
+
+    /// Maps the AUX area behind the ring of records. Where it cannot be written it overwrites
+    /// itself.
+    pub(super) fn map_aux(
+        &self,
+        ring: &Mapped,
+        size_bytes: usize,
+        overwrites: bool,
+    ) -> Result<Arc<Mapped>, Error> {
+        let offset = ring.size_bytes as u64;
+        ring.counter(AUX_OFFSET).store(offset, Ordering::Relaxed);
+        ring.counter(AUX_SIZE).store(size_bytes as u64, Ordering::Release);
+        self.map_at(offset, size_bytes, !overwrites)
+    }
+
+    fn map_at(&self, at: u64, size_bytes: usize, writable: bool) -> Result<Arc<Mapped>, Error> {
+        let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
+        let (fd, offset) = (self.fd.as_raw_fd(), at.cast_signed());
+        // SAFETY: a new mapping at a place of the kernel's choice touches none that is there.
+        let base = unsafe {
+            let anywhere = std::ptr::null_mut();
+            libc::mmap(anywhere, size_bytes, protection, libc::MAP_SHARED, fd, offset)
+        };
+        let what = if at == 0 { "mmap of the ring" } else { "mmap of the AUX area" };
+        let refused = Error::Open { tid: self.tid, what, errno: Errno::last() };
+        if base == libc::MAP_FAILED {
+            return Err(refused);
+        }
+        NonNull::new(base.cast()).map(|base| Arc::new(Mapped { base, size_bytes })).ok_or(refused)
+    }
+
+    /// Lets it go on, if it was stopped for want of place.
+    pub(super) fn enable(&self) {
+        // SAFETY: the request touches no memory. It fails for a thread that is gone, which needs it
+        // no more.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE, 0) };
+    }
+
+    /// Stops it.
+    pub(super) fn disable(&self) {
+        // SAFETY: as above.
+        unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE, 0) };
+    }
+
+    /// Sets what of the code is traced, in the words of the kernel.
+    pub(super) fn set_filter(&self, filter: &str) -> Result<(), Error> {
+        let what = "PERF_EVENT_IOC_SET_FILTER";
+        let refused = |errno| Error::Open { tid: self.tid, what, errno };
+        let text = CString::new(filter).map_err(|_| refused(Errno::EINVAL))?;
+        // SAFETY: the kernel reads the text up to its NUL.
+        let result = unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_SET_FILTER, text.as_ptr()) };
+        Errno::result(result).map(drop).map_err(refused)
+    }
+
+    /// Waits until there is much to read, or for so long.
+    pub(super) fn wait(&self, timeout_ms: i32) {
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure, which lives on.
+        let ready = unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+        if ready > 0 && poll.revents & libc::POLLIN == 0 {
+            // The thread is gone: there is nothing to wake for any more.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+}
+
+pub(super) const PAGE_BYTES: usize = 4096;
+
+/// Places in `struct perf_event_mmap_page`.
+const LOCK: usize = 8;
+const CAPABILITIES: usize = 40;
+const TIME_SHIFT: usize = 50;
+const TIME_MULT: usize = 52;
+const TIME_ZERO: usize = 64;
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+const AUX_HEAD: usize = 1056;
+const AUX_TAIL: usize = 1064;
+const AUX_OFFSET: usize = 1072;
+const AUX_SIZE: usize = 1080;
+/// `cap_user_time_zero`.
+const CAP_TIME_ZERO: u64 = 1 << 4;
+
+/// A mapping of an event.
+#[derive(Debug)]
+pub(super) struct Mapped {
+    base: NonNull<u8>,
+    size_bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is used by its counters' protocol.
+unsafe impl Send for Mapped {}
+// SAFETY: what is shared of it is atomic, or read by one reader.
+unsafe impl Sync for Mapped {}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: nobody else has it any more.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size_bytes) };
+    }
+}
+
+impl Mapped {
+    fn counter(&self, place: usize) -> &AtomicU64 {
+        // SAFETY: the first page is mapped and writable, the places are of aligned words in it, and
+        // the kernel accesses them as such.
+        unsafe { &*self.base.as_ptr().add(place).cast::<AtomicU64>() }
+    }
+
+    fn word(&self, place: usize) -> u32 {
+        // SAFETY: likewise, of 32 bits.
+        unsafe { &*self.base.as_ptr().add(place).cast::<AtomicU32>() }.load(Ordering::Acquire)
+    }
+
+    fn half(&self, place: usize) -> u16 {
+        // SAFETY: likewise, of 16 bits.
+        unsafe { self.base.as_ptr().add(place).cast::<u16>().read_volatile() }
+    }
+
+    /// The ring of records.
+    pub(super) fn records(self: &Arc<Self>) -> Plain {
+        let size = self.size_bytes - PAGE_BYTES;
+        // SAFETY: the records are behind the first page.
+        let base = unsafe { self.base.add(PAGE_BYTES) };
+        let (head, tail) = (self.counter(DATA_HEAD).into(), self.counter(DATA_TAIL).into());
+        // SAFETY: all of it lives as long as the mapping, which the ring keeps.
+        unsafe { Plain::new(base, size as u64, head, Some(tail), self.clone()) }
+    }
+
+    /// The AUX area `aux`, whose counters are here.
+    pub(super) fn aux(self: &Arc<Self>, aux: &Arc<Self>, overwrites: bool) -> Plain {
+        let head = self.counter(AUX_HEAD).into();
+        let tail = (!overwrites).then(|| self.counter(AUX_TAIL).into());
+        let owner = Arc::new((self.clone(), aux.clone()));
+        // SAFETY: as above, of both mappings.
+        unsafe { Plain::new(aux.base, aux.size_bytes as u64, head, tail, owner) }
+    }
+
+    /// How perf's times follow from the TSC, where the kernel says so.
+    pub(super) fn clock(&self) -> Option<TscToNs> {
+        for _ in 0..1000 {
+            let lock = self.word(LOCK);
+            let has_clock = self.counter(CAPABILITIES).load(Ordering::Acquire) & CAP_TIME_ZERO != 0;
+            let clock = TscToNs {
+                zero_ns: self.counter(TIME_ZERO).load(Ordering::Acquire),
+                multiplier: self.word(TIME_MULT),
+                shift: u8::try_from(self.half(TIME_SHIFT)).unwrap_or(u8::MAX),
+            };
+            // Even and the same: nobody wrote meanwhile.
+            if lock & 1 == 0 && self.word(LOCK) == lock {
+                let is_usable = has_clock && clock.multiplier > 0 && clock.shift < 64;
+                return is_usable.then_some(clock);
+            }
+        }
+        None
+    }
+}

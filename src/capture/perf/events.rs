@@ -1,0 +1,292 @@
+//! What a stop means: signals, births, ends. The path of the program needs none of them.
+
+use super::engine::{BACKEND, Engine, gone_is_fine, registers_of};
+use super::tap::lock;
+use super::thread::{Doing, Thread};
+use crate::capture::recorder::Prepared;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::recording::Exit;
+use crate::sideband::Event;
+use crate::tracee::{PtraceEvent, Signo, Stop, Tracee, comm, executable, wait_for};
+
+/// `exit_group`.
+const EXIT_GROUP: u64 = 231;
+/// CS of 64-bit user code in Linux (`__USER_CS`).
+const USER_CS_64: u64 = 0x33;
+
+impl Engine<'_> {
+    /// Takes in a stop of a thread.
+    pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
+        let executed = stop == Stop::Event(PtraceEvent::Exec);
+        // A first thread may be gone long before its process is, and gives its number to a thread
+        // that executes a program.
+        let of_process = (ended || executed) && self.processes.contains_key(&Pid(tid.0));
+        if !self.threads.contains_key(&tid) && !of_process {
+            self.early.insert(tid, stop);
+            return Ok(());
+        }
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
+            Stop::Event(PtraceEvent::Exit) => self.ending(tid),
+            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                self.born(tid)
+            }
+            Stop::Signal(signal) => self.signalled(tid, signal),
+            Stop::Group(_) if self.is_leaving => self.stands(tid),
+            Stop::Group(_) => self.stopped(tid),
+            Stop::Event(PtraceEvent::Stop) => self.stood(tid),
+            Stop::Call => self.called(tid),
+            Stop::Event(PtraceEvent::Other(_)) => self.run_on(tid, 0),
+        }
+    }
+
+    /// Goes on, unless everything is to be left.
+    fn go_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        self.run_on(tid, signal)?;
+        if self.is_leaving {
+            // Any stop makes the kernel forget that it was told to.
+            gone_is_fine(Tracee(tid).interrupt())?;
+        }
+        Ok(())
+    }
+
+    /// A new thread's first stop, the end of a group stop, or what was asked for.
+    fn stood(&mut self, tid: Tid) -> Result<(), Error> {
+        let is_new =
+            self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Born && t.tap.is_none());
+        if is_new {
+            self.tap(tid)?;
+        }
+        if self.is_leaving { self.stands(tid) } else { self.run_on(tid, 0) }
+    }
+
+    fn stopped(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        thread.doing = Doing::Stopped;
+        gone_is_fine(thread.tracee.listen())
+    }
+
+    /// A system call begins or ends, while code is looked for.
+    fn called(&mut self, tid: Tid) -> Result<(), Error> {
+        let pid = self.threads.get(&tid).map_or(self.program, |thread| thread.pid);
+        self.look_for_code(pid)?;
+        self.go_on(tid, 0)
+    }
+
+    /// Other code may be mapped: traces what is to be traced.
+    fn look_for_code(&mut self, pid: Pid) -> Result<(), Error> {
+        let ranges = self.pmu.filter_ranges();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        if let Some(filter) = process.look_for_code(ranges)? {
+            let taps =
+                self.threads.values().filter(|t| t.pid == pid).filter_map(|t| t.tap.as_ref());
+            for tap in taps {
+                process.refilter(tap, &filter)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A signal is about to be delivered.
+    fn signalled(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        match thread.tracee.signal_info() {
+            Err(error) if error.is_gone() => return Ok(()),
+            result => {
+                let info = result?;
+                thread.siginfo = Some(info);
+                let event = Event::Signal {
+                    number: signal,
+                    code: final_state::code_of(&info),
+                    addr: final_state::fault_address(&info),
+                };
+                if let Some(process) = self.processes.get(&thread.pid) {
+                    lock(&process.book).recorder.event(tid, event)?;
+                }
+            }
+        }
+        self.go_on(tid, signal)
+    }
+
+    /// The thread made a thread or a process.
+    fn born(&mut self, parent: Tid) -> Result<(), Error> {
+        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
+        let child = Tid(i32::try_from(message).unwrap_or(0));
+        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let first_stop = self.early.remove(&child);
+        if is_thread_of(child, pid) {
+            self.threads.insert(child, Thread::new(child, pid));
+            if let Some(stop) = first_stop {
+                self.handle(child, stop)?;
+            }
+        } else {
+            if first_stop.is_none() {
+                wait_for(child)?;
+            }
+            self.forked(parent, pid, Pid(child.0))?;
+        }
+        self.go_on(parent, 0)
+    }
+
+    /// A child process stands at its birth: it is followed or left alone.
+    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
+        if let Some(process) = self.processes.get(&pid) {
+            lock(&process.book).recorder.event(parent, Event::Fork { child })?;
+        }
+        let tid = Tid(child.0);
+        if !self.request.follow_forks || self.is_leaving {
+            return gone_is_fine(Tracee(tid).detach(0));
+        }
+        let mut prepared = Prepared::of_child(self.request, BACKEND)?;
+        let (hardware, psb_period_bytes) = self.pmu.hardware();
+        prepared.set_hardware(hardware, psb_period_bytes);
+        self.threads.insert(tid, Thread::new(tid, child));
+        self.add_process(prepared, child)?;
+        self.stood(tid)
+    }
+
+    /// Another program runs in the thread's process, which has this thread only.
+    fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+        let old = Tracee(tid).event_message();
+        let old = old.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
+        let Some(pid) = self.threads.get(&old).map(|thread| thread.pid) else { return Ok(()) };
+        if let Some(process) = self.processes.get_mut(&pid) {
+            lock(&process.book).hear()?;
+            process.exec()?;
+        }
+        if old != tid {
+            // The kernel gave the thread the number of the first one, whose trace goes on with it.
+            for one in [old, tid] {
+                self.close(one)?;
+                if let Some(thread) = self.threads.remove(&one) {
+                    self.note_end(one, &thread, None)?;
+                }
+            }
+            self.threads.insert(tid, Thread::new(tid, pid));
+            self.tap(tid)?;
+        }
+        self.look_for_code(pid)?;
+        if registers_of(Tracee(tid)).is_some_and(|registers| registers.cs != USER_CS_64) {
+            return self.leave_alone(pid, "runs a 32-bit program");
+        }
+        self.go_on(tid, 0)
+    }
+
+    /// The process does something that cannot be recorded: its recording ends here.
+    fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
+        let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
+        self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
+        for thread in self.threads.values().filter(|thread| thread.pid == pid) {
+            gone_is_fine(thread.tracee.detach(0))?;
+        }
+        self.finish(pid, None)
+    }
+
+    /// A thread stands at its end: its registers are read now or never.
+    fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+        let status = Tracee(tid).event_message().unwrap_or(0);
+        self.close(tid)?;
+        let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
+        let pid = thread.pid;
+        let call = registers_of(thread.tracee).map(|registers| registers.orig_rax);
+        thread.ending = final_state::thread(thread.tracee, thread.siginfo);
+        let final_pc = thread.ending.as_ref().map(|ending| Addr(ending.registers.rip));
+        self.note_end(tid, &thread, final_pc)?;
+        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
+        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        if ends_process && process.culprit.is_none() {
+            process.culprit = Some((tid, signal));
+        }
+        let last = !self.threads.values().any(|t| t.pid == pid && t.doing != Doing::AtEnd);
+        if process.culprit.is_some() || last {
+            thread.doing = Doing::AtEnd;
+            self.threads.insert(tid, thread);
+            return self.end_if_all_are(pid);
+        }
+        gone_is_fine(thread.tracee.resume(0))
+    }
+
+    fn note_end(&self, tid: Tid, thread: &Thread, at: Option<Addr>) -> Result<(), Error> {
+        let Some(process) = self.processes.get(&thread.pid) else { return Ok(()) };
+        let name = comm(thread.pid, tid);
+        // How many instructions there are, decoding tells.
+        Ok(lock(&process.book).recorder.thread_ended(tid, name, 0, at)?)
+    }
+
+    /// A thread is gone.
+    fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let pid = self.threads.get(&tid).map(|thread| thread.pid);
+        self.close(tid)?;
+        let removed = self.threads.remove(&tid);
+        if self.processes.contains_key(&Pid(tid.0)) {
+            self.finish(Pid(tid.0), exit_of(stop))?;
+        } else if let Some(pid) = pid.filter(|_| removed.is_some_and(|t| t.doing != Doing::AtEnd)) {
+            // The others may have waited for this one.
+            self.end_if_all_are(pid)?;
+        }
+        if self.is_leaving { self.part_if_all_stand() } else { Ok(()) }
+    }
+
+    /// A thread stands still, as everything is to be left.
+    fn stands(&mut self, tid: Tid) -> Result<(), Error> {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.doing = Doing::Standing;
+        }
+        self.part_if_all_stand()
+    }
+
+    /// Leaves the processes, if all their threads stand still: they go on by themselves.
+    pub(super) fn part_if_all_stand(&mut self) -> Result<(), Error> {
+        let stands = |thread: &Thread| matches!(thread.doing, Doing::Standing);
+        if !self.threads.values().all(stands) {
+            return Ok(());
+        }
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        for pid in pids {
+            self.part(pid)?;
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, pid: Pid) -> Result<(), Error> {
+        let tids: Vec<Tid> =
+            self.threads.values().filter(|t| t.pid == pid).map(|t| t.tracee.0).collect();
+        let mut ending = Vec::new();
+        for tid in &tids {
+            self.close(*tid)?;
+            let Some(thread) = self.threads.get(tid) else { continue };
+            let state = final_state::thread(thread.tracee, None);
+            let at = state.as_ref().map(|state| Addr(state.registers.rip));
+            self.note_end(*tid, thread, at)?;
+            ending.extend(state);
+        }
+        if let Some(process) = self.processes.get(&pid)
+            && !ending.is_empty()
+        {
+            let ending = final_state::in_order(ending, Tid(pid.0));
+            let book = lock(&process.book);
+            final_state::write(&book.recorder, &process.memory, ending, 0, &[])?;
+        }
+        for tid in tids {
+            gone_is_fine(Tracee(tid).detach(0))?;
+        }
+        self.finish(pid, None)
+    }
+}
+
+fn exit_of(stop: Stop) -> Option<Exit> {
+    match stop {
+        Stop::Exited(code) => Some(Exit::Code(code)),
+        Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
+        _ => None,
+    }
+}
+
+/// Whether the new task is a thread of the process, and not a process of its own.
+fn is_thread_of(child: Tid, pid: Pid) -> bool {
+    std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists()
+}

@@ -1,0 +1,187 @@
+//! Where a thread's trace comes from: the CPU's PMU through the kernel, or whatever plays it. The
+//! backend behind this seam does not know which.
+
+use super::config::Settings;
+use super::error::Error;
+use super::event::{Event, EventAttr, PAGE_BYTES, SAMPLE, flag};
+use super::ring::RingMemory;
+use super::sysfs::PtPmu;
+use crate::capture;
+use crate::common::Tid;
+use crate::recording::Hardware;
+use crate::sideband::perf_data::PerfRecords;
+use crate::tracee::{self, Signo, Stop, Tracee};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A ring's memory, whosever it is.
+pub(super) type Memory = Box<dyn RingMemory + Send>;
+
+/// How an AUX area is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Area {
+    /// Bytes, a power of two of pages.
+    pub(super) size_bytes: u64,
+    /// It is a ring that keeps the end.
+    pub(super) overwrites: bool,
+}
+
+/// A thread's event.
+#[derive(Debug)]
+pub(super) struct Source {
+    /// The ring of its records.
+    pub(super) data: Memory,
+    /// Its AUX area.
+    pub(super) aux: Memory,
+    /// How the records read.
+    pub(super) records: PerfRecords,
+    /// What can be asked of it.
+    pub(super) control: Arc<dyn Control>,
+    /// The AUX area is this large; smaller than was wanted where the kernel allows no more.
+    pub(super) area: Area,
+}
+
+/// What can be asked of a thread's event.
+pub(super) trait Control: Debug + Send + Sync {
+    /// Lets it trace.
+    fn enable(&self);
+    /// Stops tracing.
+    fn disable(&self);
+    /// Traces this code only, in the words of `PERF_EVENT_IOC_SET_FILTER`.
+    fn set_filter(&self, filter: &str) -> Result<(), Error>;
+    /// Waits until there is much to read, or for so long.
+    fn wait(&self, timeout_ms: i32);
+}
+
+/// What traces threads.
+pub(super) trait Pmu: Debug {
+    /// How it traces, for the manifest, and with how many bytes from PSB to PSB.
+    fn hardware(&self) -> (Hardware, u32);
+
+    /// Ranges of code that can be filtered by.
+    fn filter_ranges(&self) -> usize;
+
+    /// An event, disabled, of a thread that stands still.
+    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error>;
+
+    /// Lets a thread run on, to the next system call if `to_call` says so.
+    fn resume(
+        &mut self,
+        tracee: Tracee,
+        signal: Signo,
+        to_call: bool,
+    ) -> Result<(), tracee::Error> {
+        if to_call { tracee.resume_to_call(signal) } else { tracee.resume(signal) }
+    }
+
+    /// A thread stopped. Gives whether that is of no concern to anybody else: it runs on then.
+    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
+}
+
+/// The CPU's own.
+#[derive(Debug)]
+pub(super) struct Cpu {
+    pmu: PtPmu,
+    settings: Settings,
+}
+
+/// Pages of the ring of records: a record for each time that the thread was scheduled.
+const RECORD_PAGES: usize = 16;
+
+impl Cpu {
+    pub(super) const fn new(pmu: PtPmu, settings: Settings) -> Self {
+        Self { pmu, settings }
+    }
+
+    /// Whether the kernel lets this process trace itself.
+    pub(super) fn probe(&self) -> Result<(), Error> {
+        Event::open(&self.attr(1 << 20), Tid(0)).map(drop)
+    }
+
+    fn attr(&self, size_bytes: u64) -> EventAttr {
+        EventAttr {
+            kind: self.pmu.number,
+            config: self.settings.config,
+            sample_period: 1,
+            sample_type: SAMPLE,
+            flags: flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV | flag::SAMPLE_ID_ALL,
+            // Woken early enough to have three times as long to read as it took to fill.
+            aux_watermark: u32::try_from(size_bytes / 4).unwrap_or(u32::MAX),
+            ..EventAttr::default()
+        }
+    }
+}
+
+impl Pmu for Cpu {
+    fn hardware(&self) -> (Hardware, u32) {
+        let Settings { config, psb_period_bytes, mtc_freq } = self.settings;
+        let hardware = Hardware {
+            config,
+            filter: Vec::new(),
+            mtc_freq,
+            cpuid_15: self.pmu.cpuid_15,
+            nominal_ratio: self.pmu.nominal_ratio,
+        };
+        (hardware, psb_period_bytes)
+    }
+
+    fn filter_ranges(&self) -> usize {
+        self.pmu.filter_ranges
+    }
+
+    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+        let attr = self.attr(area.size_bytes);
+        let event = Event::open(&attr, tid)?;
+        let ring = event.map(RECORD_PAGES)?;
+        let (aux, area) = largest(area, |area| {
+            let size = usize::try_from(area.size_bytes).unwrap_or(usize::MAX);
+            event.map_aux(&ring, size, area.overwrites)
+        })?;
+        Ok(Source {
+            data: Box::new(ring.records()),
+            aux: Box::new(ring.aux(&aux, area.overwrites)),
+            records: PerfRecords::of(&attr.readable()),
+            control: Arc::new(event),
+            area,
+        })
+    }
+
+    fn is_own(&mut self, _: Tid, _: Stop) -> Result<bool, capture::Error> {
+        Ok(false)
+    }
+}
+
+/// The smallest area that is worth it.
+pub(super) const LEAST_BYTES: u64 = 16 * PAGE_BYTES as u64;
+
+/// Maps as much as the kernel allows: half of what was refused, again and again.
+pub(super) fn largest<T>(
+    mut area: Area,
+    map: impl Fn(Area) -> Result<T, Error>,
+) -> Result<(T, Area), Error> {
+    loop {
+        match map(area) {
+            Ok(mapped) => return Ok((mapped, area)),
+            Err(error) if area.size_bytes <= LEAST_BYTES => return Err(error),
+            Err(_) => area.size_bytes /= 2,
+        }
+    }
+}
+
+impl Control for Event {
+    fn enable(&self) {
+        Self::enable(self);
+    }
+
+    fn disable(&self) {
+        Self::disable(self);
+    }
+
+    fn set_filter(&self, filter: &str) -> Result<(), Error> {
+        Self::set_filter(self, filter)
+    }
+
+    fn wait(&self, timeout_ms: i32) {
+        Self::wait(self, timeout_ms);
+    }
+}

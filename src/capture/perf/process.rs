@@ -1,0 +1,126 @@
+//! A process whose threads the CPU traces: its recording, and what of its code is traced.
+
+use super::book::Book;
+use super::error::Error as PerfError;
+use super::filter::words;
+use super::tap::{Listener, Tap, lock};
+use crate::capture::Error;
+use crate::capture::filter::{Filter, Resolver};
+use crate::capture::recorder::{Prepared, Recorder};
+use crate::common::{Pid, Tid};
+use crate::recording::{Exit, Manifest};
+use crate::tracee::{Memory, mappings};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+/// A traced process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) pid: Pid,
+    pub(super) book: Arc<Mutex<Book>>,
+    listener: Listener,
+    pub(super) memory: Memory,
+    resolver: Resolver,
+    /// What of the code is traced; none: nothing yet.
+    filter: Option<String>,
+    /// Whether anything is to be traced.
+    pub(super) armed: Arc<AtomicBool>,
+    /// Threads of the recorder that will end by themselves soon.
+    pub(super) workers: Vec<JoinHandle<()>>,
+    /// The thread that ended the process, and the signal that did, if one did.
+    pub(super) culprit: Option<(Tid, i32)>,
+}
+
+impl Process {
+    /// Starts the recording of a process that stands still.
+    pub(super) fn start(
+        prepared: Prepared,
+        filter: &Filter,
+        pid: Pid,
+        time: super::clock::PerfTime,
+    ) -> Result<Self, Error> {
+        let book = Book::open(Recorder::start(prepared, pid)?, time)?;
+        let book = Arc::new(Mutex::new(book));
+        Ok(Self {
+            pid,
+            listener: Listener::spawn(&book),
+            book,
+            memory: Memory::open(pid)?,
+            resolver: Resolver::new(filter),
+            filter: None,
+            armed: Arc::new(AtomicBool::new(false)),
+            workers: Vec::new(),
+            culprit: None,
+        })
+    }
+
+    /// Another program runs in the process.
+    pub(super) fn exec(&mut self) -> Result<(), Error> {
+        self.memory = Memory::open(self.pid)?;
+        self.resolver.start_over();
+        Ok(())
+    }
+
+    /// Whether each system call is looked at, for code that is to be traced and is not mapped yet.
+    pub(super) fn seeks(&self) -> bool {
+        self.resolver.seeks()
+    }
+
+    /// Looks for the code that is to be traced; gives the filter where that is another one now.
+    pub(super) fn look_for_code(&mut self, ranges: usize) -> Result<Option<String>, Error> {
+        let Ok(maps) = mappings(self.pid) else { return Ok(None) };
+        self.resolver.update(maps.iter());
+        let count = self.resolver.count();
+        if count > ranges {
+            return Err(PerfError::TooManyRanges { count, ranges }.into());
+        }
+        let filter = words(self.resolver.ranges(), &maps)?;
+        let only = self.resolver.ranges().only().to_vec();
+        lock(&self.book).recorder.set_filter(only);
+        self.armed.store(filter.is_some(), Ordering::Release);
+        let is_new = filter != self.filter;
+        self.filter = filter;
+        Ok(self.filter.clone().filter(|_| is_new))
+    }
+
+    /// Gives a thread's event what is filtered by.
+    pub(super) fn prepare(&self, control: &dyn super::pmu::Control) -> Result<(), Error> {
+        match &self.filter {
+            Some(filter) if !filter.is_empty() => Ok(control.set_filter(filter)?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives a thread's running event another filter.
+    pub(super) fn refilter(&self, tap: &Tap, filter: &str) -> Result<(), Error> {
+        if !filter.is_empty() {
+            tap.set_filter(filter)?;
+        }
+        tap.enable();
+        Ok(())
+    }
+
+    /// The process is gone: completes its recording, and says what the user should know of it.
+    pub(super) fn finish(
+        self,
+        exit: Option<Exit>,
+    ) -> Result<((PathBuf, Manifest, u64), Vec<String>), Error> {
+        let Self { book, listener, workers, resolver, .. } = self;
+        listener.close();
+        for worker in workers {
+            // One that panicked has said so.
+            let _ = worker.join();
+        }
+        // All that shared it have ended.
+        let Some(book) = Arc::into_inner(book) else {
+            return Err(PerfError::Config("the recording is still in use".to_owned()).into());
+        };
+        let mut book = book.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        book.hear()?;
+        book.take_failure()?;
+        let notes = [resolver.notes(), book.notes()].concat();
+        Ok((book.recorder.finish(exit)?, notes))
+    }
+}

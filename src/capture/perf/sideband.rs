@@ -1,0 +1,103 @@
+//! What the kernel tells of a thread besides its trace: a software event that counts nothing, with
+//! the records of mappings, names, context switches.
+
+use super::clock::{PerfTime, Readings};
+use super::error::Error;
+use super::event::{Event, EventAttr, Mapped, SAMPLE, flag};
+use super::ring::{DataRing, Plain, Seen};
+use crate::common::Tid;
+use crate::sideband::perf_data::{PerfRecord, PerfRecords};
+use nix::errno::Errno;
+use std::sync::Arc;
+
+/// `PERF_TYPE_SOFTWARE`.
+const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_DUMMY`.
+const DUMMY: u64 = 9;
+/// Pages of records: those of some thousand switches.
+const PAGES: usize = 16;
+
+/// A thread's sideband.
+#[derive(Debug)]
+pub(super) struct Sideband {
+    _event: Event,
+    ring: DataRing<Plain>,
+    records: PerfRecords,
+}
+
+/// How a sideband's event is opened on this kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recipe {
+    attr: EventAttr,
+}
+
+impl Recipe {
+    /// Finds out, on this thread, what the kernel can do, and what its times are.
+    pub(super) fn find() -> Result<(Self, PerfTime), Error> {
+        let flags = flag::EXCLUDE_KERNEL
+            | flag::EXCLUDE_HV
+            | flag::MMAP
+            | flag::MMAP2
+            | flag::COMM
+            | flag::COMM_EXEC
+            | flag::TASK
+            | flag::WATERMARK
+            | flag::SAMPLE_ID_ALL
+            | flag::CONTEXT_SWITCH;
+        let attr = EventAttr {
+            kind: SOFTWARE,
+            config: DUMMY,
+            sample_type: SAMPLE,
+            flags: flags | flag::BUILD_ID,
+            wakeup_watermark: 1 << 14,
+            ..EventAttr::default()
+        };
+        // Kernels before 5.12 tell no build ids.
+        let without = EventAttr { flags, ..attr };
+        let (attr, event) = match Event::open(&attr, Tid(0)) {
+            Err(Error::Open { errno: Errno::EINVAL, .. }) => {
+                (without, Event::open(&without, Tid(0))?)
+            }
+            event => (attr, event?),
+        };
+        let ring: Arc<Mapped> = event.map(1)?;
+        if let Some(clock) = ring.clock() {
+            return Ok((Self { attr }, PerfTime::Told(clock)));
+        }
+        let flags = attr.flags | flag::USE_CLOCKID;
+        let attr = EventAttr { flags, clockid: libc::CLOCK_MONOTONIC_RAW, ..attr };
+        Ok((Self { attr }, PerfTime::Raw(Readings::begin())))
+    }
+
+    /// The sideband of a thread, from now on.
+    pub(super) fn open(&self, tid: Tid) -> Result<Sideband, Error> {
+        let event = Event::open(&self.attr, tid)?;
+        let ring = event.map(PAGES)?;
+        let records = PerfRecords::of(&self.attr.readable());
+        Ok(Sideband { ring: DataRing::new(ring.records()), _event: event, records })
+    }
+}
+
+/// What became of a ring's records.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    pub(super) records: Vec<PerfRecord>,
+    /// Some could not be read; what they said is missing.
+    pub(super) is_damaged: bool,
+}
+
+impl Sideband {
+    /// The records since the last time.
+    pub(super) fn read(&mut self) -> Read {
+        let mut read = Read::default();
+        let Self { ring, records, .. } = self;
+        let mut damaged = false;
+        let seen = ring.read(&mut |bytes| match records.parse(bytes) {
+            Ok(record) => read.records.extend(record),
+            Err(_) => damaged = true,
+        });
+        // What had no place is told by the next record, so fullness alone is no damage.
+        read.is_damaged = damaged || seen == Seen::Doubtful;
+        read
+    }
+}

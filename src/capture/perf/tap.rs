@@ -1,0 +1,186 @@
+//! What takes a thread's trace out of its AUX area: all of it, while it runs, by a thread of the
+//! recorder; or what is in the ring at the end.
+
+use super::book::Book;
+use super::drain::{Drain, Ring};
+use super::error::Error as PerfError;
+use super::pmu::{Control, Memory, Source};
+use crate::capture::Error;
+use crate::common::Tid;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// How long a drain waits at most.
+const PERIOD_MS: i32 = 20;
+
+/// Whoever had it may have panicked: what is written is whole all the same.
+pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes a thread's trace.
+#[derive(Debug)]
+pub(super) struct Tap {
+    tid: Tid,
+    control: Arc<dyn Control>,
+    way: Way,
+}
+
+#[derive(Debug)]
+enum Way {
+    Full { drain: Arc<Mutex<Drain<Memory>>>, stop: Arc<AtomicBool>, worker: Option<JoinHandle<()>> },
+    Ring(Ring<Memory>),
+}
+
+impl Tap {
+    /// Begins with a thread that stands still. `armed` says whether it may trace at all.
+    pub(super) fn open(
+        tid: Tid,
+        source: Source,
+        book: &Arc<Mutex<Book>>,
+        armed: &Arc<AtomicBool>,
+    ) -> Self {
+        let Source { data, aux, records, control, area } = source;
+        let way = if area.overwrites {
+            Way::Ring(Ring::new(data, aux))
+        } else {
+            let drain = Arc::new(Mutex::new(Drain::new(data, aux, records)));
+            let stop = Arc::new(AtomicBool::new(false));
+            let worker = Worker {
+                tid,
+                drain: drain.clone(),
+                stop: stop.clone(),
+                armed: armed.clone(),
+                book: book.clone(),
+                control: control.clone(),
+            };
+            let name = format!("drain {tid}");
+            let spawned = std::thread::Builder::new().name(name).spawn(move || worker.run());
+            // Without it the area fills up, is emptied at the end, and has gaps.
+            Way::Full { drain, stop, worker: spawned.ok() }
+        };
+        let tap = Self { tid, control, way };
+        if armed.load(Ordering::Acquire) {
+            tap.control.enable();
+        }
+        tap
+    }
+
+    /// Lets it trace.
+    pub(super) fn enable(&self) {
+        self.control.enable();
+    }
+
+    /// Traces this code only.
+    pub(super) fn set_filter(&self, filter: &str) -> Result<(), PerfError> {
+        self.control.set_filter(filter)
+    }
+
+    /// The thread stands still, or is gone: writes what there is.
+    pub(super) fn save(&mut self, book: &Mutex<Book>) -> Result<(), Error> {
+        match &mut self.way {
+            Way::Full { drain, .. } => {
+                let mut drain = lock(drain);
+                let mut book = lock(book);
+                book.hear()?;
+                let packets = drain.finish();
+                book.trace(self.tid, &packets)
+            }
+            Way::Ring(ring) => {
+                let packets = ring.take();
+                let mut book = lock(book);
+                book.hear()?;
+                book.trace(self.tid, &packets)
+            }
+        }
+    }
+
+    /// Nothing more comes of it.
+    pub(super) fn close(mut self, book: &Mutex<Book>) -> Result<Option<JoinHandle<()>>, Error> {
+        self.control.disable();
+        let saved = self.save(book);
+        match self.way {
+            Way::Full { drain, stop, worker } => {
+                stop.store(true, Ordering::Release);
+                let gaps = lock(&drain).gaps();
+                lock(book).add_gaps(gaps);
+                saved.map(|()| worker)
+            }
+            Way::Ring(_) => saved.map(|()| None),
+        }
+    }
+}
+
+struct Worker {
+    tid: Tid,
+    drain: Arc<Mutex<Drain<Memory>>>,
+    stop: Arc<AtomicBool>,
+    armed: Arc<AtomicBool>,
+    book: Arc<Mutex<Book>>,
+    control: Arc<dyn Control>,
+}
+
+impl Worker {
+    fn run(self) {
+        loop {
+            self.control.wait(PERIOD_MS);
+            let mut drain = lock(&self.drain);
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            if let Err(error) = self.step(&mut drain) {
+                lock(&self.book).fail(error);
+                return;
+            }
+        }
+    }
+
+    fn step(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
+        // No trace of code before that code is told of.
+        lock(&self.book).hear()?;
+        let packets = drain.take();
+        if self.armed.load(Ordering::Acquire) {
+            self.control.enable();
+        }
+        lock(&self.book).trace(self.tid, &packets)
+    }
+}
+
+/// Listens to a process's sidebands while nobody else does.
+#[derive(Debug)]
+pub(super) struct Listener {
+    stop: Arc<AtomicBool>,
+    worker: Option<JoinHandle<()>>,
+}
+
+impl Listener {
+    pub(super) fn spawn(book: &Arc<Mutex<Book>>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, book) = (stop.clone(), book.clone());
+        let period = std::time::Duration::from_millis(20);
+        let listen = move || {
+            while !stopped.load(Ordering::Acquire) {
+                std::thread::park_timeout(period);
+                let mut book = lock(&book);
+                let heard = book.hear();
+                if let Err(error) = heard.and_then(|()| Ok(book.recorder.flush_if_due()?)) {
+                    book.fail(error);
+                    return;
+                }
+            }
+        };
+        let worker = std::thread::Builder::new().name("sideband".to_owned()).spawn(listen);
+        Self { stop, worker: worker.ok() }
+    }
+
+    /// Ends it.
+    pub(super) fn close(mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(worker) = self.worker.take() {
+            worker.thread().unpark();
+            // One that panicked has said so.
+            let _ = worker.join();
+        }
+    }
+}

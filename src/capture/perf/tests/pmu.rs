@@ -1,0 +1,244 @@
+//! A PMU that is none: it steps the program, tells each step to the model of the PT unit, and
+//! writes what that gives into an AUX area, as the kernel would. It knows plain programs: steps,
+//! system calls, signal handlers, threads.
+
+use super::super::error::Error;
+use super::super::pmu::{Area, Control, Pmu, Source};
+use super::kernel::{Kernel, attr};
+use crate::capture;
+use crate::capture::filter::Ranges;
+use crate::capture::final_state::code_of;
+use crate::capture::path::Path;
+use crate::common::{Addr, Tid};
+use crate::flow::{Insn, MAX_INSN_BYTES, decode};
+use crate::pt::ExecMode;
+use crate::recording::Hardware;
+use crate::sideband::perf_data::PerfRecords;
+use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Steps from one scheduling of a thread to the next.
+const SLICE_STEPS: u32 = 500;
+/// What the kernel gives when a stepped thread enters a signal handler.
+const HANDLER_ENTERED: i32 = libc::SIGTRAP;
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+
+/// The kernel's side of a thread's event, as both the PMU and the reader's requests see it.
+#[derive(Debug)]
+struct Shared {
+    kernel: Mutex<Kernel>,
+    /// The reader comes only when it is too late.
+    is_late: bool,
+    is_off: AtomicBool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Kernel> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Control for Shared {
+    fn enable(&self) {
+        self.lock().enable();
+    }
+
+    fn disable(&self) {
+        self.is_off.store(true, Ordering::Release);
+    }
+
+    fn set_filter(&self, _: &str) -> Result<(), Error> {
+        unreachable!("it has no ranges")
+    }
+
+    fn wait(&self, _: i32) {
+        let dropped = self.lock().dropped;
+        loop {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            let is_late = self.is_late && self.lock().dropped == dropped;
+            if !is_late || self.is_off.load(Ordering::Acquire) {
+                return;
+            }
+        }
+    }
+}
+
+/// A stepped thread.
+#[derive(Debug)]
+struct Stepped {
+    kernel: Arc<Shared>,
+    path: Path,
+    ip: Addr,
+    insn: Option<Insn>,
+    steps: u32,
+    /// It may stand in a system call yet, of which its path tells nothing.
+    is_fresh: bool,
+}
+
+/// The PMU.
+#[derive(Debug)]
+pub(super) struct ModelPmu {
+    threads: BTreeMap<Tid, Stepped>,
+    /// Bytes of an AUX area, whatever was asked for.
+    size_bytes: u64,
+    /// Where each thread's instructions are logged.
+    log: PathBuf,
+    /// Waits for the reader, so that nothing is lost. Otherwise the reader waits until something is.
+    pub(super) is_patient: bool,
+    /// Bytes that came to nothing, over all threads.
+    pub(super) dropped: u64,
+}
+
+impl ModelPmu {
+    pub(super) fn new(size_bytes: u64, log: PathBuf) -> Self {
+        Self { threads: BTreeMap::new(), size_bytes, log, is_patient: true, dropped: 0 }
+    }
+}
+
+impl Pmu for ModelPmu {
+    fn hardware(&self) -> (Hardware, u32) {
+        (Hardware::default(), 2048)
+    }
+
+    fn filter_ranges(&self) -> usize {
+        0
+    }
+
+    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+        let mut kernel = Kernel::new(1 << 14, self.size_bytes, area.overwrites);
+        kernel.enable();
+        let (data, aux) = (kernel.data.plain(false), kernel.aux.plain(area.overwrites));
+        let (is_late, is_off) = (!self.is_patient, AtomicBool::new(false));
+        let kernel = Arc::new(Shared { kernel: Mutex::new(kernel), is_late, is_off });
+        let log = File::create(self.log.join(format!("{tid}.log"))).unwrap();
+        let path = Path::new(2048, &Ranges::default(), Some(log));
+        let ip = Tracee(tid).instruction_pointer().unwrap();
+        let (steps, is_fresh) = (0, true);
+        let stepped = Stepped { kernel: kernel.clone(), path, ip, insn: None, steps, is_fresh };
+        self.threads.insert(tid, stepped);
+        Ok(Source {
+            data: Box::new(data),
+            aux: Box::new(aux),
+            records: PerfRecords::of(&attr()),
+            control: kernel,
+            // Its own size is the model's business.
+            area,
+        })
+    }
+
+    fn resume(&mut self, tracee: Tracee, signal: Signo, _: bool) -> Result<(), tracee::Error> {
+        match self.threads.get_mut(&tracee.0) {
+            Some(thread) => thread.step(tracee, signal),
+            None => tracee.resume(signal),
+        }
+    }
+
+    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(false) };
+        let is_step = stop == Stop::Signal(libc::SIGTRAP) && {
+            let code = Tracee(tid).signal_info().map(|info| code_of(&info));
+            matches!(code, Ok(TRAP_BRKPT | TRAP_TRACE | HANDLER_ENTERED))
+        };
+        if is_step {
+            let info = Tracee(tid).signal_info()?;
+            thread.stepped(Tracee(tid), code_of(&info) == HANDLER_ENTERED)?;
+            self.dropped += thread.output(self.is_patient, false);
+            thread.step(Tracee(tid), 0)?;
+            return Ok(true);
+        }
+        // It stands, and is scheduled out. At its end it is in the kernel for good.
+        let is_end = matches!(stop, Stop::Event(PtraceEvent::Exit));
+        if is_end {
+            thread.leave();
+        }
+        self.dropped += thread.output(self.is_patient, true);
+        if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
+            self.threads.remove(&tid);
+        } else if stop == Stop::Event(PtraceEvent::Exec) {
+            thread.leave();
+            thread.is_fresh = true;
+        }
+        Ok(false)
+    }
+}
+
+impl Stepped {
+    /// Lets the thread execute its next instruction.
+    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
+        if self.insn.is_none() {
+            self.ip = tracee.instruction_pointer()?;
+            let mut bytes = [0; MAX_INSN_BYTES];
+            let pid = crate::common::Pid(tracee.0.0);
+            let known = Memory::open(pid).map_or(0, |memory| memory.read(self.ip, &mut bytes));
+            self.insn = decode(&bytes[..known], self.ip, ExecMode::Bits64);
+        }
+        if signal != 0 {
+            // The handler, or the thread's end, comes before the instruction.
+            self.path.interrupt(self.ip);
+            self.insn = None;
+        }
+        tracee.step(signal)
+    }
+
+    /// A step is done, or a handler was entered.
+    fn stepped(&mut self, tracee: Tracee, is_handler: bool) -> Result<(), tracee::Error> {
+        let next = tracee.instruction_pointer()?;
+        match self.insn.take() {
+            _ if is_handler => self.path.interrupt(self.ip),
+            // A REP instruction stops after each repetition.
+            Some(insn) if insn.rep && next == insn.ip => {
+                self.path.enter_user(insn.ip);
+                self.insn = Some(insn);
+            }
+            Some(_) if self.is_fresh && next == self.ip => {}
+            Some(insn) => self.path.retire(&insn, next),
+            None => {}
+        }
+        self.is_fresh = false;
+        self.ip = next;
+        self.steps += 1;
+        Ok(())
+    }
+
+    /// The thread left the program by its last system call.
+    fn leave(&mut self) {
+        match self.insn.take().filter(|insn| insn.class.is_far()) {
+            Some(insn) => self.path.retire(&insn, insn.next()),
+            None => self.path.interrupt(self.ip),
+        }
+    }
+
+    /// Writes what the unit has given; gives how much came to nothing.
+    fn output(&mut self, is_patient: bool, is_out: bool) -> u64 {
+        let ends = is_out || self.steps >= SLICE_STEPS;
+        if ends {
+            self.steps = 0;
+            self.path.flush();
+        }
+        let bytes = self.path.drain();
+        let mut kernel = self.kernel.lock();
+        let before = kernel.dropped;
+        kernel.begin();
+        if is_patient {
+            // The reader has another thread: half of the area must be free before more comes.
+            let place = bytes.len() as u64 + kernel.size_bytes() / 2;
+            while !kernel.overwrites() && kernel.space_left() < place {
+                kernel.end();
+                drop(kernel);
+                std::thread::yield_now();
+                kernel = self.kernel.lock();
+                kernel.begin();
+            }
+        }
+        kernel.trace(&bytes);
+        if ends {
+            kernel.end();
+        }
+        kernel.dropped - before
+    }
+}
