@@ -198,9 +198,10 @@ impl Resolver {
         self.ranges.only.len() + self.ranges.stop.len()
     }
 
-    /// Whether there are names that nothing had so far.
+    /// Whether there are names that nothing had so far, or nothing of the program that runs now.
     pub(super) fn seeks(&self) -> bool {
-        self.found.iter().any(|(_, found)| !found)
+        let codes = self.filter.only.len() + self.filter.stop.len();
+        self.count() < codes || self.found.iter().any(|(_, found)| !found)
     }
 
     /// What the user should know: names of the filter that nothing had.

@@ -25,7 +25,7 @@ pub use host::host_cpu;
 pub use live::{Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
-pub(crate) use perf::{can_listen, record_by_model};
+pub(crate) use perf::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
 pub use recorder::{History, Outcome, Request};
 
 /// How control flow is captured.

@@ -54,9 +54,53 @@ impl Leaving {
     }
 }
 
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+/// While it lives, SIGUSR2 asks the recorder for what is in its rings now. This thread's waiting is
+/// interrupted then.
+pub(super) struct Asking {
+    old: libc::sigaction,
+}
+
+impl Asking {
+    pub(super) fn on_signal() -> Self {
+        TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
+        WANTED.store(false, Ordering::Relaxed);
+        Self { old: set(libc::SIGUSR2, ask) }
+    }
+
+    /// Whether somebody asked since the last time.
+    pub(super) fn was_asked() -> bool {
+        WANTED.swap(false, Ordering::Relaxed)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        // SAFETY: puts back what was there.
+        unsafe { libc::sigaction(libc::SIGUSR2, &raw const self.old, std::ptr::null_mut()) };
+    }
+}
+
+/// Another thread may have taken the signal: it is sent on.
+extern "C" fn ask(_: libc::c_int) {
+    WANTED.store(true, Ordering::Relaxed);
+    let tracer = TRACER.load(Ordering::Relaxed);
+    // SAFETY: getpid(2), gettid(2) and tgkill(2) touch no memory.
+    unsafe {
+        if libc::syscall(libc::SYS_gettid) != i64::from(tracer) {
+            libc::syscall(libc::SYS_tgkill, libc::getpid(), tracer, libc::SIGUSR2);
+        }
+    }
+}
+
 /// Lets a signal call [`leave`], and interrupt system calls. Gives what was before.
 fn set_leave(signal: libc::c_int) -> libc::sigaction {
-    let handler: extern "C" fn(libc::c_int) = leave;
+    set(signal, leave)
+}
+
+/// Lets a signal call a handler, and interrupt system calls. Gives what was before.
+fn set(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> libc::sigaction {
     // SAFETY: all bit patterns of these plain structures are valid; the handler reads and sets
     // atomics and makes async-signal-safe calls.
     unsafe {
@@ -70,6 +114,9 @@ fn set_leave(signal: libc::c_int) -> libc::sigaction {
 
 impl Drop for Leaving {
     fn drop(&mut self) {
+        // Nobody wants the signal any more that would come again, and it would end the recorder.
+        // SAFETY: alarm(2) touches no memory.
+        unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {
             // SAFETY: puts back what was there.
             unsafe { libc::sigaction(*signal, &raw const *old, std::ptr::null_mut()) };

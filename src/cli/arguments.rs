@@ -81,7 +81,7 @@ pub(super) struct Record {
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
     /// What the CPU's PT unit is to trace besides branches and times, as perf writes it, such as
-    /// cyc,mtc_period=6 or ptw (for --backend perf)
+    /// cyc,ptw (for --backend perf)
     #[arg(long, value_name = "TERMS", value_parser = str::parse::<PtConfig>)]
     pub(super) pt_config: Option<PtConfig>,
     /// Keep address space randomization on

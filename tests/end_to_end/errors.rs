@@ -23,6 +23,22 @@ fn record(scene: &Scene) -> Command {
 }
 
 #[test]
+fn what_the_cpu_cannot_trace() {
+    let scene = Scene::new();
+    let terms = record(&scene).args(["--pt-config", "CYC", "/bin/true"]).output().unwrap();
+    assert!(text(&terms.stderr).contains("is no term; give for example cyc,mtc_period=6"));
+    if Path::new("/sys/bus/event_source/devices/intel_pt").exists() {
+        let skipped = format_args!("SKIPPED: this machine has Intel PT\n");
+        let _ = std::io::Write::write_fmt(&mut std::io::stderr(), skipped);
+        return;
+    }
+    let wanted = " Intel PT";
+    fails(record(&scene).args(["--backend", "perf", "/bin/true"]), wanted);
+    fails(record(&scene).args(["--pt-config", "cyc", "/bin/true"]), wanted);
+    assert!(!scene.path("store").exists(), "a recording was begun");
+}
+
+#[test]
 fn programs_that_cannot_be_recorded() {
     let scene = Scene::new();
     fails(record(&scene).arg("/no/such/program"), "/no/such/program: no such program");

@@ -137,8 +137,8 @@ impl Book {
         let mut notes = Vec::new();
         if self.gaps > 0 {
             notes.push(format!(
-                "the trace has {} gaps: the program was faster than the disk; a larger buffer \
-                 (--ring), a --filter, or --pt-config with less in it helps",
+                "the trace has {} gaps: the program was faster than the disk; a --filter, or a \
+                 --pt-config with less in it, makes less to write",
                 self.gaps
             ));
         }

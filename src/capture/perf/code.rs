@@ -63,7 +63,7 @@ impl CodeMap {
         for mapping in maps.iter().filter(|m| m.protection.execute) {
             let key = (mapping.range, mapping.name.clone());
             if mapping.name != "[vsyscall]" && !self.mapped.contains(&key) {
-                self.piece(recorder, tsc, tid, Piece::of_list(mapping))?;
+                self.piece(recorder, tsc, tid, &Piece::of_list(mapping))?;
             }
         }
         Ok(())
@@ -80,7 +80,7 @@ impl CodeMap {
         if !map.executable {
             return Ok(());
         }
-        self.piece(recorder, tsc, tid, Piece::of_record(map))
+        self.piece(recorder, tsc, tid, &Piece::of_record(map))
     }
 
     /// Another program runs.
@@ -101,13 +101,13 @@ impl CodeMap {
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
-        piece: Piece,
+        piece: &Piece,
     ) -> Result<(), Error> {
         let tsc = self.floors.map(tsc, piece.range);
         self.mapped.retain(|(range, _)| !range.overlaps(piece.range));
         self.mapped.push((piece.range, piece.name.clone()));
-        let backing = self.backing(recorder, tsc, tid, &piece)?;
-        let Piece { range, protection, .. } = piece;
+        let backing = self.backing(recorder, tsc, tid, piece)?;
+        let Piece { range, protection, .. } = *piece;
         Ok(recorder.event_at(tsc, tid, Event::Map { range, protection, backing })?)
     }
 

@@ -4,18 +4,18 @@
 use super::clock::PerfTime;
 use super::config::Settings;
 use super::pmu::{Area, Cpu, Pmu};
-use super::process::Process;
+use super::process::{Finished, Process};
 use super::sideband::Recipe;
 use super::sysfs::{DEVICES, PtPmu};
 use super::thread::{Doing, Thread};
 use crate::capture::recorder::{History, Outcome, Prepared, Request};
-use crate::capture::signals::{Forwarding, Leaving};
+use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
-use crate::recording::{Exit, Manifest};
+use crate::recording::Exit;
 use crate::tracee::{self, Launch, Signo, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The backend's name in a manifest.
 pub(super) const BACKEND: &str = "perf";
@@ -61,6 +61,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
         }
     };
     let _forwarding = Forwarding::to(pid);
+    let _asking = Asking::on_signal();
     let mut engine = Engine::new(request, pid, pmu, recipe, time);
     let begun = engine.begin(prepared, &[Tid(pid.0)]);
     engine.outcome(begun, None)
@@ -75,6 +76,7 @@ pub(super) fn attach_with(
     let (recipe, time) = Recipe::find()?;
     let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
     let leaving = Leaving::on_signals();
+    let _asking = Asking::on_signal();
     let tids = match tracee::attach(pid) {
         Ok(tids) => tids,
         Err(error) => {
@@ -108,7 +110,7 @@ pub(super) struct Engine<'a> {
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// First stops of threads whose birth was not told yet.
     pub(super) early: BTreeMap<Tid, Stop>,
-    finished: Vec<(PathBuf, Manifest, u64)>,
+    finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
     /// Everything is to be left.
     pub(super) is_leaving: bool,
@@ -213,13 +215,48 @@ impl<'a> Engine<'a> {
                 self.part_if_all_stand()?;
                 continue;
             }
+            if Asking::was_asked() {
+                self.ask()?;
+            }
             let Some((tid, stop)) = wait_or_signal()? else { continue };
-            if !self.pmu.is_own(tid, stop)? {
+            if self.pmu.is_own(tid, stop)? {
+                self.answer(tid)?;
+                gone_is_fine(self.pmu.resume(Tracee(tid), 0, false))?;
+            } else {
                 self.handle(tid, stop)?;
             }
             for process in self.processes.values() {
                 super::tap::lock(&process.book).take_failure()?;
             }
+        }
+        Ok(())
+    }
+
+    /// Somebody wants what is in the rings: threads that run are told to stop for it.
+    fn ask(&mut self) -> Result<(), Error> {
+        let tids: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in tids {
+            let Some(thread) = self.threads.get_mut(&tid) else { continue };
+            thread.is_asked = true;
+            if thread.doing == Doing::Running {
+                gone_is_fine(thread.tracee.interrupt())?;
+            } else {
+                self.answer(tid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread stands still: writes what is in its ring, if somebody wants that.
+    pub(super) fn answer(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        if !std::mem::take(&mut thread.is_asked) {
+            return Ok(());
+        }
+        let process = self.processes.get(&thread.pid);
+        if let Some((process, tap)) = process.zip(thread.tap.as_mut()) {
+            tap.save(&process.book)?;
+            super::tap::lock(&process.book).recorder.flush()?;
         }
         Ok(())
     }

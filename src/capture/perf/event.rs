@@ -11,7 +11,7 @@ use std::ffi::CString;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_CPU`: whom, when and where each record is
 /// of.
@@ -34,7 +34,7 @@ pub(super) mod flag {
     pub(in super::super) const BUILD_ID: u64 = 1 << 34;
 }
 
-/// `struct perf_event_attr` of include/uapi/linux/perf_event.h, up to its sixth version.
+/// `struct perf_event_attr` of `include/uapi/linux/perf_event.h`, up to its sixth version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(super) struct EventAttr {
@@ -112,8 +112,8 @@ impl Event {
         overwrites: bool,
     ) -> Result<Arc<Mapped>, Error> {
         let offset = ring.size_bytes as u64;
-        ring.counter(AUX_OFFSET).store(offset, Ordering::Relaxed);
-        ring.counter(AUX_SIZE).store(size_bytes as u64, Ordering::Release);
+        ring.page().aux_offset.store(offset, Ordering::Relaxed);
+        ring.page().aux_size.store(size_bytes as u64, Ordering::Release);
         self.map_at(offset, size_bytes, !overwrites)
     }
 
@@ -130,7 +130,7 @@ impl Event {
         if base == libc::MAP_FAILED {
             return Err(refused);
         }
-        NonNull::new(base.cast()).map(|base| Arc::new(Mapped { base, size_bytes })).ok_or(refused)
+        NonNull::new(base).map(|base| Arc::new(Mapped { base, size_bytes })).ok_or(refused)
     }
 
     /// Lets it go on, if it was stopped for want of place.
@@ -170,25 +170,44 @@ impl Event {
 
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// Places in `struct perf_event_mmap_page`.
-const LOCK: usize = 8;
-const CAPABILITIES: usize = 40;
-const TIME_SHIFT: usize = 50;
-const TIME_MULT: usize = 52;
-const TIME_ZERO: usize = 64;
-const DATA_HEAD: usize = 1024;
-const DATA_TAIL: usize = 1032;
-const AUX_HEAD: usize = 1056;
-const AUX_TAIL: usize = 1064;
-const AUX_OFFSET: usize = 1072;
-const AUX_SIZE: usize = 1080;
+/// `struct perf_event_mmap_page`.
+#[derive(Debug)]
+#[repr(C)]
+struct Page {
+    version: u32,
+    compat_version: u32,
+    lock: AtomicU32,
+    index: u32,
+    offset: i64,
+    time_enabled: u64,
+    time_running: u64,
+    capabilities: AtomicU64,
+    pmc_width: u16,
+    time_shift: AtomicU16,
+    time_mult: AtomicU32,
+    time_offset: u64,
+    time_zero: AtomicU64,
+    size: u32,
+    reserved: [u8; 948],
+    data_head: AtomicU64,
+    data_tail: AtomicU64,
+    data_offset: u64,
+    data_size: u64,
+    aux_head: AtomicU64,
+    aux_tail: AtomicU64,
+    aux_offset: AtomicU64,
+    aux_size: AtomicU64,
+}
+
+const _: () = assert!(std::mem::offset_of!(Page, data_head) == 1024);
+
 /// `cap_user_time_zero`.
 const CAP_TIME_ZERO: u64 = 1 << 4;
 
 /// A mapping of an event.
 #[derive(Debug)]
 pub(super) struct Mapped {
-    base: NonNull<u8>,
+    base: NonNull<libc::c_void>,
     size_bytes: usize,
 }
 
@@ -200,58 +219,55 @@ unsafe impl Sync for Mapped {}
 impl Drop for Mapped {
     fn drop(&mut self) {
         // SAFETY: nobody else has it any more.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.size_bytes) };
+        unsafe { libc::munmap(self.base.as_ptr(), self.size_bytes) };
     }
 }
 
 impl Mapped {
-    fn counter(&self, place: usize) -> &AtomicU64 {
-        // SAFETY: the first page is mapped and writable, the places are of aligned words in it, and
-        // the kernel accesses them as such.
-        unsafe { &*self.base.as_ptr().add(place).cast::<AtomicU64>() }
+    /// The counters, where it is a ring of records.
+    fn page(&self) -> &Page {
+        // SAFETY: the first page is mapped and writable, and the kernel accesses what changes of it
+        // as atomics.
+        unsafe { self.base.cast::<Page>().as_ref() }
     }
 
-    fn word(&self, place: usize) -> u32 {
-        // SAFETY: likewise, of 32 bits.
-        unsafe { &*self.base.as_ptr().add(place).cast::<AtomicU32>() }.load(Ordering::Acquire)
-    }
-
-    fn half(&self, place: usize) -> u16 {
-        // SAFETY: likewise, of 16 bits.
-        unsafe { self.base.as_ptr().add(place).cast::<u16>().read_volatile() }
+    fn bytes(&self) -> NonNull<u8> {
+        self.base.cast()
     }
 
     /// The ring of records.
     pub(super) fn records(self: &Arc<Self>) -> Plain {
         let size = self.size_bytes - PAGE_BYTES;
         // SAFETY: the records are behind the first page.
-        let base = unsafe { self.base.add(PAGE_BYTES) };
-        let (head, tail) = (self.counter(DATA_HEAD).into(), self.counter(DATA_TAIL).into());
+        let base = unsafe { self.bytes().add(PAGE_BYTES) };
+        let (head, tail) = ((&self.page().data_head).into(), (&self.page().data_tail).into());
         // SAFETY: all of it lives as long as the mapping, which the ring keeps.
         unsafe { Plain::new(base, size as u64, head, Some(tail), self.clone()) }
     }
 
     /// The AUX area `aux`, whose counters are here.
     pub(super) fn aux(self: &Arc<Self>, aux: &Arc<Self>, overwrites: bool) -> Plain {
-        let head = self.counter(AUX_HEAD).into();
-        let tail = (!overwrites).then(|| self.counter(AUX_TAIL).into());
+        let head = (&self.page().aux_head).into();
+        let tail = (!overwrites).then(|| (&self.page().aux_tail).into());
         let owner = Arc::new((self.clone(), aux.clone()));
         // SAFETY: as above, of both mappings.
-        unsafe { Plain::new(aux.base, aux.size_bytes as u64, head, tail, owner) }
+        unsafe { Plain::new(aux.bytes(), aux.size_bytes as u64, head, tail, owner) }
     }
 
     /// How perf's times follow from the TSC, where the kernel says so.
     pub(super) fn clock(&self) -> Option<TscToNs> {
+        let page = self.page();
         for _ in 0..1000 {
-            let lock = self.word(LOCK);
-            let has_clock = self.counter(CAPABILITIES).load(Ordering::Acquire) & CAP_TIME_ZERO != 0;
+            let lock = page.lock.load(Ordering::Acquire);
+            let has_clock = page.capabilities.load(Ordering::Acquire) & CAP_TIME_ZERO != 0;
+            let shift = page.time_shift.load(Ordering::Acquire);
             let clock = TscToNs {
-                zero_ns: self.counter(TIME_ZERO).load(Ordering::Acquire),
-                multiplier: self.word(TIME_MULT),
-                shift: u8::try_from(self.half(TIME_SHIFT)).unwrap_or(u8::MAX),
+                zero_ns: page.time_zero.load(Ordering::Acquire),
+                multiplier: page.time_mult.load(Ordering::Acquire),
+                shift: u8::try_from(shift).unwrap_or(u8::MAX),
             };
             // Even and the same: nobody wrote meanwhile.
-            if lock & 1 == 0 && self.word(LOCK) == lock {
+            if lock & 1 == 0 && page.lock.load(Ordering::Acquire) == lock {
                 let is_usable = has_clock && clock.multiplier > 0 && clock.shift < 64;
                 return is_usable.then_some(clock);
             }

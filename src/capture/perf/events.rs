@@ -1,7 +1,7 @@
 //! What a stop means: signals, births, ends. The path of the program needs none of them.
 
 use super::engine::{BACKEND, Engine, gone_is_fine, registers_of};
-use super::tap::lock;
+use super::tap::{Tap, lock};
 use super::thread::{Doing, Thread};
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
@@ -26,6 +26,9 @@ impl Engine<'_> {
         if !self.threads.contains_key(&tid) && !of_process {
             self.early.insert(tid, stop);
             return Ok(());
+        }
+        if !ended {
+            self.answer(tid)?;
         }
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
@@ -84,7 +87,7 @@ impl Engine<'_> {
             let taps =
                 self.threads.values().filter(|t| t.pid == pid).filter_map(|t| t.tap.as_ref());
             for tap in taps {
-                process.refilter(tap, &filter)?;
+                refilter(tap, &filter)?;
             }
         }
         Ok(())
@@ -276,6 +279,15 @@ impl Engine<'_> {
         }
         self.finish(pid, None)
     }
+}
+
+/// Gives a thread's running event another filter.
+fn refilter(tap: &Tap, filter: &str) -> Result<(), Error> {
+    if !filter.is_empty() {
+        tap.set_filter(filter)?;
+    }
+    tap.enable();
+    Ok(())
 }
 
 fn exit_of(stop: Stop) -> Option<Exit> {

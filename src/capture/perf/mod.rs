@@ -35,4 +35,4 @@ pub use error::Error;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::{can_listen, record_by_model};
+pub(crate) use tests::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};

@@ -74,7 +74,7 @@ pub(super) trait Pmu: Debug {
         if to_call { tracee.resume_to_call(signal) } else { tracee.resume(signal) }
     }
 
-    /// A thread stopped. Gives whether that is of no concern to anybody else: it runs on then.
+    /// A thread stopped. Gives whether that is of no concern to anybody else, so that it runs on.
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
 }
 

@@ -3,7 +3,7 @@
 use super::book::Book;
 use super::error::Error as PerfError;
 use super::filter::words;
-use super::tap::{Listener, Tap, lock};
+use super::tap::{Listener, lock};
 use crate::capture::Error;
 use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+
+/// A complete recording: where it is, its manifest, and how many bytes of trace it has.
+pub(super) type Finished = (PathBuf, Manifest, u64);
 
 /// A traced process.
 #[derive(Debug)]
@@ -93,20 +96,8 @@ impl Process {
         }
     }
 
-    /// Gives a thread's running event another filter.
-    pub(super) fn refilter(&self, tap: &Tap, filter: &str) -> Result<(), Error> {
-        if !filter.is_empty() {
-            tap.set_filter(filter)?;
-        }
-        tap.enable();
-        Ok(())
-    }
-
     /// The process is gone: completes its recording, and says what the user should know of it.
-    pub(super) fn finish(
-        self,
-        exit: Option<Exit>,
-    ) -> Result<((PathBuf, Manifest, u64), Vec<String>), Error> {
+    pub(super) fn finish(self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let Self { book, listener, workers, resolver, .. } = self;
         listener.close();
         for worker in workers {

@@ -215,8 +215,8 @@ impl<M: RingMemory> AuxRing<M> {
     /// full is not empty). Who finds none when it begins drops what comes, without a word, until
     /// the event is enabled again.
     pub(super) fn is_full(&self, head: u64, tail: u64) -> bool {
-        let (held, size) = (head.saturating_sub(tail), self.memory.size_bytes());
-        held == size || held + 1 == size
+        let (taken, size) = (head.saturating_sub(tail), self.memory.size_bytes());
+        taken == size || taken + 1 == size
     }
 
     /// Appends all up to a head that was seen, gives its place back, and says where it began.
@@ -256,20 +256,20 @@ impl<M: RingMemory> Snapshots<M> {
         // The kernel does not say whether it came round. A ring is zero at first: what is not zero
         // behind the head was written the time before.
         self.has_wrapped |= head >= size || self.has_bytes_behind(place);
-        let held = if self.has_wrapped { size } else { place };
+        let count = if self.has_wrapped { size } else { place };
         let start = if self.has_wrapped { place } else { 0 };
-        let mut bytes = vec![0; usize::try_from(held).unwrap_or(0)];
+        let mut bytes = vec![0; usize::try_from(count).unwrap_or(0)];
         copy(&self.memory, start, &mut bytes);
         bytes
     }
 
     fn has_bytes_behind(&self, place: u64) -> bool {
-        let mut page = [0; 4096];
+        let mut window = [0; 4096];
         let (mut at, size) = (place, self.memory.size_bytes());
         while at < size {
-            let count = page.len().min(usize::try_from(size - at).unwrap_or(usize::MAX));
-            copy(&self.memory, at, &mut page[..count]);
-            if page[..count].iter().any(|byte| *byte != 0) {
+            let count = window.len().min(usize::try_from(size - at).unwrap_or(usize::MAX));
+            copy(&self.memory, at, &mut window[..count]);
+            if window[..count].iter().any(|byte| *byte != 0) {
                 return true;
             }
             at += count as u64;

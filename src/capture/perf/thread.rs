@@ -27,6 +27,8 @@ pub(super) struct Thread {
     pub(super) pid: Pid,
     pub(super) doing: Doing,
     pub(super) tap: Option<Tap>,
+    /// What is in its ring is wanted, as soon as it stands still.
+    pub(super) is_asked: bool,
     /// What the last signal was, which may be its end.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
@@ -39,6 +41,7 @@ impl Thread {
             pid,
             doing: Doing::Born,
             tap: None,
+            is_asked: false,
             siginfo: None,
             ending: None,
         }

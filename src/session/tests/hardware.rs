@@ -2,7 +2,8 @@
 //! is the path that the stepping backend records of the same program.
 
 use crate::capture::{
-    Backend, Filter, History, Outcome, PtConfig, Request, can_listen, record, record_by_model,
+    Backend, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly, can_listen,
+    record, record_by_model, this_thread,
 };
 use crate::common::{Pid, Tid};
 use crate::pt::{Packet, Packets};
@@ -11,12 +12,20 @@ use crate::sideband::Event;
 use crate::timeline::{Options, Timeline};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The program, and the directory that it is in; none where it cannot be run so.
-fn bare() -> Option<(tempfile::TempDir, PathBuf)> {
+const SIGINT: i32 = 2;
+const SIGUSR2: i32 = 12;
+
+/// A recorder has signals of its process to itself.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// The only one that records, a directory and the program in it; none where it cannot be run so.
+fn bare() -> Option<(MutexGuard<'static, ()>, tempfile::TempDir, PathBuf)> {
     if !can_listen() {
         return None;
     }
+    let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = tempfile::tempdir().unwrap();
     let program = scene.path().join("bare");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/bare.c");
@@ -25,7 +34,7 @@ fn bare() -> Option<(tempfile::TempDir, PathBuf)> {
     match built {
         Ok(output) => {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-            Some((scene, program))
+            Some((one, scene, program))
         }
         Err(error) => {
             let skipped = format_args!("SKIPPED: gcc: {error}\n");
@@ -86,7 +95,7 @@ fn path(timeline: &Timeline, tid: Tid) -> Vec<u64> {
 
 #[test]
 fn what_the_hardware_backend_records_is_the_path_of_stepping() {
-    let Some((scene, program)) = bare() else { return };
+    let Some((_one, scene, program)) = bare() else { return };
     let stepped = request(scene.path(), &program, "step", History::Full);
     let by_steps = record(Backend::Step, &stepped).unwrap();
     let traced = request(scene.path(), &program, "perf", History::Full);
@@ -124,7 +133,7 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
 
 #[test]
 fn what_does_not_fit_is_a_gap_and_the_rest_is_right() {
-    let Some((scene, program)) = bare() else { return };
+    let Some((_one, scene, program)) = bare() else { return };
     let traced = request(scene.path(), &program, "perf", History::Full);
     let log = traced.step_log.as_ref().unwrap();
     let (outcome, dropped) = record_by_model(&traced, 3 << 10, log, false).unwrap();
@@ -140,7 +149,7 @@ fn what_does_not_fit_is_a_gap_and_the_rest_is_right() {
 
 #[test]
 fn a_ring_keeps_the_end() {
-    let Some((scene, program)) = bare() else { return };
+    let Some((_one, scene, program)) = bare() else { return };
     let history = History::Ring { bytes: 1 << 16 };
     let traced = request(scene.path(), &program, "perf", history);
     let log = traced.step_log.as_ref().unwrap();
@@ -156,6 +165,79 @@ fn a_ring_keeps_the_end() {
         assert_eq!(timeline.gaps(tid), []);
     }
     assert!(is_cut, "all of it was in the ring");
+}
+
+#[test]
+fn who_asks_gets_what_is_in_the_ring_at_that_time() {
+    let Some((_one, scene, program)) = bare() else { return };
+    let history = History::Ring { bytes: 1 << 16 };
+    let traced = request(scene.path(), &program, "perf", history);
+    let log = traced.step_log.clone().unwrap();
+    let recorder = this_thread();
+    let asks = log.clone();
+    // Asked for when the first thread has executed some thousand instructions of many.
+    let asking = std::thread::spawn(move || {
+        let has_begun = || {
+            let logs = std::fs::read_dir(&asks).unwrap().flatten();
+            logs.filter_map(|log| log.metadata().ok()).any(|log| log.len() > 8000)
+        };
+        while !has_begun() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ask_thread(recorder, SIGUSR2);
+    });
+    let (outcome, _) = record_by_model(&traced, 3 << 10, &log, true).unwrap();
+    asking.join().unwrap();
+    let timeline = open(&outcome);
+    let first = threads(&outcome)[0];
+    let (path, whole) = (path(&timeline, first), logged(&traced, first));
+    // Its beginning would be overwritten at the end.
+    assert_eq!(path.first(), whole.first());
+    assert_eq!(path.last(), whole.last());
+    // What both times have in common is joined; if that is nothing, there is a gap.
+    let gaps = overflows(&timeline, first);
+    assert!(gaps <= 1 && (gaps == 1 || path == whole));
+    is_part_of(&path, &whole, gaps);
+}
+
+#[test]
+fn a_process_is_attached_to_and_left() {
+    let Some((_one, scene, _)) = bare() else { return };
+    let program = scene.path().join("endless");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/endless.c");
+    let built = Command::new("gcc").args(["-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(built.unwrap().success());
+    let mut child = Command::new(&program).spawn().unwrap();
+    let pid = Pid(i32::try_from(child.id()).unwrap());
+    let tids = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+    while tids().count() < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let request = request(scene.path(), &program, "perf", History::Full);
+    let request = Request { attach: Some(pid), ..request };
+    let recorder = this_thread();
+    let began = request.output.clone().unwrap().join("trace");
+    let asking = std::thread::spawn(move || {
+        // All three have a trace.
+        let count = || std::fs::read_dir(&began).map_or(0, |traces| traces.flatten().count());
+        while count() < 6 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ask_thread(recorder, SIGINT);
+    });
+    let outcome = attach_blindly(&request, pid).unwrap();
+    asking.join().unwrap();
+    let left = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(left, None, "it runs on");
+    let end = outcome.manifest.end.as_ref().unwrap();
+    assert_eq!((end.exit, end.threads.len()), (None, 3));
+    assert!(end.threads.iter().all(|thread| thread.final_pc.is_some()));
+    let reader = Reader::open(&outcome.recordings[0]).unwrap();
+    assert!(reader.core().unwrap().is_some());
+    let is_of_program = |event: &Event| matches!(event, Event::File { path, .. } if *path == program.to_string_lossy());
+    assert!(reader.sideband().unwrap().iter().any(|record| is_of_program(&record.event)));
 }
 
 /// What is decoded is in the log, in its order, in as many pieces as there are gaps and one.
@@ -178,6 +260,7 @@ fn is_part_of(path: &[u64], log: &[u64], gaps: usize) {
 
 #[test]
 fn a_process_that_is_gone_cannot_be_attached_to() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let scene = tempfile::tempdir().unwrap();
     let gone = Pid(i32::MAX);
     let request =

@@ -9,4 +9,4 @@ mod record;
 mod rings;
 mod sideband;
 
-pub(crate) use record::{can_listen, record_by_model};
+pub(crate) use record::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};

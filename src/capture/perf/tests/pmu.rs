@@ -90,13 +90,22 @@ pub(super) struct ModelPmu {
     log: PathBuf,
     /// Waits for the reader, so that nothing is lost. Otherwise the reader waits until something is.
     pub(super) is_patient: bool,
+    /// Lets threads run by themselves, and sees nothing.
+    pub(super) is_blind: bool,
     /// Bytes that came to nothing, over all threads.
     pub(super) dropped: u64,
 }
 
 impl ModelPmu {
     pub(super) fn new(size_bytes: u64, log: PathBuf) -> Self {
-        Self { threads: BTreeMap::new(), size_bytes, log, is_patient: true, dropped: 0 }
+        Self {
+            threads: BTreeMap::new(),
+            size_bytes,
+            log,
+            is_patient: true,
+            is_blind: false,
+            dropped: 0,
+        }
     }
 }
 
@@ -133,13 +142,14 @@ impl Pmu for ModelPmu {
 
     fn resume(&mut self, tracee: Tracee, signal: Signo, _: bool) -> Result<(), tracee::Error> {
         match self.threads.get_mut(&tracee.0) {
-            Some(thread) => thread.step(tracee, signal),
-            None => tracee.resume(signal),
+            Some(thread) if !self.is_blind => thread.step(tracee, signal),
+            _ => tracee.resume(signal),
         }
     }
 
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
-        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(false) };
+        let is_seen = |_: &&mut Stepped| !self.is_blind;
+        let Some(thread) = self.threads.get_mut(&tid).filter(is_seen) else { return Ok(false) };
         let is_step = stop == Stop::Signal(libc::SIGTRAP) && {
             let code = Tracee(tid).signal_info().map(|info| code_of(&info));
             matches!(code, Ok(TRAP_BRKPT | TRAP_TRACE | HANDLER_ENTERED))
@@ -148,7 +158,6 @@ impl Pmu for ModelPmu {
             let info = Tracee(tid).signal_info()?;
             thread.stepped(Tracee(tid), code_of(&info) == HANDLER_ENTERED)?;
             self.dropped += thread.output(self.is_patient, false);
-            thread.step(Tracee(tid), 0)?;
             return Ok(true);
         }
         // It stands, and is scheduled out. At its end it is in the kernel for good.

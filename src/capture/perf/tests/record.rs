@@ -1,9 +1,10 @@
 //! Runs of the whole backend with a model of a PMU, for the tests of who opens recordings.
 
-use super::super::engine::record_with;
+use super::super::engine::{attach_with, record_with};
 use super::super::sideband::Recipe;
 use super::pmu::ModelPmu;
 use crate::capture::{Error, Outcome, Request};
+use crate::common::{Pid, Tid};
 use std::path::Path;
 
 /// Whether this machine lets a process listen to its own software events. Says loudly what is not
@@ -31,4 +32,25 @@ pub(crate) fn record_by_model(
     pmu.is_patient = is_patient;
     let outcome = record_with(request, &mut pmu)?;
     Ok((outcome, pmu.dropped))
+}
+
+/// Attaches to a process as `--backend perf` does, and leaves it when this thread is asked to, with
+/// a PMU that sees nothing.
+pub(crate) fn attach_blindly(request: &Request, pid: Pid) -> Result<Outcome, Error> {
+    let log = tempfile::tempdir().unwrap();
+    let mut pmu = ModelPmu::new(1 << 12, log.path().to_owned());
+    pmu.is_blind = true;
+    attach_with(request, pid, &mut pmu)
+}
+
+/// The calling thread.
+pub(crate) fn this_thread() -> Tid {
+    Tid(nix::unistd::gettid().as_raw())
+}
+
+/// Sends a recorder's thread a signal that asks it for something.
+pub(crate) fn ask_thread(tid: Tid, signal: i32) {
+    let process = nix::unistd::getpid().as_raw();
+    // SAFETY: tgkill(2) touches no memory.
+    unsafe { libc::syscall(libc::SYS_tgkill, process, tid.0, signal) };
 }

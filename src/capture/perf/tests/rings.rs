@@ -301,7 +301,7 @@ fn a_reader_and_a_writer_at_the_same_time_agree() {
             let cut = count % 8;
             if cut != 0 {
                 kernel.enable();
-                while kernel.written.len() as u64 % 8 != 0 {
+                while !kernel.written.len().is_multiple_of(8) {
                     kernel.enable();
                     kernel.begin();
                     let place = usize::try_from(count % 8).unwrap();
@@ -348,7 +348,7 @@ fn a_snapshot_is_the_end_of_what_was_written() {
         let size = 64 << random.below(4);
         let mut kernel = Kernel::new(4096, size, true);
         let mut ring = super::super::ring::Snapshots::new(kernel.aux.plain(true));
-        for _ in 0..1 + random.below(3) {
+        for _ in 0..=random.below(3) {
             for _ in 0..random.below(6) {
                 kernel.begin();
                 let count = random.below(100);
