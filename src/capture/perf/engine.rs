@@ -22,6 +22,10 @@ pub(super) const BACKEND: &str = "perf";
 /// The AUX area of a thread whose trace is all kept.
 const FULL_BYTES: u64 = 4 << 20;
 
+/// Bytes of records, by which a ring's size is told, to a byte of trace: as much of the history as
+/// translation keeps takes an eighth of the memory.
+const RECORDS_PER_TRACE: u64 = 8;
+
 /// The CPU's PMU, as the request wants it.
 fn cpu(request: &Request) -> Result<Cpu, Error> {
     let pmu = PtPmu::read(Path::new(DEVICES))?;
@@ -33,7 +37,12 @@ fn cpu(request: &Request) -> Result<Cpu, Error> {
 
 /// Whether a request can be traced by the CPU here.
 pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
-    cpu(request).map(drop)
+    let ranges = cpu(request)?.filter_ranges();
+    let count = request.filter.only.len() + request.filter.stop.len();
+    if count > ranges {
+        return Err(super::error::Error::TooManyRanges { count, ranges }.into());
+    }
+    Ok(())
 }
 
 /// Runs a program and lets the CPU trace it.
@@ -174,7 +183,8 @@ impl<'a> Engine<'a> {
         let area = match self.request.history {
             History::Full => Area { size_bytes: FULL_BYTES, overwrites: false },
             History::Ring { bytes } => {
-                let size_bytes = bytes.next_power_of_two().max(super::pmu::LEAST_BYTES);
+                let wanted = (bytes / RECORDS_PER_TRACE).next_power_of_two();
+                let size_bytes = wanted.max(super::pmu::LEAST_BYTES);
                 Area { size_bytes, overwrites: true }
             }
         };
