@@ -23,6 +23,7 @@ mod saved;
 mod search;
 mod segment;
 mod stack;
+mod upto;
 mod visit;
 mod visit_trace;
 mod walk;

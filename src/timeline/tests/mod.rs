@@ -2,6 +2,7 @@
 //! interpreter's own notes. No real program runs here.
 
 mod cpus;
+mod cuts;
 mod damage;
 mod digests;
 mod machine;

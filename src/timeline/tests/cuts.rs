@@ -1,0 +1,52 @@
+//! Traces that are cut before any instruction: another decoder finds the instructions before it,
+//! no other one, and no hole.
+
+use super::machine::run;
+use super::program::Random;
+use super::recorded::{Recorded, tid};
+use crate::common::{Addr, AddrRange};
+use crate::flow::{Code, Config, Decoder, FlowItem};
+use crate::image::{Image, Section};
+use proptest::prelude::*;
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// The addresses of all instructions, if there is no hole.
+fn decoded(trace: &[u8], image: &Image) -> Option<Vec<Addr>> {
+    let mut code = Code::new(image);
+    let mut decoder = Decoder::new(trace, Config::new());
+    let mut addrs = Vec::new();
+    while let Some(item) = decoder.next(&mut code) {
+        match item {
+            FlowItem::Block(span) => addrs.extend(code.addrs(span.ip, span.mode, span.insns)),
+            FlowItem::Gap(_) => return None,
+            FlowItem::Event(_) => {}
+        }
+    }
+    Some(addrs)
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn a_cut_trace_ends_before_the_instruction(seed: u64, threads in 1_usize..4) {
+        let ran = run(seed, threads, 800);
+        let timeline = Recorded::new(&ran).open(1, 1 << 20);
+        let code = ran.program.bytes();
+        let range = AddrRange::sized(ran.program.addrs[0], code.len() as u64);
+        let image = Image::new([Section { range, bytes: code.into(), ..Section::default() }]);
+        let mut random = Random::new(seed);
+        for (number, notes) in ran.threads.iter().enumerate() {
+            for _ in 0..12 {
+                let count = random.below(notes.addrs.len() + 1);
+                let cut = timeline.trace_until(tid(number), count as u64);
+                let addrs = cut.and_then(|cut| decoded(&cut, &image));
+                prop_assert_eq!(addrs.as_deref(), Some(&notes.addrs[..count]), "{}", count);
+            }
+        }
+        prop_assert_eq!(timeline.trace_until(tid(threads), 0), None);
+    }
+}
