@@ -88,7 +88,46 @@ qContraflow.select:2
 bs
 D;1";
 
-/// All three.
+/// What both ask beyond that: programs to run, searches, conditions, traces, commands of people.
+const MORE: &str = "\
+qSupported:swbreak+;ConditionalBreakpoints+;QCatchSyscalls+
+!
+QEnvironmentReset
+QEnvironmentHexEncoded:413d42
+QSetWorkingDir:2f746d70
+QStartupWithShell:0
+QDisableRandomization:0
+vRun;2f62696e2f74727565;61
+vAttach;1
+R00
+QCatchSyscalls:1;1;2
+QProgramSignals:e;f
+qSearch:memory:1000;20;\u{10}\u{10}
+qCRC:1000,20
+Z0,1010,1;X4,26001027;X1,27
+bc
+vCont;c
+qRcmd,66696e64202a31303130
+qRcmd,686973746f7279
+qRcmd,6d61726b2061
+qRcmd,7365656b20323525
+qRcmd,7365656b2061
+qRcmd,7374617473
+qRcmd,7365656b2d6f6e2d636f6e74696e75652033
+s
+QListThreadsInStopReply
+jThreadsInfo
+qThreadStopInfo2
+qMemoryRegionInfo:1000
+QSaveRegisterState
+QRestoreRegisterState:1
+jLLDBTraceSupported
+jLLDBTraceGetState:{\"type\":\"intel-pt\"}]
+jLLDBTraceGetBinaryData:{\"type\":\"intel-pt\",\"kind\":\"iptTrace\",\"tid\":1}]
+qRcmd,65786974
+k";
+
+/// All four.
 pub fn sessions() -> Vec<Vec<u8>> {
-    [GDB, LLDB, BTRACE].map(|session| session.as_bytes().to_vec()).to_vec()
+    [GDB, LLDB, BTRACE, MORE].map(|session| session.as_bytes().to_vec()).to_vec()
 }

@@ -122,6 +122,37 @@ pub const WORDS: &[&[u8]] = &[
     b"r",
     b"_M",
     b"QPassSignals:",
+    b"QProgramSignals:",
+    b"qSearch:memory:1000;20;",
+    b"qRcmd,66696e6420",
+    b"686973746f7279",
+    b"6d61726b20",
+    b"7374617473",
+    b"7365656b2d6f6e2d636f6e74696e756520",
+    b"323525",
+    b"317573",
+    b";X1,27",
+    b";X4,26001027",
+    b"vRun;",
+    b"vAttach;",
+    b"QEnvironmentHexEncoded:",
+    b"QEnvironmentUnset:",
+    b"QSetWorkingDir:",
+    b"QDisableRandomization:",
+    b"QStartupWithShell:1",
+    b"QCatchSyscalls:1",
+    b"QListThreadsInStopReply",
+    b"qThreadStopInfo",
+    b"qMemoryRegionInfo:",
+    b"jThreadsInfo",
+    b"qHostInfo",
+    b"qProcessInfo",
+    b"QSaveRegisterState",
+    b"QRestoreRegisterState:1",
+    b"jLLDBTraceSupported",
+    b"jLLDBTraceStart:{\"type\":\"intel-pt\"}]",
+    b"jLLDBTraceGetState:{\"type\":\"intel-pt\"}]",
+    b"jLLDBTraceGetBinaryData:{\"type\":\"intel-pt\",\"kind\":\"iptTrace\",\"tid\":1}]",
 ];
 
 /// Replies to one packet never come to more: two of the largest, and console output.
@@ -130,8 +161,7 @@ const REPLY_LIMIT_BYTES: usize = 1 << 20;
 pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     let mut hostile = Client::new(bytes.split(|byte| *byte == b'\n').collect());
     let mut next = Client::new(vec![b"?", b"m1000,1", b"bc"]);
-    let options =
-        Options { btrace: true, edge_as_trap: bytes.len() % 2 == 1, ..Options::default() };
+    let options = Options { edge_as_trap: bytes.len() % 2 == 1, ..Options::default() };
     let session = Session::new(Recorded::at_end(history()));
     serve_streams([&mut hostile, &mut next], session, &options);
     hostile.hang_up();
