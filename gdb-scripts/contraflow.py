@@ -39,17 +39,23 @@ def execute(command):
     return gdb.execute(command, to_string=True)
 
 
+def patiently(command):
+    """Executes a command that asks the server, which may take longer than gdb likes to wait."""
+    patience = gdb.parameter("remotetimeout")
+    execute("set remotetimeout %d" % max(patience, PATIENCE_SECONDS))
+    try:
+        return execute(command)
+    finally:
+        execute("set remotetimeout %d" % patience)
+
+
 def request(packet):
     """The server's reply to a packet; None when there is none. A live program's history is decoded
     before the first one, which can take longer than gdb likes to wait."""
-    patience = gdb.parameter("remotetimeout")
     try:
-        execute("set remotetimeout %d" % max(patience, PATIENCE_SECONDS))
-        text = execute("maintenance packet " + packet)
+        text = patiently("maintenance packet " + packet)
     except gdb.error:
         return None
-    finally:
-        execute("set remotetimeout %d" % patience)
     _, found, reply = text.partition('received: "')
     return reply.rpartition('"')[0] if found else None
 
@@ -329,17 +335,105 @@ class Selection:
 selection = Selection()
 
 
-class When(gdb.Command):
-    """Show where in the recorded history this is.
+class Question(gdb.Command):
+    """A question that the server answers: `monitor` has the same."""
 
-Usage: cf-when"""
+    name, completer = None, gdb.COMPLETE_NONE
 
     def __init__(self):
-        super().__init__("cf-when", gdb.COMMAND_STATUS)
+        super().__init__("cf-" + self.name, gdb.COMMAND_STATUS, self.completer)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        gdb.write(execute("monitor when"))
+        gdb.write(patiently("monitor " + (self.name + " " + argument).strip()))
+
+
+class When(Question):
+    """Show where in the recorded history this is.
+
+Usage: cf-when
+
+It tells the position among the instructions of all threads, the thread's own count, the time since
+the start, the wall clock, and how much of the history lies before."""
+
+    name = "when"
+
+
+class History(Question):
+    """Show the calls around here.
+
+Usage: cf-history [N]
+
+N functions that the thread came to before this position and N behind it, 10 if N is not given."""
+
+    name = "history"
+
+
+class Find(Question):
+    """List where the history comes to some code.
+
+Usage: cf-find FUNCTION | FILE:LINE | *ADDRESS [N]
+
+Each hit is a position for cf-seek; N of them at most."""
+
+    name, completer = "find", gdb.COMPLETE_LOCATION
+
+
+class Mark(Question):
+    """Give this place of the history a name.
+
+Usage: cf-mark NAME
+
+`cf-seek NAME` comes back here, `cf-marks` lists the names, `cf-unmark NAME` forgets one."""
+
+    name = "mark"
+
+
+class Marks(Question):
+    """List the places that cf-mark has named.
+
+Usage: cf-marks"""
+
+    name = "marks"
+
+
+class Unmark(Question):
+    """Forget a name that cf-mark gave.
+
+Usage: cf-unmark NAME"""
+
+    name = "unmark"
+
+    # A completer of its own is asked only where none is named.
+    def __init__(self):
+        gdb.Command.__init__(self, "cf-" + self.name, gdb.COMMAND_STATUS)
+
+    def complete(self, text, word):
+        return [name for name in mark_names() if name.startswith(word)]
+
+
+class Stats(Question):
+    """Show how much of a history each thread has.
+
+Usage: cf-stats"""
+
+    name = "stats"
+
+
+class Gaps(Question):
+    """List the holes in the recorded history.
+
+Usage: cf-gaps"""
+
+    name = "gaps"
+
+
+def mark_names():
+    """The names that cf-mark has given."""
+    if not server.is_contraflow():
+        return []
+    answer = patiently("monitor marks")
+    return [name for name, found, _ in (l.partition(": position ") for l in answer.splitlines()) if found]
 
 
 class Info(gdb.Command):
@@ -352,24 +446,27 @@ Usage: cf-info"""
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        gdb.write(execute("monitor info"))
-        gdb.write(execute("monitor gaps"))
+        gdb.write(patiently("monitor info"))
+        gdb.write(patiently("monitor gaps"))
 
 
 class Seek(gdb.Command):
     """Go to a position of the recorded history.
 
-Usage: cf-seek POSITION | +COUNT | -COUNT | begin | end
+Usage: cf-seek POSITION | +COUNT | -COUNT | PERCENT% | TIME | +TIME | -TIME | start | end | MARK
 
 POSITION counts the instructions of all threads from the beginning of the history. It may be an
-expression. COUNT is relative to here."""
+expression. COUNT is relative to here. TIME since the start is as 1.5s, 20ms, 300us or 7ns. MARK is
+a name that cf-mark gave."""
+
+    as_it_stands = re.compile(r"[+-]?[0-9.]+(%|ns|us|ms|s)")
 
     def __init__(self):
         super().__init__("cf-seek", gdb.COMMAND_RUNNING)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        answer = execute("monitor seek " + self.target(argument.strip()))
+        answer = patiently("monitor seek " + self.target(argument.strip()))
         if not answer.startswith("position"):
             raise gdb.GdbError(answer.strip())
         self.forget_the_old_place()
@@ -381,7 +478,9 @@ expression. COUNT is relative to here."""
     def target(self, argument):
         if not argument:
             raise gdb.GdbError("cf-seek needs a position; see `help cf-seek`")
-        if argument in ("begin", "end"):
+        if argument in ("start", "begin", "end") or self.as_it_stands.fullmatch(argument):
+            return argument
+        if argument in mark_names():
             return argument
         sign = argument[0] if argument[0] in "+-" else ""
         return sign + str(int(gdb.parse_and_eval(argument[len(sign) :])))
@@ -398,7 +497,8 @@ expression. COUNT is relative to here."""
         execute("maintenance flush dcache")
 
     def complete(self, text, word):
-        return [choice for choice in ("begin", "end") if choice.startswith(word)]
+        choices = ["begin", "start", "end"] + mark_names()
+        return [choice for choice in choices if choice.startswith(word)]
 
 
 def need_contraflow():
@@ -535,6 +635,10 @@ Usage: cf-check run | proc"""
 
     def run(self):
         """gdb would start the program natively."""
+        connection = gdb.selected_inferior().connection
+        if connection is not None and connection.type == "extended-remote":
+            # The server starts it, or says why not.
+            return
         if server.is_contraflow():
             raise gdb.GdbError(
                 "this is a recording, which is not run again; `cf-seek begin` goes to its beginning"
@@ -587,9 +691,8 @@ def load():
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
     CallHistoryFilter()
-    When()
-    Info()
-    Seek()
+    for command in (When, Info, Seek, History, Find, Mark, Marks, Unmark, Stats, Gaps):
+        command()
 
 
 load()

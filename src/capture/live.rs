@@ -6,7 +6,7 @@ use super::recorder::Request;
 use super::{Backend, Error, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
-use crate::recording::Exit;
+use crate::recording::{Exit, TscClock};
 use crate::tracee::Signo;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,6 +29,8 @@ pub struct Go {
     pub passed: u64,
     /// Memory that threads stop behind an access of.
     pub watches: Vec<Watch>,
+    /// System calls that threads stop at, before and behind.
+    pub catches: Catches,
 }
 
 /// Memory that is watched.
@@ -42,6 +44,29 @@ pub struct Watch {
     pub reads: bool,
 }
 
+/// At which system calls a live program stops, before and behind each.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Catches {
+    /// At none.
+    #[default]
+    None,
+    /// At these.
+    Of(BTreeSet<u64>),
+    /// At all.
+    All,
+}
+
+impl Catches {
+    /// Whether a system call is among them.
+    pub fn has(&self, number: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::Of(numbers) => numbers.contains(&number),
+            Self::All => true,
+        }
+    }
+}
+
 /// Why a live program stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -53,6 +78,10 @@ pub enum News {
     Watch(Addr),
     /// A signal is about to be delivered to the thread.
     Signal(Signo),
+    /// The thread is about to make the system call of this number.
+    Call(u64),
+    /// It has made it.
+    CallReturn(u64),
     /// The thread has executed another program.
     Executed,
     /// Somebody interrupted.
@@ -92,6 +121,11 @@ macro_rules! either {
 }
 
 impl Live {
+    /// No program: as one that is gone, and has left nothing.
+    pub fn vacant(request: &Request) -> Self {
+        Self::soft(soft::Live::vacant(request))
+    }
+
     /// Launches a program. It stands at its first instruction.
     pub fn launch(backend: Backend, request: &Request) -> Result<Self, Error> {
         match backend {
@@ -162,6 +196,11 @@ impl Live {
     /// Changes the program's memory. Code that the program itself cannot change stays.
     pub fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         either!(self, live => live.write(addr, bytes))
+    }
+
+    /// The time-stamp counter's rate from the start to now; none when the program is gone.
+    pub fn clock(&self) -> Option<TscClock> {
+        either!(ref self, live => live.clock())
     }
 
     /// Writes all that was recorded so far, and gives the recording's directory.

@@ -22,7 +22,7 @@ mod step;
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use host::host_cpu;
-pub use live::{Go, Live, News, Watch};
+pub use live::{Catches, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};

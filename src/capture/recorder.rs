@@ -8,8 +8,8 @@ use super::host::host_cpu;
 use super::perf::PtConfig;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::{
-    self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, Writer,
-    argument_text,
+    self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, TscClock,
+    Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
 use std::ffi::OsString;
@@ -41,6 +41,10 @@ pub struct Request {
     pub program: PathBuf,
     /// Its arguments, its own name first.
     pub argv: Vec<OsString>,
+    /// Its environment; none: this process's own.
+    pub env: Option<Vec<(OsString, OsString)>>,
+    /// Its working directory; none: this process's own.
+    pub directory: Option<PathBuf>,
     /// Keep address space randomization.
     pub aslr: bool,
     /// Record the processes that it forks, each as a recording of its own.
@@ -64,6 +68,13 @@ pub struct Request {
     pub force: bool,
     /// Where recordings go by default.
     pub store: Store,
+}
+
+impl Request {
+    /// The environment of the program.
+    pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
+        self.env.clone().unwrap_or_else(|| std::env::vars_os().collect())
+    }
 }
 
 /// What became of the run.
@@ -168,6 +179,11 @@ impl Recorder {
 
     pub(super) fn pid(&self) -> Pid {
         self.manifest.pid
+    }
+
+    /// The clock from the start to now.
+    pub(super) fn clock_so_far(&self) -> TscClock {
+        self.clock.so_far()
     }
 
     pub(super) fn writer(&self) -> &Writer {
@@ -285,7 +301,10 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
         format!("{}={}", argument_text(&name), argument_text(&value))
     };
     let (cwd, env) = match request.attach {
-        None => (std::env::current_dir().unwrap_or_default(), std::env::vars_os().collect()),
+        None => {
+            let here = || std::env::current_dir().unwrap_or_default();
+            (request.directory.clone().unwrap_or_else(here), request.environment())
+        }
         Some(pid) => surroundings(pid),
     };
     Manifest {

@@ -37,6 +37,8 @@ pub(super) enum Command {
     Index(Index),
     /// Print the script for gdb's side
     Gdbinit,
+    /// Print the script that makes LLDB at home in recordings: the cf- commands
+    Lldbinit,
     /// List the recordings
     List,
     /// Remove recordings
@@ -147,8 +149,15 @@ pub(super) enum Backend {
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Serve {
     /// Serve `target remote` there: :PORT, HOST:PORT or unix:PATH
-    #[arg(value_name = "ADDRESS")]
-    pub(super) address: String,
+    #[arg(value_name = "ADDRESS", required_unless_present = "stdio", conflicts_with = "stdio")]
+    pub(super) address: Option<String>,
+    /// Serve on standard input and output: target remote | contraflow serve --stdio -- PROGRAM. The
+    /// program reads nothing, and prints to standard error
+    #[arg(long)]
+    pub(super) stdio: bool,
+    /// What becomes of the program when the debugger vanishes
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(super) on_disconnect: Option<OnDisconnect>,
     /// Debug the process PID, which runs already; it goes on by itself when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
@@ -170,9 +179,20 @@ pub(super) struct Serve {
     /// Report the edges of the history as plain traps, for clients that misread them
     #[arg(long)]
     pub(super) edge_as_trap: bool,
-    /// The program and its arguments
-    #[arg(required_unless_present = "attach", last = true)]
+    /// The program and its arguments; without them, `target extended-remote` says what to run
+    #[arg(last = true)]
     pub(super) command: Vec<OsString>,
+}
+
+/// What becomes of a live program when its debugger vanishes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum OnDisconnect {
+    /// It is killed; so it is with --once and --stdio if nothing is said
+    Kill,
+    /// It goes on by itself
+    Detach,
+    /// It stands still until the next debugger comes
+    Keep,
 }
 
 #[derive(Debug, Args)]
@@ -262,7 +282,6 @@ pub(super) struct Remove {
 }
 
 #[derive(Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Replay {
     /// A recording's directory or name; the latest if none is given
     #[arg(value_name = "REC")]
@@ -276,9 +295,6 @@ pub(super) struct Replay {
     /// End when the first debugger leaves
     #[arg(long)]
     pub(super) once: bool,
-    /// Offer gdb's own `record btrace pt`, which then shadows reverse execution
-    #[arg(long)]
-    pub(super) btrace: bool,
     /// Report the edges of the history as plain traps, for clients that misread them
     #[arg(long)]
     pub(super) edge_as_trap: bool,

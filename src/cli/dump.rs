@@ -6,11 +6,12 @@ use super::open::say_what_is_wrong;
 use super::print::{Printer, once, packets};
 use super::progress::Bar;
 use super::stats::Stats;
-use super::{Failure, raw, source};
+use super::{Failure, raw};
 use crate::common::{Tid, Visible};
 use crate::flow::Config;
 use crate::pt::Packets;
 use crate::recording::{Behind, Reader, Store, TraceId};
+use crate::session::{symbols_of, symbols_of_images};
 use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -56,7 +57,7 @@ fn of_trace(
     let image = arguments.raw.image()?;
     let stored = image.sections().map(|s| (s.name.as_ref().to_owned(), s.bytes.clone()));
     let stored: HashMap<_, _> = stored.filter(|(name, _)| !name.is_empty()).collect();
-    let symbols = source::of_images(stored, std::iter::once(&image));
+    let symbols = symbols_of_images(stored, std::iter::once(&image));
     let mut disassembler = Disassembler::new(symbols);
     let mut stats = Stats::default();
     if what == What::Stats {
@@ -149,7 +150,7 @@ fn threads(
     tids: &[Tid],
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let mut disassembler = Disassembler::new(source::symbols(timeline.images()));
+    let mut disassembler = Disassembler::new(symbols_of(timeline.images()));
     let mut stats = Stats::default();
     let clocks = timeline.reader().manifest().capture.clocks().is_some();
     let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;

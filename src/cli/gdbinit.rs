@@ -1,11 +1,11 @@
-//! `contraflow gdbinit`: the script for gdb's side, to load in one's own gdb.
+//! `contraflow gdbinit` and `contraflow lldbinit`: the scripts for the debugger's side, to load in
+//! one's own.
 
 use super::Failure;
-use crate::gdb::SCRIPT;
 use std::io::Write;
 use std::process::ExitCode;
 
-pub(super) fn run() -> Result<ExitCode, Failure> {
-    std::io::stdout().lock().write_all(SCRIPT.as_bytes())?;
+pub(super) fn run(script: &str) -> Result<ExitCode, Failure> {
+    std::io::stdout().lock().write_all(script.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -22,10 +22,10 @@ mod record;
 mod replay;
 mod rm;
 mod serve;
-mod source;
 mod stats;
 
 use crate::common::Visible;
+use crate::gdb;
 use arguments::{Arguments, Command};
 use clap::Parser;
 use std::process::ExitCode;
@@ -44,7 +44,8 @@ pub fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),
-        Command::Gdbinit => gdbinit::run(),
+        Command::Gdbinit => gdbinit::run(gdb::SCRIPT),
+        Command::Lldbinit => gdbinit::run(gdb::LLDB_SCRIPT),
         Command::List => list::run(),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),

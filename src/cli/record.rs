@@ -8,9 +8,8 @@ use crate::common::Pid;
 use crate::recording::import::Totals;
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
-use crate::tracee::{executable, resolve, state};
+use crate::tracee::{command_line, executable, resolve, state};
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -25,6 +24,8 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         attach,
         program,
         argv,
+        env: None,
+        directory: None,
         aslr: arguments.aslr,
         follow_forks: arguments.follow_forks,
         history: if arguments.full {
@@ -96,10 +97,7 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
         return Err(format!("there is no process {pid}").into());
     }
     let program = executable(pid).map_err(|error| format!("process {pid}: {error}"))?;
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let line = line.strip_suffix(&[0]).unwrap_or(&line);
-    let argv = line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec()));
-    Ok((program, argv.collect()))
+    Ok((program, command_line(pid)))
 }
 
 /// As many ranges as a PT unit has.

@@ -23,10 +23,10 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     };
     let recording = open::recording(arguments.recording.as_deref())?;
     let options = Options {
-        btrace: arguments.btrace,
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
         announce: Box::new(|line| say(&line)),
+        ..Options::default()
     };
     gdb::serve(listener, session(recording), options)?;
     Ok(ExitCode::SUCCESS)
@@ -63,7 +63,7 @@ fn debug(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let reader = Reader::open(&dir)?;
     let place = Place::make(&reader)?;
     let mut gdb = Command::new(arguments.gdb.clone().unwrap_or_else(|| "gdb".into()));
-    gdb.arg("-q").args(place.commands(&dir, arguments)?).args(&arguments.gdb_arguments);
+    gdb.arg("-q").args(place.commands(&dir)?).args(&arguments.gdb_arguments);
     let status = gdb.status().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => "gdb is not installed; install it (apt-get install gdb), or \
              serve another debugger with --listen :PORT"
@@ -147,11 +147,7 @@ impl Place {
         symlink(recording.join("images").join(&image.0), link)
     }
 
-    fn commands(
-        &self,
-        recording: &Path,
-        arguments: &arguments::Replay,
-    ) -> Result<Vec<OsString>, Failure> {
+    fn commands(&self, recording: &Path) -> Result<Vec<OsString>, Failure> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
         let mut commands =
             vec![command(&["set sysroot".as_ref(), self.dir.join("root").as_os_str()])];
@@ -160,9 +156,8 @@ impl Place {
         }
         commands.push(command(&["source".as_ref(), self.script().as_os_str()]));
         let this = quoted::given(std::env::current_exe()?.as_os_str());
-        let options = if arguments.btrace { "replay --stdio --btrace" } else { "replay --stdio" };
         let recording = quoted::given(recording.as_os_str());
-        let server = ["target remote |".as_ref(), &*this, options.as_ref(), &*recording];
+        let server = ["target remote |".as_ref(), &*this, "replay --stdio".as_ref(), &*recording];
         commands.push(command(&server));
         Ok(commands.into_iter().flat_map(|command| ["-ex".into(), command]).collect())
     }

@@ -1,14 +1,16 @@
 //! `contraflow serve`: a live program under a debugger that can go back.
 
-use super::record::running;
 use super::replay::listener;
 use super::{Failure, arguments, say};
-use crate::capture::{Backend, Filter, History, Live, PtConfig, Request};
+use crate::capture::{Backend, Filter, History, PtConfig, Request};
 use crate::common::Pid;
-use crate::gdb::{self, Options};
+use crate::gdb::{self, Listener, OnDisconnect, Options};
 use crate::recording::Store;
-use crate::session::{self, Session};
+use crate::session::{self, Run, Session, Start};
 use crate::tracee::resolve;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -16,18 +18,24 @@ use std::process::ExitCode;
 const PSB_PERIOD_BYTES: u32 = 4096;
 
 pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
-    let listener = listener(&arguments.address)?;
-    let attach = arguments.attach.map(Pid);
-    let (program, argv) = match (attach, arguments.command.first()) {
-        (Some(pid), _) => running(pid)?,
-        (None, Some(name)) => (resolve(name)?, arguments.command),
-        (None, None) => return Err("no program given".into()),
+    let on_disconnect = on_disconnect(&arguments)?;
+    let listener = match &arguments.address {
+        Some(address) => listener(address)?,
+        None => standard_streams()?,
     };
     let place = Place::of(arguments.save)?;
+    let program = arguments.command.first().map(|name| resolve(name)).transpose()?;
+    let start = match (arguments.attach, &program) {
+        (Some(pid), _) => Some(Start::Process(Pid(pid))),
+        (None, Some(_)) => Some(Start::Again),
+        (None, None) => None,
+    };
     let request = Request {
-        attach,
-        program,
-        argv,
+        attach: None,
+        program: program.unwrap_or_default(),
+        argv: arguments.command,
+        env: None,
+        directory: None,
         aslr: arguments.aslr,
         follow_forks: false,
         history: History::Full,
@@ -42,23 +50,51 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     };
     let backend = match arguments.backend {
         arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
+        arguments::Backend::Perf => Backend::Perf,
         arguments::Backend::Step => Backend::Step,
     };
-    let live = match attach {
-        Some(pid) => Live::attach(backend, &request, pid)?,
-        None => Live::launch(backend, &request)?,
-    };
+    let mut live = session::Live::new(backend, request);
     let options = Options {
-        btrace: false,
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
+        persists: start.is_none(),
+        on_disconnect,
         announce: Box::new(|line| say(&line)),
     };
-    gdb::serve(listener, Session::new(session::Live::new(live)), options)?;
-    if let Place::Kept(dir) = &place {
+    if let Some(start) = start {
+        live.start(&start)?;
+    }
+    gdb::serve(listener, Session::new(live), options)?;
+    if let Place::Kept(dir) = &place
+        && dir.join("manifest.json").exists()
+    {
         say(&format!("recorded in {}", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> {
+    use arguments::OnDisconnect as Said;
+    let alone = arguments.once || arguments.stdio;
+    match arguments.on_disconnect {
+        Some(Said::Keep) if alone => {
+            Err("nobody comes for the program after --once or --stdio: it cannot be kept".into())
+        }
+        None if alone => Ok(OnDisconnect::Kill),
+        Some(Said::Kill) => Ok(OnDisconnect::Kill),
+        Some(Said::Detach) => Ok(OnDisconnect::Detach),
+        Some(Said::Keep) | None => Ok(OnDisconnect::Keep),
+    }
+}
+
+/// The debugger has the standard streams: the program gets others in their place.
+fn standard_streams() -> Result<Listener, Failure> {
+    let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+    let nothing = File::open("/dev/null")?;
+    nix::unistd::dup2_stdin(&nothing)?;
+    nix::unistd::dup2_stdout(io::stderr())?;
+    Ok(Listener::Streams(input, output))
 }
 
 /// Where the history is while the program lives.

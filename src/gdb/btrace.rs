@@ -1,5 +1,6 @@
 //! gdb's `record btrace pt`: the raw packets of a thread up to where it stands, for gdb's own
-//! decoder. Offered only when the server was told to, as it shadows reverse execution.
+//! decoder. It shadows reverse execution in gdb from
+//! `record btrace pt` to `record stop`.
 
 use super::hex;
 use super::target::Served;

@@ -1,20 +1,29 @@
 //! One client: takes packets off the line, answers each, and runs the session when told to.
 
+mod life;
+
 use super::chosen::Chosen;
+use super::conditions::Conditions;
 use super::frame::{self, Framer, Unit};
 use super::resume;
+use super::saved::Saved;
 use super::server::Options;
+use super::start::Preparation;
 use super::stub::Stub;
 use super::supported::{self, ClientFeatures};
 use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
-use super::{btrace, memory, signals, stack, stop_reply, xfer};
-use crate::session::{Run, Stop, StopReason};
+use super::{
+    btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply, xfer,
+};
+use crate::session::{Run, Start, Stop};
 use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// Bytes of console output in one packet.
+const CONSOLE_BYTES: usize = 1000;
 /// How often a running search looks for Ctrl-C.
 const POLL_PERIOD: Duration = Duration::from_millis(5);
 
@@ -35,6 +44,8 @@ enum Answer {
     Reply(Vec<u8>),
     /// Send these packets, framed already.
     Framed(Vec<u8>),
+    /// Send nothing.
+    Nothing,
     /// Send this, if anything, and end.
     End(Option<&'static [u8]>, Ended),
 }
@@ -99,6 +110,14 @@ pub(super) struct Client<'a, R: Run> {
     chosen: Chosen,
     features: ClientFeatures,
     acknowledges: bool,
+    /// It is `target extended-remote`, and stays when the program is gone.
+    extended: bool,
+    /// What it has said of the next program.
+    preparation: Preparation,
+    conditions: Conditions,
+    saved: Saved,
+    /// Where to go when it resumes.
+    seeks: Option<u64>,
     /// Whether it has read a register yet.
     probed: bool,
     last_sent: Vec<u8>,
@@ -121,6 +140,11 @@ impl<'a, R: Run> Client<'a, R> {
             chosen: Chosen::stopped_at(stopped),
             features: ClientFeatures::default(),
             acknowledges: true,
+            extended: false,
+            preparation: Preparation::default(),
+            conditions: Conditions::default(),
+            saved: Saved::default(),
+            seeks: None,
             probed: false,
             last_sent: Vec::new(),
         }
@@ -136,6 +160,7 @@ impl<'a, R: Run> Client<'a, R> {
                     match self.answer(&body) {
                         Answer::Reply(body) => self.send(frame::encode(&body))?,
                         Answer::Framed(packets) => self.send(packets)?,
+                        Answer::Nothing => {}
                         Answer::End(reply, ended) => {
                             reply.map_or(Ok(()), |body| self.send(frame::encode(body)))?;
                             return Ok(ended);
@@ -161,7 +186,17 @@ impl<'a, R: Run> Client<'a, R> {
 
     fn answer(&mut self, body: &[u8]) -> Answer {
         match body {
+            b"?" if self.is_vacant() => Answer::Reply(b"W00".to_vec()),
             b"?" => Answer::Reply(self.stop_reply(self.served.session.last_stop())),
+            b"!" => {
+                self.extended = true;
+                Answer::ok()
+            }
+            [b'R', _, _] => {
+                // The packet has no reply; the client asks `?`.
+                self.start(&Ok(Start::Again));
+                Answer::Nothing
+            }
             b"k" => self.kill(None),
             b"D" => self.detach(),
             b"QStartNoAckMode" => {
@@ -177,20 +212,29 @@ impl<'a, R: Run> Client<'a, R> {
             [b'T', id @ ..] => self.select_thread(id),
             _ if body.starts_with(b"vKill") => self.kill(Some(b"OK")),
             _ if body.starts_with(b"D;") => self.detach(),
+            _ if body.starts_with(b"qRcmd,") => self.monitor(&body[b"qRcmd,".len()..]),
             _ if body.starts_with(b"qSupported") => self.negotiate(body),
             _ if resume::is_resume(body) => self.resume(body),
             _ => self.answer_data(body),
         }
     }
 
-    fn kill(&mut self, reply: Option<&'static [u8]>) -> Answer {
-        self.served.session.run_mut().kill();
-        Answer::End(reply, Ended::Killed)
-    }
-
-    fn detach(&mut self) -> Answer {
-        self.served.session.run_mut().leave();
-        Answer::End(Some(b"OK"), Ended::Detached)
+    /// `qRcmd`: what a person asks.
+    fn monitor(&mut self, command: &[u8]) -> Answer {
+        let Some(command) = hex::decode(command) else { return Answer::malformed() };
+        let command = String::from_utf8_lossy(&command).into_owned();
+        self.line.get_mut().polled = Instant::now();
+        let line = &self.line;
+        let interrupted = || line.borrow_mut().is_interrupted();
+        let answer = monitor::answer(&mut self.served.session, &command, &interrupted);
+        self.seeks = answer.seek.or(self.seeks);
+        self.served.exits |= answer.exits;
+        let mut packets = Vec::new();
+        for piece in answer.text.as_bytes().chunks(CONSOLE_BYTES) {
+            packets.extend(frame::encode(format!("O{}", hex::encode(piece)).as_bytes()));
+        }
+        packets.extend(frame::encode(b"OK"));
+        Answer::Framed(packets)
     }
 
     /// Packets that read or write, without choosing or running anything.
@@ -202,6 +246,9 @@ impl<'a, R: Run> Client<'a, R> {
         if let Some(id) = body.strip_prefix(b"qContraflow.select:") {
             return self.select_thread(id);
         }
+        if let Some(reply) = self.answer_of_life(body) {
+            return Answer::Reply(reply);
+        }
         if let Some(list) = body.strip_prefix(b"QPassSignals:") {
             let Some(signals) = signals::set(list) else { return Answer::malformed() };
             self.served.session.run_mut().pass_signals(signals);
@@ -211,18 +258,27 @@ impl<'a, R: Run> Client<'a, R> {
             let reply = stack::answer(&self.served.session, text);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
         }
-        if body.starts_with(b"m") {
+        if body.starts_with(b"m") || body.starts_with(b"x") {
             let reply = memory::answer(&self.served.session, tid, body);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
         }
-        if let Some(reply) = xfer::answer(self.served, tid, self.options.btrace, body) {
+        if let Some(reply) = xfer::answer(self.served, tid, body) {
             return Answer::Reply(reply);
         }
-        if self.options.btrace
-            && let Some(reply) = btrace::answer(self.served, body)
+        let line = &self.line;
+        let interrupted = || line.borrow_mut().is_interrupted();
+        if let Some(reply) = search::answer(&self.served.session, tid, body, &interrupted)
+            .or_else(|| btrace::answer(self.served, body))
+            .or_else(|| catches::answer(&mut self.served.session, body))
+            .or_else(|| lldb_trace::answer(&self.served.session, body))
+            .or_else(|| self.saved.answer(&mut self.served.session, tid, body))
         {
             return Answer::Reply(reply);
         }
+        if let Some(reply) = self.answer_lldb(body) {
+            return Answer::Reply(reply);
+        }
+        let Some(body) = self.conditions.note(body) else { return Answer::malformed() };
         let packets = self.stub.answer(self.served, tid, body);
         match self.served.refusal.take() {
             Some(error) => Answer::Reply(format!("E.{error}").into_bytes()),
@@ -244,7 +300,7 @@ impl<'a, R: Run> Client<'a, R> {
         let packets =
             self.stub.answer(self.served, self.chosen.general(), b"qSupported:xmlRegisters=i386");
         let features = frame::first_body(&packets).unwrap_or_default();
-        Answer::Reply(supported::extend(&features, self.options.btrace))
+        Answer::Reply(supported::extend(&features, self.served.session.run().can_catch_calls()))
     }
 
     fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
@@ -281,20 +337,17 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::Reply(format!("E.{error}").into_bytes());
         }
         self.served.document = None;
+        if let Some(target) = self.seeks.take()
+            && let Ok(stop) = self.served.session.seek(target)
+        {
+            self.chosen.stop(stop.thread);
+            return Answer::Reply(self.stop_reply(stop));
+        }
         self.line.get_mut().polled = Instant::now();
         let line = &self.line;
         let interrupted = || line.borrow_mut().is_interrupted();
         let session = &mut self.served.session;
-        let mut stop = session.resume(resume.order, &interrupted);
-        while let Some(range) = resume.range {
-            let pc = session.run().pc(stop.thread);
-            let inside = pc.is_some_and(|pc| range.contains(pc));
-            let stepping = stop.reason == StopReason::Step && stop.thread == resume.order.thread;
-            if !(inside && stepping) || interrupted() {
-                break;
-            }
-            stop = session.resume(resume.order, &interrupted);
-        }
+        let stop = resume.run(session, &self.conditions, &interrupted);
         self.chosen.stop(stop.thread);
         Answer::Reply(self.stop_reply(stop))
     }

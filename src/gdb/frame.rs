@@ -117,6 +117,19 @@ pub(super) fn escape(bytes: &[u8]) -> Vec<u8> {
     escaped
 }
 
+/// Binary data as it was before it was escaped.
+pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(bytes.len());
+    let mut bytes = bytes.iter();
+    while let Some(&byte) = bytes.next() {
+        match byte {
+            b'}' => plain.extend(bytes.next().map(|escaped| escaped ^ 0x20)),
+            _ => plain.push(byte),
+        }
+    }
+    plain
+}
+
 fn sum(body: &[u8]) -> u8 {
     body.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
 }

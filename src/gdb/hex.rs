@@ -24,3 +24,12 @@ pub(super) fn split(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
     let at = bytes.iter().position(|byte| *byte == separator)?;
     Some((&bytes[..at], &bytes[at + 1..]))
 }
+
+/// The bytes of two digits each.
+pub(super) fn decode(digits: &[u8]) -> Option<Vec<u8>> {
+    let byte = |pair: &[u8]| u8::try_from(number(pair)?).ok();
+    if !digits.len().is_multiple_of(2) {
+        return None;
+    }
+    digits.chunks_exact(2).map(byte).collect()
+}

@@ -1,7 +1,7 @@
 //! Where the server waits for a client. One client is served at a time; see [`door`](super::door).
 
 use super::server::Error;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -9,7 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// Where to wait for a client.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Listener {
     /// A TCP address; port 0 lets the system choose.
     Tcp(SocketAddr),
@@ -17,6 +17,8 @@ pub enum Listener {
     Unix(PathBuf),
     /// The standard streams, as gdb's `target remote | COMMAND` connects them.
     Stdio,
+    /// Streams that are open already: what comes in, and what goes out.
+    Streams(File, File),
 }
 
 /// A socket that clients can connect to.

@@ -7,21 +7,29 @@
 //!
 //! It never reaches below the session, and listens only where it is told to.
 
+mod agent;
 mod arch;
 mod btrace;
+mod catches;
 mod chosen;
 mod client;
+mod conditions;
 mod door;
 mod files;
 mod frame;
 mod hex;
 mod listener;
+mod lldb;
+mod lldb_trace;
 mod memory;
 mod monitor;
 mod resume;
+mod saved;
+mod search;
 mod server;
 mod signals;
 mod stack;
+mod start;
 mod stop_reply;
 mod stub;
 mod supported;
@@ -35,7 +43,11 @@ mod xfer;
 mod tests;
 
 pub use listener::Listener;
-pub use server::{Error, Options, serve, serve_streams};
+pub use server::{Error, OnDisconnect, Options, serve, serve_streams};
+
+/// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with
+/// `command script import`.
+pub const LLDB_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_lldb.py");
 
 /// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13
 /// or newer loads it with `source`.

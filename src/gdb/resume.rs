@@ -1,10 +1,11 @@
 //! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and which thread they mean.
 
 use super::chosen::Chosen;
+use super::conditions::Conditions;
 use super::thread_id::{self, ThreadChoice};
 use super::{hex, signals};
 use crate::common::{Addr, AddrRange};
-use crate::session::{Action, Direction, Order};
+use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
@@ -16,6 +17,47 @@ pub(super) struct Resume {
     pub(super) order: Order,
     /// Step again as long as the thread is in here.
     pub(super) range: Option<AddrRange>,
+}
+
+impl Resume {
+    /// Runs until there is something to tell. `interrupted` is asked now and then.
+    pub(super) fn run<R: Run>(
+        &self,
+        session: &mut Session<R>,
+        conditions: &Conditions,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        let mut stop = session.resume(self.order, interrupted);
+        loop {
+            let denied = conditions.deny(session, stop);
+            let is_own = stop.thread == self.order.thread;
+            if denied && self.order.action == Action::Step && is_own {
+                stop.reason = StopReason::Step;
+            }
+            let stepped = stop.reason == StopReason::Step;
+            // Whoever was stopped goes on from there.
+            let order = Order { thread: stop.thread, signal: 0, ..self.order };
+            let goes_on = match (self.order.action, self.range) {
+                (Action::Continue, _) => denied || stepped,
+                (Action::Step, Some(range)) => {
+                    let pc = session.run().pc(stop.thread);
+                    pc.is_some_and(|pc| range.contains(pc)) && stepped && is_own
+                }
+                // Another thread's breakpoint ends a step: gdb looks at its condition itself.
+                (Action::Step, None) => false,
+            };
+            if !goes_on {
+                return stop;
+            }
+            if interrupted() {
+                return Stop { reason: StopReason::Interrupted, ..stop };
+            }
+            // From a breakpoint a thread steps away first: it would be told of it again, as soon
+            // as another one is stopped.
+            let order = if denied { Order { action: Action::Step, ..order } } else { order };
+            stop = session.resume(order, interrupted);
+        }
+    }
 }
 
 /// Whether a packet is one of run control, well-formed or not.

@@ -9,15 +9,29 @@ use crate::session::{Run, Session};
 use std::fmt;
 use std::io::{self, Read, Write};
 
+/// What becomes of a live program when its client vanishes without a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// It is killed.
+    Kill,
+    /// It goes on by itself.
+    Detach,
+    /// It stands still until another client comes.
+    #[default]
+    Keep,
+}
+
 /// How to serve.
 pub struct Options {
-    /// Offer gdb's `record btrace pt`. It shadows reverse execution in gdb once it is used.
-    pub btrace: bool,
     /// Report the edges of the history as plain traps, for clients that misread gdb's
     /// `no-history`.
     pub edge_as_trap: bool,
     /// End when the first client leaves.
     pub once: bool,
+    /// Wait for the next client even when the program is gone: it may start another one.
+    pub persists: bool,
+    /// What becomes of a live program when its client vanishes.
+    pub on_disconnect: OnDisconnect,
     /// Told what to show to the user, a line at a time: where the server listens.
     pub announce: Box<dyn FnMut(&str)>,
 }
@@ -25,9 +39,10 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            btrace: false,
             edge_as_trap: false,
             once: false,
+            persists: false,
+            on_disconnect: OnDisconnect::Keep,
             announce: Box::new(|line| eprintln!("{line}")),
         }
     }
@@ -36,9 +51,10 @@ impl Default for Options {
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
-            .field("btrace", &self.btrace)
             .field("edge_as_trap", &self.edge_as_trap)
             .field("once", &self.once)
+            .field("persists", &self.persists)
+            .field("on_disconnect", &self.on_disconnect)
             .finish_non_exhaustive()
     }
 }
@@ -71,6 +87,13 @@ pub fn serve<R: Run>(
     let bound = match listener {
         Listener::Stdio => {
             serve_client(&mut served, &mut StandardStreams::open(), &options);
+            // Nobody else will come.
+            served.session.run_mut().kill();
+            return Ok(());
+        }
+        Listener::Streams(input, output) => {
+            serve_client(&mut served, &mut StandardStreams::of(input, output), &options);
+            served.session.run_mut().kill();
             return Ok(());
         }
         Listener::Tcp(addr) => Bound::tcp(addr)?,
@@ -89,7 +112,8 @@ pub fn serve<R: Run>(
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);
         }
-        if over || ended == Ended::Killed || options.once {
+        let over = (over || ended == Ended::Killed) && !options.persists;
+        if over || served.exits || options.once {
             return Ok(());
         }
     }
@@ -118,5 +142,11 @@ fn serve_client<R: Run>(
     let ended = Client::new(served, transport, options).serve();
     served.forget_client();
     // A connection that breaks is a client that has gone.
-    ended.unwrap_or(Ended::Gone)
+    let ended = ended.unwrap_or(Ended::Gone);
+    match options.on_disconnect {
+        OnDisconnect::Kill if ended == Ended::Gone => served.session.run_mut().kill(),
+        OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().leave(),
+        _ => {}
+    }
+    ended
 }

@@ -3,6 +3,7 @@
 
 use super::supported::ClientFeatures;
 use super::{hex, signals, thread_id};
+use crate::common::Tid;
 use crate::session::{
     Access, BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason, Watchpoint,
 };
@@ -54,19 +55,45 @@ pub(super) fn format<R: Run>(
         };
         let _ = write!(reply, "{name}:{:x};", addr.0);
     }
+    match stop.reason {
+        // Writing to a string cannot fail.
+        StopReason::Call(number) => {
+            let _ = write!(reply, "syscall_entry:{number:x};");
+        }
+        StopReason::CallReturn(number) => {
+            let _ = write!(reply, "syscall_return:{number:x};");
+        }
+        _ => {}
+    }
+    if client.lists_threads {
+        let threads: Vec<String> =
+            session.threads().iter().map(|thread| thread_id::format(thread.tid)).collect();
+        let _ = write!(reply, "threads:{};", threads.join(","));
+    }
     if stop.reason == StopReason::Executed && client.exec_events {
         let program = session.run().exec_file().unwrap_or_default();
         // Writing to a string cannot fail.
         let _ = write!(reply, "exec:{};", hex::encode(program.as_os_str().as_bytes()));
     }
-    let registers = session.run().registers(stop.thread);
+    expedite(session, stop.thread, &mut reply);
+    reply.into_bytes()
+}
+
+/// The reply for a thread that did not stop for anything of its own.
+pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid) -> Vec<u8> {
+    let mut reply = format!("T00thread:{};", thread_id::format(thread));
+    expedite(session, thread, &mut reply);
+    reply.into_bytes()
+}
+
+fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
+    let registers = session.run().registers(thread);
     for register in EXPEDITED {
         if let Some(bytes) = registers.bytes(register) {
             // Writing to a string cannot fail.
             let _ = write!(reply, "{:02x}:{};", register.number(), hex::encode(&bytes));
         }
     }
-    reply.into_bytes()
 }
 
 /// LLDB's way of showing why a thread stopped, in words.

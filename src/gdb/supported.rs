@@ -12,6 +12,8 @@ pub(super) struct ClientFeatures {
     pub(super) hwbreak: bool,
     /// It understands `exec` stops.
     pub(super) exec_events: bool,
+    /// It wants all threads in each stop reply.
+    pub(super) lists_threads: bool,
     /// It is LLDB, or one of its front ends: gdb alone offers to relocate instructions.
     pub(super) lldb: bool,
 }
@@ -24,13 +26,14 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         swbreak: has(b"swbreak+"),
         hwbreak: has(b"hwbreak+"),
         exec_events: has(b"exec-events+"),
+        lists_threads: false,
         lldb: !list.is_empty() && !has(b"qRelocInsn+"),
     }
 }
 
 /// Adds this room's features to gdbstub's. Process numbers in thread ids are not offered: one
 /// process is served.
-pub(super) fn extend(gdbstub: &[u8], btrace: bool) -> Vec<u8> {
+pub(super) fn extend(gdbstub: &[u8], catches_calls: bool) -> Vec<u8> {
     let mut features: Vec<&[u8]> = gdbstub
         .split(|byte| *byte == b';')
         .filter(|item| *item != b"multiprocess+" && !item.starts_with(b"PacketSize="))
@@ -47,16 +50,23 @@ pub(super) fn extend(gdbstub: &[u8], btrace: bool) -> Vec<u8> {
         b"qXfer:libraries-svr4:read+",
         b"qXfer:siginfo:read+",
         b"QPassSignals+",
+        b"QProgramSignals+",
+        b"QEnvironmentHexEncoded+",
+        b"QEnvironmentReset+",
+        b"QEnvironmentUnset+",
+        b"QSetWorkingDir+",
+        b"QStartupWithShell+",
+        b"QDisableRandomization+",
         b"exec-events+",
+        b"ConditionalBreakpoints+",
+        b"Qbtrace:pt+",
+        b"Qbtrace:off+",
+        b"Qbtrace-conf:pt:size+",
+        b"qXfer:btrace:read+",
+        b"qXfer:btrace-conf:read+",
     ]);
-    if btrace {
-        features.extend([
-            &b"Qbtrace:pt+"[..],
-            b"Qbtrace:off+",
-            b"Qbtrace-conf:pt:size+",
-            b"qXfer:btrace:read+",
-            b"qXfer:btrace-conf:read+",
-        ]);
+    if catches_calls {
+        features.push(b"QCatchSyscalls+");
     }
     features.join(&b';')
 }

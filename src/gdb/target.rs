@@ -3,7 +3,7 @@
 
 use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
 use super::files::OpenFiles;
-use super::{monitor, target_xml, xfer::Document};
+use super::{target_xml, xfer::Document};
 use crate::common::{self, Addr, Visible};
 use crate::session::{Access, BreakpointKind, Error, Register, Run, Session, Watchpoint};
 use gdbstub::common::Tid;
@@ -17,7 +17,6 @@ use gdbstub::target::ext::breakpoints::{
     SwBreakpoint, SwBreakpointOps, WatchKind,
 };
 use gdbstub::target::ext::host_io::HostIoOps;
-use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
 use std::convert::Infallible;
@@ -41,21 +40,36 @@ pub(super) struct Served<R> {
     /// Whether the client switched branch tracing on.
     pub(super) btrace: bool,
     pub(super) files: OpenFiles,
+    /// The program was there before the client: it is not killed with the session.
+    pub(super) attached: bool,
+    /// The server ends when the client leaves.
+    pub(super) exits: bool,
 }
 
 impl<R: Run> Served<R> {
     pub(super) fn new(session: Session<R>) -> Self {
-        let tid = session.last_stop().thread;
-        let avx = session.run().registers(tid).has_avx();
-        Self {
+        let mut served = Self {
             session,
-            registers: target_xml::served(avx),
-            target_xml: target_xml::describe(avx),
+            registers: Vec::new(),
+            target_xml: String::new(),
             refusal: None,
             document: None,
             btrace: false,
             files: OpenFiles::default(),
-        }
+            attached: true,
+            exits: false,
+        };
+        served.describe();
+        served
+    }
+
+    /// Finds out which registers there are.
+    pub(super) fn describe(&mut self) {
+        let tid = self.session.last_stop().thread;
+        let avx = self.session.run().registers(tid).has_avx();
+        self.registers = target_xml::served(avx);
+        self.target_xml = target_xml::describe(avx);
+        self.document = None;
     }
 
     /// Forgets what belonged to a client that has gone.
@@ -112,10 +126,6 @@ impl<R: Run> Target for Served<R> {
     }
 
     fn support_breakpoints(&mut self) -> Option<BreakpointsOps<'_, Self>> {
-        Some(self)
-    }
-
-    fn support_monitor_cmd(&mut self) -> Option<MonitorCmdOps<'_, Self>> {
         Some(self)
     }
 
@@ -274,17 +284,5 @@ impl<R: Run> HwBreakpoint for Served<R> {
     fn remove_hw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
         self.session.remove_breakpoint(BreakpointKind::Hardware, Addr(addr));
         Ok(true)
-    }
-}
-
-impl<R: Run> MonitorCmd for Served<R> {
-    fn handle_monitor_cmd(
-        &mut self,
-        command: &[u8],
-        mut out: ConsoleOutput<'_>,
-    ) -> Result<(), Infallible> {
-        let text = String::from_utf8_lossy(command);
-        out.write_raw(monitor::answer(&mut self.session, &text).as_bytes());
-        Ok(())
     }
 }

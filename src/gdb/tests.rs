@@ -12,7 +12,7 @@ use super::target::Served;
 use super::transport::Transport;
 use crate::common::{Addr, Tid};
 use crate::session::{
-    Ending, Instruction, Library, Recorded, Register, Registers, Scripted, Session, Transfer,
+    Ending, Instruction, Library, Place, Recorded, Register, Registers, Scripted, Session, Transfer,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -53,6 +53,14 @@ fn history() -> Scripted {
         dynamic: Addr(0x30),
     }]);
     history.traces.insert(Tid(1), vec![2, 0x82]);
+    history.step_ns = Some(1000);
+    history.started_unix_ns = Some(1_000_000_000);
+    let place = |offset| Place {
+        function: "callee".to_owned(),
+        offset,
+        line: Some(("call.c".to_owned(), 7)),
+    };
+    history.places = [(Addr(0x1010), place(0)), (Addr(0x1012), place(2))].into();
     history.index()
 }
 

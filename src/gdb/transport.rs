@@ -1,5 +1,6 @@
 //! Byte streams to a client: sockets, and the standard streams. Nothing is known of packets here.
 
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -92,25 +93,37 @@ fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The standard streams. Standard input cannot be polled with the standard library, so a thread
-/// reads it; the thread ends with the stream.
+/// The standard streams, or two files in their place. Input cannot be polled with the standard
+/// library, so a thread reads it; the thread ends with the stream.
 pub(super) struct StandardStreams {
     input: Receiver<io::Result<Vec<u8>>>,
+    output: Box<dyn Write>,
 }
 
 impl StandardStreams {
     pub(super) fn open() -> Self {
+        Self::reading(|| read_some(&mut io::stdin().lock()), Box::new(io::stdout()))
+    }
+
+    pub(super) fn of(mut input: File, output: File) -> Self {
+        Self::reading(move || read_some(&mut input), Box::new(output))
+    }
+
+    fn reading(
+        mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
+        output: Box<dyn Write>,
+    ) -> Self {
         let (sender, input) = sync_channel(16);
         thread::spawn(move || {
             loop {
-                let read = read_some(&mut io::stdin().lock());
+                let read = read();
                 let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
                 if sender.send(read).is_err() || last {
                     break;
                 }
             }
         });
-        Self { input }
+        Self { input, output }
     }
 }
 
@@ -128,8 +141,7 @@ impl Transport for StandardStreams {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut output = io::stdout().lock();
-        output.write_all(bytes)?;
-        output.flush()
+        self.output.write_all(bytes)?;
+        self.output.flush()
     }
 }

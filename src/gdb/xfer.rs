@@ -18,19 +18,14 @@ pub(super) struct Document {
 }
 
 /// The reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
-pub(super) fn answer<R: Run>(
-    served: &mut Served<R>,
-    tid: Tid,
-    btrace: bool,
-    body: &[u8],
-) -> Option<Vec<u8>> {
+pub(super) fn answer<R: Run>(served: &mut Served<R>, tid: Tid, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"qXfer:")?;
     let Some((object, annex, offset, length)) = parse(request) else {
         return Some(b"E00".to_vec());
     };
     let key = ([object, b":", annex].concat(), tid);
     if offset == 0 || served.document.as_ref().is_none_or(|document| document.key != key) {
-        served.document = match produce(served, tid, btrace, object, annex) {
+        served.document = match produce(served, tid, object, annex) {
             Produced::Bytes(bytes) => Some(Document { key, bytes }),
             Produced::Absent => return Some(b"E00".to_vec()),
             Produced::NoSuchObject => return Some(Vec::new()),
@@ -68,26 +63,24 @@ impl From<Option<Vec<u8>>> for Produced {
     }
 }
 
-fn produce<R: Run>(
-    served: &Served<R>,
-    tid: Tid,
-    btrace: bool,
-    object: &[u8],
-    annex: &[u8],
-) -> Produced {
+fn produce<R: Run>(served: &Served<R>, tid: Tid, object: &[u8], annex: &[u8]) -> Produced {
     let run = served.session.run();
     match object {
         b"features" if annex == b"target.xml" => {
             Produced::Bytes(served.target_xml.clone().into_bytes())
         }
         b"features" => Produced::Absent,
-        b"threads" => Produced::Bytes(threads(&served.session.threads())),
+        b"threads" => Produced::Bytes(if run.process().is_none() {
+            threads(&[])
+        } else {
+            threads(&served.session.threads())
+        }),
         b"auxv" => run.auxv().into(),
         b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
         b"libraries-svr4" => run.libraries().map(|list| libraries(&list)).into(),
         b"siginfo" => run.siginfo(tid).into(),
-        b"btrace" if btrace => btrace::trace(served, tid, annex).into(),
-        b"btrace-conf" if btrace => Produced::Bytes(btrace::configuration(served)),
+        b"btrace" => btrace::trace(served, tid, annex).into(),
+        b"btrace-conf" => Produced::Bytes(btrace::configuration(served)),
         _ => Produced::NoSuchObject,
     }
 }

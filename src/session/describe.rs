@@ -1,6 +1,6 @@
 //! Facts about a run that a person asks for: what ran, how it ended, what is missing.
 
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, AddrRange, Tid};
 use std::fmt;
 
 /// What was recorded.
@@ -83,6 +83,61 @@ pub(super) fn signal_name(number: i32) -> Option<&'static str> {
     ];
     let index = usize::try_from(number).ok()?.checked_sub(1)?;
     NAMES.get(index).copied()
+}
+
+/// Where code is in the source, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The function.
+    pub function: String,
+    /// How far into it, in bytes.
+    pub offset: u64,
+    /// The file and the line.
+    pub line: Option<(String, u32)>,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.function)?;
+        if self.offset > 0 {
+            write!(f, "+{}", self.offset)?;
+        }
+        match &self.line {
+            Some((file, line)) => write!(f, " at {file}:{line}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A stretch of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// Its addresses.
+    pub range: AddrRange,
+    /// What the program may do there.
+    pub protection: Protection,
+    /// The file that is mapped there, or a name in brackets; possibly empty.
+    pub name: String,
+}
+
+/// What a program may do with memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Read it.
+    pub read: bool,
+    /// Write it.
+    pub write: bool,
+    /// Execute it.
+    pub execute: bool,
+}
+
+/// How much of a trace there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceSize {
+    /// Its packets.
+    pub bytes: u64,
+    /// Pieces that are decoded by themselves, from PSB to PSB.
+    pub segments: u64,
 }
 
 /// A hole in the path.

@@ -1,7 +1,9 @@
 //! What the session needs to know of a finished run. No decoding and no I/O happen here; the
 //! rooms below implement the trait.
 
-use super::{Description, FileBytes, GapInfo, Library, Registers};
+use super::{
+    Called, Description, FileBytes, GapInfo, Library, Place, Region, Registers, TraceSize,
+};
 use crate::common::{Addr, Pid, Tid};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -159,6 +161,36 @@ pub trait History {
     /// The PT packets of `tid` from its start up to `g`, where the run has them as such.
     fn pt_trace(&self, _tid: Tid, _g: u64) -> Option<Vec<u8>> {
         None
+    }
+
+    /// What is mapped at `g`, by address.
+    fn regions(&self, _g: u64) -> Option<Vec<Region>> {
+        None
+    }
+
+    /// How much of a trace there is of `tid`.
+    fn trace_size(&self, _tid: Tid) -> Option<TraceSize> {
+        None
+    }
+
+    /// Nanoseconds from the beginning of 1970 to the start of the recording.
+    fn started_unix_ns(&self) -> Option<u64> {
+        None
+    }
+
+    /// The function and the line of the code at `addr`.
+    fn place(&self, _addr: Addr) -> Option<Place> {
+        None
+    }
+
+    /// Where the code of a function, of `FILE:LINE`, or of `*ADDRESS` begins.
+    fn code_of(&self, _what: &str) -> Vec<Addr> {
+        Vec::new()
+    }
+
+    /// The functions that `tid` came to: up to `count` before `g`, and as many from there on.
+    fn calls_around(&self, _tid: Tid, _g: u64, _count: usize) -> Vec<Called> {
+        Vec::new()
     }
 
     /// Family, model and stepping of the Intel CPU whose PT unit wrote the packets; `None` for

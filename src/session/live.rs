@@ -1,16 +1,20 @@
 //! A live program: what it does now, and, backwards from there, what was captured so far.
 
+mod starting;
+
 use super::final_registers::{registers, write_extended};
+use super::watching::{Watching, split};
 use super::{
-    Access, Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending,
-    Error, FileBytes, GapInfo, Library, Order, Position, Recorded, Recording, Register, Registers,
-    Run, Stop, StopReason, ThreadInfo, Watchpoint,
+    Action, BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending,
+    Error, FileBytes, GapInfo, History, Library, Order, Position, Protection, Recorded, Recording,
+    Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
 };
-use crate::capture::{Go, Live as Program, News, Watch};
-use crate::common::{Addr, Tid};
+use crate::capture::{Backend, Go, Live as Program, News, Request, Watch};
+use crate::common::{Addr, Pid, Tid};
 use crate::image::Bytes;
 use crate::image::core::{self, CoreContents};
 use crate::recording::{Exit, Reader};
+use crate::sideband::Mapping;
 use crate::state::{FinalState, link_maps};
 use crate::timeline::{Options, Timeline};
 use crate::tracee;
@@ -19,8 +23,14 @@ use std::path::{Path, PathBuf};
 
 /// A program under capture, standing at its live end or somewhere in its past.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct Live {
     program: RefCell<Program>,
+    /// How programs are started.
+    backend: Backend,
+    request: Request,
+    /// A program was started already.
+    has_run: bool,
     /// The history up to the live end, decoded when it is first asked for.
     history: OnceCell<Option<Recorded<Recording>>>,
     /// The history does not stand at its end, which is now.
@@ -38,26 +48,10 @@ pub struct Live {
     /// Why the program could not go on, or its history not be read.
     failure: RefCell<Option<String>>,
     passed: u64,
+    catches: Catches,
 }
 
 impl Live {
-    /// A program that stands still.
-    pub fn new(program: Program) -> Self {
-        let stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
-        Self {
-            program: RefCell::new(program),
-            history: OnceCell::new(),
-            in_past: false,
-            stopped,
-            held: None,
-            is_back: false,
-            ended: None,
-            at_end: false,
-            failure: RefCell::new(None),
-            passed: 0,
-        }
-    }
-
     /// The history up to now.
     fn history(&self) -> Option<&Recorded<Recording>> {
         let open = || match self.open_history() {
@@ -87,7 +81,11 @@ impl Live {
         let state = self.final_state(&program);
         let reader = Reader::open(&dir).map_err(|error| text(&error))?;
         let timeline = Timeline::open(reader, Options::default()).map_err(|error| text(&error))?;
-        Ok(Recorded::at_end(Recording::new(timeline, state)))
+        let recording = Recording::new(timeline, state);
+        Ok(Recorded::at_end(match program.clock() {
+            Some(clock) => recording.timed_by(clock),
+            None => recording,
+        }))
     }
 
     /// The registers of now, which hold from each thread's last instruction on. Memory is not in
@@ -110,14 +108,30 @@ impl Live {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        self.history = OnceCell::new();
         if let Some(ending) = self.ended {
             return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
         }
+        self.history = OnceCell::new();
         let is_back = std::mem::take(&mut self.is_back);
         if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
             return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
         }
+        match split(breakpoints.watchpoints()).unwrap_or_default() {
+            split if split.slow.is_empty() => {
+                self.let_go(order, breakpoints, &split.fast, interrupted)
+            }
+            split => Watching { order, breakpoints, split: &split, interrupted }.run(self),
+        }
+    }
+
+    /// Lets the program run until it stops for something.
+    pub(super) fn let_go(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        watches: &[Watch],
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
         let go = Go {
             thread: order.thread,
             step: order.action == Action::Step,
@@ -125,7 +139,8 @@ impl Live {
             signal: order.signal,
             stops: breakpoints.addrs().clone(),
             passed: self.passed,
-            watches: breakpoints.watchpoints().iter().map(watch).collect(),
+            watches: watches.to_vec(),
+            catches: self.catches.clone(),
         };
         let result = self.program.borrow_mut().go(&go, interrupted);
         let (thread, reason) = match result {
@@ -151,6 +166,8 @@ impl Live {
                 watched.map_or(StopReason::Step, |known| StopReason::Watchpoint(*known))
             }
             News::Signal(number) => StopReason::Signal(number),
+            News::Call(number) => StopReason::Call(number),
+            News::CallReturn(number) => StopReason::CallReturn(number),
             News::Executed => StopReason::Executed,
             News::Interrupted => StopReason::Interrupted,
             News::Ending => {
@@ -190,10 +207,15 @@ impl Live {
 
 impl Run for Live {
     fn threads(&self) -> Vec<ThreadInfo> {
-        if let Some(past) = self.past() {
-            return past.threads();
-        }
         let program = self.program.borrow();
+        if let Some(past) = self.past() {
+            // What is recorded so far has no names yet; those of now are the best there is.
+            let mut threads = past.threads();
+            for thread in threads.iter_mut().filter(|thread| thread.name.is_empty()) {
+                thread.name = tracee::comm(program.pid(), thread.tid);
+            }
+            return threads;
+        }
         let pid = program.pid();
         let mut tids = program.threads();
         if tids.is_empty() {
@@ -297,7 +319,7 @@ impl Run for Live {
     }
 
     fn time_ns(&self) -> Option<u64> {
-        self.past()?.time_ns()
+        self.history()?.time_ns()
     }
 
     fn fatal_signal(&self) -> Option<(Tid, i32)> {
@@ -339,6 +361,23 @@ impl Run for Live {
         Some(of_file.map(library).collect())
     }
 
+    fn regions(&self) -> Option<Vec<Region>> {
+        if let Some(past) = self.past() {
+            return past.regions();
+        }
+        let mapped = tracee::mappings(self.process()?).ok()?;
+        let region = |mapping: Mapping| Region {
+            range: mapping.range,
+            protection: Protection {
+                read: mapping.protection.read,
+                write: mapping.protection.write,
+                execute: mapping.protection.execute,
+            },
+            name: mapping.name,
+        };
+        Some(mapped.into_iter().map(region).collect())
+    }
+
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
         match self.past() {
             Some(past) => past.siginfo(tid),
@@ -365,8 +404,28 @@ impl Run for Live {
         self.history()?.pt_cpu()
     }
 
+    fn recorded(&self) -> Option<&dyn History> {
+        self.history().map(|history| -> &dyn History { history.history() })
+    }
+
+    fn start(&mut self, start: &Start) -> Result<(), Error> {
+        self.begin(start)
+    }
+
+    fn process(&self) -> Option<Pid> {
+        self.ended.is_none().then(|| self.program.borrow().pid())
+    }
+
+    fn can_catch_calls(&self) -> bool {
+        true
+    }
+
+    fn catch_calls(&mut self, catches: Catches) {
+        self.catches = catches;
+    }
+
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
-        Program::can_watch(&watchpoints.iter().map(watch).collect::<Vec<_>>())
+        split(watchpoints).is_some()
     }
 
     fn goes_live(&self, order: &Order) -> bool {
@@ -401,9 +460,4 @@ impl Run for Live {
         }
         self.ended.get_or_insert(Ending::Signal(9));
     }
-}
-
-fn watch(watchpoint: &Watchpoint) -> Watch {
-    let reads = watchpoint.access != Access::Write;
-    Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }
 }

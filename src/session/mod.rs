@@ -9,6 +9,7 @@
 //! This room knows nothing of gdb, sockets or terminals, and makes no values up: what a history
 //! does not know is `None` or a short read.
 
+mod around;
 mod breakpoints;
 mod describe;
 mod files;
@@ -21,12 +22,16 @@ mod recording;
 mod registers;
 mod run;
 mod scripted;
+mod source;
+mod start;
+mod watching;
 
 #[cfg(test)]
 mod tests;
 
+pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Watchpoint};
-pub use describe::{Description, Ending, GapInfo, Library};
+pub use describe::{Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize};
 pub use files::FileBytes;
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};
 pub use live::Live;
@@ -36,3 +41,5 @@ pub use recording::Recording;
 pub use registers::{Register, Registers};
 pub use run::{Action, Edge, Error, Order, Position, Run, Stop, StopReason};
 pub use scripted::{Instruction, Scripted, Transfer};
+pub use source::{symbols_of, symbols_of_images};
+pub use start::{Catches, Launch, Start};

@@ -1,9 +1,10 @@
 //! The session: a run, its breakpoints, and the stop that it stands at.
 
 use super::{
-    BreakpointKind, Breakpoints, Error, Order, Run, Stop, StopReason, ThreadInfo, Watchpoint,
+    BreakpointKind, Breakpoints, Error, Order, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
 };
 use crate::common::{Addr, Tid};
+use std::collections::BTreeMap;
 
 /// A debugging session over a run.
 #[derive(Debug)]
@@ -11,13 +12,14 @@ pub struct Session<R> {
     run: R,
     breakpoints: Breakpoints,
     last: Stop,
+    marks: BTreeMap<String, u64>,
 }
 
 impl<R: Run> Session<R> {
     /// A session that stands where the run stands.
     pub fn new(run: R) -> Self {
         let last = Stop { thread: run.default_thread(), reason: StopReason::Arrived };
-        Self { run, breakpoints: Breakpoints::default(), last }
+        Self { run, breakpoints: Breakpoints::default(), last, marks: BTreeMap::new() }
     }
 
     /// The run, to look at.
@@ -94,6 +96,29 @@ impl<R: Run> Session<R> {
         }
         self.last = self.run.resume(&order, &self.last, &self.breakpoints, interrupted);
         self.last
+    }
+
+    /// Starts another program, or takes over another process.
+    pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
+        self.run.start(start)?;
+        // They are of addresses that meant something in the program before.
+        self.breakpoints.clear();
+        self.marks.clear();
+        self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+        Ok(self.last)
+    }
+
+    /// The places that the user has marked, by their names.
+    pub fn marks(&self) -> &BTreeMap<String, u64> {
+        &self.marks
+    }
+
+    /// Marks a position; without one, removes the mark. Gives what was marked by the name.
+    pub fn mark(&mut self, name: &str, position: Option<u64>) -> Option<u64> {
+        match position {
+            Some(position) => self.marks.insert(name.to_owned(), position),
+            None => self.marks.remove(name),
+        }
     }
 
     /// Moves to a position of the history.

@@ -3,8 +3,8 @@
 
 use super::{
     Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, History, Library, Order, Position, Register, Registers, Run, Search,
-    Stop, StopReason, ThreadInfo,
+    FileBytes, Found, GapInfo, History, Library, Order, Position, Region, Register, Registers, Run,
+    Search, Stop, StopReason, ThreadInfo,
 };
 use crate::common::{Addr, Tid};
 use std::path::{Path, PathBuf};
@@ -309,5 +309,13 @@ impl<H: History> Run for Recorded<H> {
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
         self.history.pt_cpu()
+    }
+
+    fn regions(&self) -> Option<Vec<Region>> {
+        self.history.regions(self.position)
+    }
+
+    fn recorded(&self) -> Option<&dyn History> {
+        Some(&self.history)
     }
 }

@@ -1,14 +1,16 @@
 //! A recording as a [`History`]: the timeline tells the path, the final state and the images tell
 //! the values.
 
+use super::around::calls_around;
 use super::final_registers::registers;
+use super::source::{RecordedSource, symbols_of};
 use super::{
-    CallFrame, Description, Direction, Ending, FileBytes, Found, GapInfo, History, Library,
-    Register, Registers, Search, ThreadInfo,
+    CallFrame, Called, Description, Direction, Ending, FileBytes, Found, GapInfo, History, Library,
+    Place, Protection, Region, Register, Registers, Search, ThreadInfo, TraceSize,
 };
 use crate::common::{Addr, Pid, Tid};
-use crate::image::{Bytes, Image};
-use crate::recording::Exit;
+use crate::image::{Bytes, Image, Section};
+use crate::recording::{Exit, TscClock};
 use crate::state::{self, FinalState, Moment};
 use crate::timeline::{self, Frame, Timeline};
 use std::path::{Path, PathBuf};
@@ -23,13 +25,24 @@ pub struct Recording {
     nothing: Arc<Image>,
     /// The last position that can be shown.
     end: u64,
+    /// Functions and lines, read when they are first asked for.
+    source: RecordedSource,
+    /// Of a recording that is still being made.
+    clock: Option<TscClock>,
 }
 
 impl Recording {
     /// Joins a timeline with the final state of its run.
     pub fn new(timeline: Timeline, state: FinalState) -> Self {
         let end = timeline.total();
-        let mut recording = Self { timeline, state, nothing: Arc::default(), end };
+        let mut recording = Self {
+            timeline,
+            state,
+            nothing: Arc::default(),
+            end,
+            source: RecordedSource::default(),
+            clock: None,
+        };
         let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
         if stands.is_none() {
             // Where a cut recording's last instruction led to, nobody knows. A debugger cannot
@@ -37,6 +50,13 @@ impl Recording {
             recording.end = end.saturating_sub(1);
         }
         recording
+    }
+
+    /// The same with a clock that the recording does not have yet, as it is still being made.
+    #[must_use]
+    pub fn timed_by(mut self, clock: TscClock) -> Self {
+        self.clock = Some(clock);
+        self
     }
 
     /// The timeline.
@@ -163,7 +183,8 @@ impl History for Recording {
     }
 
     fn time_ns(&self, g: u64) -> Option<u64> {
-        let clock = self.timeline.reader().manifest().end.as_ref()?.clock;
+        let end = self.timeline.reader().manifest().end.as_ref();
+        let clock = end.map(|end| end.clock).or(self.clock)?;
         Some(clock.nanoseconds(self.timeline.time_at(g).filter(|_| clock.is_known())?))
     }
 
@@ -244,8 +265,53 @@ impl History for Recording {
     }
 
     fn pt_trace(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
-        let trace = self.timeline.trace(tid)?.as_ref();
-        self.is_at_end(tid, g).then(|| trace.to_vec())
+        self.timeline.trace_until(tid, self.timeline.index_of(tid, g))
+    }
+
+    fn regions(&self, g: u64) -> Option<Vec<Region>> {
+        let sections = self.image_at(g).sections();
+        let region = |section: &Section| Region {
+            range: section.range,
+            // Recordings know of code, and of what could be written.
+            protection: Protection {
+                read: true,
+                write: section.writable,
+                execute: section.executable,
+            },
+            name: section.name.to_string(),
+        };
+        let mut regions: Vec<Region> = sections.map(region).collect();
+        if g >= self.timeline.total()
+            && let Some(core) = self.state.core()
+        {
+            let known = regions.clone();
+            let is_new = |region: &Region| !known.iter().any(|k| k.range.overlaps(region.range));
+            regions.extend(core.memory().sections().map(region).filter(is_new));
+        }
+        regions.sort_by_key(|region| region.range.start);
+        Some(regions)
+    }
+
+    fn trace_size(&self, tid: Tid) -> Option<TraceSize> {
+        let bytes = self.timeline.trace(tid)?.as_ref().len() as u64;
+        Some(TraceSize { bytes, segments: self.timeline.segments(tid) as u64 })
+    }
+
+    fn started_unix_ns(&self) -> Option<u64> {
+        let started = self.timeline.reader().manifest().started_unix_ns;
+        (started > 0).then_some(started)
+    }
+
+    fn place(&self, addr: Addr) -> Option<Place> {
+        self.source.get(|| symbols_of(self.timeline.images())).place(addr)
+    }
+
+    fn code_of(&self, what: &str) -> Vec<Addr> {
+        self.source.get(|| symbols_of(self.timeline.images())).code_of(what)
+    }
+
+    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<Called> {
+        calls_around(&self.timeline, tid, self.timeline.index_of(tid, g), count)
     }
 }
 

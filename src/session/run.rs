@@ -1,10 +1,10 @@
 //! A run that can be driven: the interface behind which live and recorded runs look alike.
 
 use super::{
-    BreakpointKind, Breakpoints, CallFrame, Description, Direction, Ending, FileBytes, GapInfo,
-    Library, Register, Registers, ThreadInfo, Watchpoint,
+    BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, FileBytes,
+    GapInfo, History, Library, Region, Register, Registers, Start, ThreadInfo, Watchpoint,
 };
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, Pid, Tid};
 use std::path::{Path, PathBuf};
 
 /// Where a run stands in its history.
@@ -66,6 +66,10 @@ pub enum StopReason {
     Watchpoint(Watchpoint),
     /// A signal (the kernel's number) is about to be delivered to a live program.
     Signal(i32),
+    /// The system call of this number is about to be made in a live program.
+    Call(u64),
+    /// It was made.
+    CallReturn(u64),
     /// A live program has executed another one.
     Executed,
     /// A live program is gone.
@@ -103,6 +107,12 @@ pub enum Error {
     /// A write to a program that is gone.
     #[error("the program is gone")]
     Gone,
+    /// Another program in place of a recording.
+    #[error("this is a recording, which is not run again: `contraflow serve` runs programs")]
+    NotRunAgain,
+    /// A program that is to run again, where none ran before.
+    #[error("no program was run before: say which one to run")]
+    NoProgram,
     /// A seek in a run without a history.
     #[error("there is no history")]
     NoHistory,
@@ -186,6 +196,11 @@ pub trait Run {
     /// The shared libraries.
     fn libraries(&self) -> Option<Vec<Library>>;
 
+    /// What is mapped now, by address.
+    fn regions(&self) -> Option<Vec<Region>> {
+        None
+    }
+
     /// The `siginfo_t` of the signal at which a thread stands.
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
 
@@ -200,6 +215,29 @@ pub trait Run {
 
     /// Signals that a live program gets without a stop; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}
+
+    /// The history so far, to be searched.
+    fn recorded(&self) -> Option<&dyn History> {
+        None
+    }
+
+    /// Starts another program, or takes over another process, in place of what runs now.
+    fn start(&mut self, _start: &Start) -> Result<(), Error> {
+        Err(Error::NotRunAgain)
+    }
+
+    /// The process that is there, for those whose number a debugger may ask for.
+    fn process(&self) -> Option<Pid> {
+        self.threads().first().map(|thread| thread.pid)
+    }
+
+    /// Whether [`Self::catch_calls`] does something.
+    fn can_catch_calls(&self) -> bool {
+        false
+    }
+
+    /// The system calls at which a live program stops.
+    fn catch_calls(&mut self, _catches: Catches) {}
 
     /// Whether the run can stop for all these accesses.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {

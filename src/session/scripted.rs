@@ -3,10 +3,10 @@
 //! it is not meant for long runs.
 
 use super::{
-    CallFrame, Description, Direction, FileBytes, Found, GapInfo, History, Library, Register,
-    Registers, Search, ThreadInfo,
+    Arrived, CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, History,
+    Library, Place, Protection, Region, Register, Registers, Search, ThreadInfo,
 };
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,6 +65,12 @@ pub struct Scripted {
     pub files: BTreeMap<PathBuf, Arc<[u8]>>,
     /// PT packets of threads, whole.
     pub traces: BTreeMap<Tid, Vec<u8>>,
+    /// How long an instruction takes, where there are times.
+    pub step_ns: Option<u64>,
+    /// When it all began, in nanoseconds since 1970.
+    pub started_unix_ns: Option<u64>,
+    /// Functions and lines of code.
+    pub places: BTreeMap<Addr, Place>,
     positions: BTreeMap<Tid, Vec<u64>>,
 }
 
@@ -204,8 +210,8 @@ impl History for Scripted {
         done
     }
 
-    fn time_ns(&self, _g: u64) -> Option<u64> {
-        None
+    fn time_ns(&self, g: u64) -> Option<u64> {
+        self.step_ns?.checked_mul(g)
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
@@ -231,6 +237,61 @@ impl History for Scripted {
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         let bytes = self.files.get(path)?;
         Some(Box::new(Arc::clone(bytes)))
+    }
+
+    fn regions(&self, g: u64) -> Option<Vec<Region>> {
+        let protection = |execute: bool| Protection { read: true, write: !execute, execute };
+        let at_end = self.final_memory.iter().filter(|_| g == self.total());
+        let code = self.constant_memory.iter().map(|memory| (memory, true));
+        let mut regions: Vec<Region> = code
+            .chain(at_end.map(|memory| (memory, false)))
+            .map(|((start, bytes), execute)| Region {
+                range: AddrRange::sized(*start, bytes.len() as u64),
+                protection: protection(execute),
+                name: String::new(),
+            })
+            .collect();
+        regions.sort_by_key(|region| region.range.start);
+        Some(regions)
+    }
+
+    fn started_unix_ns(&self) -> Option<u64> {
+        self.started_unix_ns
+    }
+
+    fn place(&self, addr: Addr) -> Option<Place> {
+        self.places.get(&addr).cloned()
+    }
+
+    fn code_of(&self, what: &str) -> Vec<Addr> {
+        if let Some(digits) = what.strip_prefix('*') {
+            return u64::from_str_radix(digits, 16).map(Addr).into_iter().collect();
+        }
+        let named = self.places.iter().filter(|(_, place)| place.function == what);
+        named.map(|(addr, _)| *addr).collect()
+    }
+
+    fn calls_around(&self, tid: Tid, g: u64, count: usize) -> Vec<Called> {
+        let mut depth = 0;
+        let mut calls = Vec::new();
+        let mut how = Some(Arrived::Start);
+        for &position in self.positions_of(tid) {
+            let Some(instruction) = self.at(position) else { break };
+            if let Some(how) = how.take() {
+                calls.push(Called { position, depth, ip: instruction.pc, how });
+            }
+            match instruction.transfer {
+                Transfer::None => {}
+                Transfer::Return => depth = depth.saturating_sub(1),
+                Transfer::Call => {
+                    depth += 1;
+                    how = Some(Arrived::Call);
+                }
+            }
+        }
+        let here = calls.partition_point(|called| called.position < g);
+        let end = calls.len().min(here.saturating_add(count));
+        calls.drain(..end).skip(here.saturating_sub(count)).collect()
     }
 
     fn pt_trace(&self, tid: Tid, _g: u64) -> Option<Vec<u8>> {

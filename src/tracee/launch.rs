@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How to start a program. Standard input, output and error, working directory, signal mask
-/// and CPUs are this thread's own.
+/// How to start a program. Standard input, output and error, signal mask and CPUs are this
+/// thread's own.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The file to execute.
@@ -25,6 +25,8 @@ pub struct Launch<'a> {
     pub argv: &'a [OsString],
     /// Its environment.
     pub env: &'a [(OsString, OsString)],
+    /// Its working directory; none: this process's own.
+    pub directory: Option<&'a Path>,
     /// Keep address space randomization.
     pub aslr: bool,
 }
@@ -34,6 +36,7 @@ struct Prepared {
     program: CString,
     argv: Vec<*const libc::c_char>,
     env: Vec<*const libc::c_char>,
+    directory: Option<CString>,
     aslr: bool,
     // The pointers above point into these.
     _strings: Vec<CString>,
@@ -71,6 +74,7 @@ impl Launch<'_> {
             program: c_string(self.program.as_os_str())?,
             argv: pointers(&argv),
             env: pointers(&env),
+            directory: self.directory.map(|dir| c_string(dir.as_os_str())).transpose()?,
             aslr: self.aslr,
             _strings: argv.into_iter().chain(env).collect(),
         })
@@ -143,7 +147,8 @@ fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
             let wanted = current | libc::ADDR_NO_RANDOMIZE;
             libc::personality(libc::c_ulong::from(wanted.cast_unsigned()));
         }
-        if libc::read(go, (&raw mut byte).cast(), 1) == 1 {
+        let there = prepared.directory.as_ref().is_none_or(|dir| libc::chdir(dir.as_ptr()) == 0);
+        if libc::read(go, (&raw mut byte).cast(), 1) == 1 && there {
             libc::execve(prepared.program.as_ptr(), prepared.argv.as_ptr(), prepared.env.as_ptr());
         }
         let errno = *libc::__errno_location();

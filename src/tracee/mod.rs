@@ -19,8 +19,8 @@ pub use error::Error;
 pub use launch::Launch;
 pub use memory::Memory;
 pub use procfs::{
-    Dispositions, PageMap, PageState, Signals, auxv, comm, dispositions, executable, mappings,
-    private_pages, signals, state, threads,
+    Dispositions, PageMap, PageState, Signals, auxv, comm, command_line, dispositions, executable,
+    mappings, private_pages, signals, state, threads,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};

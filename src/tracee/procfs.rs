@@ -3,8 +3,10 @@
 use super::error::Error;
 use crate::common::{AddrRange, Pid, Tid};
 use crate::sideband::{Mapping, parse_maps};
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -21,6 +23,13 @@ pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
 pub fn comm(pid: Pid, tid: Tid) -> String {
     let path = format!("/proc/{pid}/task/{tid}/comm");
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
+}
+
+/// The arguments of a process, its own name first.
+pub fn command_line(pid: Pid) -> Vec<OsString> {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = line.strip_suffix(&[0]).unwrap_or(&line);
+    line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
 /// What a process does with signals; signal 1 in bit 0.

@@ -7,7 +7,7 @@ use crate::support::{Recorded, Scene, answer, have};
 use std::process::Command;
 
 /// Whether gdb was built with libipt.
-fn gdb_has_libipt() -> bool {
+pub(crate) fn gdb_has_libipt() -> bool {
     let output = Command::new("gdb").arg("--configuration").output();
     let has = output.is_ok_and(|o| String::from_utf8_lossy(&o.stdout).contains("--with-intel-pt"));
     if !has {
@@ -44,8 +44,7 @@ fn assert_gdb_agrees_on_soft(scene: &Scene, command: &[&str]) {
 }
 
 fn assert_gdb_lists(recorded: &Recorded, path: &[u64]) {
-    let output = recorded.gdb_with(
-        &["--btrace"],
+    let output = recorded.gdb(
         "record btrace pt
          info record
          record instruction-history 1,100000000",

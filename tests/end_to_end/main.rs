@@ -17,6 +17,7 @@ mod generated;
 mod import;
 mod passthrough;
 mod perf;
+mod protocol;
 mod real;
 mod serve;
 mod session;

@@ -42,20 +42,31 @@ also_stepped! {
 }
 
 /// A server with a program, both of which end with the test.
-struct Live {
+pub(crate) struct Live {
     server: Child,
-    address: String,
+    pub(crate) address: String,
     says: BufReader<std::process::ChildStderr>,
 }
 
 impl Live {
-    fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
+    pub(crate) fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
         let mut serve = contraflow();
         serve.env("CONTRAFLOW_HOME", scene.path("store"));
         serve.args(["serve", ":0", "--once", "--backend", BACKEND.get()]).args(options);
         if !command.is_empty() {
             serve.arg("--").args(command);
         }
+        Self::listening(serve)
+    }
+
+    /// A recording instead of a program.
+    pub(crate) fn replay(recording: &Path) -> Self {
+        let mut replay = contraflow();
+        replay.args(["replay", "--listen", ":0", "--once"]).arg(recording);
+        Self::listening(replay)
+    }
+
+    fn listening(mut serve: Command) -> Self {
         serve.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut server = serve.spawn().expect("contraflow runs");
         let mut says = BufReader::new(server.stderr.take().unwrap());
@@ -67,7 +78,7 @@ impl Live {
     }
 
     /// What gdb prints for these commands, typed after it connected.
-    fn gdb(&self, program: &Path, commands: &str) -> String {
+    pub(crate) fn gdb(&self, program: &Path, commands: &str) -> String {
         let mut gdb = Command::new("gdb");
         gdb.args(["-nx", "-q", "-batch", "-ex", "set sysroot /", "-ex", "set remotetimeout 60"])
             .arg(program);
@@ -76,8 +87,13 @@ impl Live {
         run_gdb(gdb, &(connect + commands))
     }
 
+    /// The server's status, after it has ended; the program may live on.
+    pub(crate) fn status(mut self) -> Option<i32> {
+        self.server.wait().unwrap().code()
+    }
+
     /// What the program printed, and the server's status, after it has ended.
-    fn end(mut self) -> (String, Option<i32>) {
+    pub(crate) fn end(mut self) -> (String, Option<i32>) {
         let mut printed = Vec::new();
         self.server.stdout.take().unwrap().read_to_end(&mut printed).unwrap();
         let mut rest = String::new();
@@ -95,11 +111,11 @@ impl Drop for Live {
     }
 }
 
-fn tools() -> bool {
+pub(crate) fn tools() -> bool {
     have("gcc") && have("gdb")
 }
 
-fn name(program: &Path) -> &str {
+pub(crate) fn name(program: &Path) -> &str {
     program.to_str().unwrap()
 }
 
@@ -225,6 +241,92 @@ fn watchpoints_stop_behind_the_access() {
     assert!(answer(&said, "continue", 5).contains("New value = 105"), "{said}");
     assert!(said.contains("exited with code 03"), "{said}");
     assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn more_watchpoints_than_the_cpu_has() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("watched.c", &["-O0"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break main\ncontinue\nwatch a\nwatch b\nwatch c\nwatch d\nwatch e\nwatch f\n\
+         watch *(char (*)[40]) &table[1]\ncontinue\ncontinue\ncontinue\ncontinue\ncontinue\n\
+         continue\ncontinue\nbt 2\ncontinue\nprint table[3]\nawatch total\nawatch other\n\
+         awatch more\nawatch yet\nawatch last\nstepi\ndelete\ncontinue\ncontinue",
+    );
+    for (nth, watched) in ["a", "b", "c", "d", "e", "f"].iter().enumerate() {
+        let text = answer(&said, "continue", nth + 1);
+        assert_in_order(
+            text,
+            &[&format!("Hardware watchpoint {}: {watched}", nth + 2), "New value = "],
+        );
+    }
+    // A thread wrote it, while the first one waited for its end.
+    assert!(answer(&said, "continue", 7).contains("watchpoint 8"), "{said}");
+    assert!(answer(&said, "bt 2", 0).contains("fill"), "{said}");
+    assert!(answer(&said, "continue", 8).contains("watchpoint 8"), "{said}");
+    // Reads are noticed by the CPU alone.
+    assert!(answer(&said, "stepi", 0).contains("Could not insert hardware watchpoint"), "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("done 6\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn conditions_are_looked_at_by_the_server() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("adders.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break add if n == 3 && total > 100\ncontinue\nprint n\nprint total > 100\n\
+         maintenance info breakpoints\nreverse-continue\ncf-seek end\ndelete\n\
+         break add if total * 2 / 3 % 7 == 5 && (total & ~1) != 0\ncontinue\n\
+         print total * 2 / 3 % 7\ndelete\ncontinue\nprint total\ncontinue",
+    );
+    assert!(answer(&said, "continue", 0).contains("Breakpoint 1, add (n="), "{said}");
+    assert!(answer(&said, "print n", 0).ends_with("= 3"), "{said}");
+    assert!(answer(&said, "print total > 100", 0).ends_with("= 1"), "{said}");
+    // In the past the values are not known: a stop, and gdb says why.
+    let past = answer(&said, "reverse-continue", 0);
+    assert_in_order(past, &["Error in testing", "value is not available", "Breakpoint 1, add"]);
+    let listed = answer(&said, "maintenance info breakpoints", 0);
+    assert!(listed.contains("(target evals)"), "{said}");
+    assert!(answer(&said, "print total * 2 / 3 % 7", 0).ends_with("= 5"), "{said}");
+    assert!(answer(&said, "print total", 0).ends_with("= 20000"), "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("total 20000\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn what_becomes_of_the_program_when_the_debugger_vanishes() {
+    let scene = Scene::new();
+    let exists = |pid: u32| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        !state.is_empty() && !state.contains(") Z")
+    };
+    for (what, lives) in [("kill", false), ("detach", true)] {
+        let live = Live::start(&scene, &["--on-disconnect", what], &["sleep", "1000"]);
+        let mut client = Client::connect(&live.address);
+        let thread = client.ask("qC");
+        let pid = u32::from_str_radix(thread.strip_prefix("QC").unwrap(), 16).unwrap();
+        drop(client);
+        assert_eq!(live.status(), Some(0), "{what}");
+        assert_eq!(exists(pid), lives, "{what}");
+        if lives {
+            assert_eq!(tracer_and_maps(pid).0, "0");
+            assert!(Command::new("kill").arg(pid.to_string()).status().unwrap().success());
+        }
+    }
+    let mut kept = contraflow();
+    let kept = kept.args(["serve", ":0", "--once", "--on-disconnect", "keep", "--", "sleep", "1"]);
+    assert!(text(&kept.output().unwrap().stderr).contains("it cannot be kept"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn gdb_decodes_the_same_history() {
         return;
     }
     let program = Program::record("walk", &["-O0"], 0);
-    let server = Server::start(&program.history, |options| options.btrace = true);
+    let server = Server::start(&program.history, |_| {});
     let commands = [
         "record btrace pt",
         "info record",

@@ -25,6 +25,6 @@ fn server_process() {
         Ok(addr) => Listener::Tcp(addr.parse().expect("an address")),
         Err(_) => Listener::Stdio,
     };
-    let options = Options { btrace: std::env::var_os("BTRACE").is_some(), ..Options::default() };
+    let options = Options::default();
     serve(listener, session, options).expect("serving");
 }

@@ -294,7 +294,7 @@ fn the_commands_of_the_script_help_and_complete() {
         &text,
         &[
             "Go to a position of the recorded history.",
-            "cf-info\ncf-seek\ncf-when",
+            "cf-find\ncf-gaps\ncf-history\ncf-info\ncf-mark\ncf-marks\ncf-seek\ncf-stats\ncf-unmark\ncf-when",
             "cf-seek begin",
             "position 4 of 172",
             "position 5 of 172",

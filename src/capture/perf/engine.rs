@@ -58,9 +58,10 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 /// Runs a program and lets `pmu` trace it.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
-    let env: Vec<_> = std::env::vars_os().collect();
+    let env = request.environment();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let launch = Launch { program, argv, env: &env, aslr };
+    let directory = request.directory.as_deref();
+    let launch = Launch { program, argv, env: &env, directory, aslr };
     let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
     let pid = match launch.start() {
         Ok(pid) => pid,

@@ -6,11 +6,14 @@ use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::debug_registers::Slot;
 use crate::capture::restart::stand_before_call;
-use crate::capture::{Error, News};
+use crate::capture::{Catches, Error, News};
 use crate::common::{Addr, Tid};
 use crate::tracee::Signo;
-use std::collections::BTreeSet;
+use crate::translate::{CacheMemory, slots};
+use std::collections::{BTreeMap, BTreeSet};
 
+/// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
+const CALLS: u64 = 512;
 /// The trap flag. A step sets it, and the program must not see that.
 const TRAP_FLAG: u16 = 0x100;
 
@@ -28,12 +31,20 @@ pub(super) struct Debugger {
     pub(super) slots: Vec<Slot>,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
+    /// System calls that threads stop at.
+    pub(super) catches: Catches,
+    /// Threads in a system call that they stop behind: where, and its number.
+    pub(super) calling: BTreeMap<Tid, (u64, u64)>,
 }
+
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
 
 impl Debugger {
     /// All places where threads leave the cache.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
-        self.stops.iter().chain(&self.behind).copied().collect()
+        let behind_calls = self.calling.values().map(|(ip, _)| ip);
+        self.stops.iter().chain(&self.behind).chain(behind_calls).copied().collect()
     }
 }
 
@@ -75,7 +86,10 @@ impl Process {
         self.tell(thread.tid(), Item::Leave { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
         let behind_step = self.is_stepping(thread) && debugger.behind == Some(ip);
-        if debugger.stops.contains(&ip) {
+        let called = debugger.calling.get(&thread.tid()).filter(|(behind, _)| *behind == ip);
+        if let Some((_, number)) = called {
+            thread.stand(News::CallReturn(*number));
+        } else if debugger.stops.contains(&ip) {
             thread.stand(News::Stop);
         } else if behind_step {
             thread.stand(News::Stepped);
@@ -84,6 +98,48 @@ impl Process {
             self.go_on_in_cache(thread)?;
         }
         Ok(())
+    }
+
+    /// Whether a thread is to stop at a system call that it is about to make at `ip`: once.
+    pub(super) fn catches(&self, thread: &mut Thread, number: u64, ip: u64) -> bool {
+        let passes = thread.caught.take().is_some_and(|caught| caught == (ip, number));
+        !passes && self.debugger.as_ref().is_some_and(|debugger| debugger.catches.has(number))
+    }
+
+    /// The thread has come into the program before a system call, and stands there.
+    pub(super) fn stand_at_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
+        self.tell(thread.tid(), Item::Leave { ip });
+        thread.caught = Some((ip, number));
+        thread.stand(News::Call(number));
+    }
+
+    /// System calls that the debugger wants to stop at come to the recorder from now on.
+    pub(super) fn catch_calls(&mut self, catches: &Catches) {
+        let debugger = self.debugger.get_or_insert_default();
+        if debugger.catches == *catches {
+            return;
+        }
+        debugger.catches.clone_from(catches);
+        for number in (0..CALLS).filter(|number| catches.has(*number)) {
+            // What is not caught any more goes on stopping, and passes.
+            let class = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) + number;
+            self.window.shared.write(class, &[1]);
+        }
+    }
+
+    /// Threads that stood before a system call make it, and are to stop behind it.
+    pub(super) fn note_calling(&mut self, threads: &BTreeMap<Tid, Thread>) {
+        let Some(debugger) = &mut self.debugger else { return };
+        debugger
+            .calling
+            .retain(|tid, _| threads.get(tid).is_some_and(|t| t.doing != Doing::Standing));
+        for (tid, thread) in threads.iter().filter(|(_, t)| t.doing == Doing::Standing) {
+            if let Some((ip, number)) = thread.caught
+                && debugger.catches.has(number)
+            {
+                debugger.calling.insert(*tid, (ip + SYSCALL_BYTES, number));
+            }
+        }
     }
 
     /// A thread that stands in the program goes on, even where threads stop.

@@ -21,16 +21,19 @@ pub(super) const BACKEND: &str = "soft";
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // Where the kernel does not let them take turns on one CPU, it is slower.
     let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
-    let env: Vec<_> = std::env::vars_os().collect();
+    let env = request.environment();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
     let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-    let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
-        Ok(pid) => pid,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let pid =
+        match (Launch { program, argv, env: &env, directory: request.directory.as_deref(), aslr }
+            .start())
+        {
+            Ok(pid) => pid,
+            Err(error) => {
+                prepared.give_up();
+                return Err(error.into());
+            }
+        };
     let _forwarding = Forwarding::to(pid);
     let _ticks = Ticks::start(ticks::PERIOD);
     let mut engine = Engine { turns, ..Engine::new(request, pid, None) };

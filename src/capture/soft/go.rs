@@ -84,6 +84,8 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&self.program) else {
             return Ok(Begun::Runs(Runs::All));
         };
+        process.catch_calls(&go.catches);
+        process.note_calling(&self.threads);
         let debugger = process.debugger.get_or_insert_default();
         debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
         debugger.stepping = go.step.then_some(go.thread);
@@ -236,6 +238,8 @@ impl Process {
     fn let_go_on(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         thread.news = None;
+        let ip = thread.tracee.registers()?.rip;
+        thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
         if signal == 0 {
             return self.go_on_in_cache(thread);
         }

@@ -11,6 +11,7 @@ use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
+use crate::recording::TscClock;
 use crate::tracee::{self, Launch, Memory, Tracee};
 use std::path::{Path, PathBuf};
 
@@ -25,11 +26,23 @@ pub(in crate::capture) struct Live {
 }
 
 impl Live {
+    pub(in crate::capture) fn vacant(request: &Request) -> Self {
+        Self { engine: Engine::new(request, Pid(0), None), dir: PathBuf::new() }
+    }
+
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
-        let env: Vec<_> = std::env::vars_os().collect();
+        let env = request.environment();
         let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
         let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
+        let pid = match (Launch {
+            program,
+            argv,
+            env: &env,
+            directory: request.directory.as_deref(),
+            aslr,
+        }
+        .start())
+        {
             Ok(pid) => pid,
             Err(error) => {
                 prepared.give_up();
@@ -123,6 +136,12 @@ impl Live {
             return Err(Error::NoMemory { at: addr });
         };
         process.write_for_debugger(addr, bytes)
+    }
+
+    /// The clock so far.
+    pub(in crate::capture) fn clock(&self) -> Option<TscClock> {
+        let process = self.engine.processes.get(&self.engine.program)?;
+        Some(process.recorder.clock_so_far())
     }
 
     pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
@@ -228,9 +247,11 @@ impl Process {
 
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
+        // Other code, as a debugger puts there for its expressions, is read again before it runs.
         let fixed = |at: Addr| {
             let protection = self.space.protection(at);
-            protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0)
+            let is_fixed = protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0);
+            is_fixed && self.space.is_stable(at)
         };
         if fixed(addr) || fixed(addr.wrapping_add((bytes.len() as u64).saturating_sub(1))) {
             return Err(Error::FixedCode { at: addr });

@@ -77,7 +77,7 @@ impl Process {
                     && at.point.state.early
                 {
                     self.mend(thread, signal)?;
-                    self.enter_call(thread, &registers)?;
+                    self.before_call(thread, &registers, &at)?;
                     return Ok(None);
                 }
                 if let Some(at) = self.translator.locate(registers.rip.wrapping_sub(1))
@@ -151,6 +151,23 @@ impl Process {
             _ => {}
         }
         self.signalled(thread, info)
+    }
+
+    /// The thread is about to make a call, where it stands if the debugger wants that.
+    fn before_call(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+        at: &Location,
+    ) -> Result<(), Error> {
+        // The kernel looks at the low half only.
+        let (number, ip) = (registers.rax & u64::from(u32::MAX), at.point.ip);
+        if self.catches(thread, number, ip) {
+            self.come_out(thread, registers, at)?;
+            self.stand_at_call(thread, number, ip);
+            return Ok(());
+        }
+        self.enter_call(thread, registers)
     }
 
     /// The thread came out of the cache before an instruction that is not translated, which it

@@ -72,6 +72,8 @@ pub(super) struct Thread {
     pub(super) held: Signo,
     /// A signal that the debugger sent, which it is not asked about.
     pub(super) sent: Signo,
+    /// Where it stands before a system call that the debugger was told of, and its number.
+    pub(super) caught: Option<(u64, u64)>,
     /// What the debugger is to hear of it.
     pub(super) news: Option<News>,
     /// Nothing has asked it to stop since it was made.
@@ -100,6 +102,7 @@ impl Thread {
             siginfo: None,
             held: 0,
             sent: 0,
+            caught: None,
             news: None,
             is_young: true,
             rseq: None,

@@ -34,6 +34,14 @@ pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
     process.memory.read(ip, &mut bytes) == 2 && matches!(bytes, [0x0f, 0x05] | [0xcd, 0x80])
 }
 
+/// The number of the system call that the thread is about to make, if it is.
+pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
+    let registers =
+        is_system_call(process, thread.ip).then(|| thread.tracee.registers().ok()).flatten()?;
+    // The kernel looks at the low half only.
+    Some(registers.rax & u64::from(u32::MAX))
+}
+
 /// The thread is about to make a system call.
 pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
@@ -105,6 +113,8 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     thread.look_at_mask()?;
     thread.restarts = entry.filter(|_| asks_to_restart(&registers));
     thread.moved |= thread.restarts.is_none();
+    thread.returned = thread.restarts.is_none().then_some(call.number);
+    thread.caught = thread.caught.filter(|_| thread.restarts.is_some());
     match thread.restarts {
         Some(_) if thread.halts => stand_before(thread),
         Some(_) => go_on(thread),

@@ -5,7 +5,7 @@ use super::engine::{Engine, TURN_STEPS, gone_is_fine};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
-use crate::capture::live::{Go, News};
+use crate::capture::live::{Catches, Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::Tid;
 use crate::tracee::{Stop, wait_any};
@@ -55,11 +55,23 @@ impl Engine {
             return false;
         };
         let Some(thread) = self.threads.get_mut(&tid) else { return false };
-        let stops = thread.is_in_program() && !thread.passes && go.stops.contains(&thread.ip);
-        if stops {
-            thread.news = Some(News::Stop);
+        if !thread.is_in_program() {
+            return false;
         }
-        stops
+        if !thread.passes && go.stops.contains(&thread.ip) {
+            thread.news = Some(News::Stop);
+            return true;
+        }
+        if go.catches == Catches::None || thread.caught.is_some() {
+            return false;
+        }
+        let process = self.processes.get(&self.program);
+        let call = process.and_then(|process| super::calls::next_call(process, thread));
+        thread.caught = call.filter(|number| go.catches.has(*number));
+        if let Some(number) = thread.caught {
+            thread.news = Some(News::Call(number));
+        }
+        thread.caught.is_some()
     }
 
     /// Lets the program go on until there is something to tell, and of which thread.
@@ -266,6 +278,9 @@ impl Engine {
                 thread.news = Some(News::Signal(thread.deliver));
             }
             return Ok(());
+        }
+        if let Some(number) = thread.returned.take().filter(|number| go.catches.has(*number)) {
+            thread.news = Some(News::CallReturn(number));
         }
         let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
         if steps && thread.news.is_none() {

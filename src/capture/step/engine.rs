@@ -29,9 +29,9 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     if let Ok(here) = Cpus::current() {
         here.keep_this_thread()?;
     }
-    let env: Vec<_> = std::env::vars_os().collect();
+    let env = request.environment();
     let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let launch = Launch { program, argv, env: &env, aslr };
+    let launch = Launch { program, argv, env: &env, directory: request.directory.as_deref(), aslr };
     let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
     let pid = match launch.start() {
         Ok(pid) => pid,

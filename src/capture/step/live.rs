@@ -9,6 +9,7 @@ use crate::capture::restart::asks_to_restart;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
+use crate::recording::TscClock;
 use crate::tracee::{self, Launch};
 use std::path::{Path, PathBuf};
 
@@ -25,10 +26,18 @@ pub(in crate::capture) struct Live {
 
 impl Live {
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
-        let env: Vec<_> = std::env::vars_os().collect();
+        let env = request.environment();
         let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
         let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let pid = match (Launch { program, argv, env: &env, aslr }.start()) {
+        let pid = match (Launch {
+            program,
+            argv,
+            env: &env,
+            directory: request.directory.as_deref(),
+            aslr,
+        }
+        .start())
+        {
             Ok(pid) => pid,
             Err(error) => {
                 prepared.give_up();
@@ -120,6 +129,12 @@ impl Live {
             return Err(Error::FixedCode { at: addr });
         }
         process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
+    }
+
+    /// The clock so far.
+    pub(in crate::capture) fn clock(&self) -> Option<TscClock> {
+        let process = self.engine.processes.get(&self.engine.program)?;
+        Some(process.recorder.clock_so_far())
     }
 
     pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {

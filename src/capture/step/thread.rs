@@ -86,6 +86,10 @@ pub(super) struct Thread {
     pub(super) news: Option<News>,
     /// Its debug registers watch what they are to.
     pub(super) watches: bool,
+    /// The system call before which the debugger looked at it.
+    pub(super) caught: Option<u64>,
+    /// The system call that it has made.
+    pub(super) returned: Option<u64>,
 }
 
 impl Thread {
@@ -112,6 +116,8 @@ impl Thread {
             sent: 0,
             news: None,
             watches: false,
+            caught: None,
+            returned: None,
         }
     }
 
@@ -131,7 +137,7 @@ impl Thread {
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;
-        self.insn = None;
+        (self.insn, self.caught) = (None, None);
         (self.moved, self.passes) = (true, false);
     }
 

@@ -9,10 +9,10 @@ fn offers_reverse_execution_and_no_events_that_never_come() {
     {
         assert!(reply.split(';').any(|item| item == feature), "{feature}: {reply}");
     }
-    for absent in ["multiprocess", "fork", "btrace"] {
+    for absent in ["multiprocess", "fork", "QCatchSyscalls"] {
         assert!(!reply.contains(absent), "{absent}: {reply}");
     }
-    let options = Options { btrace: true, ..Options::default() };
+    let options = Options::default();
     let replies = exchange_with(&options, &[b"qSupported"]);
     assert!(replies[0].contains("Qbtrace:pt+"));
 }

@@ -141,7 +141,7 @@ fn only_files_of_the_recording_can_be_opened() {
 
 #[test]
 fn branch_traces_are_served_when_asked_for() {
-    let options = Options { btrace: true, ..Options::default() };
+    let options = Options::default();
     let replies = exchange_with(
         &options,
         &[
@@ -159,7 +159,6 @@ fn branch_traces_are_served_when_asked_for() {
     assert!(replies[3].contains("<pt size="));
     assert!(replies[4].contains("<raw>0282</raw>"));
     assert_eq!(replies[5..], ["E00", "", "OK"]);
-    assert_eq!(exchange(&["Qbtrace:pt", "qXfer:btrace:read:all:0,1000"])[..], ["", ""]);
 }
 
 #[test]
@@ -190,4 +189,189 @@ fn monitor_commands_answer_in_text() {
     assert!(say("gaps").contains("no gaps"));
     assert!(say("").contains("seek N"));
     assert!(say("dance").contains("no such command: dance"));
+}
+
+/// The answers to several commands of one client.
+fn say_all(commands: &[&str]) -> Vec<String> {
+    let packets: Vec<String> =
+        commands.iter().map(|c| format!("qRcmd,{}", hex::encode(c.as_bytes()))).collect();
+    let packets: Vec<&[u8]> = packets.iter().map(String::as_bytes).collect();
+    let replies = exchange_with(&Options::default(), &packets);
+    let answers = replies.split(|reply| reply == "OK");
+    let text = |answer: &[String]| answer.iter().map(|piece| hex_text(&piece[1..])).collect();
+    answers.map(text).take(commands.len()).collect()
+}
+
+#[test]
+fn monitor_seeks_by_share_time_and_mark() {
+    let answers = say_all(&[
+        "seek 50%",
+        "mark half",
+        "seek 12.5%",
+        "seek half",
+        "seek 2us",
+        "seek +1.5us",
+        "seek -3us",
+        "seek 9us",
+        "seek -9s",
+        "seek start",
+        "seek -1%",
+        "seek 101%",
+        "marks",
+        "unmark half",
+        "seek half",
+        "mark end",
+        "mark 7",
+        "unmark half",
+    ]);
+    let positions: Vec<&str> =
+        answers.iter().filter_map(|a| a.strip_prefix("position ")?.split(' ').next()).collect();
+    assert_eq!(positions, ["4", "1", "4", "2", "4", "1", "0", "0"]);
+    assert!(answers[0].contains("50.00% of the history"), "{answers:?}");
+    assert!(answers[0].contains("1970-01-01 00:00:01.000004000 UTC"), "{answers:?}");
+    assert_eq!(answers[1], "mark half: position 4\n");
+    assert!(answers[7].contains("behind the end, which is at 0.000008000 s"), "{answers:?}");
+    assert!(answers[8].contains("before the start"), "{answers:?}");
+    assert!(answers[11].contains("not a position"), "{answers:?}");
+    assert_eq!(answers[12], "half: position 4\n");
+    assert!(answers[14].contains("not a position, a time or a mark"), "{answers:?}");
+    assert!(answers[15].contains("a mark has a name") && answers[16].contains("a mark has a name"));
+    assert!(answers[17].contains("there is no mark half"));
+}
+
+#[test]
+fn monitor_finds_code_and_shows_the_calls_around() {
+    let answers = say_all(&[
+        "find callee",
+        "find callee 1",
+        "find *2004",
+        "find nothing",
+        "find callee x",
+        "seek 5",
+        "history",
+        "history 0",
+        "stats",
+        "find",
+    ]);
+    assert_eq!(
+        answers[0],
+        "position 3, thread 1, 0.000003000 s: callee at call.c:7 (0x1010)\n\
+         position 5, thread 1, 0.000005000 s: callee+2 at call.c:7 (0x1012)\n\
+         2 hits of callee at 2 addresses\n"
+    );
+    assert!(answers[1].contains("and more: monitor find callee 10"), "{answers:?}");
+    assert!(answers[2].starts_with("position 6, thread 2"), "{answers:?}");
+    assert!(answers[3].contains("no code of nothing"), "{answers:?}");
+    assert!(answers[4].contains("give a number from 1"), "{answers:?}");
+    let lines: Vec<&str> = answers[6].lines().map(str::trim).collect();
+    assert_eq!(
+        lines,
+        ["0  (begins) 0x1000", "3    callee at call.c:7", "5  => callee+2 at call.c:7"]
+    );
+    assert!(answers[7].contains("give a number"), "{answers:?}");
+    assert!(
+        answers[8].contains("thread 2: 3 instructions (37.50%), from position 2"),
+        "{answers:?}"
+    );
+    assert!(answers[9].contains("find what?"), "{answers:?}");
+}
+
+#[test]
+fn a_seek_may_wait_for_the_next_continue() {
+    let seek = format!("qRcmd,{}", hex::encode(b"seek-on-continue 3"));
+    let replies = exchange(&[&seek, "qC", "vCont;c", "vCont;c"]);
+    assert!(replies[2].contains("thread:1;10:1010000000000000;"), "{replies:?}");
+    assert!(replies[3].contains("replaylog:end"), "{replies:?}");
+}
+
+#[test]
+fn memory_is_searched_and_summed() {
+    assert_eq!(last(&["qSearch:memory:1000;20;\u{7}"]), "0");
+    assert_eq!(last(&["qSearch:memory:7fff0000;8;\u{7}\u{7}"]), "1,7fff0000");
+    assert_eq!(last(&["bs", "qSearch:memory:7fff0000;8;\u{7}"]), "E0e", "not known");
+    assert_eq!(last(&["qSearch:memory:1000;100;\u{7}"]), "0", "as far as it is known");
+    for broken in ["qSearch:memory:1000;20", "qSearch:memory:1000;20;", "qSearch:memory:;;a"] {
+        assert_eq!(last(&[broken]), "E01", "{broken}");
+    }
+    // gdb's sum of 32 bytes of 0x90.
+    assert_eq!(last(&["qCRC:1000,20"]), "C9dfc4f4f");
+    assert_eq!(last(&["qCRC:1000,21"]), "E0e");
+    assert_eq!(last(&["qCRC:1000,0"]), "Cffffffff");
+    assert_eq!(last(&["qCRC:1000,ffffffffffffffff"]), "E01");
+}
+
+#[test]
+fn lldb_asks_about_host_process_memory_and_threads() {
+    assert!(last(&["qHostInfo"]).contains("ptrsize:8;endian:little;ostype:linux;"));
+    assert!(last(&["qProcessInfo"]).starts_with("pid:1;triple:"));
+    assert_eq!(last(&["qMemoryRegionInfo:1004"]), "start:1000;size:20;permissions:rx;");
+    assert_eq!(last(&["qMemoryRegionInfo:10"]), "start:0;size:1000;");
+    assert_eq!(last(&["qMemoryRegionInfo:zz"]), "E01");
+    let threads = last(&["jThreadsInfo"]).replace("}]", "}");
+    let threads: serde_json::Value = serde_json::from_str(&threads).unwrap();
+    assert_eq!((&threads[1]["tid"], &threads[1]["name"]), (&2.into(), &"a<b".into()));
+    assert!(last(&["qThreadStopInfo2"]).starts_with("T00thread:2;10:"));
+    assert!(last(&["qThreadStopInfo1"]).starts_with("T05thread:1;"));
+    assert_eq!(last(&["qThreadStopInfo9"]), "E03");
+    assert!(last(&["QListThreadsInStopReply", "bs"]).contains("threads:1,2;"));
+}
+
+#[test]
+fn lldb_saves_registers() {
+    let replies = exchange(&[
+        "QSaveRegisterState",
+        "QSaveRegisterState;thread:2;",
+        "QRestoreRegisterState:1",
+        "QRestoreRegisterState:1",
+        "QSaveRegisterState",
+        "bs",
+        "QRestoreRegisterState:3",
+    ]);
+    assert_eq!(replies[..5], ["1", "2", "OK", "E01", "3"]);
+    assert!(replies[6].starts_with("E.the past cannot be changed"), "{replies:?}");
+}
+
+#[test]
+fn a_condition_that_is_false_is_no_stop() {
+    // reg 16 (rip); const16 0x1012; equal; end: true at 0x1012 alone, where no breakpoint is.
+    let denied = "Z0,1010,1;X8,26001023101213 27".replace(' ', "");
+    let replies = exchange(&[&denied, "bc", "Z0,1002,1", "vCont;c", "bc"]);
+    assert!(replies[1].contains("replaylog:begin"), "{replies:?}");
+    // Without a condition it stops; with one that is not known, too.
+    assert!(replies[3].contains("thread:1;10:0210000000000000;"), "{replies:?}");
+    let unknown = "Z0,1010,1;X4,26000027";
+    assert!(exchange(&[unknown, "bc"])[1].contains("10:1010000000000000;"));
+    assert_eq!(last(&["Z0,1010,1;X9,27"]), "E01");
+}
+
+#[test]
+fn lldb_reads_traces() {
+    assert!(last(&["jLLDBTraceSupported"]).contains("\"name\":\"intel-pt\""));
+    let pt = r#"{"type":"intel-pt","kind":"iptTrace","tid":1}]"#;
+    assert_eq!(last(&[&format!("jLLDBTraceStart:{pt}")]), "OK");
+    let state = last(&[&format!("jLLDBTraceGetState:{pt}")]).replace("}]", "}");
+    let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+    assert_eq!(state["tracedThreads"][0]["binaryData"][0]["size"], 2);
+    assert_eq!(state["usingCgroupFiltering"], false);
+    let raw =
+        exchange_with(&Options::default(), &[format!("jLLDBTraceGetBinaryData:{pt}").as_bytes()]);
+    assert_eq!(raw[0].as_bytes(), "\u{2}\u{fffd}".as_bytes());
+    let cpu = pt.replace("iptTrace", "procfsCpuInfo");
+    assert!(
+        last(&[&format!("jLLDBTraceGetBinaryData:{cpu}")]).contains("vendor_id\t: GenuineIntel")
+    );
+    let other = pt.replace("\"tid\":1", "\"tid\":2");
+    assert!(last(&[&format!("jLLDBTraceGetBinaryData:{other}")]).starts_with("E.there is no"));
+    assert!(last(&["jLLDBTraceStart:{"]).starts_with("E.only Intel PT"));
+}
+
+#[test]
+fn a_recording_is_not_run() {
+    assert_eq!(last(&["!"]), "OK");
+    assert!(last(&["vRun;2f62696e2f6c73"]).starts_with("E.this is a recording"));
+    assert!(last(&["vAttach;1"]).starts_with("E.this is a recording"));
+    assert_eq!(exchange(&["!", "vKill;1", "D"]), ["OK", "OK", "OK"], "it stays connected");
+    assert_eq!(last(&["QCatchSyscalls:1"]), "");
+    assert_eq!(last(&["QProgramSignals:e;f"]), "OK");
+    assert_eq!(last(&["qAttached"]), "1");
 }

@@ -140,7 +140,7 @@ proptest! {
     #[test]
     fn nothing_ends_the_server(packets in prop::collection::vec((packet(), any::<u8>()), 1..30)) {
         let mut served = Served::new(Session::new(Recorded::at_end(history())));
-        let options = Options { btrace: true, ..Options::default() };
+        let options = Options::default();
         let mut wire = Wire::default();
         for (body, framing) in packets {
             let mut bytes = frame::encode(&body);

@@ -48,6 +48,8 @@ fn request(scene: &Path, program: &Path, name: &str, history: History) -> Reques
     let log = scene.join(format!("{name}.log"));
     std::fs::create_dir(&log).unwrap();
     Request {
+        env: None,
+        directory: None,
         attach: None,
         program: program.to_owned(),
         argv: vec![program.into()],

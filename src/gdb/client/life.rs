@@ -1,0 +1,93 @@
+//! The beginnings and ends of programs, as a client asks for them, and the questions of those
+//! clients that ask about each thread.
+
+use super::{Answer, Client, Ended};
+use crate::common::Tid;
+use crate::gdb::chosen::Chosen;
+use crate::gdb::conditions::Conditions;
+use crate::gdb::{lldb, signals, stop_reply};
+use crate::session::{Run, Start};
+
+impl<R: Run> Client<'_, R> {
+    pub(super) fn kill(&mut self, reply: Option<&'static [u8]>) -> Answer {
+        self.served.session.run_mut().kill();
+        match reply.filter(|_| self.extended) {
+            Some(reply) => Answer::Reply(reply.to_vec()),
+            None => Answer::End(reply, Ended::Killed),
+        }
+    }
+
+    pub(super) fn detach(&mut self) -> Answer {
+        self.served.session.run_mut().leave();
+        if self.extended {
+            return Answer::ok();
+        }
+        Answer::End(Some(b"OK"), Ended::Detached)
+    }
+
+    /// Whether there is no program.
+    pub(super) fn is_vacant(&self) -> bool {
+        self.served.session.run().process().is_none()
+    }
+
+    /// Starts a program or takes over a process, in place of what runs.
+    pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
+        let start = match start {
+            Ok(start) => start,
+            Err(why) => return format!("E.{why}").into_bytes(),
+        };
+        match self.served.session.start(start) {
+            Ok(stop) => {
+                self.conditions = Conditions::default();
+                self.served.describe();
+                self.served.attached = !matches!(start, Start::Program(_) | Start::Again);
+                self.chosen = Chosen::stopped_at(stop.thread);
+                self.stop_reply(stop)
+            }
+            Err(error) => format!("E.{error}").into_bytes(),
+        }
+    }
+
+    /// Packets about the life of programs, and the list of threads where there is none.
+    pub(super) fn answer_of_life(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+        if let Some(understood) = self.preparation.take(body) {
+            return Some(if understood { b"OK".to_vec() } else { b"E01".to_vec() });
+        }
+        if let Some(start) = self.preparation.start(body) {
+            return Some(self.start(&start));
+        }
+        match body {
+            b"qfThreadInfo" if self.is_vacant() => Some(b"l".to_vec()),
+            _ if body.starts_with(b"qAttached") => {
+                Some(u8::from(self.served.attached).to_string().into_bytes())
+            }
+            // What a program that goes on by itself gets is the kernel's business.
+            _ if body.starts_with(b"QProgramSignals:") => {
+                signals::set(&body[b"QProgramSignals:".len()..]).map(|_| b"OK".to_vec())
+            }
+            _ => None,
+        }
+    }
+
+    /// What only LLDB asks.
+    pub(super) fn answer_lldb(&mut self, body: &[u8]) -> Option<Vec<u8>> {
+        if body == b"QListThreadsInStopReply" {
+            self.features.lists_threads = true;
+            return Some(b"OK".to_vec());
+        }
+        if let Some(id) = body.strip_prefix(b"qThreadStopInfo") {
+            return Some(self.thread_stop(lldb::asked_thread(id)));
+        }
+        lldb::answer(&self.served.session, body)
+    }
+
+    /// Why a thread stands where it stands: the stop's own, or nothing of its own.
+    fn thread_stop(&self, tid: Option<Tid>) -> Vec<u8> {
+        let last = self.served.session.last_stop();
+        match tid.filter(|tid| self.served.session.is_alive(*tid)) {
+            None => b"E03".to_vec(),
+            Some(tid) if tid == last.thread => self.stop_reply(last),
+            Some(thread) => stop_reply::quiet(&self.served.session, thread),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Conditions of breakpoints, which gdb hands over as agent expressions with `Z0` and `Z1`: a stop
+//! whose conditions are all false is none. Where one cannot be told, as in the past, where memory
+//! is not known, it is a stop, and gdb says why when it looks at the condition itself.
+
+use super::agent;
+use super::hex;
+use crate::common::{Addr, Tid};
+use crate::session::{Run, Session, Stop, StopReason};
+use std::collections::BTreeMap;
+
+/// Breakpoints with conditions, and conditions of one, at most.
+const BREAKPOINTS_LIMIT: usize = 10_000;
+const CONDITIONS_LIMIT: usize = 100;
+
+/// The conditions of the breakpoints that a client has inserted, by type and address.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    /// No expressions: it always stops.
+    inserted: BTreeMap<(u8, Addr), Vec<Vec<u8>>>,
+}
+
+impl Conditions {
+    /// Takes note of `Z0`, `Z1`, `z0` or `z1`, and gives the packet without what follows the
+    /// breakpoint's kind. None: it is malformed.
+    pub(super) fn note<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
+        let [action @ (b'Z' | b'z'), kind @ (b'0' | b'1'), b',', place @ ..] = body else {
+            return Some(body);
+        };
+        let (addr, rest) = hex::split(place, b',')?;
+        let key = (*kind, Addr(hex::number(addr)?));
+        let plain = body.iter().position(|byte| *byte == b';').unwrap_or(body.len());
+        if *action == b'z' {
+            self.inserted.remove(&key);
+        } else {
+            let list = hex::split(rest, b';').map_or(&b""[..], |(_, list)| list);
+            let expressions = expressions(list)?;
+            if self.inserted.len() < BREAKPOINTS_LIMIT {
+                self.inserted.insert(key, expressions);
+            }
+        }
+        Some(&body[..plain])
+    }
+
+    /// Whether a stop is at breakpoints whose conditions all are false.
+    pub(super) fn deny<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+        let StopReason::Breakpoint(_) = stop.reason else { return false };
+        let Some(pc) = session.run().pc(stop.thread) else { return false };
+        let mut here = [b'0', b'1'].into_iter().filter_map(|kind| self.inserted.get(&(kind, pc)));
+        let mut any = false;
+        here.all(|expressions| {
+            any = true;
+            !expressions.is_empty()
+                && expressions.iter().all(|code| is_false(session, stop.thread, code))
+        }) && any
+    }
+}
+
+fn is_false<R: Run>(session: &Session<R>, tid: Tid, code: &[u8]) -> bool {
+    let registers = session.run().registers(tid);
+    let read = |addr, buf: &mut [u8]| session.run().read_memory(tid, addr, buf) == buf.len();
+    agent::evaluate(code, &registers, &read) == Ok(0)
+}
+
+/// `X LENGTH , BYTES`, one after the other; what follows from `cmds:` on is not for us.
+fn expressions(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
+    let mut expressions = Vec::new();
+    while let [b'X', rest @ ..] = list {
+        let (length, rest) = hex::split(rest, b',')?;
+        let digits = usize::try_from(hex::number(length)?).ok()?.checked_mul(2)?;
+        let code = hex::decode(rest.get(..digits)?)?;
+        if expressions.len() >= CONDITIONS_LIMIT {
+            return None;
+        }
+        expressions.push(code);
+        list = &rest[digits..];
+        list = list.strip_prefix(b";").unwrap_or(list);
+    }
+    Some(expressions)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_come_and_go_with_their_breakpoints() {
+        let mut conditions = Conditions::default();
+        assert_eq!(conditions.note(b"Z0,10,1;X2,2201X1,27"), Some(&b"Z0,10,1"[..]));
+        assert_eq!(conditions.inserted[&(b'0', Addr(16))], [vec![0x22, 1], vec![0x27]]);
+        assert_eq!(conditions.note(b"Z0,10,1;X1,27;cmds:0,X1,27"), Some(&b"Z0,10,1"[..]));
+        assert_eq!(conditions.inserted[&(b'0', Addr(16))], [vec![0x27]]);
+        assert_eq!(conditions.note(b"Z0,10,1"), Some(&b"Z0,10,1"[..]));
+        assert!(conditions.inserted[&(b'0', Addr(16))].is_empty());
+        assert_eq!(conditions.note(b"z0,10,1"), Some(&b"z0,10,1"[..]));
+        assert!(conditions.inserted.is_empty());
+        for broken in [&b"Z0,10"[..], b"Z0,x,1", b"Z0,10,1;X9,27", b"Z0,10,1;Xffffffffffffffff,"] {
+            assert_eq!(conditions.note(broken), None);
+        }
+        assert_eq!(conditions.note(b"Z2,10,4"), Some(&b"Z2,10,4"[..]));
+    }
+}

@@ -1,0 +1,108 @@
+//! Packets that LLDB sends and gdb does not: what it runs on, what a process is, which memory there
+//! is, and all threads at once.
+
+use super::thread_id::{self, ThreadChoice};
+use super::{frame, hex, signals};
+use crate::common::{Addr, Tid, Visible};
+use crate::session::{Protection, Run, Session, Stop, StopReason, ThreadInfo};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// What every x86-64 Linux program runs on, in LLDB's words.
+const TRIPLE: &str = "x86_64-pc-linux-gnu";
+
+/// The reply to a question of LLDB's; `None` for other packets.
+pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+    let reply = match body {
+        b"qHostInfo" => host(),
+        b"qProcessInfo" => process(session)?,
+        b"jThreadsInfo" => threads(session),
+        _ => {
+            let addr = body.strip_prefix(b"qMemoryRegionInfo:")?;
+            hex::number(addr).map_or_else(|| "E01".to_owned(), |addr| region(session, Addr(addr)))
+        }
+    };
+    // LLDB takes every reply for an escaped one.
+    Some(frame::escape(reply.as_bytes()))
+}
+
+fn host() -> String {
+    let triple = hex::encode(TRIPLE.as_bytes());
+    format!("triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;addressing_bits:47;")
+}
+
+fn process<R: Run>(session: &Session<R>) -> Option<String> {
+    let pid = session.run().process()?;
+    let triple = hex::encode(TRIPLE.as_bytes());
+    Some(format!("pid:{:x};triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;", pid.0))
+}
+
+/// The mapping at an address, or the hole that it is in.
+fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
+    let Some(regions) = session.run().regions() else { return String::new() };
+    let inside = regions.iter().find(|region| region.range.contains(addr));
+    let Some(region) = inside else {
+        let before = regions.iter().filter(|region| region.range.end <= addr);
+        let start = before.map(|region| region.range.end.0).max().unwrap_or(0);
+        let behind = regions.iter().filter(|region| region.range.start > addr);
+        let end = behind.map(|region| region.range.start.0).min().unwrap_or(u64::MAX);
+        return format!("start:{start:x};size:{:x};", end - start);
+    };
+    let (start, size) = (region.range.start.0, region.range.end.0 - region.range.start.0);
+    let Protection { read, write, execute } = region.protection;
+    let mut reply = format!("start:{start:x};size:{size:x};permissions:");
+    for (letter, allowed) in [('r', read), ('w', write), ('x', execute)] {
+        reply.extend(allowed.then_some(letter));
+    }
+    reply.push(';');
+    if !region.name.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = write!(reply, "name:{};", hex::encode(region.name.as_bytes()));
+    }
+    reply
+}
+
+/// All threads, as `jThreadsInfo` wants them.
+fn threads<R: Run>(session: &Session<R>) -> String {
+    let last = session.last_stop();
+    let entry = |thread: &ThreadInfo| {
+        let mut entry = json!({ "tid": thread.tid.0, "reason": "none" });
+        if !thread.name.is_empty() {
+            entry["name"] = Visible(&thread.name).to_string().into();
+        }
+        if thread.tid == last.thread {
+            entry["reason"] = reason(last).into();
+            entry["signal"] = signal(last).into();
+        }
+        entry
+    };
+    let entries: Vec<Value> = session.threads().iter().map(entry).collect();
+    Value::Array(entries).to_string()
+}
+
+fn reason(stop: Stop) -> &'static str {
+    match stop.reason {
+        StopReason::Breakpoint(_) => "breakpoint",
+        StopReason::Watchpoint(_) => "watchpoint",
+        StopReason::Step => "trace",
+        StopReason::Signal(_) | StopReason::Interrupted => "signal",
+        StopReason::Executed => "exec",
+        _ => "exception",
+    }
+}
+
+fn signal(stop: Stop) -> u8 {
+    match stop.reason {
+        StopReason::Signal(number) => signals::to_gdb(number),
+        StopReason::Interrupted => 2,
+        _ => 5,
+    }
+}
+
+/// The thread of `qThreadStopInfo`, LLDB's question for one of the stopped threads.
+pub(super) fn asked_thread(id: &[u8]) -> Option<Tid> {
+    match thread_id::parse(id) {
+        Some(ThreadChoice::One(tid)) => Some(tid),
+        _ => None,
+    }
+}

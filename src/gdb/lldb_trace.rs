@@ -1,0 +1,73 @@
+//! LLDB's `thread trace`: the packets of threads up to where they stand, for LLDB's own decoder
+//! (lldb/docs/lldb-gdb-remote.txt, "jLLDBTrace..."). The trace is there from the beginning of the
+//! history: starting and stopping it changes nothing.
+
+use super::frame;
+use crate::common::Tid;
+use crate::session::{Run, Session};
+use serde_json::{Value, json};
+
+const KIND: &str = "iptTrace";
+const CPU: &str = "procfsCpuInfo";
+/// A CPU whose packets need no care: family, model and stepping.
+const PLAIN_CPU: (u16, u8, u8) = (6, 0x7e, 5);
+/// Traces that are larger are refused, rather than copied about.
+const TRACE_LIMIT_BYTES: usize = 1 << 28;
+
+/// The reply to a `jLLDBTrace` packet; `None` for other packets.
+pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+    let request = body.strip_prefix(b"jLLDBTrace")?;
+    let (name, argument) = match request.iter().position(|byte| *byte == b':') {
+        Some(at) => (&request[..at], &request[at + 1..]),
+        None => (request, &[][..]),
+    };
+    let argument: Value = serde_json::from_slice(&frame::unescape(argument)).unwrap_or_default();
+    let is_pt = argument["type"] == "intel-pt";
+    let reply = match name {
+        b"Supported" => supported(session),
+        _ if !is_pt => return Some(b"E.only Intel PT is traced".to_vec()),
+        b"Start" | b"Stop" => return Some(b"OK".to_vec()),
+        b"GetState" => Some(state(session).to_string().into_bytes()),
+        b"GetBinaryData" => data(session, &argument),
+        _ => return Some(Vec::new()),
+    };
+    let missing = || b"E.there is no such trace".to_vec();
+    Some(reply.map_or_else(missing, |reply| frame::escape(&reply)))
+}
+
+fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
+    let traced =
+        session.threads().iter().any(|thread| session.run().pt_trace(thread.tid).is_some());
+    let description = "the recorded Intel PT packets";
+    let reply = json!({ "name": "intel-pt", "description": description });
+    traced.then(|| reply.to_string().into_bytes())
+}
+
+fn state<R: Run>(session: &Session<R>) -> Value {
+    let threads = session.threads();
+    let traced = threads.iter().filter_map(|thread| {
+        let size = session.run().pt_trace(thread.tid)?.len();
+        Some(json!({ "tid": thread.tid.0, "binaryData": [{ "kind": KIND, "size": size }] }))
+    });
+    let traced: Vec<Value> = traced.collect();
+    let cpu = json!([{ "kind": CPU, "size": cpu(session).len() }]);
+    json!({ "tracedThreads": traced, "processBinaryData": cpu, "usingCgroupFiltering": false })
+}
+
+fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
+    if argument["kind"] == CPU {
+        return Some(cpu(session).into_bytes());
+    }
+    let tid = argument["tid"].as_i64().and_then(|tid| i32::try_from(tid).ok()).map(Tid)?;
+    let trace = session.run().pt_trace(tid).filter(|_| argument["kind"] == KIND)?;
+    (trace.len() <= TRACE_LIMIT_BYTES).then_some(trace)
+}
+
+/// The traced CPU, as /proc/cpuinfo would tell of it.
+fn cpu<R: Run>(session: &Session<R>) -> String {
+    let (family, model, stepping) = session.run().pt_cpu().unwrap_or(PLAIN_CPU);
+    format!(
+        "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: {family}\nmodel\t\t: {model}\n\
+         model name\t: Intel PT\nstepping\t: {stepping}\n\n"
+    )
+}

@@ -1,0 +1,119 @@
+//! What is known of the run as a whole, and where in it this is.
+
+use super::NO_HISTORY;
+use super::clock::{date, seconds};
+use crate::common::Visible;
+use crate::session::{History, Run, Session};
+use std::fmt::Write;
+
+pub(super) fn when<R: Run>(session: &Session<R>) -> String {
+    let thread = session.last_stop().thread;
+    let Some(position) = session.run().position() else {
+        return NO_HISTORY.to_owned();
+    };
+    let mut text = format!("position {} of {}, thread {thread}", position.at, position.total);
+    let history = session.run().recorded();
+    // Writing to a string cannot fail.
+    if let Some(history) = history {
+        let index = history.index_of(thread, position.at);
+        let _ = write!(text, " instruction {index}");
+    }
+    let time_ns = session.run().time_ns();
+    if let Some(time_ns) = time_ns {
+        let _ = write!(text, ", {}", seconds(time_ns));
+    }
+    let started = history.and_then(History::started_unix_ns);
+    if let (Some(time_ns), Some(started)) = (time_ns, started) {
+        let _ = write!(text, ", {}", date(started.saturating_add(time_ns)));
+    }
+    let _ = write!(text, ", {} of the history", share(position.at, position.total));
+    if position.at == position.total {
+        let _ = write!(text, "; the end: {}", session.run().describe().ending);
+    }
+    text.push('\n');
+    text
+}
+
+/// A share in percent, rounded down, with two decimals.
+fn share(part: u64, whole: u64) -> String {
+    let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
+    format!("{}.{:02}%", hundredths / 100, hundredths % 100)
+}
+
+pub(super) fn info<R: Run>(session: &Session<R>) -> String {
+    let run = session.run();
+    let about = run.describe();
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "{:<10} {}", format!("{name}:"), Visible(value));
+        }
+    };
+    line("program", about.program);
+    line("arguments", about.arguments.join(" "));
+    line("ending", about.ending.to_string());
+    line("cpu", about.cpu);
+    line("captured", about.backend);
+    if let Some(position) = run.position() {
+        line("history", format!("{} instructions", position.total));
+    }
+    for thread in run.threads() {
+        line("thread", format!("{} {}", thread.tid, thread.name));
+    }
+    line("gaps", run.gaps().len().to_string());
+    text
+}
+
+pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
+    let gaps = session.run().gaps();
+    if gaps.is_empty() {
+        return "no gaps: the history is whole\n".to_owned();
+    }
+    let mut text = String::new();
+    for gap in gaps {
+        let last_ip = gap.last_ip.map_or_else(|| "unknown".to_owned(), |ip| ip.to_string());
+        let _ = writeln!(
+            text,
+            "position {}, thread {}: {} (trace offset {:#x}, last ip {last_ip})",
+            gap.position, gap.tid, gap.reason, gap.offset_bytes
+        );
+    }
+    text
+}
+
+/// How much there is, in all and of each thread.
+pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
+    let (Some(history), Some(position)) = (session.run().recorded(), session.run().position())
+    else {
+        return NO_HISTORY.to_owned();
+    };
+    let total = position.total;
+    let threads = history.threads();
+    let gaps = history.gaps().len();
+    let mut text = format!("{total} instructions, {} threads, {gaps} gaps", threads.len());
+    if let Some(time_ns) = history.time_ns(total) {
+        let _ = write!(text, ", {}", seconds(time_ns));
+    }
+    text.push('\n');
+    for thread in threads {
+        let count = history.index_of(thread.tid, total);
+        let _ = write!(text, "thread {}: {count} instructions", thread.tid);
+        let _ = write!(text, " ({}), from position {}", share(count, total), thread.first);
+        if let Some(size) = history.trace_size(thread.tid) {
+            let hundredths = u128::from(size.bytes) * 800 / u128::from(count.max(1));
+            let _ = write!(
+                text,
+                ", {} bytes of trace in {} segments, {}.{:02} bits an instruction",
+                size.bytes,
+                size.segments,
+                hundredths / 100,
+                hundredths % 100
+            );
+        }
+        if !thread.name.is_empty() {
+            let _ = write!(text, ", {}", Visible(&thread.name));
+        }
+        text.push('\n');
+    }
+    text
+}

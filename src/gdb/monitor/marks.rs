@@ -1,0 +1,53 @@
+//! Places that the user has given names.
+
+use super::NO_HISTORY;
+use crate::common::Visible;
+use crate::session::{Run, Session};
+use std::fmt::Write;
+
+/// Names so long and so many are nobody's.
+const NAME_LIMIT_BYTES: usize = 100;
+const MARKS_LIMIT: usize = 10_000;
+
+pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
+    let Some(position) = session.run().position() else { return NO_HISTORY.to_owned() };
+    if !is_name(name) {
+        return "a mark has a name that begins with a letter, and is neither `start`, `begin` nor \
+                `end`\n"
+            .to_owned();
+    }
+    if session.marks().len() >= MARKS_LIMIT {
+        return "there are too many marks: `monitor unmark NAME` forgets one\n".to_owned();
+    }
+    match session.mark(name, Some(position.at)) {
+        Some(before) if before != position.at => {
+            format!("mark {name}: position {}, no longer {before}\n", position.at)
+        }
+        _ => format!("mark {name}: position {}\n", position.at),
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    let begins = name.chars().next().is_some_and(|first| first.is_alphabetic() || first == '_');
+    let taken = matches!(name, "start" | "begin" | "end");
+    begins && !taken && name.len() <= NAME_LIMIT_BYTES
+}
+
+pub(super) fn unmark<R: Run>(session: &mut Session<R>, name: &str) -> String {
+    match session.mark(name, None) {
+        Some(_) => format!("mark {} is forgotten\n", Visible(name)),
+        None => format!("there is no mark {}\n", Visible(name)),
+    }
+}
+
+pub(super) fn list<R: Run>(session: &Session<R>) -> String {
+    if session.marks().is_empty() {
+        return "no marks: `monitor mark NAME` sets one here\n".to_owned();
+    }
+    let mut text = String::new();
+    for (name, position) in session.marks() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{}: position {position}", Visible(name));
+    }
+    text
+}

@@ -1,0 +1,97 @@
+//! Going to a place of the history.
+
+use super::NO_HISTORY;
+use super::about::when;
+use super::clock::{decimal, duration_ns, seconds};
+use crate::session::{History, Position, Run, Session};
+
+pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
+    let target = match target(session, to) {
+        Ok(target) => target,
+        Err(why) => return why,
+    };
+    match session.seek(target) {
+        Ok(_) => when(session),
+        Err(error) => format!("{error}\n"),
+    }
+}
+
+/// The position that is meant, or why there is none.
+pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
+    let here = session.run().position().ok_or_else(|| NO_HISTORY.to_owned())?;
+    if let Some(position) = session.marks().get(to) {
+        return Ok(*position);
+    }
+    let outside = || "that position is outside the history\n".to_owned();
+    let (sign, rest) = match to.as_bytes().first() {
+        Some(sign @ (b'+' | b'-')) => (Some(*sign), &to[1..]),
+        _ => (None, to),
+    };
+    if let Some(time_ns) = duration_ns(rest) {
+        return time(session, sign, time_ns);
+    }
+    let from_here = |count: u64| match sign {
+        Some(b'+') => here.at.checked_add(count),
+        Some(_) => here.at.checked_sub(count),
+        None => Some(count),
+    };
+    let target = match (to, rest.strip_suffix('%'), rest.parse::<u64>()) {
+        ("start" | "begin", ..) => 0,
+        ("end", ..) => here.total,
+        (_, Some(percent), _) => {
+            let share = share_of(percent, here).ok_or_else(|| not_a_place(to))?;
+            from_here(share).ok_or_else(outside)?
+        }
+        (.., Ok(count)) => from_here(count).ok_or_else(outside)?,
+        _ => return Err(not_a_place(to)),
+    };
+    if target > here.total {
+        return Err(format!("no such position: {target} (the history has 0 to {})\n", here.total));
+    }
+    Ok(target)
+}
+
+fn not_a_place(to: &str) -> String {
+    format!("not a position, a time or a mark: {to}; try: monitor help\n")
+}
+
+/// That many percent of the history, in instructions.
+fn share_of(percent: &str, here: Position) -> Option<u64> {
+    const PRECISION: u64 = 1_000_000_000;
+    let parts = decimal(percent, PRECISION).filter(|parts| *parts <= 100 * PRECISION)?;
+    let share = u128::from(parts) * u128::from(here.total) / u128::from(100 * PRECISION);
+    u64::try_from(share).ok()
+}
+
+/// The first position at or behind a time.
+fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
+    let history = session.run().recorded().ok_or_else(|| NO_HISTORY.to_owned())?;
+    let Some(end_ns) = history.time_ns(history.total()) else {
+        return Err("this recording has no times\n".to_owned());
+    };
+    let here_ns = session.run().time_ns().unwrap_or(end_ns);
+    let wanted = match sign {
+        Some(b'+') => here_ns.checked_add(time_ns),
+        Some(_) => here_ns.checked_sub(time_ns),
+        None => Some(time_ns),
+    };
+    let wanted = wanted.ok_or_else(|| "that time is before the start\n".to_owned())?;
+    if wanted > end_ns {
+        return Err(format!("that time is behind the end, which is at {}\n", seconds(end_ns)));
+    }
+    Ok(first_at(history, wanted))
+}
+
+/// Times never go back along the positions.
+fn first_at(history: &dyn History, wanted_ns: u64) -> u64 {
+    let (mut low, mut high) = (0, history.total());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if history.time_ns(middle).unwrap_or(0) < wanted_ns {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}

@@ -1,0 +1,56 @@
+//! `QSaveRegisterState` and `QRestoreRegisterState`: LLDB keeps a thread's registers at the server
+//! while it calls a function.
+
+use super::hex;
+use crate::common::Tid;
+use crate::session::{Register, Registers, Run, Session};
+use std::collections::BTreeMap;
+
+/// States that are kept at once.
+const STATES_LIMIT: usize = 1000;
+
+/// The registers that a client has saved, by the numbers that it knows them by.
+#[derive(Debug, Default)]
+pub(super) struct Saved {
+    states: BTreeMap<u64, (Tid, Registers)>,
+    last: u64,
+}
+
+impl Saved {
+    /// The reply to one of the two packets; `None` for others.
+    pub(super) fn answer<R: Run>(
+        &mut self,
+        session: &mut Session<R>,
+        tid: Tid,
+        body: &[u8],
+    ) -> Option<Vec<u8>> {
+        if body.starts_with(b"QSaveRegisterState") {
+            if self.states.len() >= STATES_LIMIT {
+                return Some(b"E.too many registers are saved".to_vec());
+            }
+            self.last += 1;
+            self.states.insert(self.last, (tid, session.run().registers(tid)));
+            return Some(self.last.to_string().into_bytes());
+        }
+        let number = body.strip_prefix(b"QRestoreRegisterState:")?;
+        let number = hex::split(number, b';').map_or(number, |(number, _)| number);
+        let number = std::str::from_utf8(number).ok().and_then(|number| number.parse().ok());
+        let Some((tid, registers)) = number.and_then(|number: u64| self.states.remove(&number))
+        else {
+            return Some(b"E01".to_vec());
+        };
+        Some(restore(session, tid, &registers))
+    }
+}
+
+fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &Registers) -> Vec<u8> {
+    let now = session.run().registers(tid);
+    let changed = |register: &Register| now.get(*register) != registers.get(*register);
+    for register in Register::all().filter(changed) {
+        let Some(value) = registers.get(register) else { continue };
+        if let Err(error) = session.run_mut().write_register(tid, register, value) {
+            return format!("E.{error}").into_bytes();
+        }
+    }
+    b"OK".to_vec()
+}

@@ -1,0 +1,100 @@
+//! `qSearch:memory` and `qCRC`: memory that the client wants to know something of, but not read.
+
+use super::{frame, hex};
+use crate::common::{Addr, Tid};
+use crate::session::{Run, Session};
+
+/// Memory read at once.
+const PIECE_BYTES: usize = 1 << 16;
+/// Patterns that are looked for are no longer.
+const PATTERN_LIMIT_BYTES: usize = PIECE_BYTES / 2;
+/// Memory that is looked at, at most, in one request: the client can ask again behind it.
+const REACH_BYTES: u64 = 1 << 32;
+/// The polynomial of gdb's CRC (IEEE 802.3, most significant bit first).
+const POLYNOMIAL: u32 = 0x04c1_1db7;
+/// `EFAULT`.
+const UNKNOWN: &[u8] = b"E0e";
+
+/// The reply to one of the two packets; `None` for others. `interrupted` is asked now and then.
+pub(super) fn answer<R: Run>(
+    session: &Session<R>,
+    tid: Tid,
+    body: &[u8],
+    interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
+    let malformed = || b"E01".to_vec();
+    if let Some(request) = body.strip_prefix(b"qSearch:memory:") {
+        let found = search(session, tid, request, interrupted);
+        return Some(found.unwrap_or_else(malformed));
+    }
+    let range = body.strip_prefix(b"qCRC:")?;
+    Some(crc(session, tid, range, interrupted).unwrap_or_else(malformed))
+}
+
+fn search<R: Run>(
+    session: &Session<R>,
+    tid: Tid,
+    request: &[u8],
+    interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
+    let (start, rest) = hex::split(request, b';')?;
+    let (length, pattern) = hex::split(rest, b';')?;
+    let pattern = frame::unescape(pattern);
+    let (start, length) = (hex::number(start)?, hex::number(length)?.min(REACH_BYTES));
+    if pattern.is_empty() || pattern.len() > PATTERN_LIMIT_BYTES {
+        return None;
+    }
+    let end = start.saturating_add(length);
+    let mut at = start;
+    let mut window = vec![0; PIECE_BYTES];
+    while at < end && end - at >= pattern.len() as u64 {
+        if interrupted() {
+            return Some(b"E04".to_vec());
+        }
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let known = session.run().read_memory(tid, Addr(at), &mut window[..wanted]);
+        let found = window[..known].windows(pattern.len()).position(|bytes| bytes == pattern);
+        if let Some(offset) = found {
+            return Some(format!("1,{:x}", at + offset as u64).into_bytes());
+        }
+        if known < wanted {
+            // What is not known may hold it, and what lies behind is another stretch.
+            return Some(if known == 0 { UNKNOWN.to_vec() } else { b"0".to_vec() });
+        }
+        at += (wanted - (pattern.len() - 1)) as u64;
+    }
+    Some(b"0".to_vec())
+}
+
+fn crc<R: Run>(
+    session: &Session<R>,
+    tid: Tid,
+    range: &[u8],
+    interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
+    let (start, length) = hex::split(range, b',')?;
+    let (start, length) = (hex::number(start)?, hex::number(length)?);
+    if length > REACH_BYTES {
+        return None;
+    }
+    let end = start.checked_add(length)?;
+    let (mut at, mut sum) = (start, u32::MAX);
+    let mut piece = vec![0; PIECE_BYTES];
+    while at < end {
+        let wanted = usize::try_from(end - at).unwrap_or(usize::MAX).min(PIECE_BYTES);
+        let known = session.run().read_memory(tid, Addr(at), &mut piece[..wanted]);
+        if known < wanted || interrupted() {
+            return Some(UNKNOWN.to_vec());
+        }
+        sum = piece[..known].iter().fold(sum, |sum, byte| add(sum, *byte));
+        at += known as u64;
+    }
+    Some(format!("C{sum:x}").into_bytes())
+}
+
+fn add(sum: u32, byte: u8) -> u32 {
+    (0..8).fold(sum ^ u32::from(byte) << 24, |sum, _| {
+        let carry = sum >> 31 == 1;
+        sum << 1 ^ if carry { POLYNOMIAL } else { 0 }
+    })
+}

@@ -1,0 +1,143 @@
+//! `target extended-remote`: programs that the client wants to run, their environment, and
+//! processes to attach to.
+
+use super::hex;
+use crate::common::Pid;
+use crate::session::{Launch, Start};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Edits of the environment are no more than this.
+const EDITS_LIMIT: usize = 10_000;
+
+/// What the client has said of the next program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Preparation {
+    /// Variables to set, or to unset, in the order of the packets.
+    environment: Vec<(OsString, Option<OsString>)>,
+    directory: Option<PathBuf>,
+    aslr: Option<bool>,
+}
+
+impl Preparation {
+    /// Takes in a packet that prepares a start; whether it is understood. `None` for other packets.
+    pub(super) fn take(&mut self, body: &[u8]) -> Option<bool> {
+        let text = std::str::from_utf8(body).ok()?;
+        let (name, value) = text.split_once(':').unwrap_or((text, ""));
+        let understood = match name {
+            "QEnvironmentReset" => {
+                self.environment.clear();
+                true
+            }
+            "QEnvironmentHexEncoded" => self.edit(hex::decode(value.as_bytes()), true),
+            "QEnvironmentUnset" => self.edit(hex::decode(value.as_bytes()), false),
+            "QSetWorkingDir" => {
+                let path = hex::decode(value.as_bytes());
+                let named = path.as_ref().filter(|path| !path.is_empty());
+                self.directory = named.map(|path| PathBuf::from(OsString::from_vec(path.clone())));
+                path.is_some()
+            }
+            "QDisableRandomization" => {
+                self.aslr = Some(value == "0");
+                matches!(value, "0" | "1")
+            }
+            // Arguments come one by one: there is nothing for a shell to do.
+            "QStartupWithShell" => matches!(value, "0" | "1"),
+            _ => return None,
+        };
+        Some(understood)
+    }
+
+    fn edit(&mut self, variable: Option<Vec<u8>>, sets: bool) -> bool {
+        let Some(variable) = variable.filter(|_| self.environment.len() < EDITS_LIMIT) else {
+            return false;
+        };
+        let at = variable.iter().position(|byte| *byte == b'=');
+        let (name, value) = match (sets, at) {
+            (true, Some(at)) => (variable[..at].to_vec(), Some(variable[at + 1..].to_vec())),
+            (true, None) => return false,
+            (false, _) => (variable, None),
+        };
+        if name.is_empty() || name.contains(&0) {
+            return false;
+        }
+        self.environment.push((OsString::from_vec(name), value.map(OsString::from_vec)));
+        true
+    }
+
+    /// The server's own environment as the client wants it.
+    fn environment(&self) -> Vec<(OsString, OsString)> {
+        let mut variables: Vec<_> = std::env::vars_os().collect();
+        for (name, value) in &self.environment {
+            variables.retain(|(known, _)| known != name);
+            variables.extend(value.clone().map(|value| (name.clone(), value)));
+        }
+        variables
+    }
+
+    /// What `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID` is to start, or why it cannot. `None` for
+    /// other packets.
+    pub(super) fn start(&self, body: &[u8]) -> Option<Result<Start, &'static str>> {
+        if let Some(pid) = body.strip_prefix(b"vAttach;") {
+            let pid =
+                hex::number(pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
+            return Some(pid.map(|pid| Start::Process(Pid(pid))).ok_or("that is no process"));
+        }
+        let words = body.strip_prefix(b"vRun;")?;
+        let word = |word: &[u8]| hex::decode(word).map(OsString::from_vec);
+        let words: Option<Vec<OsString>> = words.split(|byte| *byte == b';').map(word).collect();
+        let Some(mut words) = words else { return Some(Err("malformed")) };
+        let program = words.remove(0);
+        Some(Ok(Start::Program(Launch {
+            program: (!program.is_empty()).then_some(program),
+            arguments: words,
+            environment: self.environment(),
+            directory: self.directory.clone(),
+            aslr: self.aslr,
+        })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(text: &str) -> String {
+        hex::encode(text.as_bytes())
+    }
+
+    #[test]
+    fn a_program_is_prepared() {
+        let mut preparation = Preparation::default();
+        let set = format!("QEnvironmentHexEncoded:{}", encoded("CONTRAFLOW_TEST=a=b"));
+        let unset = format!("QEnvironmentUnset:{}", encoded("PATH"));
+        let directory = format!("QSetWorkingDir:{}", encoded("/tmp"));
+        for packet in [&set, &unset, &directory, "QDisableRandomization:0", "QStartupWithShell:1"] {
+            assert_eq!(preparation.take(packet.as_bytes()), Some(true), "{packet}");
+        }
+        let run = format!("vRun;{};{};", encoded("/bin/ls"), encoded("-l"));
+        let Some(Ok(Start::Program(launch))) = preparation.start(run.as_bytes()) else { panic!() };
+        assert_eq!(launch.program, Some("/bin/ls".into()));
+        assert_eq!(launch.arguments, ["-l", ""]);
+        assert!(launch.environment.contains(&("CONTRAFLOW_TEST".into(), "a=b".into())));
+        assert!(launch.environment.iter().all(|(name, _)| name != "PATH"));
+        assert_eq!((launch.directory, launch.aslr), (Some("/tmp".into()), Some(true)));
+        let Some(Ok(Start::Program(again))) = preparation.start(b"vRun;") else { panic!() };
+        assert_eq!((again.program, again.arguments.len()), (None, 0));
+        assert_eq!(preparation.start(b"vAttach;1f"), Some(Ok(Start::Process(Pid(31)))));
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        let mut preparation = Preparation::default();
+        for packet in ["QEnvironmentHexEncoded:zz", "QEnvironmentHexEncoded:61", "QSetWorkingDir:1"]
+        {
+            assert_eq!(preparation.take(packet.as_bytes()), Some(false), "{packet}");
+        }
+        assert_eq!(preparation.take(b"QElse"), None);
+        assert!(matches!(preparation.start(b"vRun;1"), Some(Err(_))));
+        assert!(matches!(preparation.start(b"vAttach;0"), Some(Err(_))));
+        assert_eq!(preparation.start(b"vCont"), None);
+    }
+}

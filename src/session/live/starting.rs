@@ -1,0 +1,91 @@
+//! How a live session comes to its program: launched or taken over, once or again.
+
+use super::Live;
+use crate::capture::{Backend, Live as Program, Request};
+use crate::common::Tid;
+use crate::session::{Catches, Ending, Error, Run, Start};
+use crate::tracee;
+use std::cell::{OnceCell, RefCell};
+
+impl Live {
+    /// No program yet. [`Run::start`] starts one, as the request says where it does not.
+    pub fn new(backend: Backend, request: Request) -> Self {
+        Self {
+            backend,
+            program: RefCell::new(Program::vacant(&request)),
+            request,
+            has_run: false,
+            history: OnceCell::from(None),
+            in_past: false,
+            stopped: Tid(0),
+            held: None,
+            is_back: false,
+            ended: Some(Ending::Unknown),
+            at_end: false,
+            failure: RefCell::new(None),
+            passed: 0,
+            catches: Catches::None,
+        }
+    }
+
+    /// The request for what is to be started.
+    fn request_of(&self, start: &Start) -> Result<Request, Error> {
+        let mut request =
+            Request { force: self.request.force || self.has_run, ..self.request.clone() };
+        match start {
+            Start::Program(launch) => {
+                request.attach = None;
+                if let Some(name) = &launch.program {
+                    let found = tracee::resolve(name);
+                    let found = found.map_err(|error| Error::Refused(error.to_string()))?;
+                    // It may run in another directory.
+                    request.program = std::path::absolute(&found).unwrap_or(found);
+                    request.argv = vec![name.clone()];
+                }
+                request.argv.truncate(1);
+                request.argv.extend(launch.arguments.iter().cloned());
+                request.env = Some(launch.environment.clone());
+                request.directory.clone_from(&launch.directory);
+                request.aslr = launch.aslr.unwrap_or(request.aslr);
+            }
+            Start::Again => request.attach = None,
+            Start::Process(pid) => {
+                if tracee::state(*pid).is_none() {
+                    return Err(Error::Refused(format!("there is no process {pid}")));
+                }
+                let refused = |error| Error::Refused(format!("process {pid}: {error}"));
+                request.attach = Some(*pid);
+                request.program = tracee::executable(*pid).map_err(refused)?;
+                request.argv = tracee::command_line(*pid);
+            }
+        }
+        if request.argv.is_empty() || request.program.as_os_str().is_empty() {
+            return Err(Error::NoProgram);
+        }
+        if let Some(dir) = request.directory.as_ref().filter(|dir| !dir.is_dir()) {
+            return Err(Error::Refused(format!("{} is no directory to run in", dir.display())));
+        }
+        Ok(request)
+    }
+
+    /// Starts another program, or takes over another process, in place of what runs now.
+    pub(super) fn begin(&mut self, start: &Start) -> Result<(), Error> {
+        let request = self.request_of(start)?;
+        self.kill();
+        // Whoever waits for children must be alone, so the old program goes first.
+        let (has_run, passed) = (self.has_run, self.passed);
+        *self = Self { has_run, passed, ..Self::new(self.backend, self.request.clone()) };
+        let program = match request.attach {
+            Some(pid) => Program::attach(self.backend, &request, pid),
+            None => Program::launch(self.backend, &request),
+        };
+        let program = program.map_err(|error| Error::Refused(error.to_string()))?;
+        self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
+        self.program = RefCell::new(program);
+        (self.has_run, self.ended, self.history) = (true, None, OnceCell::new());
+        if request.attach.is_none() {
+            self.request = Request { force: self.request.force, ..request };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! Watchpoints that the CPU has no debug registers for: more than four, or large ones. The program
+//! is stepped, one thread after the other, and what is watched is compared after each instruction.
+
+use super::live::Live;
+use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
+use crate::capture::{Live as Program, Watch};
+use crate::common::Tid;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// Bytes that are compared after each instruction, at most.
+const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
+/// A system call that takes longer waits for something, perhaps for another thread.
+const PATIENCE: Duration = Duration::from_millis(40);
+/// Rounds that a waiting thread is passed over, at most.
+const LONGEST_WAIT: u32 = 1 << 16;
+
+/// Which watchpoints are the CPU's, and which are compared.
+#[derive(Debug, Default)]
+pub(super) struct Split {
+    pub(super) fast: Vec<Watch>,
+    pub(super) slow: Vec<Watchpoint>,
+}
+
+/// Gives the CPU what it can watch; reads first, which nothing else notices. None: the rest cannot
+/// be compared.
+pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
+    let mut split = Split::default();
+    let of_access =
+        |write: bool| watchpoints.iter().filter(move |w| (w.access == Access::Write) == write);
+    for watchpoint in of_access(false).chain(of_access(true)) {
+        split.fast.push(watch(watchpoint));
+        if !Program::can_watch(&split.fast) {
+            split.fast.pop();
+            split.slow.push(*watchpoint);
+        }
+    }
+    let compared = split.slow.iter().try_fold(0_u64, |sum, w| sum.checked_add(w.size_bytes))?;
+    let fine = split.slow.iter().all(|w| w.access == Access::Write);
+    (fine && compared <= COMPARED_LIMIT_BYTES).then_some(split)
+}
+
+fn watch(watchpoint: &Watchpoint) -> Watch {
+    let reads = watchpoint.access != Access::Write;
+    Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }
+}
+
+/// How long a thread that waits in a system call is passed over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wait {
+    rounds: u32,
+    left: u32,
+}
+
+/// A run that compares.
+pub(super) struct Watching<'a> {
+    pub(super) order: &'a Order,
+    pub(super) breakpoints: &'a Breakpoints,
+    pub(super) split: &'a Split,
+    pub(super) interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Watching<'_> {
+    /// Steps until something is written, or there is something else to tell.
+    pub(super) fn run(&self, live: &mut Live) -> Stop {
+        let before = self.values(live);
+        let mut waits: BTreeMap<Tid, Wait> = BTreeMap::new();
+        let mut signal = self.order.signal;
+        loop {
+            let mut all_wait = true;
+            for thread in self.threads(live) {
+                let wait = waits.entry(thread).or_default();
+                if wait.left > 0 {
+                    wait.left -= 1;
+                    continue;
+                }
+                let (stop, is_waiting) = self.step(live, thread, std::mem::take(&mut signal));
+                let wait = waits.entry(thread).or_default();
+                if is_waiting {
+                    wait.rounds = (2 * wait.rounds).clamp(1, LONGEST_WAIT);
+                    wait.left = wait.rounds;
+                } else {
+                    (*wait, all_wait) = (Wait::default(), false);
+                }
+                if let Some(written) = self.written(live, &before) {
+                    return Stop { thread: stop.thread, reason: StopReason::Watchpoint(written) };
+                }
+                let goes_on = is_waiting || stop.reason == StopReason::Step;
+                if !goes_on || self.order.action == Action::Step {
+                    return stop;
+                }
+                if (self.interrupted)() {
+                    return Stop { thread: stop.thread, reason: StopReason::Interrupted };
+                }
+            }
+            if all_wait {
+                waits.clear();
+            }
+        }
+    }
+
+    /// The threads that run, the one that the debugger looks at first.
+    fn threads(&self, live: &Live) -> Vec<Tid> {
+        let alone = self.order.locked || self.order.action == Action::Step;
+        if alone {
+            return vec![self.order.thread];
+        }
+        let mut threads: Vec<Tid> = live.threads().iter().map(|thread| thread.tid).collect();
+        threads.sort_by_key(|tid| *tid != self.order.thread);
+        threads
+    }
+
+    /// One instruction of a thread; whether it did not come to its end, as it waits.
+    fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
+        let order = Order { action: Action::Step, thread, locked: true, signal, ..*self.order };
+        let (since, asked) = (Instant::now(), Cell::new(false));
+        let impatient = || {
+            asked.set(asked.get() || (self.interrupted)());
+            asked.get() || since.elapsed() > PATIENCE
+        };
+        let stop = live.let_go(&order, self.breakpoints, &self.split.fast, &impatient);
+        let is_waiting = stop.reason == StopReason::Interrupted && !asked.get();
+        (stop, is_waiting)
+    }
+
+    fn values(&self, live: &Live) -> Vec<Vec<u8>> {
+        let value = |watchpoint: &Watchpoint| {
+            let mut bytes = vec![0; usize::try_from(watchpoint.size_bytes).unwrap_or(0)];
+            let known = live.read_memory(self.order.thread, watchpoint.addr, &mut bytes);
+            bytes.truncate(known);
+            bytes
+        };
+        self.split.slow.iter().map(value).collect()
+    }
+
+    fn written(&self, live: &Live, before: &[Vec<u8>]) -> Option<Watchpoint> {
+        let now = self.values(live);
+        let changed = before.iter().zip(&now).position(|(before, now)| before != now)?;
+        self.split.slow.get(changed).copied()
+    }
+}
