@@ -31,6 +31,8 @@ STAND_IN_INSIDE = 0x3BAD80000000
 STAND_IN_AROUND = 0xBBAD80000000
 STAND_IN_BYTES = 0x100
 STAND_IN_WINDOWS = {STAND_IN_INSIDE >> 32, STAND_IN_AROUND >> 32}
+# mov $15, %rax; syscall: how signal handlers return.
+SIGRETURN = bytes.fromhex("48c7c00f0000000f05")
 # Frames whose real addresses are looked up at a stop with all registers.
 REMEMBERED_FRAMES = 2000
 
@@ -197,6 +199,17 @@ def function_start(pc):
     return pc - int(offset) if plus else pc
 
 
+def is_sigreturn(pc):
+    """Whether a signal handler returns here. gdb knows such code by itself, and steps through it:
+    for that the frame must be one of its own."""
+    try:
+        code = bytes(gdb.selected_inferior().read_memory(pc - len(SIGRETURN), 2 * len(SIGRETURN)))
+    except gdb.MemoryError:
+        return False
+    # Before its first instruction, or before its second, seven bytes on.
+    return SIGRETURN in (code[len(SIGRETURN) :], code[2:-7])
+
+
 def stand_in(memory, depth):
     """An address for a frame whose own is not known: higher for outer frames, and always the same
     for one activation."""
@@ -230,6 +243,9 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         level, pc = pending.level(), pc_of(lambda: pending.read_register("rip"))
         index = None if pc is None else self.index_of(level, pc)
         if index is None or self.stack.complete:
+            return None
+        innermost = self.stack.frame(index)
+        if index == 0 and innermost is not None and innermost.signal and is_sigreturn(pc):
             return None
         # A caller stands behind its call, which may be the last instruction of its function.
         identity, caller = self.look_up(index, function_start(pc if index == 0 else pc - 1))
@@ -501,6 +517,9 @@ a name that cf-mark gave."""
         return [choice for choice in choices if choice.startswith(word)]
 
 
+seek = Seek()
+
+
 def need_contraflow():
     if not server.is_contraflow():
         raise gdb.GdbError("this is not a contraflow recording; connect with `target remote` first")
@@ -619,7 +638,53 @@ class CallHistoryFilter:
             return value
 
 
+class Patience:
+    """A recording without an index is indexed when gdb connects to it, which can take longer than
+    gdb likes to wait."""
+
+    def __init__(self):
+        self.usual = None
+
+    def begin(self):
+        self.usual = gdb.parameter("remotetimeout")
+        execute("set remotetimeout %d" % max(self.usual, PATIENCE_SECONDS))
+
+    def end(self, event=None):
+        if self.usual is not None:
+            execute("set remotetimeout %d" % self.usual)
+            self.usual = None
+
+
+def connecting():
+    patience.begin()
+
+
+def connected():
+    patience.end()
+    static_program.settle()
+
+
+class StaticProgram:
+    """gdb takes a program without a dynamic linker for one, all of it, where it connects to it in
+    the middle of its life: it finds the list of libraries that the C library keeps there, too. It
+    would step through all functions then. Where the list is not known, it looks for no linker."""
+
+    def settle(self):
+        if not server.is_contraflow() or ".interp" in execute("info files"):
+            return
+        position = re.match(r"position (\d+) of", execute("monitor when"))
+        if position is None or position[1] == "0":
+            return
+        path = gdb.parameter("solib-search-path") or ""
+        execute("monitor seek begin")
+        execute("set solib-search-path " + path)
+        execute("monitor seek " + position[1])
+        seek.forget_the_old_place()
+
+
 print_finish = PrintFinish()
+patience = Patience()
+static_program = StaticProgram()
 
 
 class Check(gdb.Command):
@@ -665,6 +730,10 @@ def define_hooks():
         ("hook-start", "cf-check run"),
         ("hook-starti", "cf-check run"),
         ("info hook-proc", "cf-check proc"),
+        ("target hook-remote", "python contraflow_connecting()"),
+        ("target hookpost-remote", "python contraflow_connected()"),
+        ("target hook-extended-remote", "python contraflow_connecting()"),
+        ("target hookpost-extended-remote", "python contraflow_connected()"),
     ]
     for part in ("all", "cmdline", "cwd", "exe", "files", "mappings", "stat", "status"):
         hooks.append(("info proc hook-" + part, "cf-check proc"))
@@ -681,17 +750,20 @@ def load():
         raise gdb.GdbError("contraflow's script needs gdb 13 or newer; this is gdb " + gdb.VERSION)
 
     __main__.contraflow_print_finish = print_finish
+    __main__.contraflow_connecting = connecting
+    __main__.contraflow_connected = connected
     gdb.unwinder.register_unwinder(None, CallHistoryUnwinder(), replace=True)
     gdb.events.stop.connect(remember_addresses)
     gdb.events.connection_removed.connect(server.forget)
     gdb.events.before_prompt.connect(selection.tell)
     gdb.events.cont.connect(selection.forget)
     gdb.events.before_prompt.connect(print_finish.after)
+    gdb.events.before_prompt.connect(patience.end)
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
     CallHistoryFilter()
-    for command in (When, Info, Seek, History, Find, Mark, Marks, Unmark, Stats, Gaps):
+    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps):
         command()
 
 

@@ -173,6 +173,11 @@ impl Live {
         either!(ref self, live => live.threads())
     }
 
+    /// The name of a thread, also of one that has ended.
+    pub fn name(&self, tid: Tid) -> String {
+        either!(ref self, live => live.name(tid))
+    }
+
     /// The registers of a thread, and the signal that it stands at.
     pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
         either!(ref self, live => live.thread(tid))

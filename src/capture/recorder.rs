@@ -12,6 +12,7 @@ use crate::recording::{
     Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
+use crate::tracee::comm;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -227,6 +228,12 @@ impl Recorder {
             }
         }
         self.event(tid, Event::ThreadExit)
+    }
+
+    /// The name of a thread, or the last one that it had.
+    pub(super) fn name_of(&self, tid: Tid) -> String {
+        let known = self.threads.iter().find(|entry| entry.tid == tid && !entry.name.is_empty());
+        known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
     }
 
     fn entry(&mut self, tid: Tid) -> Option<&mut ThreadEntry> {

@@ -207,23 +207,20 @@ impl Live {
 
 impl Run for Live {
     fn threads(&self) -> Vec<ThreadInfo> {
+        let past = self.past().map(Run::threads);
         let program = self.program.borrow();
-        if let Some(past) = self.past() {
-            // What is recorded so far has no names yet; those of now are the best there is.
-            let mut threads = past.threads();
-            for thread in threads.iter_mut().filter(|thread| thread.name.is_empty()) {
-                thread.name = tracee::comm(program.pid(), thread.tid);
-            }
-            return threads;
+        // Names are written down at the end.
+        let named = |thread: ThreadInfo| ThreadInfo { name: program.name(thread.tid), ..thread };
+        if let Some(past) = past {
+            return past.into_iter().map(named).collect();
         }
-        let pid = program.pid();
         let mut tids = program.threads();
         if tids.is_empty() {
             tids.push(self.stopped);
         }
-        let info =
-            |tid| ThreadInfo { tid, pid, name: tracee::comm(pid, tid), first: 0, ended: None };
-        tids.into_iter().map(info).collect()
+        let (pid, name) = (program.pid(), String::new());
+        let info = |tid| ThreadInfo { tid, pid, name: name.clone(), first: 0, ended: None };
+        tids.into_iter().map(info).map(named).collect()
     }
 
     fn default_thread(&self) -> Tid {

@@ -340,6 +340,12 @@ impl Process {
         Ok(())
     }
 
+    /// The name of a thread, or the last one that it had.
+    pub(super) fn name_of(&self, tid: Tid) -> String {
+        let ended = self.ended.iter().rfind(|ended| ended.tid == tid);
+        ended.map_or_else(|| comm(self.recorder.pid(), tid), |ended| ended.name.clone())
+    }
+
     /// Nothing more comes of a thread.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);

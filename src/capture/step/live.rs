@@ -70,6 +70,11 @@ impl Live {
         self.engine.threads.keys().copied().collect()
     }
 
+    pub(in crate::capture) fn name(&self, tid: Tid) -> String {
+        let process = self.engine.processes.get(&self.engine.program);
+        process.map_or_else(String::new, |process| process.recorder.name_of(tid))
+    }
+
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
         let thread = self.engine.threads.get(&tid)?;
         if thread.doing == Doing::AtEnd {
