@@ -19,6 +19,7 @@ mod passthrough;
 mod perf;
 mod protocol;
 mod real;
+mod scenarios;
 mod serve;
 mod session;
 mod soft;

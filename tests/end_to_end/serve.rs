@@ -77,6 +77,11 @@ impl Live {
         Self { server, address, says }
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// What gdb prints for these commands, typed after it connected.
     pub(crate) fn gdb(&self, program: &Path, commands: &str) -> String {
         let mut gdb = Command::new("gdb");

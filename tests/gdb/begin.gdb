@@ -1,0 +1,17 @@
+# only: recorded live
+break leaf
+continue
+continue
+finish
+reverse-continue
+reverse-continue
+reverse-continue
+reverse-stepi
+reverse-step
+reverse-continue
+continue
+reverse-continue
+delete
+break main
+continue
+reverse-next

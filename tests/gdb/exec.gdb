@@ -1,0 +1,14 @@
+# only: recorded live
+# flags: -static -no-pie
+break first
+break second
+continue
+continue
+finish
+reverse-continue
+reverse-finish
+reverse-continue
+reverse-finish
+step
+continue
+reverse-step

@@ -1,0 +1,20 @@
+# only: recorded live
+next
+next
+next
+next
+next
+next
+next
+reverse-next
+reverse-next
+reverse-next
+break after
+reverse-next
+backtrace
+reverse-finish
+reverse-next
+reverse-next
+reverse-next
+next
+next

@@ -1,0 +1,11 @@
+# program: int3.c
+# only: live plain
+next
+next
+backtrace
+print traps
+tbreak 14
+signal SIGTRAP
+print traps
+next
+next

@@ -1,0 +1,22 @@
+# only: recorded live
+step
+step
+step
+step
+step
+reverse-step
+reverse-step
+break rand
+reverse-continue
+finish
+stepi
+reverse-stepi
+reverse-next
+delete
+break free
+continue
+reverse-finish
+reverse-step
+tbreak malloc
+reverse-continue
+finish

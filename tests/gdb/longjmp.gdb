@@ -1,0 +1,13 @@
+# only: live full
+next
+next
+next
+next
+reverse-next
+reverse-next
+tbreak thrower
+reverse-continue
+backtrace
+reverse-finish
+reverse-finish
+reverse-next
