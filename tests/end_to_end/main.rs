@@ -26,3 +26,4 @@ mod soft;
 mod storm;
 mod support;
 mod walk;
+mod wander;

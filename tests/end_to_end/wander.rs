@@ -1,0 +1,180 @@
+//! Random walks through a small program: gdb's own reverse commands must lead to the same places on
+//! our recording, and on the live program, as on gdb's own `record full`, which knows all registers
+//! at any time.
+
+use crate::serve::Live;
+use crate::support::{Scene, contraflow, have};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// How often each is chosen.
+const COMMANDS: [(&str, usize); 16] = [
+    ("reverse-step", 5),
+    ("reverse-next", 5),
+    ("reverse-finish", 2),
+    ("reverse-stepi", 2),
+    ("reverse-nexti", 2),
+    ("reverse-continue", 2),
+    ("step", 3),
+    ("next", 3),
+    ("finish", 2),
+    ("stepi", 1),
+    ("nexti", 1),
+    ("until", 2),
+    ("continue", 2),
+    ("break", 1),
+    ("tbreak", 1),
+    ("delete", 1),
+];
+const FUNCTIONS: [&str; 11] = [
+    "fibonacci",
+    "is_even",
+    "is_odd",
+    "twice",
+    "halved",
+    "squares",
+    "last",
+    "passed_on",
+    "chosen",
+    "sort",
+    "each",
+];
+
+/// Numbers that are random enough: xorshift.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    fn command(&mut self) -> String {
+        let mut number = self.below(COMMANDS.iter().map(|(_, weight)| weight).sum());
+        let mut chosen = COMMANDS.iter().skip_while(|(_, weight)| {
+            let later = number >= *weight;
+            number = number.saturating_sub(*weight);
+            later
+        });
+        match chosen.next().unwrap().0 {
+            kind @ ("break" | "tbreak") => {
+                format!("{kind} {}", FUNCTIONS[self.below(FUNCTIONS.len())])
+            }
+            "until" if self.below(2) == 0 => {
+                format!("advance {}", FUNCTIONS[self.below(FUNCTIONS.len())])
+            }
+            command => command.to_owned(),
+        }
+    }
+}
+
+struct Walk {
+    scene: Scene,
+    program: PathBuf,
+    commands: PathBuf,
+}
+
+impl Walk {
+    fn new(seed: u64, count: usize, flags: &[&str]) -> Self {
+        let scene = Scene::new();
+        let program = scene.compile("wander.c", flags);
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let text: Vec<String> = (0..count).map(|_| random.command()).collect();
+        let commands = scene.path("commands");
+        fs::write(&commands, text.join("\n")).unwrap();
+        Self { scene, program, commands }
+    }
+
+    /// Where gdb comes to, when it has begun in this way.
+    fn wander(&self, start: &[&str], live: bool) -> String {
+        let out = self.scene.path("out");
+        let drive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/wander.py");
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-nx", "-q", "-batch", "-iex", "set debug-file-directory /nonexistent"]);
+        for command in ["set pagination off", "set confirm off"].iter().chain(start) {
+            gdb.args(["-ex", command]);
+        }
+        gdb.arg("-x").arg(drive).arg(&self.program).env("COMMANDS", &self.commands);
+        gdb.env("OUT", &out).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
+        if live {
+            gdb.env("LIVE", "1");
+        }
+        let output = gdb.output().expect("gdb runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let walked = fs::read_to_string(&out).unwrap_or_else(|_| panic!("{said}"));
+        fs::remove_file(&out).unwrap();
+        walked
+    }
+
+    fn by_gdb(&self) -> String {
+        let endless = "set record full insn-number-max unlimited";
+        self.wander(&["set startup-with-shell off", endless, "break *main", "run"], false)
+    }
+
+    fn recorded(&self) -> String {
+        let dir = self.scene.path("recording");
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", self.scene.path("store"));
+        record.args(["record", "-q", "-o"]).arg(&dir).arg(&self.program).stdin(Stdio::null());
+        record.output().expect("contraflow runs");
+        let contraflow = env!("CARGO_BIN_EXE_contraflow");
+        let connect = format!("target remote | {contraflow} replay --stdio {}", dir.display());
+        self.wander(&[&source(), &connect], false)
+    }
+
+    fn live(&self) -> String {
+        let live = Live::start(&self.scene, &[], &[self.program.to_str().unwrap()]);
+        let connect = format!("target remote {}", live.address());
+        self.wander(&["set sysroot /", "set remotetimeout 60", &source(), &connect], true)
+    }
+
+    fn assert_same(&self, seed: u64, flags: &[&str]) {
+        let by_gdb = self.by_gdb();
+        for (way, ours) in [("recorded", self.recorded()), ("live", self.live())] {
+            let same = by_gdb.lines().zip(ours.lines()).take_while(|(a, b)| a == b).count();
+            let around = |text: &str| {
+                let lines: Vec<_> = text.lines().skip(same.saturating_sub(5)).take(8).collect();
+                lines.join("\n")
+            };
+            assert!(
+                by_gdb == ours,
+                "{way}, seed {seed}, {flags:?}, line {same}:\n{}\nby gdb:\n{}",
+                around(&ours),
+                around(&by_gdb)
+            );
+        }
+    }
+}
+
+fn source() -> String {
+    concat!("source ", env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py").to_owned()
+}
+
+/// `CONTRAFLOW_WALKS=20-40` walks with other seeds.
+fn assert_walks(seed: u64, flags: &[&str]) {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let asked = std::env::var("CONTRAFLOW_WALKS").ok();
+    let range = asked.as_deref().map(|text| text.split_once('-').expect("FIRST-LAST"));
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let seeds = range.map_or(seed..=seed, |(first, last)| number(first)..=number(last));
+    for seed in seeds {
+        Walk::new(seed, 500, flags).assert_same(seed, flags);
+    }
+}
+
+#[test]
+fn it_leads_where_gdbs_own_recording_leads() {
+    assert_walks(1, &["-O0"]);
+}
+
+#[test]
+fn also_in_optimized_code() {
+    // Without what gdb guesses frames of tail calls from, as it does where it knows all registers:
+    // where a caller has left its frame to a callee, `advance` stops at another place then.
+    assert_walks(2, &["-O2", "-gdwarf-4", "-gstrict-dwarf"]);
+}
