@@ -262,7 +262,10 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
             if caller == pc:
                 return index + 1
         self.stack, self.levels = Stack(selected_tid()), {}
-        return 0 if self.stack.is_at(pc) else None
+        if not self.stack.is_at(pc):
+            return None
+        source_line.is_at(self.stack.tid, pc)
+        return 0
 
     def look_up(self, index, start):
         """The id and the caller of a frame."""
@@ -332,6 +335,36 @@ def look_at(frame, caller, recorded, index):
     return Shown(int(caller.read_register("rsp")), start, beyond.pc())
 
 
+class SourceLine:
+    """Backwards, gdb asks for each instruction of a line that it steps over: by `reverse-step` and
+    `reverse-next` it means whole lines, and the server goes back over them at once when it knows
+    which. Where gdb looks at each instruction, for values, it is not told."""
+
+    def __init__(self):
+        self.wanted, self.told = False, None
+
+    def begin(self):
+        watches = (gdb.BP_WATCHPOINT, gdb.BP_HARDWARE_WATCHPOINT)
+        looks = any(stop.type in watches and stop.enabled for stop in gdb.breakpoints())
+        self.wanted = not looks and server.is_contraflow()
+
+    def is_at(self, tid, pc):
+        if not self.wanted:
+            return
+        line = gdb.find_pc_line(pc)
+        known = line.symtab is not None and line.last is not None
+        place = (tid, line.pc, line.last + 1) if known else None
+        if place is not None and place != self.told:
+            self.told = place
+            request("qContraflow.line:%x,%x,%x" % place)
+
+    def end(self, event=None):
+        self.wanted = False
+        if self.told is not None:
+            self.told = None
+            request("qContraflow.line:")
+
+
 class Selection:
     """Tells the server which thread the user has selected: `reverse-stepi` does not."""
 
@@ -349,6 +382,7 @@ class Selection:
 
 
 selection = Selection()
+source_line = SourceLine()
 
 
 class Question(gdb.Command):
@@ -726,6 +760,13 @@ def define_hooks():
     hooks = [
         ("hook-finish", "python contraflow_print_finish.before()"),
         ("hookpost-finish", "python contraflow_print_finish.after()"),
+        ("hook-reverse-step", "python contraflow_source_line.begin()"),
+        ("hookpost-reverse-step", "python contraflow_source_line.end()"),
+        ("hook-reverse-next", "python contraflow_source_line.begin()"),
+        ("hookpost-reverse-next", "python contraflow_source_line.end()"),
+        # After an error there is no stop, and no prompt either in a script.
+        ("hook-reverse-stepi", "python contraflow_source_line.end()"),
+        ("hook-reverse-nexti", "python contraflow_source_line.end()"),
         ("hook-run", "cf-check run"),
         ("hook-start", "cf-check run"),
         ("hook-starti", "cf-check run"),
@@ -750,15 +791,18 @@ def load():
         raise gdb.GdbError("contraflow's script needs gdb 13 or newer; this is gdb " + gdb.VERSION)
 
     __main__.contraflow_print_finish = print_finish
+    __main__.contraflow_source_line = source_line
     __main__.contraflow_connecting = connecting
     __main__.contraflow_connected = connected
     gdb.unwinder.register_unwinder(None, CallHistoryUnwinder(), replace=True)
     gdb.events.stop.connect(remember_addresses)
+    gdb.events.stop.connect(source_line.end)
     gdb.events.connection_removed.connect(server.forget)
     gdb.events.before_prompt.connect(selection.tell)
     gdb.events.cont.connect(selection.forget)
     gdb.events.before_prompt.connect(print_finish.after)
     gdb.events.before_prompt.connect(patience.end)
+    gdb.events.before_prompt.connect(source_line.end)
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)

@@ -8,6 +8,7 @@ use super::frame::{self, Framer, Unit};
 use super::resume;
 use super::saved::Saved;
 use super::server::Options;
+use super::source_line::{self, SourceLine};
 use super::start::Preparation;
 use super::stub::Stub;
 use super::supported::{self, ClientFeatures};
@@ -17,7 +18,7 @@ use super::transport::Transport;
 use super::{
     btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply, xfer,
 };
-use crate::session::{Run, Start, Stop};
+use crate::session::{Run, Start, Stop, StopReason};
 use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, Instant};
@@ -109,6 +110,8 @@ pub(super) struct Client<'a, R: Run> {
     line: RefCell<Line<'a>>,
     chosen: Chosen,
     features: ClientFeatures,
+    /// What it steps back over.
+    source_line: Option<SourceLine>,
     acknowledges: bool,
     /// It is `target extended-remote`, and stays when the program is gone.
     extended: bool,
@@ -139,6 +142,7 @@ impl<'a, R: Run> Client<'a, R> {
             line: RefCell::new(line),
             chosen: Chosen::stopped_at(stopped),
             features: ClientFeatures::default(),
+            source_line: None,
             acknowledges: true,
             extended: false,
             preparation: Preparation::default(),
@@ -254,6 +258,11 @@ impl<'a, R: Run> Client<'a, R> {
             self.served.session.run_mut().pass_signals(signals);
             return Answer::ok();
         }
+        if let Some(text) = body.strip_prefix(b"qContraflow.line:") {
+            let Some(line) = source_line::parse(text) else { return Answer::malformed() };
+            self.source_line = line;
+            return Answer::ok();
+        }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
             let reply = stack::answer(&self.served.session, text);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
@@ -347,7 +356,15 @@ impl<'a, R: Run> Client<'a, R> {
         let line = &self.line;
         let interrupted = || line.borrow_mut().is_interrupted();
         let session = &mut self.served.session;
-        let stop = resume.run(session, &self.conditions, &interrupted);
+        let over = self.source_line.filter(|line| line.is_left_by(session, &resume.order));
+        let mut stop = resume.run(session, &self.conditions, &interrupted);
+        while over.is_some_and(|line| line.goes_on(session, stop)) {
+            if interrupted() {
+                stop.reason = StopReason::Interrupted;
+                break;
+            }
+            stop = resume.run(session, &self.conditions, &interrupted);
+        }
         self.chosen.stop(stop.thread);
         Answer::Reply(self.stop_reply(stop))
     }

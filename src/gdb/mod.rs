@@ -28,6 +28,7 @@ mod saved;
 mod search;
 mod server;
 mod signals;
+mod source_line;
 mod stack;
 mod start;
 mod stop_reply;

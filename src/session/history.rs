@@ -110,6 +110,12 @@ pub trait History {
     /// one, where its final state says it stands.
     fn pc(&self, tid: Tid, g: u64) -> Option<Addr>;
 
+    /// Whether the next instruction that `tid` executes at or after `g` is followed by another one of
+    /// the same activation of a function. False where that is not known.
+    fn stays(&self, _tid: Tid, _g: u64) -> bool {
+        false
+    }
+
     /// The nearest position that a search asks for. Calls `interrupted` now and then, and gives up
     /// when it says so.
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found;

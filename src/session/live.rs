@@ -271,6 +271,10 @@ impl Run for Live {
         }
     }
 
+    fn stays(&self, tid: Tid) -> bool {
+        self.past().is_some_and(|past| past.stays(tid))
+    }
+
     fn registers(&self, tid: Tid) -> Registers {
         match self.past() {
             Some(past) => past.registers(tid),

@@ -236,6 +236,10 @@ impl<H: History> Run for Recorded<H> {
         self.history.pc(tid, self.position)
     }
 
+    fn stays(&self, tid: Tid) -> bool {
+        self.history.stays(tid, self.position)
+    }
+
     fn registers(&self, tid: Tid) -> Registers {
         let mut registers = self.history.registers(tid, self.position);
         if let Some(pc) = self.pc(tid) {

@@ -146,6 +146,10 @@ impl History for Recording {
         })
     }
 
+    fn stays(&self, tid: Tid, g: u64) -> bool {
+        self.timeline.stays(tid, self.timeline.index_of(tid, g))
+    }
+
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
         let (within, direction) = match search.direction {
             Direction::Forward => {

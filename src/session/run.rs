@@ -159,6 +159,12 @@ pub trait Run {
     /// The address of the next instruction of a thread.
     fn pc(&self, tid: Tid) -> Option<Addr>;
 
+    /// Whether the next instruction of a thread leads to another one of the same activation of a
+    /// function. False where that is not known.
+    fn stays(&self, _tid: Tid) -> bool {
+        false
+    }
+
     /// A thread's registers, each known or not.
     fn registers(&self, tid: Tid) -> Registers;
 

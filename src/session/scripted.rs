@@ -146,6 +146,12 @@ impl History for Scripted {
         u64::try_from(rip).ok().map(Addr)
     }
 
+    fn stays(&self, tid: Tid, g: u64) -> bool {
+        let next = self.position_of(tid, self.index_of(tid, g));
+        let instruction = next.and_then(|next| self.at(next));
+        instruction.is_some_and(|instruction| instruction.transfer == Transfer::None)
+    }
+
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
         let mut g = search.from;
         while g != search.until {

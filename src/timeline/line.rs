@@ -178,6 +178,19 @@ impl Timeline {
         self.segment(number, entry)?.addr(index - first)
     }
 
+    /// Whether a thread's instruction `index` leads to the next one within one activation of a
+    /// function: it neither calls nor returns, and nothing interrupts the thread behind it. False
+    /// where the segment that it is in does not tell.
+    pub fn stays(&self, tid: Tid, index: u64) -> bool {
+        let place = || {
+            let (number, thread) = self.thread(tid)?;
+            let entry = thread.path.index.entry_of(index)?;
+            let first = thread.path.index.entries.get(entry)?.first;
+            Some(self.segment(number, entry)?.stays(index - first))
+        };
+        place().unwrap_or(false)
+    }
+
     /// Where a thread stood at its end: as the recorder noted, or as the trace tells.
     fn final_pc(&self, number: usize, thread: &Thread) -> Option<Addr> {
         if thread.final_pc.is_some() || self.reader.is_cut() {

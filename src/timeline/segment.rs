@@ -150,6 +150,23 @@ impl Segment {
         self.runs.partition_point(|run| run.first <= number).checked_sub(1)
     }
 
+    /// Whether instruction `number` leads to the next one within one activation of a function: it
+    /// neither calls nor returns, and nothing happens behind it. False where that is not told here.
+    pub(super) fn stays(&self, number: u64) -> bool {
+        let Some(at) = self.run_of(number) else { return false };
+        let Some((run, block)) = self.runs.get(at).and_then(|run| Some((run, self.block(run)?)))
+        else {
+            return false;
+        };
+        if number + 1 < run.first + u64::from(block.insns) {
+            return true;
+        }
+        let next = self.marks.partition_point(|mark| mark.run as usize <= at);
+        let is_marked = self.marks.get(next).is_some_and(|mark| mark.run as usize == at + 1);
+        let branches = matches!(block.exit, Exit::Next | Exit::Taken | Exit::NotTaken | Exit::Jmp);
+        branches && !is_marked && at + 1 < self.runs.len()
+    }
+
     /// The addresses of a block's instructions.
     pub(super) fn block_addrs(&self, block: &Block) -> impl ExactSizeIterator<Item = Addr> {
         let start = block.offsets as usize;

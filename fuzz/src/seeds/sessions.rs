@@ -36,6 +36,7 @@ z0,1010,1
 vCont;r1000,1004:1;c
 vCont;s:1;c
 qContraflow.stack:1,0,10
+qContraflow.line:1,1000,1010
 qRcmd,7365656b2033
 qRcmd,7768656e
 qRcmd,67617073

@@ -85,6 +85,7 @@ pub const WORDS: &[&[u8]] = &[
     b"2f62696e2f74727565,0,0",
     b"qContraflow.stack:",
     b"qContraflow.select:",
+    b"qContraflow.line:",
     b"Qbtrace:pt",
     b"Qbtrace:off",
     b"Qbtrace-conf:",

@@ -101,3 +101,28 @@ fn the_sequence_of_codelldb_survives_the_start_of_history() {
     assert!(replies.iter().filter(|reply| reply.contains("replaylog:begin;")).count() >= 2);
     assert!(replies.last().unwrap().contains("10:0210000000000000;"), "{replies:?}");
 }
+
+#[test]
+fn a_line_is_stepped_back_over_at_once() {
+    // 1000, 1002 (a call to 1010), 1010, 1012 (its return), 1004: the end is at 1006.
+    let line = "qContraflow.line:1,1000,1008";
+    let at = |packets: &[&str]| {
+        let reply = last(packets);
+        let pc = reply.split("10:").nth(1).expect("a pc");
+        format!("{}{}", &pc[2..4], &pc[0..2])
+    };
+    assert_eq!(at(&["Hc1", "bs"]), "1004");
+    assert_eq!(at(&["Hc1", line, "bs"]), "1012");
+    // Another thread's line, and none.
+    assert_eq!(at(&["Hc1", "qContraflow.line:2,1000,1008", "bs"]), "1004");
+    assert_eq!(at(&["Hc1", line, "qContraflow.line:", "bs"]), "1004");
+    // Where it begins, and where it calls, gdb looks.
+    assert_eq!(at(&["Hc1", "qContraflow.line:1,1004,1008", "bs"]), "1004");
+    assert_eq!(at(&["Hc1", line, "bs", "bs", "bs"]), "1002");
+    // A breakpoint inside; forward nothing changes.
+    assert_eq!(at(&["Hc1", line, "Z0,1004,1", "bs"]), "1004");
+    assert_eq!(at(&["Hc1", line, "qRcmd,7365656b2030", "vCont;s:1"]), "1002");
+    for wrong in ["1", "1,2", "x,1,2", "1,2,x", "-1,1,2"] {
+        assert!(last(&[&format!("qContraflow.line:{wrong}")]).starts_with('E'), "{wrong}");
+    }
+}

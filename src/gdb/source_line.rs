@@ -1,0 +1,48 @@
+//! `qContraflow.line:TID,START,END`: the source line that a thread steps back over, told by the gdb
+//! script. Not part of gdb's protocol, which has a step over a range of addresses (`vCont;r`) forward
+//! only: backwards gdb asks for each instruction of a line. With this, `bs` goes on as `vCont;r` does,
+//! as long as gdb would only ask again. `qContraflow.line:` alone ends it.
+
+use super::hex;
+use super::thread_id::{self, ThreadChoice};
+use crate::common::{Addr, AddrRange, Tid};
+use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
+
+/// A line, and the thread that is stepped over it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SourceLine {
+    tid: Tid,
+    range: AddrRange,
+}
+
+/// Reads what stands behind `qContraflow.line:`; the outer `None`: malformed.
+pub(super) fn parse(text: &[u8]) -> Option<Option<SourceLine>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let (thread, range) = hex::split(text, b',')?;
+    let (start, end) = hex::split(range, b',')?;
+    let ThreadChoice::One(tid) = thread_id::parse(thread)? else { return None };
+    let range = AddrRange::new(Addr(hex::number(start)?), Addr(hex::number(end)?));
+    Some(Some(SourceLine { tid, range }))
+}
+
+impl SourceLine {
+    /// Whether an order steps back out of an instruction of the line.
+    pub(super) fn is_left_by<R: Run>(&self, session: &Session<R>, order: &Order) -> bool {
+        let back = (order.action, order.direction) == (Action::Step, Direction::Backward);
+        back && order.thread == self.tid && self.holds(session)
+    }
+
+    /// Whether gdb would step on from a stop: inside of the line, not at its start, where it might
+    /// stop for its user, and without a change of the stack.
+    pub(super) fn goes_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
+        let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
+        let at_start = || session.run().pc(self.tid) == Some(self.range.start);
+        stepped && self.holds(session) && !at_start() && session.run().stays(self.tid)
+    }
+
+    fn holds<R: Run>(&self, session: &Session<R>) -> bool {
+        session.run().pc(self.tid).is_some_and(|pc| self.range.contains(pc))
+    }
+}
