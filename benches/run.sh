@@ -21,6 +21,9 @@ tables() {
     echo "## walk"
     cargo bench --quiet --bench walk
     echo
+    echo "## far"
+    cargo bench --quiet --bench far
+    echo
     echo "## decode"
     cargo bench --quiet --bench decode
     echo

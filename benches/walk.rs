@@ -3,68 +3,13 @@
 //!
 //! `cargo bench --bench walk [-- PROGRAM ARGS]`; `/bin/ls -l /etc/passwd` if none is given.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+mod gdb_client;
+
+use gdb_client::{Server, median, row};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const STEPS: usize = 2000;
-
-/// A gdb that only asks.
-struct Client {
-    stream: TcpStream,
-    replies: BufReader<TcpStream>,
-}
-
-impl Client {
-    fn connect(address: &str) -> Self {
-        let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_nodelay(true).expect("a socket");
-        let replies = BufReader::new(stream.try_clone().expect("a socket"));
-        let mut client = Self { stream, replies };
-        client.ask("QStartNoAckMode");
-        client.stream.write_all(b"+").expect("the server reads");
-        client
-    }
-
-    /// Sends a packet and gives the reply, with the time until it was there.
-    fn ask(&mut self, packet: &str) -> (String, Duration) {
-        let sum = packet.bytes().fold(0_u8, u8::wrapping_add);
-        let start = Instant::now();
-        write!(self.stream, "${packet}#{sum:02x}").expect("the server reads");
-        let reply = self.reply();
-        (reply, start.elapsed())
-    }
-
-    /// The next packet without its checksum.
-    fn reply(&mut self) -> String {
-        let mut reply = Vec::new();
-        self.replies.read_until(b'#', &mut reply).expect("the server answers");
-        let mut sum = [0; 2];
-        self.replies.read_exact(&mut sum).expect("the server answers");
-        String::from_utf8_lossy(&reply).into_owned()
-    }
-
-    /// `monitor COMMAND`: console output comes first, `OK` last.
-    fn monitor(&mut self, command: &str) -> Duration {
-        let hex = command.bytes().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
-        let start = Instant::now();
-        let (mut reply, _) = self.ask(&format!("qRcmd,{hex}"));
-        while reply.contains("$O") && !reply.contains("$OK") {
-            reply = self.reply();
-        }
-        start.elapsed()
-    }
-}
-
-fn median(mut times: Vec<Duration>) -> Duration {
-    times.sort_unstable();
-    times[times.len() / 2]
-}
-
-fn row(what: &str, value: &str) {
-    println!("{what:<46} {value}");
-}
 
 fn main() {
     let mut program: Vec<String> =
@@ -101,19 +46,9 @@ fn main() {
 
 fn walk(contraflow: &str, recording: &std::path::Path, instructions: u64) {
     let start = Instant::now();
-    let mut server = Command::new(contraflow)
-        .args(["replay", "--once", "--listen", "127.0.0.1:0"])
-        .arg(recording)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("contraflow runs");
-    let mut line = String::new();
-    let stderr = server.stderr.take().expect("a pipe");
-    BufReader::new(stderr).read_line(&mut line).expect("it says where it listens");
-    let address = line.trim().rsplit(' ').next().expect("an address").to_owned();
+    let server = Server::start(contraflow, recording);
     row("open and index", &format!("{:?}", start.elapsed()));
-    let mut client = Client::connect(&address);
-    client.ask("qSupported:multiprocess+;swbreak+;hwbreak+;qRelocInsn+;xmlRegisters=i386");
+    let mut client = server.client();
     let at_end = client.ask("?").0;
     let seek = client.monitor(&format!("seek {}", instructions / 2));
     row("seek to the middle", &format!("{seek:?}"));
@@ -127,5 +62,5 @@ fn walk(contraflow: &str, recording: &std::path::Path, instructions: u64) {
     row("bc over the whole history to its start", &format!("{time:?}"));
     assert!(at_end.starts_with("$T") && edge.contains("replaylog:begin"), "{at_end} {edge}");
     client.ask("D");
-    server.wait().expect("the server ends");
+    server.end();
 }
