@@ -259,9 +259,9 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::ok();
         }
         if let Some(text) = body.strip_prefix(b"qContraflow.line:") {
-            let Some(line) = source_line::parse(text) else { return Answer::malformed() };
-            self.source_line = line;
-            return Answer::ok();
+            self.source_line = source_line::parse(text);
+            let understood = text.is_empty() || self.source_line.is_some();
+            return if understood { Answer::ok() } else { Answer::malformed() };
         }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
             let reply = stack::answer(&self.served.session, text);

@@ -15,16 +15,13 @@ pub(super) struct SourceLine {
     range: AddrRange,
 }
 
-/// Reads what stands behind `qContraflow.line:`; the outer `None`: malformed.
-pub(super) fn parse(text: &[u8]) -> Option<Option<SourceLine>> {
-    if text.is_empty() {
-        return Some(None);
-    }
+/// Reads what stands behind `qContraflow.line:`; `None` when it is malformed.
+pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
     let (thread, range) = hex::split(text, b',')?;
     let (start, end) = hex::split(range, b',')?;
     let ThreadChoice::One(tid) = thread_id::parse(thread)? else { return None };
     let range = AddrRange::new(Addr(hex::number(start)?), Addr(hex::number(end)?));
-    Some(Some(SourceLine { tid, range }))
+    Some(SourceLine { tid, range })
 }
 
 impl SourceLine {

@@ -95,8 +95,8 @@ impl Stage {
 
     /// Makes a file or a directory unless it is there. The others wait for it.
     fn once(&self, path: &Path, make: impl FnOnce() -> Command) {
-        let mut made = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if made.insert(path.to_owned()) {
+        let mut there = self.made.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if there.insert(path.to_owned()) {
             let output = make().stdin(Stdio::null()).output().expect("it runs");
             assert!(path.exists(), "{}", String::from_utf8_lossy(&output.stderr));
         }
@@ -248,8 +248,8 @@ fn play_all(ways: &[Way]) {
 fn difference(expected: &str, said: &str) -> String {
     let common = expected.lines().zip(said.lines()).take_while(|(a, b)| a == b).count();
     let around = |text: &str| {
-        let lines = text.lines().skip(common.saturating_sub(4)).take(10);
-        lines.map(|line| format!("  {line}\n")).collect::<String>()
+        let lines: Vec<&str> = text.lines().skip(common.saturating_sub(4)).take(10).collect();
+        format!("  {}\n", lines.join("\n  "))
     };
     format!("expected:\n{}said:\n{}", around(expected), around(said))
 }
