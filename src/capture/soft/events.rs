@@ -100,6 +100,7 @@ impl Engine {
                 let mut registers = thread.tracee.registers()?;
                 registers.gs_base = thread.area.base;
                 thread.tracee.set_registers(&registers)?;
+                process.tell(child, Item::Born { tsc: now().0 });
                 Ok(thread.tracee.resume(0)?)
             })?;
         } else {

@@ -30,6 +30,8 @@ pub(super) enum Item {
     Ranges(Ranges),
     /// Records in the shared memory. The buffer is done with them if one is named.
     Records { offset: u64, len: usize, frees: Option<(Arc<Busy>, usize)> },
+    /// The thread is born at this time.
+    Born { tsc: u64 },
     /// The thread's history begins here, at this time: what was before is overwritten.
     Begin { tsc: u64 },
     /// Part of a path was executed, and the thread stands at `ip`.
@@ -209,6 +211,7 @@ impl Worker {
                     busy.free(index);
                 }
             }
+            Item::Born { tsc } => encoder.born(tsc),
             Item::Begin { tsc } => encoder.begin(tsc),
             Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
             Item::Native { insn, next } => encoder.native(&insn, next),

@@ -57,6 +57,10 @@ impl Filtered {
         self.path.flush();
     }
 
+    pub(super) fn born(&mut self, tsc: u64) {
+        self.set_time(tsc);
+    }
+
     pub(super) fn begin(&mut self, tsc: u64) {
         self.before += self.path.instructions();
         self.path = Path::new(self.psb_period_bytes, &self.ranges, None);

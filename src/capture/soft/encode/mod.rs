@@ -130,6 +130,12 @@ impl Encoder {
         Ok(())
     }
 
+    /// The thread is born at this time, which its first PSB+ tells: it comes before the return
+    /// from the system call that made the thread.
+    pub(super) fn born(&mut self, tsc: u64) {
+        self.tsc = tsc;
+    }
+
     /// The history begins here: what was before is not known.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.begins = true;

@@ -73,6 +73,11 @@ impl Trace {
         either!(self, encoder => encoder.records(dictionary, bytes), encoder.records(dictionary, bytes))
     }
 
+    /// The thread is born at this time.
+    pub(in crate::capture::soft) fn born(&mut self, tsc: u64) {
+        either!(self, encoder => encoder.born(tsc), encoder.born(tsc));
+    }
+
     /// The history begins here: what was before is not known.
     pub(in crate::capture::soft) fn begin(&mut self, tsc: u64) {
         either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
