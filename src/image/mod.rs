@@ -8,6 +8,8 @@ pub mod elf;
 
 mod bytes;
 mod error;
+mod floors;
+mod ranges;
 mod section;
 mod sections;
 mod source;
@@ -19,6 +21,8 @@ mod tests;
 
 pub use bytes::Bytes;
 pub use error::Error;
+pub use floors::Floors;
+pub use ranges::RangeSet;
 pub use section::{PAGE_SIZE_BYTES, Section};
 pub use sections::{Image, Reader};
 pub use source::CodeSource;

@@ -2,13 +2,11 @@
 //! system calls. Written by the launcher or made from perf records, and merged by time. Does not
 //! decode PT and does no I/O.
 
-mod floors;
 mod maps;
 pub mod perf_data;
 mod perf_switches;
 mod record;
 
-pub use floors::Floors;
 pub use maps::{Mapping, MappingSet, ParseMapsError, parse_maps};
 pub use perf_switches::{BadSwitches, Switch, SwitchKind, perf_switches};
 pub use record::{Backing, Event, FileId, ImageId, Protection, Record};

@@ -4,7 +4,7 @@
 use super::Error;
 use crate::common::{AddrRange, Tsc};
 use crate::image::core::Core;
-use crate::image::{AddressSpace, Bytes, Image, Section};
+use crate::image::{AddressSpace, Bytes, Image, RangeSet, Section};
 use crate::recording::Reader;
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
 use std::collections::HashMap;
@@ -203,7 +203,7 @@ fn section(
 /// an unmapped range for code only costs blocks that are decoded again.
 #[derive(Default)]
 struct CodeRanges {
-    ranges: Vec<AddrRange>,
+    ranges: RangeSet,
     changes: Vec<Tsc>,
 }
 
@@ -218,13 +218,13 @@ impl CodeRanges {
             Event::Map { range, protection, .. } => {
                 self.touch(record.tsc, *range);
                 if protection.execute {
-                    self.add(*range);
+                    self.ranges.insert(*range);
                 }
             }
             Event::Code { addr, bytes } => {
                 let range = AddrRange::sized(*addr, bytes.len() as u64);
                 self.touch(record.tsc, range);
-                self.add(range);
+                self.ranges.insert(range);
             }
             _ => {}
         }
@@ -232,15 +232,8 @@ impl CodeRanges {
 
     /// Something happens at `range`: if code was there, blocks decoded before do not hold.
     fn touch(&mut self, at: Tsc, range: AddrRange) {
-        if self.ranges.iter().any(|code| code.overlaps(range)) {
+        if self.ranges.overlaps(range) {
             self.changes.push(at);
-        }
-    }
-
-    fn add(&mut self, range: AddrRange) {
-        let inside = |code: &AddrRange| code.start <= range.start && range.end <= code.end;
-        if !self.ranges.iter().any(inside) {
-            self.ranges.push(range);
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::flow::{Config, Gap};
 use crate::pt::{Cpu, Vendor};
 use crate::recording::{HostCpu, Manifest, Reader, Trace, TraceId};
 use crate::sideband::{Event, Record};
+use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock};
 
@@ -80,10 +81,12 @@ impl Timeline {
         let mut build =
             Build { traces: &traces, bytes: &bytes, world, options, watch, done: 0, total };
         let mut threads = Vec::new();
+        let mut times_of_exec = times_of_exec(&records);
+        let final_pcs = final_pcs(reader.manifest());
         for (tid, mut path) in tids.into_iter().zip(paths) {
-            let execs = times_of_exec(&records, tid);
+            let execs = times_of_exec.remove(&tid).unwrap_or_default();
             let gaps = if was_saved { OnceLock::new() } else { build.index(&mut path, &execs) };
-            let final_pc = final_pc(reader.manifest(), tid);
+            let final_pc = final_pcs.get(&tid).copied();
             threads.push(Thread { tid, path, execs, gaps, final_pc });
         }
         let times = threads.iter().map(|t: &Thread| {
@@ -185,10 +188,11 @@ fn pieces(
     let numbers = threads.enumerate().map(|(number, entry)| ((entry.pid, entry.tid), number));
     let numbers = numbers.collect();
     let homes = Homes::of(records, &numbers);
+    let places: HashMap<Tid, usize> = tids.iter().copied().zip(0..).collect();
     for (trace, (id, bytes)) in ids.iter().zip(traces).enumerate() {
         let of_trace = match id {
             TraceId::Thread(tid) => {
-                let own = tids.iter().position(|of| of == tid);
+                let own = places.get(tid).copied();
                 own.map(|own| (own, vec![Piece::whole(trace, bytes.len())])).into_iter().collect()
             }
             TraceId::Cpu(cpu) => {
@@ -220,15 +224,20 @@ fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<P
     Ok(saved::decode(bytes.as_ref(), &key, &sizes(traces), tids))
 }
 
-fn times_of_exec(records: &[Record], tid: Tid) -> Vec<Tsc> {
-    let exec = |record: &&Record| record.tid == tid && matches!(record.event, Event::Exec { .. });
-    let mut times: Vec<Tsc> = records.iter().filter(exec).map(|record| record.tsc).collect();
+/// When each thread executed another program, in order.
+fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
+    let mut times: HashMap<Tid, Vec<Tsc>> = HashMap::new();
+    for record in records.iter().filter(|record| matches!(record.event, Event::Exec { .. })) {
+        times.entry(record.tid).or_default().push(record.tsc);
+    }
     // A hostile sideband need not be in order.
-    times.sort_unstable();
+    times.values_mut().for_each(|times| times.sort_unstable());
     times
 }
 
-fn final_pc(manifest: &Manifest, tid: Tid) -> Option<Addr> {
-    let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
-    entries.find(|entry| entry.tid == tid)?.final_pc
+fn final_pcs(manifest: &Manifest) -> HashMap<Tid, Addr> {
+    let entries = manifest.end.iter().flat_map(|end| &end.threads);
+    // Of several with one number, the first.
+    let known = entries.rev().filter_map(|entry| Some((entry.tid, entry.final_pc?)));
+    known.collect()
 }

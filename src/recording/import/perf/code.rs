@@ -7,11 +7,12 @@ use super::super::imported::{Code, Told, What};
 use super::process::Process;
 use super::{Perf, binaries};
 use crate::common::{Addr, Tid, Tsc};
+use crate::image::Floors;
 use crate::image::core::Core;
 use crate::image::{Bytes, PAGE_SIZE_BYTES, Section};
 use crate::pt::TscToNs;
+use crate::sideband::Event;
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap, PerfRecord};
-use crate::sideband::{Event, Floors};
 use std::collections::HashMap;
 use std::path::Path;
 

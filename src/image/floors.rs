@@ -1,18 +1,17 @@
-//! From when on code that a CPU's trace shows may be taken for mapped. A trace tells times now and then only (TSC packets),
-//! so what it shows may have been executed later than its last time says. Where nothing was mapped
+//! From when on code that a CPU's trace shows may be taken for mapped. A trace tells times now and
+//! then only (TSC packets), so what it shows may have been executed later than its last time says. Where nothing was mapped
 //! before, nothing else can have been executed: that is mapped from the beginning of its program
 //! on. What is mapped over something keeps its time.
 
+use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
-use std::collections::BTreeMap;
 
 /// What has been mapped since the program began.
 #[derive(Debug, Default)]
 pub struct Floors {
     /// When it began: from ever, if nothing was mapped before.
     since: Tsc,
-    /// Start and end of ranges that do not touch.
-    mapped: BTreeMap<u64, u64>,
+    mapped: RangeSet,
 }
 
 impl Floors {
@@ -27,19 +26,8 @@ impl Floors {
 
     /// A mapping; gives when it may be taken to have been made.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
-        let (mut start, mut end) = (range.start.0, range.end.0);
-        let mut is_over = false;
-        // Ranges begin in order and do not touch, so they end in order, too.
-        while let Some((low, high)) = self.mapped.range(..=end).next_back() {
-            let (low, high) = (*low, *high);
-            if high < start {
-                break;
-            }
-            is_over |= low < range.end.0 && range.start.0 < high;
-            (start, end) = (start.min(low), end.max(high));
-            self.mapped.remove(&low);
-        }
-        self.mapped.insert(start, end);
+        let is_over = self.mapped.overlaps(range);
+        self.mapped.insert(range);
         if is_over { tsc } else { self.since.min(tsc) }
     }
 }
