@@ -25,6 +25,8 @@ pub struct Writer {
     sideband: Appender,
     pending: Vec<u8>,
     traces: BTreeMap<TraceId, TraceFile>,
+    /// Those of which nothing more comes.
+    ended: Vec<TraceId>,
 }
 
 #[derive(Debug)]
@@ -45,7 +47,8 @@ impl Writer {
         }
         let sideband = Appender::create(dir.join(SIDEBAND))?;
         let dir = dir.to_owned();
-        let writer = Self { dir, sideband, pending: Vec::new(), traces: BTreeMap::new() };
+        let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
+        let writer = Self { dir, sideband, pending, traces, ended };
         writer.restart(starting)?;
         Ok(writer)
     }
@@ -97,6 +100,17 @@ impl Writer {
             passed(done);
             Ok(())
         })
+    }
+
+    /// Nothing more comes of a trace: its files are closed, as there may be more than a process can
+    /// have open.
+    pub fn end_trace(&mut self, trace: TraceId) -> Result<(), Error> {
+        if let Some(mut file) = self.traces.remove(&trace) {
+            flush_sideband(&mut self.sideband, &mut self.pending)?;
+            file.flush()?;
+            self.ended.push(trace);
+        }
+        Ok(())
     }
 
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
@@ -187,7 +201,8 @@ impl Writer {
     /// Of all files but the manifest, and the traces, which have theirs in the `.sum` files.
     fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
-        names.extend(self.traces.keys().map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
+        let traces = self.traces.keys().chain(&self.ended);
+        names.extend(traces.map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
         let images = self.dir.join(IMAGE_DIR);
         for entry in fs::read_dir(&images).at(&images)? {
             let name = entry.at(&images)?.file_name();

@@ -3,6 +3,7 @@
 mod perf;
 mod symfs;
 mod taken;
+mod telling;
 
 pub use perf::{ExportedPerf, export_perf};
 
@@ -11,3 +12,12 @@ pub(super) const VDSO_NAME: &str = "/[vdso]";
 
 /// The file of all code that has none.
 pub(super) const CODE_NAME: &str = "/[code]";
+
+/// The file of the code that the core holds, for who has no core.
+pub(super) const CORE_NAME: &str = "/[core]";
+
+/// A mapping as the core holds it, over others.
+pub(super) const CORE_MAP_NAME: &str = "[core]";
+
+/// A mapping of nothing: what was executed there is told by pieces of [`CODE_NAME`].
+pub(super) const ANONYMOUS_NAME: &str = "[anon]";

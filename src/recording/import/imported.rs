@@ -11,7 +11,7 @@ use super::trace_bytes::TraceBytes;
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Section};
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record, SwitchKind};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -128,12 +128,27 @@ impl Imported {
                 let start = end.saturating_sub(part.len());
                 writer.whole_trace(*id, part, &mut |at| behind.pass(start + at))?;
             }
+            writer.end_trace(*id)?;
+        }
+        for tid in self.untraced() {
+            writer.start_thread(tid)?;
+            writer.end_trace(TraceId::Thread(tid))?;
         }
         if let Some(core) = &self.core {
             let written = writer.core_file()?.write_all(core);
             written.map_err(|error| Error::new(&dir.join(super::super::format::CORE), error))?;
         }
         writer.finish(&self.manifest(Some(self.end())))
+    }
+
+    /// The threads that nobody traced, where others were.
+    fn untraced(&self) -> Vec<Tid> {
+        if self.traces.iter().any(|(id, _)| matches!(id, TraceId::Cpu(_))) {
+            return Vec::new();
+        }
+        let traced: HashSet<TraceId> = self.traces.iter().map(|(id, _)| *id).collect();
+        let is_untraced = |tid: &Tid| !traced.contains(&TraceId::Thread(*tid));
+        self.threads.iter().copied().filter(is_untraced).collect()
     }
 
     fn manifest(&self, end: Option<End>) -> Manifest {
@@ -161,15 +176,14 @@ impl Imported {
     }
 
     fn end(&self) -> End {
-        let size = |wanted: TraceId| {
-            let trace = self.traces.iter().find(|(id, _)| *id == wanted);
-            trace.map_or(0, |(_, bytes)| bytes.size_bytes())
-        };
+        let sizes = self.traces.iter().map(|(id, bytes)| (*id, bytes.size_bytes()));
+        let sizes: HashMap<TraceId, u64> = sizes.collect();
+        let names = self.names();
         let thread = |tid: &Tid| ThreadEntry {
             tid: *tid,
             pid: self.pid,
-            name: self.name(*tid),
-            trace_bytes: size(TraceId::Thread(*tid)),
+            name: names.get(tid).copied().unwrap_or_default().to_owned(),
+            trace_bytes: sizes.get(&TraceId::Thread(*tid)).copied().unwrap_or(0),
             instructions: 0,
             final_pc: self.final_pcs.get(tid).copied(),
         };
@@ -188,13 +202,13 @@ impl Imported {
         }
     }
 
-    /// The last name that a thread had.
-    fn name(&self, tid: Tid) -> String {
-        let name = |told: &Told| match &told.what {
-            What::Event(Event::Comm { name }) if told.tid == tid => Some(name.clone()),
+    /// The last name that each thread had.
+    fn names(&self) -> HashMap<Tid, &str> {
+        let names = self.history.iter().filter_map(|told| match &told.what {
+            What::Event(Event::Comm { name }) => Some((told.tid, name.as_str())),
             _ => None,
-        };
-        self.history.iter().rev().find_map(name).unwrap_or_default()
+        });
+        names.collect()
     }
 
     fn records(&self, writer: &Writer) -> Result<Vec<Record>, Error> {

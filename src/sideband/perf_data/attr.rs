@@ -99,7 +99,8 @@ impl Trailer {
             fields.u64()?;
         }
         if has(SAMPLE_CPU) {
-            id.cpu = Some(fields.u32()?);
+            // perf's own records, which are of no CPU, have -1.
+            id.cpu = Some(fields.u32()?).filter(|cpu| *cpu != u32::MAX);
         }
         Some((body, id))
     }

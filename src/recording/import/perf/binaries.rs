@@ -2,38 +2,91 @@
 //! or in perf's cache of build ids.
 
 use super::super::super::error::{Error, ErrorKind};
+use super::super::super::export::VDSO_NAME;
 use super::super::super::mapped::Mapped;
 use super::{Perf, open};
 use crate::image::Bytes;
 use crate::image::elf::Elf;
+use crate::sideband::perf_data::{BuildId, PerfMap};
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
-/// The file that was mapped as `name`; none where there is none.
-pub(super) fn find(name: &str, build_id: &[u8], with: &Perf) -> Result<Option<Bytes>, Error> {
-    let mut other = None;
-    for path in places(name, build_id, with) {
-        let Ok(mapped) = Mapped::open(&path) else { continue };
-        let bytes = Bytes::new(mapped);
-        if with.any_binary || has_build_id(&bytes, build_id) {
-            return Ok(Some(bytes));
-        }
-        other.get_or_insert(path);
-    }
-    match other {
-        Some(path) => Err(Error::new(&path, ErrorKind::OtherBinary)),
-        None => Ok(None),
-    }
+/// Finds files, each once, whatever names it goes by.
+pub(super) struct Binaries<'a> {
+    with: &'a Perf,
+    /// The build ids that the file lists, by name.
+    listed: HashMap<&'a str, &'a [u8]>,
+    /// What was opened, by its own path.
+    opened: HashMap<PathBuf, Option<Bytes>>,
+    /// The vdso of each build id.
+    vdsos: HashMap<Vec<u8>, Option<Bytes>>,
 }
 
-/// The vdso that is given, or that perf kept.
-pub(super) fn vdso(build_id: &[u8], with: &Perf) -> Result<Option<Bytes>, Error> {
-    if let Some(path) = &with.vdso {
-        return open(path).map(Some);
+impl<'a> Binaries<'a> {
+    pub(super) fn new(with: &'a Perf, listed: &'a [BuildId]) -> Self {
+        // Of several with one name, the first.
+        let listed = listed.iter().rev().map(|listed| (&*listed.name, &*listed.id)).collect();
+        Self { with, listed, opened: HashMap::new(), vdsos: HashMap::new() }
     }
-    let kept = cached(build_id, "vdso").and_then(|path| Mapped::open(&path).ok());
-    let kept = kept.map(Bytes::new);
-    Ok(kept.filter(|bytes| has_build_id(bytes, build_id)))
+
+    /// The file that was mapped; none where there is none.
+    pub(super) fn of_map(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
+        let build_id = self.build_id(map);
+        self.find(&map.name, &build_id)
+    }
+
+    /// The vdso that is given, or that perf kept.
+    pub(super) fn vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
+        let build_id = self.build_id(map);
+        if let Some(known) = self.vdsos.get(&build_id) {
+            return Ok(known.clone());
+        }
+        let found = match &self.with.vdso {
+            Some(path) => Some(open(path)?),
+            None => {
+                let kept = cached(&build_id, "vdso").and_then(|path| self.open(&path));
+                kept.filter(|bytes| has_build_id(bytes, &build_id))
+            }
+        };
+        self.vdsos.insert(build_id, found.clone());
+        Ok(found)
+    }
+
+    /// The vdso that an export put among the files.
+    pub(super) fn exported_vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
+        self.find(VDSO_NAME, &map.build_id)
+    }
+
+    /// The build id of a mapping's file, by its own record or by the file's list.
+    fn build_id(&self, map: &PerfMap) -> Vec<u8> {
+        if !map.build_id.is_empty() {
+            return map.build_id.clone();
+        }
+        self.listed.get(&*map.name).map(|id| id.to_vec()).unwrap_or_default()
+    }
+
+    fn find(&mut self, name: &str, build_id: &[u8]) -> Result<Option<Bytes>, Error> {
+        let mut other = None;
+        for path in places(name, build_id, self.with) {
+            let Some(bytes) = self.open(&path) else { continue };
+            if self.with.any_binary || has_build_id(&bytes, build_id) {
+                return Ok(Some(bytes));
+            }
+            other.get_or_insert(path);
+        }
+        match other {
+            Some(path) => Err(Error::new(&path, ErrorKind::OtherBinary)),
+            None => Ok(None),
+        }
+    }
+
+    fn open(&mut self, path: &Path) -> Option<Bytes> {
+        // Names of one file can be any number: by way of links, or of nothing (`/.`).
+        let own = std::fs::canonicalize(path).ok()?;
+        let opened = self.opened.entry(own);
+        opened.or_insert_with_key(|own| Mapped::open(own).ok().map(Bytes::new)).clone()
+    }
 }
 
 fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {

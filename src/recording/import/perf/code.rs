@@ -2,10 +2,11 @@
 //! threads.
 
 use super::super::super::error::{Error, ErrorKind};
-use super::super::super::export::{CODE_NAME, VDSO_NAME};
+use super::super::super::export::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
 use super::super::imported::{Code, Told, What};
+use super::Perf;
+use super::binaries::Binaries;
 use super::process::Process;
-use super::{Perf, binaries};
 use crate::common::{Addr, Tid, Tsc};
 use crate::image::Floors;
 use crate::image::core::Core;
@@ -13,7 +14,7 @@ use crate::image::{Bytes, PAGE_SIZE_BYTES, Section};
 use crate::pt::TscToNs;
 use crate::sideband::Event;
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap, PerfRecord};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// What is known besides the file.
@@ -33,9 +34,20 @@ pub(super) fn history(
     let is_exec = |record: &PerfRecord| matches!(&record.event, PerfEvent::Comm { pid, exec: true, .. } if *pid == process.pid);
     let last_exec = process.records(data).filter(|(_, record)| is_exec(record)).last();
     let last_exec = last_exec.map(|(_, record)| record);
-    let (files, told, left_bytes) = (HashMap::new(), Vec::new(), COMPARED_BYTES);
-    let floors = Floors::default();
-    let mut history = Builder { data, process, known, notes, files, told, floors, left_bytes };
+    let mut history = Builder {
+        process,
+        known,
+        notes,
+        threads: process.threads.iter().copied().collect(),
+        binaries: Binaries::new(known.with, &data.build_ids),
+        files: HashMap::new(),
+        told: Vec::new(),
+        floors: Floors::default(),
+        left_bytes: COMPARED_BYTES,
+        missing: 0,
+        has_core: false,
+        code_bytes: HashMap::new(),
+    };
     if last_exec.is_none() {
         history.core(Tsc(0), Tid(process.pid.0));
     }
@@ -74,7 +86,11 @@ pub(super) fn history(
             }
         }
     }
-    Ok((history.told, program))
+    let Builder { told, missing, .. } = history;
+    if missing > NAMED {
+        notes.push(format!("{} more files were not found", missing - NAMED));
+    }
+    Ok((told, program))
 }
 
 /// What a record tells of the process's threads.
@@ -102,22 +118,39 @@ fn is_file(name: &str) -> bool {
     name.starts_with('/') && !name.starts_with("//")
 }
 
+/// Whether a mapping's file is of code that was in none.
+fn is_code(name: &str) -> bool {
+    name == CODE_NAME || name == CORE_NAME
+}
+
 fn clamp(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
 
 struct Builder<'a> {
-    data: &'a PerfData,
     process: &'a Process,
     known: &'a Known<'a>,
     notes: &'a mut Vec<String>,
+    /// The process's own.
+    threads: HashSet<Tid>,
+    binaries: Binaries<'a>,
     /// What was found under each name.
     files: HashMap<String, Option<Bytes>>,
     told: Vec<Told>,
     floors: Floors,
     /// Bytes of code that are compared with the core yet: a file may tell of any number.
     left_bytes: u64,
+    /// Files that were not found.
+    missing: usize,
+    /// What the core holds has been told: it is of the last program.
+    has_core: bool,
+    /// Bytes of code that had no file until it was exported, and have not been told yet: an export
+    /// tells each once.
+    code_bytes: HashMap<String, usize>,
 }
+
+/// Files that are not found are named, up to so many.
+const NAMED: usize = 16;
 
 /// More than any program's code.
 const COMPARED_BYTES: u64 = 4 << 30;
@@ -125,6 +158,7 @@ const COMPARED_BYTES: u64 = 4 << 30;
 impl Builder<'_> {
     /// What the core holds lies below all that is mapped.
     fn core(&mut self, tsc: Tsc, tid: Tid) {
+        self.has_core = true;
         let sections = self.known.core.into_iter().flat_map(|core| core.memory().sections());
         let told = |section: &Section| {
             let what = What::Map(Code::Core(section.clone()));
@@ -136,7 +170,8 @@ impl Builder<'_> {
     fn map(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
         let is_file = is_file(&map.name);
         // What cannot be executed may have been written to before, as relocated data was.
-        if !map.executable {
+        // What an export took from the core lies below all else where the core is given.
+        if !map.executable || map.name == CORE_NAME && self.core_holds(map.range.start) {
             return Ok(());
         }
         let tsc = self.floors.map(tsc, map.range);
@@ -152,21 +187,14 @@ impl Builder<'_> {
             self.vdso(map, section)?
         } else if is_file {
             self.file(map, section)?
-        } else if self.core_holds(map.range.start) {
-            Code::Core(section)
         } else {
-            Code::Anonymous(section)
+            self.no_file(map, section)
         };
-        let is_own = self.process.threads.contains(&map.tid);
+        let is_own = self.threads.contains(&map.tid);
         let tid = if is_own { map.tid } else { Tid(self.process.pid.0) };
         let what = match code {
-            // Code that had no file until it was exported.
-            Code::File(section) if map.name == CODE_NAME && !section.bytes.is_empty() => {
-                let (range, offset) = (section.range, clamp(section.offset));
-                let bytes = section.bytes.get(offset..).unwrap_or_default();
-                let size = clamp(range.size_bytes()).min(bytes.len());
-                let bytes = bytes.get(..size).unwrap_or_default().to_vec();
-                What::Event(Event::Code { addr: range.start, bytes })
+            Code::File(section) if is_code(&map.name) && !section.bytes.is_empty() => {
+                self.code(&map.name, section)
             }
             code => What::Map(code),
         };
@@ -174,17 +202,36 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn vdso(&self, map: &PerfMap, section: Section) -> Result<Code, Error> {
+    /// Memory with a name of the kernel's, or of none.
+    fn no_file(&self, map: &PerfMap, section: Section) -> Code {
+        match map.name.as_str() {
+            ANONYMOUS_NAME => Code::Anonymous(section),
+            _ if self.core_holds(map.range.start) => Code::Core(section),
+            name if name.starts_with('[') && name != CORE_MAP_NAME => Code::Special(section),
+            _ => Code::Anonymous(section),
+        }
+    }
+
+    /// Code that had no file until it was exported. What is more than its file has is not known.
+    fn code(&mut self, name: &str, section: Section) -> What {
+        let (range, offset) = (section.range, clamp(section.offset));
+        let bytes = section.bytes.get(offset..).unwrap_or_default();
+        let bytes = bytes.get(..clamp(range.size_bytes()).min(bytes.len())).unwrap_or_default();
+        let left = self.code_bytes.entry(name.to_owned()).or_insert(section.bytes.len());
+        match left.checked_sub(bytes.len()) {
+            Some(rest) => {
+                *left = rest;
+                What::Event(Event::Code { addr: range.start, bytes: bytes.to_vec() })
+            }
+            None => What::Map(Code::Anonymous(section)),
+        }
+    }
+
+    fn vdso(&mut self, map: &PerfMap, section: Section) -> Result<Code, Error> {
         let section = Section { name: "[vdso]".into(), ..section };
-        let with = self.known.with;
-        let kept = binaries::vdso(&self.build_id(map), with)?;
-        let of_symfs = || match &with.symfs {
-            Some(_) => binaries::find(VDSO_NAME, &map.build_id, with),
-            None => Ok(None),
-        };
-        let bytes = match kept {
-            Some(bytes) => Some(bytes),
-            None => of_symfs()?,
+        let bytes = match self.binaries.vdso(map)? {
+            None if self.known.with.symfs.is_some() => self.binaries.exported_vdso(map)?,
+            kept => kept,
         };
         Ok(match bytes {
             Some(bytes) => Code::Special(Section { bytes, ..section }),
@@ -197,8 +244,11 @@ impl Builder<'_> {
         let bytes = if let Some(known) = self.files.get(&map.name) {
             known.clone()
         } else {
-            let bytes = binaries::find(&map.name, &self.build_id(map), self.known.with)?;
+            let bytes = self.binaries.of_map(map)?;
             if bytes.is_none() {
+                self.missing += 1;
+            }
+            if bytes.is_none() && self.missing <= NAMED {
                 self.notes.push(format!(
                     "{}: not found, so its code is not known; --symfs names a directory that has it",
                     map.name
@@ -210,7 +260,10 @@ impl Builder<'_> {
         match bytes {
             Some(bytes) => {
                 let section = Section { bytes, ..section };
-                self.check(&section)?;
+                // Code that was made at run time may have been another at the end.
+                if !is_code(&map.name) {
+                    self.check(&section)?;
+                }
                 Ok(Code::File(section))
             }
             None if self.core_holds(map.range.start) => Ok(Code::Core(section)),
@@ -218,17 +271,9 @@ impl Builder<'_> {
         }
     }
 
-    /// The build id of a mapping's file, by its own record or by the file's list.
-    fn build_id(&self, map: &PerfMap) -> Vec<u8> {
-        if !map.build_id.is_empty() {
-            return map.build_id.clone();
-        }
-        let listed = self.data.build_ids.iter().find(|listed| listed.name == map.name);
-        listed.map(|listed| listed.id.clone()).unwrap_or_default()
-    }
-
     fn core_holds(&self, addr: Addr) -> bool {
-        self.known.core.is_some_and(|core| core.read(addr, &mut [0]) == 1)
+        let core = self.known.core.filter(|_| self.has_core);
+        core.is_some_and(|core| core.read(addr, &mut [0]) == 1)
     }
 
     /// Code that could not be written is in the core as it is in its file.

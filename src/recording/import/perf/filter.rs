@@ -3,7 +3,8 @@
 
 use super::process::Process;
 use crate::common::{Addr, AddrRange};
-use crate::sideband::perf_data::{PerfData, PerfEvent};
+use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap};
+use std::collections::{HashMap, HashSet};
 
 struct Part<'a> {
     start: u64,
@@ -36,14 +37,21 @@ pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
 
 /// Where the code was that was traced: none for all of it.
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
+    let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
+    let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();
+    for (owner, record) in process.records(data) {
+        if let PerfEvent::Map(map) = &record.event
+            && map.pid == owner
+            && files.contains(map.name.as_str())
+        {
+            maps.entry(&map.name).or_default().push(map);
+        }
+    }
     let range = |part: Part<'_>| {
-        process.records(data).find_map(|(owner, record)| match &record.event {
-            PerfEvent::Map(map) if map.pid == owner && map.name == part.file => {
-                let into = part.start.checked_sub(map.file_offset)?;
-                let start = Addr(map.range.start.0.checked_add(into)?);
-                map.range.contains(start).then(|| AddrRange::sized(start, part.size))
-            }
-            _ => None,
+        maps.get(part.file)?.iter().find_map(|map| {
+            let into = part.start.checked_sub(map.file_offset)?;
+            let start = Addr(map.range.start.0.checked_add(into)?);
+            map.range.contains(start).then(|| AddrRange::sized(start, part.size))
         })
     };
     parts(filter).filter_map(range).collect()

@@ -88,10 +88,9 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     let known = code::Known { with, core: core.as_ref().map(|(_, core)| core), clock };
     let (history, program) = code::history(&data, &process, &known, &mut notes)?;
     let mut threads = process.threads.clone();
+    let mut known_threads = threads.iter().copied().collect();
     for thread in contents.iter().flat_map(|core| &core.threads) {
-        if !threads.contains(&thread.tid) && thread.tid.0 > 0 {
-            threads.push(thread.tid);
-        }
+        note_thread(&mut threads, &mut known_threads, thread.tid);
     }
     let final_pcs = contents.iter().flat_map(|core| &core.threads);
     let final_pcs = final_pcs.map(|thread| (thread.tid, Addr(thread.registers.rip)));

@@ -6,9 +6,10 @@ use super::super::super::format::TraceId;
 use super::super::super::mapped::Mapped;
 use super::super::trace_bytes::{Part, TraceBytes};
 use super::process::Process;
+use crate::common::Tid;
 use crate::pt::{Packets, find_psb, overlap};
 use crate::sideband::perf_data::{AuxInfo, AuxTrace, PerfData, PerfEvent};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -24,11 +25,12 @@ pub(super) fn traces(
     process: &Process,
     file: &Arc<Mapped>,
 ) -> Result<Vec<(TraceId, TraceBytes)>, ErrorKind> {
+    let threads: HashSet<Tid> = process.threads.iter().copied().collect();
     let mut areas: BTreeMap<TraceId, Vec<AuxTrace>> = BTreeMap::new();
     for trace in &data.aux_traces {
         let id = match (trace.cpu, trace.tid) {
             (Some(cpu), _) => TraceId::Cpu(cpu),
-            (None, Some(tid)) if process.threads.contains(&tid) => TraceId::Thread(tid),
+            (None, Some(tid)) if threads.contains(&tid) => TraceId::Thread(tid),
             _ => continue,
         };
         areas.entry(id).or_default().push(*trace);
@@ -37,12 +39,13 @@ pub(super) fn traces(
         areas.retain(|id, _| matches!(id, TraceId::Cpu(_)));
     }
     let bytes: &[u8] = (**file).as_ref();
+    let told = Told::of_all(data);
     let mut traces = Vec::new();
     for (id, pieces) in areas {
         let runs = if info.snapshot {
             snapshots(bytes, &pieces)
         } else {
-            full(&pieces, &Told::of(data, id))?
+            full(&pieces, told.get(&id).unwrap_or(&Told::default()))?
         };
         traces.push((id, TraceBytes::new(file.clone(), joined(bytes, runs))));
     }
@@ -50,6 +53,7 @@ pub(super) fn traces(
 }
 
 /// What the `AUX` records tell of one stream.
+#[derive(Default)]
 struct Told {
     /// Behind the last byte, each time that some came.
     ends: Vec<u64>,
@@ -58,27 +62,28 @@ struct Told {
 }
 
 impl Told {
-    fn of(data: &PerfData, id: TraceId) -> Self {
-        let mut told = Self { ends: Vec::new(), losses: Vec::new() };
+    /// Of each stream. A record may be of a CPU's and of a thread's.
+    fn of_all(data: &PerfData) -> HashMap<TraceId, Self> {
+        let mut all: HashMap<TraceId, Self> = HashMap::new();
         for record in &data.records {
             let PerfEvent::Aux { offset, size, flags } = record.event else { continue };
-            let own = match id {
-                TraceId::Cpu(cpu) => record.id.cpu == Some(cpu),
-                TraceId::Thread(tid) => record.id.task.is_some_and(|(_, of)| of == tid),
-            };
-            if !own {
-                continue;
-            }
             let end = offset.saturating_add(size);
-            told.ends.push(end);
-            if flags & PerfEvent::AUX_LOSSES != 0 {
-                told.losses.push(end);
+            let of_cpu = record.id.cpu.map(TraceId::Cpu);
+            let of_thread = record.id.task.map(|(_, tid)| TraceId::Thread(tid));
+            for id in [of_cpu, of_thread].into_iter().flatten() {
+                let told = all.entry(id).or_default();
+                told.ends.push(end);
+                if flags & PerfEvent::AUX_LOSSES != 0 {
+                    told.losses.push(end);
+                }
             }
         }
-        told.ends.sort_unstable();
-        told.losses.sort_unstable();
-        told.losses.dedup();
-        told
+        for told in all.values_mut() {
+            told.ends.sort_unstable();
+            told.losses.sort_unstable();
+            told.losses.dedup();
+        }
+        all
     }
 
     /// The end of a piece that ends here with its padding.

@@ -9,7 +9,7 @@ use crate::common::{Pid, Tid};
 use crate::pt::TscToNs;
 use crate::sideband::SwitchKind;
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 /// Traces of CPUs can be cut by these switches.
 pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
@@ -40,22 +40,27 @@ pub(super) fn switches(
         TraceId::Cpu(cpu) => Some(*cpu),
         TraceId::Thread(_) => None,
     });
-    let cpus: HashSet<u32> = cpus.collect();
+    let cpus: BTreeSet<u32> = cpus.collect();
     let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
     let mut switches = Vec::new();
     let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
+    // CPUs of which something is known since the last loss: one loss after the other is one.
+    let mut known = cpus.clone();
     for (_, record) in process.records(data) {
         let Some(time_ns) = record.id.time_ns else { continue };
         let tsc = clock.tsc(time_ns);
         let mut tell = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
-            (PerfEvent::Lost(_), own) => {
-                let all = cpus.iter().copied().filter(|cpu| own.is_none_or(|own| own == *cpu));
-                // Of a CPU that has no trace, nothing is missing.
-                if own.is_some() || record.id.cpu.is_none() {
-                    all.for_each(|cpu| tell(cpu, SwitchKind::Lost));
+            (PerfEvent::Lost(_), Some(cpu)) => {
+                if known.remove(&cpu) {
+                    tell(cpu, SwitchKind::Lost);
                 }
+            }
+            // Of a CPU that has no trace, nothing is missing.
+            (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
+                let all = std::mem::take(&mut known);
+                all.into_iter().for_each(|cpu| tell(cpu, SwitchKind::Lost));
             }
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
@@ -65,6 +70,7 @@ pub(super) fn switches(
                 }
                 let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };
                 tell(cpu, kind);
+                known.insert(cpu);
                 running.insert(cpu, (!out).then_some((pid, tid)));
             }
             // Who is traced from now on runs, whether its switch was told or not.
@@ -72,6 +78,7 @@ pub(super) fn switches(
                 let runs = Some((*pid, *tid));
                 if running.get(&cpu).copied().flatten() != runs {
                     tell(cpu, SwitchKind::In(*pid, *tid));
+                    known.insert(cpu);
                     running.insert(cpu, runs);
                 }
             }

@@ -4,7 +4,7 @@ use super::super::imported::{Code, Imported, What};
 use super::super::trace_bytes::TraceBytes;
 use super::{Perf, open_perf};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::recording::{ErrorKind, TraceId};
+use crate::recording::{ErrorKind, Reader, TraceId};
 use crate::sideband::perf_data::{
     AuxInfo, AuxTrace, PerfClock, PerfEvent, PerfMap, PerfRecord, PerfWriter, SampleId,
 };
@@ -321,4 +321,88 @@ fn what_holds_no_user_trace_is_refused() {
     writer.aux_info(&info());
     made.writer = writer;
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::OfKernel)));
+}
+
+/// The records that an import writes, and the timeline of what was written.
+fn written(imported: &Imported) -> (tempfile::TempDir, Reader) {
+    let dir = tempfile::tempdir().unwrap();
+    imported.write(&dir.path().join("recording")).unwrap();
+    let reader = Reader::open(&dir.path().join("recording")).unwrap();
+    (dir, reader)
+}
+
+#[test]
+fn a_thread_that_nobody_traced_has_an_empty_trace() {
+    let mut made = Made::new(&info());
+    made.tell(0, 7, None, comm(PID, false));
+    made.tell(1, 7, None, PerfEvent::Fork { child: (PID, Tid(8)), parent: (PID, Tid(7)) });
+    made.area(Some(7), None, 0, &psb_and(&TIP));
+    let (_dir, reader) = written(&made.opened());
+    assert_eq!(reader.threads().unwrap(), [Tid(7), Tid(8)]);
+    let size = |tid| reader.trace(TraceId::Thread(Tid(tid))).unwrap().as_ref().len();
+    // With its padding, as nothing tells how long it is.
+    assert_eq!((size(7), size(8)), (psb_and(&TIP).len().next_multiple_of(8), 0));
+    assert_eq!(reader.damage().len(), 0);
+}
+
+#[test]
+fn many_threads_have_no_need_of_as_many_open_files() {
+    let mut made = Made::new(&info());
+    made.tell(0, 7, None, comm(PID, false));
+    // More than two files of each that a process may have open by default.
+    for tid in 8..1600 {
+        made.tell(1, 7, None, PerfEvent::Fork { child: (PID, Tid(tid)), parent: (PID, Tid(7)) });
+        made.area(Some(tid), None, 0, &psb_and(&TIP));
+    }
+    let (_dir, reader) = written(&made.opened());
+    assert_eq!(reader.threads().unwrap().len(), 1593);
+}
+
+/// A loss that concerns all CPUs is told of each once, up to what is known next.
+#[test]
+fn losses_in_a_row_are_one() {
+    let mut made = Made::new(&info());
+    made.tell(0, 7, None, comm(PID, false));
+    for cpu in 0..3 {
+        made.area(None, Some(cpu), 0, &psb_and(&TIP));
+    }
+    let switch = || PerfEvent::Switch { out: false, other: None };
+    made.tell(1, 7, Some(1), switch());
+    for time in 2..100 {
+        made.tell(time, 7, None, PerfEvent::Lost(1));
+    }
+    made.tell(100, 7, Some(1), switch());
+    made.tell(101, 7, None, PerfEvent::Lost(1));
+    let told: Vec<_> = made.opened().switches.iter().map(|s| (s.tsc.0, s.cpu, s.kind)).collect();
+    let expected = [
+        (1, 1, SwitchKind::In(PID, Tid(7))),
+        (2, 0, SwitchKind::Lost),
+        (2, 1, SwitchKind::Lost),
+        (2, 2, SwitchKind::Lost),
+        (100, 1, SwitchKind::In(PID, Tid(7))),
+        (101, 1, SwitchKind::Lost),
+    ];
+    assert_eq!(told, expected);
+}
+
+/// A file that tells of more code than there is does not make it so.
+#[test]
+fn code_of_an_export_is_told_once_and_no_more() {
+    let mut made = Made::new(&info());
+    let symfs = made.dir.path().join("symfs");
+    fs::create_dir(&symfs).unwrap();
+    fs::write(symfs.join("[code]"), [0x90; 0x1800]).unwrap();
+    made.tell(0, 7, None, comm(PID, true));
+    for start in [0x10_000, 0x20_000, 0x30_000] {
+        made.map(1, PID, start, "/[code]");
+    }
+    made.area(Some(7), None, 0, &psb_and(&TIP));
+    let with = Perf { symfs: Some(symfs), ..Perf::default() };
+    let told = made.open(&with).unwrap().history;
+    let sizes = told.iter().filter_map(|told| match &told.what {
+        What::Event(Event::Code { bytes, .. }) => Some(bytes.len()),
+        What::Map(Code::Anonymous(_)) => Some(0),
+        _ => None,
+    });
+    assert_eq!(sizes.collect::<Vec<_>>(), [0x1000, 0, 0]);
 }

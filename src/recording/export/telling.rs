@@ -1,0 +1,331 @@
+//! What a recording's sideband tells, in perf's records: threads, programs, mappings, code, context
+//! switches. Writes no file but those of the code that ran.
+
+use super::super::error::{Error, ErrorKind};
+use super::super::format::TraceId;
+use super::super::manifest::Manifest;
+use super::super::reader::{Reader, Trace};
+use super::symfs::Symfs;
+use super::taken::{PMU, clock, how};
+use super::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
+use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
+use crate::image::core::Core;
+use crate::image::elf::Elf;
+use crate::image::{Bytes, RangeSet};
+use crate::pt::TscToNs;
+use crate::sideband::perf_data::{BuildId, PerfEvent, PerfMap, PerfRecord, PerfWriter, SampleId};
+use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
+use std::collections::{HashMap, HashSet};
+
+/// Tells the records of a recording, one after the other.
+pub(super) struct Telling<'a> {
+    reader: &'a Reader,
+    symfs: &'a Symfs,
+    pub(super) writer: PerfWriter,
+    clock: TscToNs,
+    pid: Pid,
+    /// The path and the stored content of each file.
+    paths: HashMap<FileId, String>,
+    images: HashMap<FileId, ImageId>,
+    /// The first file of each path.
+    firsts: HashMap<String, FileId>,
+    /// The build ids of what is stored in the directory, by path.
+    stored: HashMap<String, Vec<u8>>,
+    /// The code that has no file, and what of it the core holds.
+    code: Vec<u8>,
+    core_code: Vec<u8>,
+    core: Option<Core>,
+    /// What was mapped since the program began: as the core holds it, and anything else.
+    of_core: RangeSet,
+    mapped: RangeSet,
+    pub(super) lost: Vec<String>,
+}
+
+impl<'a> Telling<'a> {
+    pub(super) fn new(
+        reader: &'a Reader,
+        symfs: &'a Symfs,
+        records: &[Record],
+        ids: &[TraceId],
+    ) -> Result<Self, Error> {
+        let manifest = reader.manifest();
+        let cpu = &manifest.cpu;
+        let cpuid = format!("{},{},{},{}", cpu.vendor, cpu.family, cpu.model, cpu.stepping);
+        let cpuid = if cpu.vendor.is_empty() { String::new() } else { cpuid };
+        let mut writer = PerfWriter::new(&cpuid);
+        let clock = clock(manifest);
+        let of_cpus = ids.iter().any(|id| matches!(id, TraceId::Cpu(_)));
+        let (info, config) = how(manifest, clock, of_cpus);
+        writer.intel_pt_events(PMU, config);
+        writer.aux_info(&info);
+        let (mut paths, mut images) = (HashMap::new(), HashMap::new());
+        let mut firsts: HashMap<String, FileId> = HashMap::new();
+        let mut needs_core = false;
+        for record in records {
+            match &record.event {
+                Event::File { file, path } => {
+                    paths.insert(*file, path.clone());
+                    let first = firsts.entry(path.clone()).or_insert(*file);
+                    *first = (*file).min(*first);
+                }
+                Event::Image { file, image } => drop(images.insert(*file, image.clone())),
+                Event::Map { backing: Backing::Core, .. } => needs_core = true,
+                _ => {}
+            }
+        }
+        let core = if needs_core { reader.core()? } else { None };
+        let core = core.and_then(|core| Core::parse(&Bytes::new(core)).ok());
+        Ok(Self {
+            reader,
+            symfs,
+            writer,
+            clock,
+            pid: manifest.pid,
+            paths,
+            images,
+            firsts,
+            stored: HashMap::new(),
+            code: Vec::new(),
+            core_code: Vec::new(),
+            core,
+            of_core: RangeSet::default(),
+            mapped: RangeSet::default(),
+            lost: Vec::new(),
+        })
+    }
+
+    /// Who the threads are, where the records do not tell, before anything happens.
+    pub(super) fn threads(&mut self, manifest: &Manifest, records: &[Record]) {
+        let (pid, id) = (self.pid, SampleId::default());
+        let (mut born, mut named) = (HashSet::new(), HashSet::new());
+        for record in records {
+            match record.event {
+                Event::ThreadStart => drop(born.insert(record.tid)),
+                Event::Comm { .. } => drop(named.insert(record.tid)),
+                _ => {}
+            }
+        }
+        for thread in manifest.end.iter().flat_map(|end| &end.threads) {
+            let tid = thread.tid;
+            if tid.0 != pid.0 && !born.contains(&tid) {
+                let event = PerfEvent::Fork { child: (pid, tid), parent: (pid, Tid(pid.0)) };
+                self.push(id, event);
+            }
+            if !thread.name.is_empty() && !named.contains(&tid) {
+                let name = thread.name.clone();
+                self.push(id, PerfEvent::Comm { pid, tid, name, exec: false });
+            }
+        }
+    }
+
+    /// How much trace there is, before anything happens.
+    pub(super) fn traces(&mut self, ids: &[TraceId], traces: &[Trace]) {
+        let pid = self.pid;
+        for (id, trace) in ids.iter().zip(traces) {
+            let size = trace.as_ref().len() as u64;
+            let (task, cpu) = match id {
+                TraceId::Thread(tid) => (Some((pid, *tid)), None),
+                TraceId::Cpu(cpu) => (None, Some(*cpu)),
+            };
+            let id = SampleId { task, time_ns: None, cpu };
+            self.push(id, PerfEvent::Aux { offset: 0, size, flags: 0 });
+        }
+    }
+
+    /// Another program is executed.
+    pub(super) fn exec(&mut self, record: &Record, name: String) {
+        let (pid, tid, id) = (record.pid, record.tid, self.id(record));
+        self.push(id, PerfEvent::Comm { pid, tid, name, exec: true });
+        self.of_core.clear();
+        self.mapped.clear();
+    }
+
+    fn push(&mut self, id: SampleId, event: PerfEvent) {
+        self.writer.record(&PerfRecord { offset: 0, id, event });
+    }
+
+    fn id(&self, record: &Record) -> SampleId {
+        let time_ns = Some(self.clock.ns(record.tsc)).filter(|_| record.tsc > Tsc(0));
+        SampleId { task: Some((record.pid, record.tid)), time_ns, cpu: None }
+    }
+
+    pub(super) fn record(&mut self, record: &Record) -> Result<(), Error> {
+        let (pid, tid, id) = (record.pid, record.tid, self.id(record));
+        let of_cpu = |cpu| SampleId { cpu: Some(cpu), ..id };
+        match &record.event {
+            Event::Map { range, protection, backing } => {
+                self.map(record, *range, *protection, backing)?;
+            }
+            Event::Code { addr, bytes } => self.code(record, *addr, bytes),
+            Event::Exec { path } => {
+                let name = path.rsplit('/').next().unwrap_or_default();
+                self.exec(record, name.chars().take(15).collect());
+            }
+            Event::Comm { name } => {
+                self.push(id, PerfEvent::Comm { pid, tid, name: name.clone(), exec: false });
+            }
+            Event::Fork { child } => {
+                let child = (*child, Tid(child.0));
+                self.push(id, PerfEvent::Fork { child, parent: (pid, tid) });
+            }
+            Event::ThreadStart => {
+                if tid.0 != pid.0 {
+                    let parent = (pid, Tid(pid.0));
+                    self.push(id, PerfEvent::Fork { child: (pid, tid), parent });
+                }
+                self.push(id, PerfEvent::ItraceStart { pid, tid });
+            }
+            Event::ThreadExit => self.push(id, PerfEvent::Exit { pid, tid }),
+            Event::SwitchIn { cpu } => {
+                self.push(of_cpu(*cpu), PerfEvent::Switch { out: false, other: None });
+            }
+            Event::SwitchOut { cpu } => {
+                self.push(of_cpu(*cpu), PerfEvent::Switch { out: true, other: None });
+            }
+            Event::SwitchLost { cpu } => self.push(of_cpu(*cpu), PerfEvent::Lost(1)),
+            // Nothing of perf's tells of these.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn map(
+        &mut self,
+        record: &Record,
+        range: AddrRange,
+        protection: Protection,
+        backing: &Backing,
+    ) -> Result<(), Error> {
+        let (name, file_offset) = match backing {
+            Backing::File { file, offset } => {
+                let path = self.paths.get(file).cloned().unwrap_or_default();
+                if path.is_empty() {
+                    return Ok(());
+                }
+                let image = self.images.get(file).cloned();
+                (self.stored_as(&path, *file, image.as_ref())?, *offset)
+            }
+            Backing::Special { name, image } if protection.execute => {
+                let is_vdso = name == "[vdso]" && image.is_some();
+                let name = if is_vdso { VDSO_NAME } else { name };
+                match image.as_ref().filter(|_| is_vdso) {
+                    Some(image) => (self.stored_as(name, FileId(u32::MAX), Some(image))?, 0),
+                    None => (name.to_owned(), 0),
+                }
+            }
+            Backing::Core if protection.execute => {
+                // What lies below all else is known to who has the core, and told for others.
+                let is_below = !self.of_core.overlaps(range) && !self.mapped.overlaps(range);
+                self.of_core.insert(range);
+                if is_below {
+                    self.core_code(record, range);
+                    return Ok(());
+                }
+                (CORE_MAP_NAME.to_owned(), 0)
+            }
+            Backing::Anonymous if protection.execute => (ANONYMOUS_NAME.to_owned(), 0),
+            _ => return Ok(()),
+        };
+        if name.is_empty() {
+            return Ok(());
+        }
+        let build_id = self.stored.get(&name).cloned().unwrap_or_default();
+        let map = PerfMap {
+            pid: record.pid,
+            tid: record.tid,
+            range,
+            file_offset,
+            writable: protection.write,
+            executable: protection.execute,
+            shared: protection.shared,
+            build_id,
+            name,
+        };
+        if map.executable {
+            self.mapped.insert(range);
+        }
+        self.push(self.id(record), PerfEvent::Map(Box::new(map)));
+        if matches!(backing, Backing::Core) {
+            self.core_code(record, range);
+        }
+        Ok(())
+    }
+
+    /// The name of a file whose image is in the directory from now on. Of several files with one
+    /// path, the later ones go by their numbers, too.
+    fn stored_as(
+        &mut self,
+        path: &str,
+        file: FileId,
+        image: Option<&ImageId>,
+    ) -> Result<String, Error> {
+        let Some(image) = image else { return Ok(path.to_owned()) };
+        let is_first = self.firsts.get(path).is_none_or(|first| *first == file);
+        let name = if is_first { path.to_owned() } else { format!("{path}~{}", file.0) };
+        if self.stored.contains_key(&name) {
+            return Ok(name);
+        }
+        match self.symfs.image(self.reader, image, &name) {
+            Ok(bytes) => {
+                let elf = Elf::parse(&Bytes::new(bytes).aligned());
+                let build_id = elf.ok().and_then(|elf| elf.build_id).unwrap_or_default();
+                if !build_id.is_empty() {
+                    self.writer.build_id(&BuildId { id: build_id.clone(), name: name.clone() });
+                }
+                self.stored.insert(name.clone(), build_id);
+            }
+            Err(Error { kind: ErrorKind::Io(error), path }) => {
+                return Err(Error::new(&path, error));
+            }
+            Err(error) => {
+                self.lost.push(error.to_string());
+                self.stored.insert(name.clone(), Vec::new());
+            }
+        }
+        Ok(name)
+    }
+
+    /// Code that was made at run time, mapped from a file that it never was in.
+    fn code(&mut self, record: &Record, addr: Addr, bytes: &[u8]) {
+        let range = AddrRange::sized(addr, bytes.len() as u64);
+        self.mapped.insert(range);
+        let map = code_map(record, range, CODE_NAME, self.code.len());
+        self.code.extend_from_slice(bytes);
+        self.push(self.id(record), map);
+    }
+
+    /// The same of what a core holds in a range.
+    fn core_code(&mut self, record: &Record, range: AddrRange) {
+        let Some(core) = &self.core else { return };
+        let known: Vec<_> = core.memory().sections().filter_map(|part| part.cut(range)).collect();
+        for part in known {
+            let start = usize::try_from(part.offset).unwrap_or(usize::MAX);
+            let size = usize::try_from(part.range.size_bytes()).unwrap_or(0);
+            let bytes = part.bytes.get(start..).and_then(|bytes| bytes.get(..size));
+            let map = code_map(record, part.range, CORE_NAME, self.core_code.len());
+            self.core_code.extend_from_slice(bytes.unwrap_or_default());
+            self.push(self.id(record), map);
+        }
+    }
+
+    pub(super) fn code_files(&self) -> Result<(), Error> {
+        let files = [(CODE_NAME, &self.code), (CORE_NAME, &self.core_code)];
+        let mut files = files.into_iter().filter(|(_, bytes)| !bytes.is_empty());
+        files.try_for_each(|(name, bytes)| self.symfs.store(name, bytes))
+    }
+}
+
+/// A part of a file of code that never was in one.
+fn code_map(record: &Record, range: AddrRange, name: &str, offset: usize) -> PerfEvent {
+    PerfEvent::Map(Box::new(PerfMap {
+        pid: record.pid,
+        tid: record.tid,
+        range,
+        file_offset: offset as u64,
+        writable: false,
+        executable: true,
+        shared: false,
+        build_id: Vec::new(),
+        name: name.to_owned(),
+    }))
+}
