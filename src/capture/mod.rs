@@ -7,7 +7,7 @@ mod debug_registers;
 mod error;
 mod filter;
 mod final_state;
-mod host;
+pub mod host;
 mod live;
 mod masked;
 mod path;
@@ -21,7 +21,6 @@ mod step;
 
 pub use error::Error;
 pub use filter::{Code, Filter};
-pub use host::host_cpu;
 pub use live::{Catches, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
@@ -43,6 +42,11 @@ pub enum Backend {
 /// Whether the CPU here can trace what is requested.
 pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
+}
+
+impl Backend {
+    /// Whether this build captures by the CPU's own PT unit.
+    pub const HARDWARE: bool = true;
 }
 
 /// Runs a program and records it with `backend`. Blocks until the program has ended.

@@ -29,6 +29,8 @@ pub(super) enum Command {
     Replay(Replay),
     /// Run a program under a debugger that can go back: live, from any stop
     Serve(Serve),
+    /// Say what this machine can do for a recorder, and why not
+    Doctor(Doctor),
     /// Say what a recording holds
     Info(Recording),
     /// Print what a trace says, at any rung of the ladder
@@ -225,6 +227,13 @@ pub(super) struct Import {
     /// Print nothing but errors
     #[arg(short, long)]
     pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Doctor {
+    /// As JSON, with all that the words are made of
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

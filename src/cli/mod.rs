@@ -1,9 +1,10 @@
 //! The command line: one file a subcommand. Results go to stdout, progress and messages to
 //! stderr. The exit status is 0, or 2 for an error; gaps in a history are data and no error.
-//! `record` exits with the program's own status, and `replay` with gdb's.
+//! `doctor` has 2 where no program can be recorded, too. `record` exits with the program's own status, and `replay` with gdb's.
 
 mod arguments;
 mod disassembly;
+mod doctor;
 mod dump;
 mod dump_arguments;
 mod export;
@@ -41,6 +42,7 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),

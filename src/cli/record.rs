@@ -3,6 +3,7 @@
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
 use super::{Failure, arguments, quoted, say};
+use crate::capture::host::fallback;
 use crate::capture::{self, Backend, Code, Filter, History, Outcome, Request, record};
 use crate::common::Pid;
 use crate::recording::import::Totals;
@@ -46,6 +47,10 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config is for --backend perf".into());
+    }
+    let is_auto = arguments.backend == arguments::Backend::Auto;
+    if is_auto && backend == Backend::Soft && !arguments.quiet {
+        fallback().iter().for_each(|line| say(line));
     }
     let mut outcome = record(backend, &request)?;
     if backend == Backend::Perf {

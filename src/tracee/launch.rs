@@ -102,7 +102,7 @@ impl Launch<'_> {
             }
         }
         // The child stands at its end, and what it had to say is in the pipe.
-        Tracee::kill_process(pid);
+        end(pid);
         let mut errno = [0; 4];
         let said = available(&errors) && File::from(errors).read_exact(&mut errno).is_ok();
         let program = self.program.to_owned();
@@ -111,6 +111,19 @@ impl Launch<'_> {
         } else {
             Error::EndedEarly { program }
         })
+    }
+}
+
+/// Kills a stopped process of one thread that this one traces, and waits until it is gone.
+pub fn end(pid: Pid) {
+    let tracee = Tracee(Tid(pid.0));
+    Tracee::kill_process(pid);
+    loop {
+        // One that stands at its end is not woken by a signal. It may be gone meanwhile.
+        let _ = tracee.resume(0);
+        if matches!(wait_for(tracee.0), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {
+            break;
+        }
     }
 }
 

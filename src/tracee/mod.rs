@@ -16,7 +16,7 @@ mod stop;
 pub use attach::{attach, detach_all};
 pub use cpus::Cpus;
 pub use error::Error;
-pub use launch::Launch;
+pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, comm, command_line, dispositions, executable,

@@ -1,7 +1,7 @@
-//! The CPU that a run was recorded on, by CPUID (SDM volume 2, "CPUID").
+//! The CPU that this runs on, by CPUID (SDM volume 2, "CPUID").
 
 use crate::recording::HostCpu;
-use core::arch::x86_64::__cpuid;
+use core::arch::x86_64::{__cpuid, __cpuid_count};
 
 /// Vendor, family, model and stepping of this CPU.
 pub fn host_cpu() -> HostCpu {
@@ -20,6 +20,12 @@ pub fn host_cpu() -> HostCpu {
     }
 }
 
+/// Whether this CPU shows Intel PT: leaf 7, EBX bit 25.
+pub(super) fn has_intel_pt() -> bool {
+    const INTEL_PT: u32 = 1 << 25;
+    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & INTEL_PT != 0
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
@@ -34,5 +40,7 @@ mod tests {
         assert_eq!(cpu.family.to_string(), field("cpu family"));
         assert_eq!(cpu.model.to_string(), field("model"));
         assert_eq!(cpu.stepping.to_string(), field("stepping"));
+        let has = field("flags").split_whitespace().any(|flag| flag == "intel_pt");
+        assert_eq!(super::has_intel_pt(), has);
     }
 }

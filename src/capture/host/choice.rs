@@ -1,0 +1,228 @@
+//! What `record` uses on a machine, why nothing better, and the one command that would make it
+//! better.
+
+use super::facts::Facts;
+use super::perf_events::WANTED_BUFFER_BYTES;
+use super::root::Root;
+use crate::capture::Backend;
+use nix::errno::Errno;
+use serde::Serialize;
+
+/// By which means control flow is captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Means {
+    /// The CPU's own PT unit.
+    Hardware,
+    /// Translation.
+    Soft,
+    /// No program can be recorded.
+    Nothing,
+}
+
+/// What would make it better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Better {
+    /// The command.
+    pub command: String,
+    /// What it gives.
+    pub gain: String,
+}
+
+/// What is made of the facts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Choice {
+    /// What `record` uses.
+    pub means: Means,
+    /// Why.
+    pub because: String,
+    /// One command that would make it better; none where none of this machine's would.
+    pub better: Option<Better>,
+}
+
+/// What keeps a recorder from the CPU's PT unit; the first of them in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    NotIntel,
+    Hidden,
+    NoUnit,
+    NoPmu,
+    NoPerfEvents,
+    Paranoid(i64),
+    Filtered,
+    Refused(i32),
+    NotBuilt,
+}
+
+impl Obstacle {
+    /// `built`: whether this build captures by hardware at all.
+    pub(super) fn of(facts: &Facts, built: bool) -> Option<Self> {
+        let (cpu, events) = (&facts.cpu, &facts.perf_events);
+        let errno = facts.tried.as_ref().and_then(|tried| tried.perf_errno);
+        match (events.paranoid, errno) {
+            _ if !cpu.intel_pt => Some(Self::no_unit(facts)),
+            _ if facts.pmu.is_none() => Some(Self::NoPmu),
+            (None, _) => Some(Self::NoPerfEvents),
+            (Some(paranoid), _) if !events.is_open_to(&facts.process) => {
+                Some(Self::Paranoid(paranoid))
+            }
+            (_, Some(_)) if facts.process.seccomp > 0 => Some(Self::Filtered),
+            (_, Some(errno)) => Some(Self::Refused(errno)),
+            _ if !built => Some(Self::NotBuilt),
+            _ => None,
+        }
+    }
+
+    /// Why the CPU shows no Intel PT.
+    fn no_unit(facts: &Facts) -> Self {
+        let is_other = !["", "GenuineIntel"].contains(&facts.cpu.vendor.as_str());
+        match facts.cpu.hypervisor {
+            _ if is_other => Self::NotIntel,
+            true => Self::Hidden,
+            false => Self::NoUnit,
+        }
+    }
+
+    pub(super) fn words(self, facts: &Facts) -> String {
+        match self {
+            Self::NotIntel => {
+                format!("CPUs of {} have no Intel PT", facts.cpu.vendor)
+            }
+            Self::Hidden => {
+                "this is a virtual machine, and its hypervisor shows it no Intel PT (KVM does with \
+                 kvm_intel.pt_mode=1)"
+                    .to_owned()
+            }
+            Self::NoUnit => "this CPU has no Intel PT".to_owned(),
+            Self::NoPmu => "the CPU has Intel PT, but the kernel offers no PMU intel_pt".to_owned(),
+            Self::NoPerfEvents => "the kernel has no perf events".to_owned(),
+            Self::Paranoid(paranoid) => format!(
+                "perf_event_paranoid is {paranoid}, which keeps Intel PT from processes without \
+                 CAP_PERFMON"
+            ),
+            Self::Filtered => {
+                "a filter of system calls (seccomp) refuses perf_event_open(2)".to_owned()
+            }
+            Self::Refused(errno) => {
+                format!("perf_event_open(2) is refused ({})", Errno::from_raw(errno))
+            }
+            Self::NotBuilt => {
+                "this version does not capture by the CPU's Intel PT; it imports what perf captures"
+                    .to_owned()
+            }
+        }
+    }
+
+    fn better(self, facts: &Facts) -> Option<Better> {
+        let (command, gain) = match self {
+            Self::Paranoid(_) => (
+                "sudo sysctl kernel.perf_event_paranoid=2".to_owned(),
+                "opens the CPU's Intel PT to every user's own programs",
+            ),
+            Self::Filtered => (
+                format!("{} run --cap-add PERFMON ...", facts.process.container?),
+                "lets perf_event_open(2) through the container's filter",
+            ),
+            Self::NotBuilt => (
+                "perf record -e intel_pt//u PROGRAM && contraflow import perf.data".to_owned(),
+                "takes the trace by the CPU's Intel PT",
+            ),
+            _ => return None,
+        };
+        Some(Better { command, gain: gain.to_owned() })
+    }
+}
+
+impl Choice {
+    /// What to use on this machine.
+    #[must_use]
+    pub fn of(facts: &Facts) -> Self {
+        Self::with(facts, Backend::HARDWARE)
+    }
+
+    pub(super) fn with(facts: &Facts, built: bool) -> Self {
+        let obstacle = Obstacle::of(facts, built);
+        let fault = facts.tried.as_ref().and_then(|tried| tried.ptrace_fault.clone());
+        let (means, because) = match (fault, obstacle) {
+            (Some(fault), _) => (Means::Nothing, fault),
+            (None, Some(obstacle)) => (Means::Soft, obstacle.words(facts)),
+            (None, None) => {
+                (Means::Hardware, "the CPU has Intel PT, and it is open to this process".to_owned())
+            }
+        };
+        let of_unit = || match obstacle {
+            Some(obstacle) => obstacle.better(facts),
+            None => more_buffer(facts),
+        };
+        let better = match means {
+            Means::Nothing => let_trace(facts),
+            _ => get_gdb(facts).or_else(of_unit).or_else(|| attach_to_all(facts)),
+        };
+        Self { means, because, better }
+    }
+}
+
+fn let_trace(facts: &Facts) -> Option<Better> {
+    let gain = "lets programs be traced".to_owned();
+    let command = match (facts.process.ptrace_scope, facts.process.container) {
+        (Some(2), _) if !facts.process.capabilities.sys_ptrace => {
+            "sudo sysctl kernel.yama.ptrace_scope=1".to_owned()
+        }
+        // Only a reboot takes it back.
+        (Some(3..), _) => return None,
+        (_, Some(container)) => format!("{container} run --cap-add SYS_PTRACE ..."),
+        _ => return None,
+    };
+    Some(Better { command, gain })
+}
+
+fn get_gdb(facts: &Facts) -> Option<Better> {
+    let known = facts.debuggers.as_ref()?;
+    let command = format!("{} gdb", facts.installer?);
+    let gain = "replay needs gdb".to_owned();
+    let is_missing = known.iter().all(|debugger| debugger.name != "gdb");
+    is_missing.then_some(Better { command, gain })
+}
+
+fn more_buffer(facts: &Facts) -> Option<Better> {
+    let lockable = facts.perf_events.lockable_bytes(&facts.process, facts.cpu.online)?;
+    // Besides the trace, perf has a buffer of records of each CPU.
+    let kib = WANTED_BUFFER_BYTES / 1024 + 516;
+    let too_little = lockable < WANTED_BUFFER_BYTES;
+    too_little.then(|| Better {
+        command: format!("sudo sysctl kernel.perf_event_mlock_kb={kib}"),
+        gain: "makes room for larger trace buffers, so that less is lost".to_owned(),
+    })
+}
+
+fn attach_to_all(facts: &Facts) -> Option<Better> {
+    let is_narrow = matches!(facts.process.ptrace_scope, Some(1..=2));
+    (is_narrow && !facts.process.capabilities.sys_ptrace).then(|| Better {
+        command: "sudo sysctl kernel.yama.ptrace_scope=0".to_owned(),
+        gain: "lets record -p attach to programs that contraflow did not start".to_owned(),
+    })
+}
+
+/// Why `record` takes something else though this CPU has Intel PT, in one line. None where it does
+/// not, or where the CPU has none: then nothing is amiss.
+#[must_use]
+pub fn fallback() -> Option<String> {
+    // Nothing is fallen back from by a build that knows of nothing else.
+    if !Backend::HARDWARE || !super::cpuid::has_intel_pt() {
+        return None;
+    }
+    fallback_of(&Facts::of(&Root::here()), Backend::HARDWARE)
+}
+
+pub(super) fn fallback_of(facts: &Facts, built: bool) -> Option<String> {
+    let choice = Choice::with(facts, built);
+    if !facts.cpu.intel_pt || choice.means != Means::Soft {
+        return None;
+    }
+    let better = choice.better.map(|better| format!("; better: {}", better.command));
+    Some(format!(
+        "recorded by translation, not by Intel PT: {}{} (contraflow doctor says more)",
+        choice.because,
+        better.unwrap_or_default()
+    ))
+}

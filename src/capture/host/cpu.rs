@@ -1,0 +1,71 @@
+//! The CPU as the kernel shows it (`/proc/cpuinfo`).
+
+use super::root::Root;
+use serde::Serialize;
+
+/// What `/proc/cpuinfo` says of the first CPU.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cpu {
+    /// `GenuineIntel` and the like; empty where not known.
+    pub vendor: String,
+    /// Its name.
+    pub model_name: String,
+    /// Family, model and stepping, decimal, with slashes between.
+    pub signature: String,
+    /// How many CPUs are online.
+    pub online: u64,
+    /// The flag `intel_pt`.
+    pub intel_pt: bool,
+    /// The flag `hypervisor`: a virtual machine.
+    pub hypervisor: bool,
+    /// Cores of two kinds (performance and efficiency).
+    pub hybrid: bool,
+}
+
+impl Cpu {
+    pub(super) fn of(root: &Root) -> Self {
+        let text = root.text("/proc/cpuinfo").unwrap_or_default();
+        let field = |name: &str| {
+            let fields = text.lines().filter_map(|line| line.split_once(':'));
+            let mut values = fields.filter(|(key, _)| key.trim() == name);
+            values.next().map(|(_, value)| value.trim()).unwrap_or_default()
+        };
+        let has = |flag: &str| field("flags").split_whitespace().any(|word| word == flag);
+        let listed =
+            text.lines().filter(|line| line.split(':').next().map(str::trim) == Some("processor"));
+        let online = root.text("/sys/devices/system/cpu/online").and_then(|list| count(&list));
+        let signature = ["cpu family", "model", "stepping"].map(field);
+        Self {
+            vendor: field("vendor_id").to_owned(),
+            model_name: field("model name").to_owned(),
+            signature: signature.join("/"),
+            online: online.unwrap_or(listed.count() as u64).max(1),
+            intel_pt: has("intel_pt"),
+            hypervisor: has("hypervisor"),
+            hybrid: ["cpu_core", "cpu_atom"]
+                .iter()
+                .all(|pmu| root.has(&format!("/sys/bus/event_source/devices/{pmu}"))),
+        }
+    }
+}
+
+/// How many numbers a list of the kernel's has, such as `0-3,8`.
+fn count(list: &str) -> Option<u64> {
+    list.split(',').try_fold(0, |sum: u64, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_are_counted() {
+        for (list, expected) in
+            [("0", Some(1)), ("0-3", Some(4)), ("0-3,8,10-11", Some(7)), ("3-1", None), ("", None)]
+        {
+            assert_eq!(super::count(list), expected, "{list:?}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Which gdb and LLDB there are, and what they say of themselves.
+
+use super::root::Root;
+use super::run::output;
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The first version of LLDB that goes backwards over the remote protocol.
+pub(super) const FIRST_REVERSE_LLDB: u32 = 22;
+
+/// A debugger that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Debugger {
+    /// `gdb` or `lldb`.
+    pub name: &'static str,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether `PATH` leads there.
+    pub in_path: bool,
+    /// Its version; empty where it does not say.
+    pub version: String,
+    /// Whether it decodes Intel PT by itself (libipt); none where it does not say.
+    pub intel_pt: Option<bool>,
+    /// Whether it has Python; none where it does not say. LLDB is not asked.
+    pub python: Option<bool>,
+}
+
+impl Debugger {
+    /// The first number of the version.
+    pub(super) fn major(&self) -> u32 {
+        let digits = self.version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+        digits.parse().unwrap_or(0)
+    }
+}
+
+/// The debuggers of a machine, with this `PATH`. Runs them.
+#[must_use]
+pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
+    let dirs: Vec<PathBuf> = std::env::split_paths(path).collect();
+    let of_gnu = in_dirs(root, &dirs, |name| name == "gdb").map(|path| gdb(root, path));
+    let of_llvm = lldb_in(root, &dirs).map(|path| lldb(root, path, true));
+    let of_llvm = of_llvm.or_else(|| {
+        let named = |name: &String| name.strip_prefix("llvm-").is_some_and(is_number);
+        let places = root.names(Path::new("/usr/lib")).into_iter().filter(named);
+        let mut places: Vec<_> = places.map(|name| Path::new("/usr/lib").join(name)).collect();
+        places.sort_by_key(|place| number_behind_dash(&place.to_string_lossy()));
+        let bins = places.into_iter().rev().map(|place| place.join("bin")).collect::<Vec<_>>();
+        in_dirs(root, &bins, |name| name == "lldb").map(|path| lldb(root, path, false))
+    });
+    of_gnu.into_iter().chain(of_llvm).collect()
+}
+
+/// `lldb`, or else the newest `lldb-N`.
+fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
+    let plain = in_dirs(root, dirs, |name| name == "lldb");
+    plain.or_else(|| {
+        let numbered = |name: &str| name.strip_prefix("lldb-").is_some_and(is_number);
+        // Of the same in several directories, that of the first.
+        let found = dirs.iter().rev().filter_map(|dir| {
+            let dir = std::slice::from_ref(dir);
+            in_dirs(root, dir, numbered)
+        });
+        found.max_by_key(|path| number_behind_dash(&path.to_string_lossy()))
+    })
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn number_behind_dash(text: &str) -> u32 {
+    text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// The program with such a name in the first directory that has one; of several there, the one with
+/// the highest number behind its name.
+fn in_dirs(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
+    dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
+        let names = root.names(dir).into_iter().filter(|name| is_it(name));
+        let paths = names.map(|name| dir.join(name)).filter(|path| is_program(&root.path(path)));
+        paths.max_by_key(|path| number_behind_dash(&path.to_string_lossy()))
+    })
+}
+
+fn is_program(path: &Path) -> bool {
+    let metadata = std::fs::metadata(path);
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+fn gdb(root: &Root, path: PathBuf) -> Debugger {
+    let program = root.path(&path);
+    let version = output(&program, &["-nx", "--version"]).unwrap_or_default();
+    // `GNU gdb (Debian 13.1-3) 13.1`
+    let version = version.lines().next().and_then(|line| line.split_whitespace().next_back());
+    let version = version.unwrap_or_default().to_owned();
+    let configured = output(&program, &["-nx", "--configuration"]).unwrap_or_default();
+    let says = |what: &str| {
+        let word = |line: &str| {
+            let option = line.trim().strip_prefix("--with")?;
+            let (with, option) = match option.strip_prefix("out-") {
+                Some(option) => (false, option),
+                None => (true, option.strip_prefix('-')?),
+            };
+            (option.split(['=', ' ']).next() == Some(what)).then_some(with)
+        };
+        configured.lines().find_map(word)
+    };
+    let (intel_pt, python) = (says("intel-pt"), says("python"));
+    Debugger { name: "gdb", path, in_path: true, version, intel_pt, python }
+}
+
+fn lldb(root: &Root, path: PathBuf, in_path: bool) -> Debugger {
+    let program = root.path(&path);
+    let version = output(&program, &["--version"]).unwrap_or_default();
+    // `lldb version 22.1.8`, on Apple's and others' with words around it.
+    let version = version.split("version ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let version = version.unwrap_or_default().to_owned();
+    // Its plug-in describes its own bundles; without it, there is no such schema.
+    let schema = output(&program, &["--no-lldbinit", "-b", "-o", "trace schema intel-pt"]);
+    let intel_pt = schema.and_then(|said| match said {
+        said if said.contains("\"type\": \"intel-pt\"") => Some(true),
+        said if said.contains("error:") => Some(false),
+        _ => None,
+    });
+    Debugger { name: "lldb", path, in_path, version, intel_pt, python: None }
+}

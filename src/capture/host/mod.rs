@@ -1,0 +1,31 @@
+//! What this machine can do for a recorder, and why not: asked of its files and tried, never
+//! guessed. [`Facts`] are gathered below a root directory, so that the trees of other machines can
+//! be looked at; [`Choice`] says what is made of them, and [`findings`] tells all in plain words.
+
+mod choice;
+mod cpu;
+mod cpuid;
+mod debuggers;
+mod facts;
+mod findings;
+mod perf_events;
+mod pmu;
+mod process;
+mod root;
+mod run;
+mod tried;
+
+#[cfg(test)]
+mod tests;
+
+pub use choice::{Better, Choice, Means, fallback};
+pub use cpu::Cpu;
+pub use cpuid::host_cpu;
+pub use debuggers::{Debugger, debuggers};
+pub use facts::Facts;
+pub use findings::{Finding, findings};
+pub use perf_events::PerfEvents;
+pub use pmu::Pmu;
+pub use process::{Capabilities, Process};
+pub use root::Root;
+pub use tried::Tried;

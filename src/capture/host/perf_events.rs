@@ -1,0 +1,45 @@
+//! What the kernel allows of perf events (Documentation/admin-guide/sysctl/kernel.rst,
+//! perf-security.rst; `perf_mmap` of kernel/events/core.c for the memory).
+
+use super::process::Process;
+use super::root::Root;
+use serde::Serialize;
+
+/// Trace buffer that is wanted of each thread, in bytes.
+pub(super) const WANTED_BUFFER_BYTES: u64 = 4 << 20;
+/// Above this, who has no capability may measure nothing: Debian's and Ubuntu's 3 and 4.
+pub(super) const HIGHEST_OPEN_PARANOID: i64 = 2;
+
+/// The sysctls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PerfEvents {
+    /// `kernel.perf_event_paranoid`; none where the kernel has no perf events.
+    pub paranoid: Option<i64>,
+    /// `kernel.perf_event_mlock_kb`: for each CPU, besides the process's own limit.
+    pub mlock_kib: Option<u64>,
+}
+
+impl PerfEvents {
+    pub(super) fn of(root: &Root) -> Self {
+        Self {
+            paranoid: root.number("/proc/sys/kernel/perf_event_paranoid"),
+            mlock_kib: root.number("/proc/sys/kernel/perf_event_mlock_kb"),
+        }
+    }
+
+    /// Whether the sysctl lets this process measure its own programs' user code.
+    pub(super) fn is_open_to(&self, process: &Process) -> bool {
+        self.paranoid.is_some_and(|paranoid| {
+            paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.measures()
+        })
+    }
+
+    /// Bytes of buffers that this process may have; none: any number.
+    pub(super) fn lockable_bytes(&self, process: &Process, cpus: u64) -> Option<u64> {
+        if process.capabilities.ipc_lock || self.paranoid == Some(-1) {
+            return None;
+        }
+        let of_cpus = self.mlock_kib.unwrap_or(0).saturating_mul(1024).saturating_mul(cpus);
+        process.locked_limit_bytes.map(|own| own.saturating_add(of_cpus))
+    }
+}

@@ -1,0 +1,82 @@
+//! The kernel's PMU for Intel PT and its abilities, as sysfs shows them (the kernel's
+//! arch/x86/events/intel/pt.c: `caps/*` are hexadecimal without a prefix).
+
+use super::root::Root;
+use serde::Serialize;
+
+const DIR: &str = "/sys/bus/event_source/devices/intel_pt";
+
+/// `/sys/bus/event_source/devices/intel_pt`. An ability that the kernel does not list is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "these are the CPU's abilities by CPUID leaf 14H"
+)]
+pub struct Pmu {
+    /// Its number, for `perf_event_open`.
+    pub pmu_type: Option<u32>,
+    /// Address ranges that can be filtered by; 0 where there are none.
+    pub address_ranges: u64,
+    /// CYC packets, and periods of PSB to choose from.
+    pub psb_cyc: bool,
+    /// MTC packets.
+    pub mtc: bool,
+    /// PTWRITE.
+    pub ptwrite: bool,
+    /// Packets of power events.
+    pub power_events: bool,
+    /// Packets of interrupts and the like (CFE, EVD).
+    pub event_trace: bool,
+    /// Output to a table of regions.
+    pub topa: bool,
+    /// The table can have more than one entry.
+    pub topa_multiple_entries: bool,
+    /// Output to one region.
+    pub single_range: bool,
+    /// Bit n: 2^n core crystal clocks between MTC packets.
+    pub mtc_periods: u64,
+    /// Bit 0: each; bit n: after 2^(n-1) cycles.
+    pub cycle_thresholds: u64,
+    /// Bit n: 2^(n+11) bytes between PSB packets.
+    pub psb_periods: u64,
+    /// Names of the fields of `config`.
+    pub format: Vec<String>,
+}
+
+impl Pmu {
+    /// None where the kernel has no such PMU.
+    pub(super) fn of(root: &Root) -> Option<Self> {
+        if !root.has(DIR) {
+            return None;
+        }
+        let cap = |name: &str| {
+            let text = root.text(&format!("{DIR}/caps/{name}"));
+            text.and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0)
+        };
+        let has = |name: &str| cap(name) != 0;
+        let ranges = if has("ip_filtering") { cap("num_address_ranges") } else { 0 };
+        Some(Self {
+            pmu_type: root.number(&format!("{DIR}/type")),
+            address_ranges: ranges,
+            psb_cyc: has("psb_cyc"),
+            mtc: has("mtc"),
+            ptwrite: has("ptwrite"),
+            power_events: has("power_event_trace"),
+            event_trace: has("event_trace"),
+            topa: has("topa_output"),
+            topa_multiple_entries: has("topa_multiple_entries"),
+            single_range: has("single_range_output"),
+            mtc_periods: cap("mtc_periods"),
+            cycle_thresholds: cap("cycle_thresholds"),
+            psb_periods: cap("psb_periods"),
+            format: root.names(format!("{DIR}/format").as_ref()),
+        })
+    }
+
+    /// The smallest and the largest distance of PSB packets that can be chosen, in bytes.
+    pub(super) fn psb_bytes(&self) -> Option<(u64, u64)> {
+        let bytes = |bit: u32| 1_u64.checked_shl(bit.checked_add(11)?);
+        let last = self.psb_periods.checked_ilog2().filter(|_| self.psb_cyc)?;
+        bytes(self.psb_periods.trailing_zeros()).zip(bytes(last))
+    }
+}

@@ -1,0 +1,90 @@
+//! What this process may do (`/proc/self/status` and `limits`, the sysctl of Yama).
+
+use super::root::Root;
+use serde::Serialize;
+
+/// Effective capabilities that matter to a recorder (capabilities(7)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "these are the kernel's")]
+pub struct Capabilities {
+    /// `CAP_PERFMON`.
+    pub perfmon: bool,
+    /// `CAP_SYS_ADMIN`.
+    pub sys_admin: bool,
+    /// `CAP_SYS_PTRACE`.
+    pub sys_ptrace: bool,
+    /// `CAP_IPC_LOCK`.
+    pub ipc_lock: bool,
+}
+
+impl Capabilities {
+    /// By their numbers in linux/capability.h.
+    fn of(set: u64) -> Self {
+        let has = |number: u32| set >> number & 1 != 0;
+        Self { perfmon: has(38), sys_admin: has(21), sys_ptrace: has(19), ipc_lock: has(14) }
+    }
+
+    /// Whether perf events are open to it whatever the sysctl says.
+    pub(super) const fn measures(&self) -> bool {
+        self.perfmon || self.sys_admin
+    }
+
+    /// The names of those that it has.
+    pub(super) fn names(&self) -> Vec<&'static str> {
+        let all = [
+            (self.perfmon, "CAP_PERFMON"),
+            (self.sys_admin, "CAP_SYS_ADMIN"),
+            (self.sys_ptrace, "CAP_SYS_PTRACE"),
+            (self.ipc_lock, "CAP_IPC_LOCK"),
+        ];
+        all.into_iter().filter(|(has, _)| *has).map(|(_, name)| name).collect()
+    }
+}
+
+/// This process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its effective user.
+    pub uid: Option<u32>,
+    /// Effective capabilities.
+    pub capabilities: Capabilities,
+    /// 0: no filter of system calls; 1: strict; 2: a filter, as containers have.
+    pub seccomp: u32,
+    /// What makes containers leaves a file in them: `docker` or `podman`.
+    pub container: Option<&'static str>,
+    /// `RLIMIT_MEMLOCK` in bytes; none: no limit.
+    pub locked_limit_bytes: Option<u64>,
+    /// `kernel.yama.ptrace_scope`; none where the kernel has no Yama.
+    pub ptrace_scope: Option<u32>,
+}
+
+impl Process {
+    pub(super) fn of(root: &Root) -> Self {
+        let status = root.text("/proc/self/status").unwrap_or_default();
+        let field = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            value.map(str::trim)
+        };
+        let capabilities = field("CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
+        // Real, effective, saved and of the file system.
+        let uid = field("Uid").and_then(|ids| ids.split_whitespace().nth(1));
+        let container = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+        Self {
+            uid: uid.and_then(|uid| uid.parse().ok()),
+            capabilities: Capabilities::of(capabilities.unwrap_or(0)),
+            seccomp: field("Seccomp").and_then(|mode| mode.parse().ok()).unwrap_or(0),
+            container: container.iter().find(|(file, _)| root.has(file)).map(|(_, name)| *name),
+            locked_limit_bytes: locked_limit(&root.text("/proc/self/limits").unwrap_or_default()),
+            ptrace_scope: root.number("/proc/sys/kernel/yama/ptrace_scope"),
+        }
+    }
+}
+
+/// The soft limit. What does not read is 0, which promises nothing.
+fn locked_limit(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    match line.and_then(|line| line.split_whitespace().next()) {
+        Some("unlimited") => None,
+        soft => Some(soft.and_then(|soft| soft.parse().ok()).unwrap_or(0)),
+    }
+}

@@ -1,0 +1,53 @@
+//! The files of a machine below a directory: `/`, or a tree made for a test. Writes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where a machine's files are.
+#[derive(Clone, Debug)]
+pub struct Root {
+    dir: PathBuf,
+}
+
+impl Root {
+    /// This machine's own.
+    #[must_use]
+    pub fn here() -> Self {
+        Self::at(Path::new("/"))
+    }
+
+    /// Those below a directory.
+    #[must_use]
+    pub fn at(dir: &Path) -> Self {
+        Self { dir: dir.to_owned() }
+    }
+
+    /// Where a file of the machine is, by its path there.
+    pub(super) fn path(&self, path: &Path) -> PathBuf {
+        self.dir.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.path(Path::new(path)).exists()
+    }
+
+    /// A file's text without the blanks around it; none where it cannot be read.
+    pub(super) fn text(&self, path: &str) -> Option<String> {
+        let bytes = fs::read(self.path(Path::new(path))).ok()?;
+        Some(String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    /// A file that holds a decimal number.
+    pub(super) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// The names in a directory, in order.
+    pub(super) fn names(&self, path: &Path) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}

@@ -1,0 +1,48 @@
+//! Asks a program about itself. Waits for no program without end.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+/// A debugger that starts takes a part of this.
+const PATIENCE: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(5);
+const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
+
+/// What a program prints, on both of its streams; none where it cannot be run or does not end.
+pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(arguments).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().ok()?;
+    let streams: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|stream| Box::new(stream) as _),
+        child.stderr.take().map(|stream| Box::new(stream) as _),
+    ];
+    let readers = streams.map(|stream| {
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What could be read of it counts. Nobody may wait for it any more.
+            let _ = stream.map(|stream| stream.take(OUTPUT_LIMIT_BYTES).read_to_end(&mut bytes));
+            let _ = sender.send(bytes);
+        });
+        receiver
+    });
+    let until = Instant::now() + PATIENCE;
+    while let Ok(None) = child.try_wait() {
+        if Instant::now() > until {
+            // It is ours, and nobody waits for it any more.
+            let _ = child.kill();
+            let _ = child.wait();
+            return None;
+        }
+        std::thread::sleep(POLL);
+    }
+    // Somebody that it left behind may have its streams.
+    let left = || until.saturating_duration_since(Instant::now());
+    let bytes = readers.map(|reader| reader.recv_timeout(left()).unwrap_or_default()).concat();
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

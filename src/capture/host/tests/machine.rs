@@ -1,0 +1,161 @@
+//! Trees of files as machines have them, by the kernel's documentation of sysfs and proc.
+
+use crate::capture::host::{Choice, Facts, Finding, Root, Tried, findings};
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+const PMU: &str = "sys/bus/event_source/devices/intel_pt";
+
+pub(super) struct Machine {
+    dir: tempfile::TempDir,
+}
+
+impl Machine {
+    /// A user's own machine with this CPU: no capabilities, no filter of system calls, no Yama.
+    fn new(vendor: &str, signature: [u32; 3], flags: &str) -> Self {
+        let machine = Self { dir: tempfile::tempdir().unwrap() };
+        let [family, model, stepping] = signature;
+        let cpu = |number: u32| {
+            format!(
+                "processor\t: {number}\nvendor_id\t: {vendor}\ncpu family\t: {family}\n\
+                 model\t\t: {model}\nmodel name\t: A CPU\nstepping\t: {stepping}\n\
+                 flags\t\t: fpu vme {flags} sse2\n\n"
+            )
+        };
+        machine
+            .file("proc/cpuinfo", &(0..4).map(cpu).collect::<String>())
+            .file("sys/devices/system/cpu/online", "0-3\n")
+            .file("proc/sys/kernel/perf_event_paranoid", "2\n")
+            .file("proc/sys/kernel/perf_event_mlock_kb", "516\n")
+            .status("0000000000000000", 0)
+            .limit("8388608")
+    }
+
+    pub(super) fn skylake() -> Self {
+        Self::new("GenuineIntel", [6, 94, 3], "intel_pt").pmu(&[
+            ("psb_cyc", "1"),
+            ("ip_filtering", "1"),
+            ("mtc", "1"),
+            ("topa_output", "1"),
+            ("topa_multiple_entries", "1"),
+            ("single_range_output", "1"),
+            ("num_address_ranges", "2"),
+            ("mtc_periods", "249"),
+            ("cycle_thresholds", "1fff"),
+            ("psb_periods", "3f"),
+        ])
+    }
+
+    /// The first with Intel PT: no filters, no choice of times, tables of one region.
+    pub(super) fn broadwell() -> Self {
+        let caps = [("ip_filtering", "0"), ("num_address_ranges", "0"), ("topa_output", "1")];
+        Self::new("GenuineIntel", [6, 61, 4], "intel_pt").pmu(&caps)
+    }
+
+    pub(super) fn alder_lake() -> Self {
+        let machine = Self::new("GenuineIntel", [6, 151, 2], "intel_pt").pmu(&[
+            ("psb_cyc", "1"),
+            ("ip_filtering", "1"),
+            ("mtc", "1"),
+            ("ptwrite", "1"),
+            ("event_trace", "1"),
+            ("topa_output", "1"),
+            ("topa_multiple_entries", "1"),
+            ("num_address_ranges", "2"),
+            ("psb_periods", "3f"),
+        ]);
+        let devices = "sys/bus/event_source/devices";
+        machine
+            .file(&format!("{devices}/cpu_core/type"), "4\n")
+            .file(&format!("{devices}/cpu_atom/type"), "10\n")
+    }
+
+    pub(super) fn amd() -> Self {
+        Self::new("AuthenticAMD", [25, 33, 2], "svm")
+    }
+
+    pub(super) fn virtual_machine() -> Self {
+        Self::new("GenuineIntel", [6, 106, 6], "hypervisor")
+    }
+
+    /// Docker's capabilities and its filter.
+    pub(super) fn in_docker(self) -> Self {
+        self.status("00000000a80425fb", 2).file(".dockerenv", "")
+    }
+
+    pub(super) fn file(self, path: &str, text: &str) -> Self {
+        let path = self.dir.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self
+    }
+
+    pub(super) fn paranoid(self, level: i32) -> Self {
+        self.file("proc/sys/kernel/perf_event_paranoid", &format!("{level}\n"))
+    }
+
+    pub(super) fn yama(self, scope: u32) -> Self {
+        self.file("proc/sys/kernel/yama/ptrace_scope", &format!("{scope}\n"))
+    }
+
+    pub(super) fn status(self, capabilities: &str, seccomp: u32) -> Self {
+        let status = format!(
+            "Name:\tcontraflow\nUid:\t1000\t1000\t1000\t1000\nCapEff:\t{capabilities}\n\
+             NoNewPrivs:\t0\nSeccomp:\t{seccomp}\nSeccomp_filters:\t{seccomp}\n"
+        );
+        self.file("proc/self/status", &status)
+    }
+
+    pub(super) fn limit(self, soft: &str) -> Self {
+        let limits = format!(
+            "Limit                     Soft Limit           Hard Limit           Units     \n\
+             Max locked memory         {soft:<20} unlimited            bytes     \n"
+        );
+        self.file("proc/self/limits", &limits)
+    }
+
+    fn pmu(self, caps: &[(&str, &str)]) -> Self {
+        let machine = self.file(&format!("{PMU}/type"), "8\n");
+        let machine = machine.file(&format!("{PMU}/format/tsc"), "config:10\n");
+        caps.iter().fold(machine, |machine, (name, value)| {
+            machine.file(&format!("{PMU}/caps/{name}"), &format!("{value}\n"))
+        })
+    }
+
+    /// As kernels that leave it out do.
+    pub(super) fn without_pmu(self) -> Self {
+        fs::remove_dir_all(self.dir.path().join(PMU)).unwrap();
+        self
+    }
+
+    /// A program that is a shell script.
+    pub(super) fn program(self, path: &str, script: &str) -> Self {
+        let machine = self.file(path, &format!("#!/bin/sh\n{script}\n"));
+        let permissions = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(machine.dir.path().join(path), permissions).unwrap();
+        machine
+    }
+
+    pub(super) fn root(&self) -> Root {
+        Root::at(self.dir.path())
+    }
+
+    /// What is known where all that is tried works.
+    pub(super) fn facts(&self) -> Facts {
+        Facts { tried: Some(Tried::default()), ..Facts::of(&self.root()) }
+    }
+
+    pub(super) fn debuggers(&self, path: &str) -> Vec<crate::capture::host::Debugger> {
+        crate::capture::host::debuggers(&self.root(), OsStr::new(path))
+    }
+}
+
+/// The line about something, of a build that captures by hardware.
+pub(super) fn said(facts: &Facts, about: &str) -> Finding {
+    let all = findings(facts, &Choice::with(facts, true));
+    let mut about_it = all.into_iter().filter(|finding| finding.about == about);
+    let found = about_it.next().unwrap_or_else(|| panic!("nothing is said of {about}"));
+    assert_eq!(about_it.next(), None);
+    found
+}

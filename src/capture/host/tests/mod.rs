@@ -1,0 +1,5 @@
+//! What is said of machines of several kinds, by trees of their files.
+
+mod lines;
+mod machine;
+mod programs;

@@ -1,0 +1,80 @@
+//! What is tried and not only read: a program under ptrace, and a perf event. Both are undone.
+
+use crate::common::Tid;
+use crate::tracee::{Launch, Tracee, end};
+use nix::errno::Errno;
+use serde::Serialize;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Tried {
+    /// Why a program could not be started under ptrace; none where it could.
+    pub ptrace_fault: Option<String>,
+    /// The error of `perf_event_open(2)`; none where it works.
+    pub perf_errno: Option<i32>,
+}
+
+impl Tried {
+    /// Tries it here. `program` is started, stopped before its first instruction, and killed.
+    #[must_use]
+    pub fn here(program: &Path) -> Self {
+        Self { ptrace_fault: ptrace(program).err(), perf_errno: perf_event().err() }
+    }
+}
+
+fn ptrace(program: &Path) -> Result<(), String> {
+    let argv = [program.as_os_str().to_owned()];
+    let launch = Launch { program, argv: &argv, env: &[], directory: None, aslr: false };
+    let pid = launch.start().map_err(|error| error.to_string())?;
+    let registers = Tracee(Tid(pid.0)).registers();
+    end(pid);
+    registers.map(drop).map_err(|error| error.to_string())
+}
+
+/// `struct perf_event_attr` as its first version has it (linux/perf_event.h).
+#[repr(C)]
+#[derive(Default)]
+struct EventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint_type: u32,
+    breakpoint_addr: u64,
+}
+
+const TYPE_SOFTWARE: u32 = 1;
+const COUNT_SW_DUMMY: u64 = 9;
+const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
+const SIZE_BYTES: u32 = 64;
+
+/// An event that counts nothing, of this thread: allowed wherever any is.
+fn perf_event() -> Result<(), i32> {
+    let attr = EventAttr {
+        kind: TYPE_SOFTWARE,
+        size: SIZE_BYTES,
+        config: COUNT_SW_DUMMY,
+        flags: EXCLUDE_KERNEL_AND_HYPERVISOR,
+        ..EventAttr::default()
+    };
+    const { assert!(size_of::<EventAttr>() == SIZE_BYTES as usize) };
+    let (this_thread, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: the kernel reads `size` bytes of the attributes, which are there.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_perf_event_open, &raw const attr, this_thread, any_cpu, no_group, 0)
+    };
+    match i32::try_from(fd) {
+        Ok(fd) if fd >= 0 => {
+            // SAFETY: the descriptor is new and nobody else's.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            Ok(())
+        }
+        _ => Err(Errno::last_raw()),
+    }
+}
