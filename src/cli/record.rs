@@ -49,8 +49,12 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         return Err("--pt-config is for --backend perf".into());
     }
     let is_auto = arguments.backend == arguments::Backend::Auto;
-    if is_auto && backend == Backend::Soft && !arguments.quiet {
-        fallback().iter().for_each(|line| say(line));
+    if is_auto
+        && backend == Backend::Soft
+        && !arguments.quiet
+        && let Some(line) = fallback()
+    {
+        say(&line);
     }
     let mut outcome = record(backend, &request)?;
     if backend == Backend::Perf {

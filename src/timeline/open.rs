@@ -231,7 +231,9 @@ fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
         times.entry(record.tid).or_default().push(record.tsc);
     }
     // A hostile sideband need not be in order.
-    times.values_mut().for_each(|times| times.sort_unstable());
+    for of_thread in times.values_mut() {
+        of_thread.sort_unstable();
+    }
     times
 }
 

@@ -40,7 +40,7 @@ fn told(events: impl Iterator<Item = (u64, PerfEvent)>) -> Vec<u8> {
     bytes
 }
 
-/// Imports it; gives how many threads there are, and what `dump sideband` says.
+/// Imports it; gives what `dump sideband` says.
 fn imported(bytes: &[u8]) -> String {
     let scene = Scene::new();
     let (file, out) = (scene.path("perf.data"), scene.path("recording"));
@@ -73,12 +73,12 @@ fn a_hundred_thousand_mappings_are_imported() {
         (number + 2, PerfEvent::Map(Box::new(map)))
     };
     let dumped = imported(&told((0..MAPPINGS).map(map)));
-    assert_eq!(dumped.matches("/nowhere/").count() as u64, 2 * MAPPINGS, "{:.2000}", dumped);
+    assert_eq!(dumped.matches(" map 0x").count() as u64, MAPPINGS, "{dumped:.2000}");
 }
 
 #[test]
-fn ten_thousand_threads_are_imported() {
-    const THREADS: i32 = 10_000;
+fn three_thousand_threads_are_imported() {
+    const THREADS: i32 = 3000;
     let fork = |number: i32| {
         let child = (PID, Tid(8 + number));
         let event = PerfEvent::Fork { child, parent: (PID, Tid(7)) };
@@ -88,5 +88,5 @@ fn ten_thousand_threads_are_imported() {
         [(time, event), (time, name)]
     };
     let dumped = imported(&told((0..THREADS).flat_map(fork)));
-    assert!(dumped.contains("w9999"), "{:.2000}", dumped);
+    assert!(dumped.contains("w2999"), "{dumped:.2000}");
 }

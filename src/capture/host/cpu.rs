@@ -50,8 +50,8 @@ impl Cpu {
 }
 
 /// How many numbers a list of the kernel's has, such as `0-3,8`.
-fn count(list: &str) -> Option<u64> {
-    list.split(',').try_fold(0, |sum: u64, part| {
+fn count(numbers: &str) -> Option<u64> {
+    numbers.split(',').try_fold(0, |sum: u64, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let (first, last): (u64, u64) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
         sum.checked_add(last.checked_sub(first)?.checked_add(1)?)

@@ -43,7 +43,7 @@ fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes / 1024),
         _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
-        _ => format!("{}.{} MiB", bytes >> 20, (bytes & 0xf_ffff) * 10 >> 20),
+        _ => format!("{}.{} MiB", bytes >> 20, ((bytes & 0xf_ffff) * 10) >> 20),
     }
 }
 
@@ -187,7 +187,7 @@ fn seccomp(facts: &Facts) -> Finding {
     let text = match (facts.process.seccomp, facts.process.container) {
         (0, _) => "no filter of system calls".to_owned(),
         (_, Some(container)) => {
-            format!("a filter of system calls is active; the container is of {container}")
+            format!("a filter of system calls is active, as containers of {container} have")
         }
         (_, None) => "a filter of system calls is active, as containers have".to_owned(),
     };
@@ -199,12 +199,16 @@ fn ptrace(facts: &Facts) -> Finding {
     let tried = match fault {
         None => String::new(),
         Some(None) => "yes: a program was started, stopped and ended; ".to_owned(),
+        // Yama has no part in it.
+        Some(Some(fault)) if facts.process.ptrace_scope.is_none() => {
+            return line("ptrace", false, format!("no: {fault}"));
+        }
         Some(Some(fault)) => format!("no: {fault}; "),
     };
     let may = facts.process.capabilities.sys_ptrace;
     let scope = match facts.process.ptrace_scope {
         None => "the kernel has no Yama, so record -p attaches to one's own".to_owned(),
-        Some(0) => "Yama's ptrace_scope is 0, so record -p attaches to one's own".to_owned(),
+        Some(0) => "Yama's ptrace_scope is 0: one's own may be traced".to_owned(),
         Some(scope @ 1..=2) if may => {
             format!("Yama's ptrace_scope is {scope}, which CAP_SYS_PTRACE passes")
         }

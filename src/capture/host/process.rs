@@ -25,12 +25,12 @@ impl Capabilities {
     }
 
     /// Whether perf events are open to it whatever the sysctl says.
-    pub(super) const fn measures(&self) -> bool {
+    pub(super) const fn measures(self) -> bool {
         self.perfmon || self.sys_admin
     }
 
     /// The names of those that it has.
-    pub(super) fn names(&self) -> Vec<&'static str> {
+    pub(super) fn names(self) -> Vec<&'static str> {
         let all = [
             (self.perfmon, "CAP_PERFMON"),
             (self.sys_admin, "CAP_SYS_ADMIN"),

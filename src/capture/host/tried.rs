@@ -33,7 +33,7 @@ fn ptrace(program: &Path) -> Result<(), String> {
     registers.map(drop).map_err(|error| error.to_string())
 }
 
-/// `struct perf_event_attr` as its first version has it (linux/perf_event.h).
+/// `struct perf_event_attr` as its first version has it (the kernel's `linux/perf_event.h`).
 #[repr(C)]
 #[derive(Default)]
 struct EventAttr {

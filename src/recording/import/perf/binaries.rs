@@ -42,12 +42,11 @@ impl<'a> Binaries<'a> {
         if let Some(known) = self.vdsos.get(&build_id) {
             return Ok(known.clone());
         }
-        let found = match &self.with.vdso {
-            Some(path) => Some(open(path)?),
-            None => {
-                let kept = cached(&build_id, "vdso").and_then(|path| self.open(&path));
-                kept.filter(|bytes| has_build_id(bytes, &build_id))
-            }
+        let found = if let Some(path) = &self.with.vdso {
+            Some(open(path)?)
+        } else {
+            let kept = cached(&build_id, "vdso").and_then(|path| self.open(&path));
+            kept.filter(|bytes| has_build_id(bytes, &build_id))
         };
         self.vdsos.insert(build_id, found.clone());
         Ok(found)

@@ -52,15 +52,12 @@ pub(super) fn switches(
         let mut tell = |cpu, kind| switches.push(CpuSwitch { cpu, tsc, kind });
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
-            (PerfEvent::Lost(_), Some(cpu)) => {
-                if known.remove(&cpu) {
-                    tell(cpu, SwitchKind::Lost);
-                }
-            }
+            (PerfEvent::Lost(_), Some(cpu)) if known.remove(&cpu) => tell(cpu, SwitchKind::Lost),
             // Of a CPU that has no trace, nothing is missing.
             (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
-                let all = std::mem::take(&mut known);
-                all.into_iter().for_each(|cpu| tell(cpu, SwitchKind::Lost));
+                for cpu in std::mem::take(&mut known) {
+                    tell(cpu, SwitchKind::Lost);
+                }
             }
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
