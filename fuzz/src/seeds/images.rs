@@ -97,7 +97,7 @@ fn program(file_type: u64, machine: u64) -> Vec<u8> {
 }
 
 /// A core of two threads, with all notes and a mapped file.
-fn core_file() -> Vec<u8> {
+pub fn core_file() -> Vec<u8> {
     let registers = Registers { rip: CODE_AT.0, ..Registers::default() };
     let first = Thread {
         tid: Tid(7),

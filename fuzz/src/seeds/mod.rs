@@ -2,12 +2,14 @@
 
 mod bundles;
 mod images;
+mod made;
 mod perf;
 mod sessions;
 mod traces;
 
 pub use bundles::{imports, switches};
-pub use images::images;
+pub use images::{core_file, images};
+pub use made::{MADE, files, has_core, made};
 pub use perf::perf_data;
 pub use sessions::sessions;
 pub use traces::{CODE, CODE_AT, START_TSC, traces};

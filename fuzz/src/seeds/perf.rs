@@ -20,7 +20,9 @@ pub fn perf_data() -> Vec<Vec<u8>> {
     let kinds =
         [(false, false, false), (true, false, false), (true, true, false), (true, false, true)];
     let kinds = kinds.map(|(of_cpu, snapshot, piped)| Kind { of_cpu, snapshot, piped });
-    kinds.iter().zip(traces().iter().cycle()).map(|(kind, trace)| file(kind, trace)).collect()
+    let traces = traces();
+    let files = kinds.iter().zip(traces.iter().cycle()).map(|(kind, trace)| file(kind, trace));
+    files.chain(super::made::orders()).collect()
 }
 
 fn file(kind: &Kind, trace: &[u8]) -> Vec<u8> {

@@ -37,9 +37,12 @@ pub const WORDS: &[&[u8]] = &[
     b"/../../program\0",
 ];
 
-/// Damage has a place in the file, and what reads is no more than the file; what is imported is
+/// A file, or the orders that make one. Damage has a place in the file, and what reads is no more than the file; what is imported is
 /// walked from end to end.
-pub fn feed(bytes: &[u8], dir: &Path, traits: &mut Traits) {
+pub fn feed(input: &[u8], dir: &Path, traits: &mut Traits) {
+    let orders = input.strip_prefix(seeds::MADE);
+    let made = orders.map(seeds::made);
+    let bytes = made.as_deref().unwrap_or(input);
     let data = match PerfData::parse(bytes) {
         Ok(data) => data,
         Err(bad) => {
@@ -57,15 +60,18 @@ pub fn feed(bytes: &[u8], dir: &Path, traits: &mut Traits) {
         _ => None,
     });
     assert!(maps.sum::<usize>() <= bytes.len().saturating_mul(64).max(1 << 20));
-    let root = dir.join("root");
+    let (root, core) = (dir.join("root"), dir.join("core"));
     if !root.exists() {
-        let made =
-            fs::create_dir(&root).and_then(|()| fs::write(root.join("program"), seeds::CODE));
-        made.expect("a place for the program");
+        fs::create_dir(&root).expect("a place for the files");
+        for (name, content) in seeds::files() {
+            fs::write(root.join(name), content).expect("a place for a file");
+        }
+        fs::write(&core, seeds::core_file()).expect("a place for the core");
     }
+    let core = Some(core).filter(|_| orders.is_some_and(seeds::has_core));
     let path = dir.join("perf.data");
     fs::write(&path, bytes).expect("a place for the file");
-    match open_perf(&path, &Perf { symfs: Some(root), ..Perf::default() }) {
+    match open_perf(&path, &Perf { core, symfs: Some(root), ..Perf::default() }) {
         Ok(imported) => {
             let size: u64 = imported.traces.iter().map(|(_, trace)| trace.size_bytes()).sum();
             // Each loss adds an OVF, and has a record of its own.
