@@ -153,6 +153,19 @@ impl Emitter {
         self.load(Gpr::Rdx, slots::RDX);
     }
 
+    /// Takes `branches`, at most 127, from the budget in R11. Gives the place of the displacement of
+    /// the jump that is taken where the budget's upper half is not 0 then.
+    pub(super) fn count(&mut self, branches: u8) -> usize {
+        // lea r11, [r11 - branches]; xchg rcx, r11; bswap rcx
+        self.put(&[0x4d, 0x8d, 0x5b, branches.wrapping_neg(), 0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
+        // jecxz over the jump; bswap rcx; xchg rcx, r11; jmp
+        self.put(&[0x67, 0xe3, 11, 0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb, 0xe9]);
+        let field = self.rel32();
+        // bswap rcx; xchg rcx, r11
+        self.put(&[0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb]);
+        field
+    }
+
     /// INT3 up to a multiple of `alignment`.
     pub(super) fn pad(&mut self, alignment: usize) {
         while !self.bytes.len().is_multiple_of(alignment) {
@@ -196,6 +209,21 @@ mod tests {
         assert_eq!(text(|e| e.record_with_target(7)), expected);
         let timed = text(|e| e.record_with_time(7));
         assert!(timed.contains("rdtsc; mov %eax,4(%r11); mov %edx,8(%r11); lea 0xC"), "{timed}");
+    }
+
+    #[test]
+    fn branches_are_taken_from_r11() {
+        let counted = text(|e| {
+            let field = e.count(61);
+            e.aim(field, 0x2000);
+            e.put(&[0x90]);
+        });
+        let spent = "bswap %rcx; xchg %rcx,%r11; jmp 0x0000000000002000";
+        let expected = format!(
+            "lea -0x3D(%r11),%r11; xchg %rcx,%r11; bswap %rcx; jecxz 0x0000000000001018; {spent}; \
+             bswap %rcx; xchg %rcx,%r11; nop"
+        );
+        assert_eq!(counted, expected);
     }
 
     #[test]

@@ -6,13 +6,18 @@
 //! flags, the stack or vector registers, so at each of its instructions the program's exact state
 //! is at hand: [`Superblock::points`] says how.
 //!
+//! To run a program again, [`Translator::counting`] makes code that records nothing and counts
+//! branches, up to a place that is told by their number; R11 is what is left of them then.
+//!
 //! Makes no system call and knows nothing of tracing: memory is behind [`CacheMemory`], the
 //! program's code behind [`ProgramCode`].
 
 mod address_map;
 mod builder;
+mod counting;
 mod edge;
 mod emit;
+mod hook;
 mod insn;
 mod links;
 pub mod slots;
@@ -26,7 +31,9 @@ mod tests;
 
 pub use address_map::AddressMap;
 pub use builder::{Limits, ProgramCode};
+pub use counting::{Bound, SPENT, is_counted};
 pub use edge::{Edge, EdgeKind, Jump};
+pub use hook::Hook;
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use translator::{CacheMemory, TranslateError, Translator};
 pub use zone::Zone;

@@ -1,6 +1,7 @@
 //! A translated stretch of the program: its path, and for each point of its code in the cache
 //! what the program's state is there.
 
+use super::hook::Hook;
 use super::links::List;
 
 /// What an instruction of a path did.
@@ -84,6 +85,9 @@ pub struct Superblock {
     pub points: Box<[Point]>,
     /// It is a single instruction that is not translated: the tracer executes it where it is.
     pub native: bool,
+    /// What that instruction asks for, where branches are counted: the tracer answers it and goes on
+    /// behind it.
+    pub hook: Option<Hook>,
     /// The zone its code is in.
     pub(super) zone: usize,
     /// The address of the literal that leads to the next superblock of its slot in the table.

@@ -2,6 +2,7 @@
 
 use super::address_map::AddressMap;
 use super::builder::{Built, Limits, ProgramCode, Site, build};
+use super::counting::{Bound, Bounded};
 use super::edge::{Edge, Jump};
 use super::links::{Links, List};
 use super::slots;
@@ -37,19 +38,30 @@ pub enum TranslateError {
     Full,
 }
 
+/// What a superblock is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Whoever comes to its start.
+    Plain,
+    /// A thread that is to go on from a stop.
+    Passing,
+    /// A thread that is to come to a place.
+    Bounded(Bound),
+}
+
 /// The translator of one process.
 #[derive(Debug)]
 pub struct Translator<M> {
     memory: M,
     table: Table,
-    limits: Limits,
+    pub(super) limits: Limits,
     zones: Vec<Zone>,
     superblocks: Vec<Superblock>,
     by_start: AddressMap<u64, u32>,
     /// The superblocks of each zone, by address.
     by_entry: Vec<Vec<u32>>,
     by_page: AddressMap<u64, Vec<u32>>,
-    edges: Vec<Edge>,
+    pub(super) edges: Vec<Edge>,
     links: Links,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
@@ -59,6 +71,10 @@ pub struct Translator<M> {
     passing: AddressMap<u64, u32>,
     /// The last superblock as it was built, for its room.
     built: Built,
+    /// Branches are counted, and nothing is recorded.
+    pub(super) counts: bool,
+    /// Superblocks of one use, which nothing leads to.
+    pub(super) bounded: Bounded,
 }
 
 impl<M: CacheMemory> Translator<M> {
@@ -100,6 +116,8 @@ impl<M: CacheMemory> Translator<M> {
             stops: BTreeSet::new(),
             passing: AddressMap::default(),
             built: Built::default(),
+            counts: false,
+            bounded: Bounded::default(),
         }
     }
 
@@ -135,7 +153,7 @@ impl<M: CacheMemory> Translator<M> {
         }
         match self.passing.get(&addr) {
             Some(number) => Ok(*number),
-            None => self.translate(addr, true, code),
+            None => self.translate(addr, Way::Passing, code),
         }
     }
 
@@ -195,7 +213,7 @@ impl<M: CacheMemory> Translator<M> {
         if let Some(number) = self.by_start.get(&addr) {
             return Ok(*number);
         }
-        let number = self.translate(addr, false, code)?;
+        let number = self.translate(addr, Way::Plain, code)?;
         self.translate_ahead(addr, code);
         Ok(number)
     }
@@ -214,7 +232,7 @@ impl<M: CacheMemory> Translator<M> {
                 if self.by_start.contains_key(&target) || !code.is_fixed(target) {
                     continue;
                 }
-                if left == 0 || self.translate(target, false, code).is_err() {
+                if left == 0 || self.translate(target, Way::Plain, code).is_err() {
                     return;
                 }
                 left -= 1;
@@ -292,10 +310,19 @@ impl<M: CacheMemory> Translator<M> {
         any
     }
 
+    pub(super) fn translate_bounded(
+        &mut self,
+        addr: u64,
+        bound: Bound,
+        code: &mut dyn ProgramCode,
+    ) -> Result<u32, TranslateError> {
+        self.translate(addr, Way::Bounded(bound), code)
+    }
+
     fn translate(
         &mut self,
         addr: u64,
-        passes: bool,
+        way: Way,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         let has_room = |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size;
@@ -311,12 +338,15 @@ impl<M: CacheMemory> Translator<M> {
             superblock: number,
             base: zone.base + used,
             request: zone.request,
+            miss: zone.miss,
+            counts: self.counts,
+            bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,
             next_quiet: u32::try_from(self.quiet_jumps.len()).map_err(|_| TranslateError::Full)?,
             is_known: &|addr| self.by_start.contains_key(&addr),
             is_stop: &|addr| self.stops.contains(&addr),
-            passes,
+            passes: way != Way::Plain,
         };
         let built = build(&site, addr, code, std::mem::take(&mut self.built));
         let base = site.base;
@@ -324,10 +354,12 @@ impl<M: CacheMemory> Translator<M> {
         self.zones[index].used = used + built.bytes.len() as u64;
         self.enter(number, addr, index, base, &built);
         self.built = built;
-        if passes {
-            self.passing.insert(addr, number);
-        } else {
-            self.offer(number, addr);
+        match way {
+            Way::Plain => self.offer(number, addr),
+            Way::Passing => {
+                self.passing.insert(addr, number);
+            }
+            Way::Bounded(_) => {}
         }
         Ok(number)
     }
@@ -349,6 +381,7 @@ impl<M: CacheMemory> Translator<M> {
             path: built.path.as_slice().into(),
             points: built.points.as_slice().into(),
             native: built.native,
+            hook: built.hook,
             zone,
             chain: built.chain,
             incoming: List::default(),
@@ -422,6 +455,9 @@ impl<M: CacheMemory> Translator<M> {
         }
         if self.passing.get(&start) == Some(&number) {
             self.passing.remove(&start);
+        }
+        if let Some(bounded) = self.bounded.get_mut(&start) {
+            bounded.retain(|(_, of)| *of != number);
         }
         while let Some((number_of_way, way)) = self.links.pop(&mut incoming) {
             self.aim(way.zone, way.exit.field, way.exit.request());

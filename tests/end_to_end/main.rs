@@ -5,6 +5,7 @@ mod attach;
 mod btrace;
 mod circles;
 mod comparison;
+mod counting;
 mod cut;
 mod damage;
 mod decoders;

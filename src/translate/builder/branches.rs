@@ -203,7 +203,7 @@ impl Builder<'_, '_> {
         };
         let edge = self.add(edge);
         self.emitter.record_with_time(edge);
-        self.exit(edge, next);
+        let _ = self.exit(edge, next);
     }
 }
 

@@ -1,10 +1,8 @@
 //! The ways out of a superblock: edges, their records, and what the encoder must know of them.
 
 use super::super::edge::{Edge, EdgeKind};
-use super::super::emit::Gpr;
-use super::super::slots;
 use super::super::superblock::{Outcome, Point, State, Step};
-use super::{Builder, Built, Exit, Quiet, Spare, Stub};
+use super::{Builder, Built, Quiet, Spare, Stub};
 
 impl Builder<'_, '_> {
     /// Ends the path behind a direct jump or call.
@@ -22,39 +20,6 @@ impl Builder<'_, '_> {
         let edge = Edge { branch, ..self.plan(EdgeKind::Direct, target) };
         let edge = self.add(edge);
         self.direct_tail(edge, target, self.r11_is_program);
-    }
-
-    pub(super) fn direct_tail(&mut self, edge: u32, target: u64, r11_is_program: bool) {
-        if r11_is_program {
-            self.emitter.trace_pointer_in();
-        }
-        self.emitter.record(edge);
-        self.exit(edge, target);
-    }
-
-    /// The target is in RDX, the program's RCX and RDX in their slots.
-    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool) {
-        if r11_is_program {
-            self.emitter.trace_pointer_in();
-        }
-        self.emitter.record_with_target(edge);
-        self.emitter.jump_by_target();
-    }
-
-    /// A jump that is linked later, and behind it the request for its target.
-    pub(super) fn exit(&mut self, edge: u32, target: u64) {
-        while self.emitter.len() % 4 != 3 {
-            self.emitter.put(&[0x90]);
-        }
-        self.emitter.put(&[0xe9]);
-        let field = self.emitter.here();
-        self.emitter.put_u32(0);
-        self.emitter.store(Gpr::Rcx, slots::RCX);
-        // mov ecx, edge
-        self.emitter.put(&[0xb9]);
-        self.emitter.put_u32(edge);
-        self.emitter.jump(self.site.request);
-        self.exits.push(Exit { target, field });
     }
 
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
@@ -176,6 +141,7 @@ impl Builder<'_, '_> {
             path: self.path,
             points: self.points,
             native,
+            hook: self.hook,
             chain,
             edges: self.edges,
             pushes: self.pushes,

@@ -3,10 +3,13 @@
 
 mod branches;
 mod exits;
+mod tails;
 mod window;
 
+use super::counting::Bound;
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
+use super::hook::Hook;
 use super::insn::{DisplacementOffset, Treatment, decode, treat, uses_r11};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
@@ -83,6 +86,12 @@ pub(super) struct Site<'a> {
     pub(super) base: u64,
     /// The zone's common request code.
     pub(super) request: u64,
+    /// The zone's request for the target in RDX.
+    pub(super) miss: u64,
+    /// Branches are counted, and nothing is recorded.
+    pub(super) counts: bool,
+    /// Where it ends at the latest; its ways out are not linked then.
+    pub(super) bound: Option<Bound>,
     /// The number that the next edge gets.
     pub(super) next_edge: u32,
     /// The index that the next return address gets.
@@ -106,6 +115,7 @@ pub(super) struct Built {
     pub(super) path: Vec<Step>,
     pub(super) points: Vec<Point>,
     pub(super) native: bool,
+    pub(super) hook: Option<Hook>,
     /// The field of the jump to the next superblock of the same slot: its literal's address.
     pub(super) chain: u64,
     pub(super) edges: Vec<Edge>,
@@ -160,6 +170,8 @@ struct Builder<'a, 'b> {
     jumps: Vec<Jump>,
     /// The program's R11 is in the register: an instruction of the path uses it.
     r11_is_program: bool,
+    /// What its only instruction asks the tracer for.
+    hook: Option<Hook>,
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
     edges: Vec<Edge>,
@@ -191,6 +203,7 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
         quiet: None,
         jumps: emptied(used.spare.jumps),
         r11_is_program: false,
+        hook: None,
         literals: emptied(used.spare.literals),
         stubs: emptied(used.spare.stubs),
         edges: emptied(used.edges),
@@ -234,9 +247,14 @@ impl Builder<'_, '_> {
             }
             let bytes = window.at(self.ip, code);
             let decoded = decode(bytes, self.ip);
-            let treatment = decoded.as_ref().map_or(Treatment::Native, |(insn, _)| treat(insn));
+            let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
+            let treatment = match &decoded {
+                Some((insn, _)) if hook.is_none() => treat(insn),
+                _ => Treatment::Native,
+            };
             self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
             let (Some((insn, offset)), true) = (decoded, treatment != Treatment::Native) else {
+                self.hook = hook.filter(|_| self.path.is_empty());
                 return self.native();
             };
             if self.translate(&insn, &bytes[..insn.len()], offset, treatment) {
@@ -245,11 +263,17 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// What the caller must answer, where nothing is recorded.
+    fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
+        Hook::of(insn).filter(|_| self.site.counts)
+    }
+
     fn must_end(&mut self, rounds: &mut usize) -> bool {
         if self.path.is_empty() {
             return false;
         }
-        if (self.site.is_stop)(self.ip) {
+        let is_over = |bound: Bound| bound.is_reached(self.bit_count, self.path.len());
+        if (self.site.is_stop)(self.ip) || self.site.bound.is_some_and(is_over) {
             return true;
         }
         let limits = self.site.limits;

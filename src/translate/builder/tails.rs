@@ -1,0 +1,69 @@
+//! What glue does where control leaves a superblock: it writes a record, or counts branches.
+
+use super::super::edge::EdgeKind;
+use super::super::slots;
+use super::{Builder, Exit};
+
+impl Builder<'_, '_> {
+    pub(super) fn direct_tail(&mut self, edge: u32, target: u64, r11_is_program: bool) {
+        if r11_is_program {
+            self.emitter.trace_pointer_in();
+        }
+        let spent = if self.site.counts {
+            self.count(edge)
+        } else {
+            self.emitter.record(edge);
+            None
+        };
+        let request = self.exit(edge, target);
+        if let Some(field) = spent {
+            self.emitter.aim(field, request);
+        }
+    }
+
+    /// The target is in RDX, the program's RCX and RDX in their slots.
+    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool) {
+        if r11_is_program {
+            self.emitter.trace_pointer_in();
+        }
+        if self.site.counts {
+            if let Some(field) = self.count(edge) {
+                self.emitter.aim(field, self.site.miss);
+            }
+        } else {
+            self.emitter.record_with_target(edge);
+        }
+        self.emitter.jump_by_target();
+    }
+
+    /// A jump that is linked later, and behind it the request for its target, whose address it
+    /// gives.
+    pub(super) fn exit(&mut self, edge: u32, target: u64) -> u64 {
+        while self.emitter.len() % 4 != 3 {
+            self.emitter.put(&[0x90]);
+        }
+        self.emitter.put(&[0xe9]);
+        let field = self.emitter.here();
+        self.emitter.put_u32(0);
+        let request = self.emitter.here();
+        self.emitter.store(super::super::emit::Gpr::Rcx, slots::RCX);
+        // mov ecx, edge
+        self.emitter.put(&[0xb9]);
+        self.emitter.put_u32(edge);
+        self.emitter.jump(self.site.request);
+        if self.site.bound.is_none() {
+            self.exits.push(Exit { target, field });
+        }
+        request
+    }
+
+    /// Takes the branches of an edge from the budget in R11. Gives the displacement of the jump that
+    /// is taken where the upper half of R11 is not 0 then: the budget is spent.
+    fn count(&mut self, edge: u32) -> Option<usize> {
+        let index = usize::try_from(edge - self.site.next_edge).ok()?;
+        let edge = self.edges.get(index)?;
+        debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
+        let branches = edge.branches();
+        (branches > 0).then(|| self.emitter.count(branches))
+    }
+}

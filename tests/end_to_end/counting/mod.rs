@@ -1,0 +1,199 @@
+//! Translated code that counts branches and records nothing, executed: it stops exactly where it is
+//! to, with the registers and the memory that single-stepping finds there, and leaves to its user
+//! what a program could not get twice.
+
+mod machine;
+
+use crate::generated;
+use crate::support::{Scene, have};
+use iced_x86::{Instruction, Mnemonic};
+use machine::{Machine, Place, Registers};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const GETPID: u64 = 39;
+const GETTID: u64 = 186;
+const WRITE: u64 = 1;
+/// The stepping's own, and the CPU's (SDM volume 1, "EFLAGS Register").
+const TRAP_FLAG: u64 = 0x100;
+const RESUME_FLAG: u64 = 0x1_0000;
+/// What the kernel is said to answer.
+const PID: u64 = 4242;
+
+/// SYSCALL leaves the next address and the flags in registers.
+fn answer_call(insn: &Instruction, registers: &mut Registers, result: u64) -> bool {
+    registers.rax = result;
+    registers.rcx = insn.next_ip();
+    registers.r11 = registers.eflags & !TRAP_FLAG;
+    registers.rip = insn.next_ip();
+    true
+}
+
+fn answer(insn: &Instruction, registers: &mut Registers) -> bool {
+    match (insn.mnemonic(), registers.rax) {
+        (Mnemonic::Syscall, GETPID | GETTID) => answer_call(insn, registers, PID),
+        (Mnemonic::Syscall, WRITE) => answer_call(insn, registers, registers.rdx),
+        _ => false,
+    }
+}
+
+/// All places of a run, with the registers there, by single steps; and the memory at its end.
+fn stepped(program: &Path) -> (Vec<(Place, Registers)>, Vec<u8>) {
+    let mut machine = Machine::start(program, answer);
+    let mut run = vec![(machine.place, machine.registers)];
+    while !machine.is_at_end() {
+        machine.step();
+        run.push((machine.place, machine.registers));
+    }
+    (run, machine.written_memory())
+}
+
+/// What a program can know of its registers.
+fn shown(registers: &Registers) -> String {
+    let flags = registers.eflags & !(TRAP_FLAG | RESUME_FLAG);
+    let r = registers;
+    format!(
+        "rip {:x} flags {flags:x} rsp {:x} {:x?} {:x?}",
+        r.rip,
+        r.rsp,
+        [r.rax, r.rbx, r.rcx, r.rdx, r.rsi, r.rdi, r.rbp],
+        [r.r8, r.r9, r.r10, r.r11, r.r12, r.r13, r.r14, r.r15]
+    )
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    30..34
+}
+
+#[test]
+fn a_run_stops_exactly_where_it_is_to() {
+    if !have("gcc") {
+        return;
+    }
+    for seed in seeds() {
+        let scene = Scene::new();
+        let program = generated::peaceful_of_seed(&scene, seed);
+        let (run, memory) = stepped(&program);
+        assert!(run.len() > 1000, "seed {seed}: {} instructions", run.len());
+        let mut random = Random(seed);
+        let mut goals = BTreeSet::from([0, 1, 2, 3, run.len() - 1]);
+        while goals.len() < 60 {
+            let at = random.below(run.len());
+            goals.extend(at..(at + random.below(4)).min(run.len()));
+        }
+        let mut machine = Machine::start(&program, answer).translated();
+        for &goal in &goals {
+            let (place, registers) = &run[goal];
+            machine.run_to(*place);
+            assert_eq!(shown(&machine.registers), shown(registers), "seed {seed} at {goal}");
+        }
+        assert!(machine.is_at_end());
+        assert!(machine.written_memory() == memory, "seed {seed}: another memory");
+    }
+}
+
+/// From the beginning to far ahead, where nearly all is executed without a stop.
+#[test]
+fn a_run_is_seldom_interrupted() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = generated::peaceful_of_seed(&scene, 35);
+    let (run, _) = stepped(&program);
+    let mut requests = Vec::new();
+    for goal in [run.len() - 1, run.len() / 2] {
+        let mut machine = Machine::start(&program, answer).translated();
+        let (place, registers) = &run[goal];
+        machine.run_to(*place);
+        assert_eq!(shown(&machine.registers), shown(registers), "at {goal}");
+        requests.push(machine.requests);
+    }
+    // Once for each superblock, and each instruction that is answered.
+    assert!(requests[0] < run.len() as u64 / 4, "{requests:?} of {}", run.len());
+}
+
+#[test]
+fn a_run_stops_at_addresses_and_knows_how_far_it_came() {
+    if !have("gcc") {
+        return;
+    }
+    for seed in seeds() {
+        let scene = Scene::new();
+        let program = generated::peaceful_of_seed(&scene, seed);
+        let (run, _) = stepped(&program);
+        let mut random = Random(seed + 100);
+        let mut machine = Machine::start(&program, answer).translated();
+        let mut at = 0;
+        let mut arrivals = 0;
+        while at + 500 < run.len() && arrivals < 40 {
+            let stops: BTreeSet<u64> =
+                (0..3).map(|_| run[at + 1 + random.below(400)].1.rip).collect();
+            let next = (at + 1..run.len()).find(|&i| stops.contains(&run[i].1.rip)).unwrap();
+            // REP instructions are one step here.
+            assert!(machine.run_to_stop(&stops, 1 << 20), "seed {seed}: no stop after {at}");
+            assert_eq!(shown(&machine.registers), shown(&run[next].1), "seed {seed} at {next}");
+            assert_eq!(machine.place.branches, run[next].0.branches, "seed {seed} at {next}");
+            at = next;
+            arrivals += 1;
+        }
+        assert!(arrivals > 5);
+    }
+}
+
+/// What the CPU and the kernel are said to answer to `hooks.S`.
+fn answers(insn: &Instruction, registers: &mut Registers) -> bool {
+    let wide = 0x1111_2222_3333_4444_u64;
+    match insn.mnemonic() {
+        Mnemonic::Rdtsc | Mnemonic::Rdtscp => {
+            (registers.rax, registers.rdx) = (wide & 0xffff_ffff, wide >> 32);
+            if insn.mnemonic() == Mnemonic::Rdtscp {
+                registers.rcx = 0x55;
+            }
+        }
+        Mnemonic::Cpuid => {
+            assert_eq!((registers.rax, registers.rcx), (7, 0));
+            (registers.rax, registers.rbx, registers.rcx, registers.rdx) = (1, 2, 3, 4);
+        }
+        // The operands of the program at hand.
+        Mnemonic::Rdrand => registers.r12 = 0x6666,
+        Mnemonic::Rdseed => registers.r13 = 0x7777,
+        Mnemonic::Xgetbv => (registers.rax, registers.rdx) = (0x88, 0x99),
+        Mnemonic::Rdpid => registers.r14 = 0xaa,
+        Mnemonic::Syscall if registers.rax == GETPID => {
+            return answer_call(insn, registers, PID);
+        }
+        _ => return false,
+    }
+    registers.rip = insn.next_ip();
+    true
+}
+
+/// Each gets what the recording had.
+#[test]
+fn what_no_program_gets_twice_is_answered() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("hooks.S", &["-nostdlib", "-static", "-no-pie"]);
+    let mut machine = Machine::start(&program, answers).translated();
+    // Each of the loop's rounds is one branch.
+    machine.run_to(Place { branches: 100, instructions: 0 });
+    assert!(!machine.is_at_end());
+    machine.run_to(Place { branches: 1000, instructions: 2 });
+    assert!(machine.is_at_end());
+    // RDTSC, RDTSCP's ECX, CPUID's four, RDRAND, RDSEED, XGETBV's two, RDPID, getpid: 1000 times.
+    let round = 0x1111_2222_3333_4444_u64
+        .wrapping_add(0x55 + (1 + 2 + 3 + 4) + 0x6666 + 0x7777 + 0x88 + 0x99 + 0xaa + PID);
+    assert_eq!(machine.registers.r15, round.wrapping_mul(1000));
+}

@@ -1,0 +1,43 @@
+/* Sums up, a thousand times, what follows from nothing that a program has: the time, the CPU's kind
+   and number, random numbers, a system call's result. Is never executed by itself. */
+
+    .set SYS_getpid, 39
+    .set SYS_exit_group, 231
+
+    .text
+    .globl _start
+_start:
+    xor %r15d, %r15d
+    mov $1000, %ebp
+again:
+    rdtsc
+    shl $32, %rdx
+    add %rdx, %r15
+    add %rax, %r15
+    rdtscp
+    add %rcx, %r15
+    mov $7, %eax
+    xor %ecx, %ecx
+    cpuid
+    add %rax, %r15
+    add %rbx, %r15
+    add %rcx, %r15
+    add %rdx, %r15
+    rdrand %r12
+    add %r12, %r15
+    rdseed %r13
+    add %r13, %r15
+    xor %ecx, %ecx
+    xgetbv
+    add %rax, %r15
+    add %rdx, %r15
+    rdpid %r14
+    add %r14, %r15
+    mov $SYS_getpid, %eax
+    syscall
+    add %rax, %r15
+    dec %ebp
+    jnz again
+    mov $SYS_exit_group, %eax
+    xor %edi, %edi
+    syscall
