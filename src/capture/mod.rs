@@ -7,6 +7,7 @@ mod debug_registers;
 mod error;
 mod filter;
 mod final_state;
+mod front;
 pub mod host;
 mod live;
 mod masked;
@@ -18,14 +19,17 @@ mod signals;
 mod soft;
 mod space;
 mod step;
+mod written;
 
 pub use error::Error;
 pub use filter::{Code, Filter};
+pub use front::{RecorderEnd, record_behind_a_front};
 pub use live::{Catches, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
 pub use recorder::{History, Outcome, Request};
+pub use written::Written;
 
 /// How control flow is captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +56,8 @@ impl Backend {
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
 ///
 /// A process that runs already is recorded until it ends or until this process gets SIGINT,
-/// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then.
+/// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then. So does any program whose recorder
+/// works behind a front ([`record_behind_a_front`]) that is gone.
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     match (backend, request.attach, &request.start_at) {
         (Backend::Perf, None, None) => perf::record(request),

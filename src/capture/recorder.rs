@@ -6,6 +6,7 @@ use super::error::Error;
 use super::filter::{Code, Filter};
 use super::host::host_cpu;
 use super::perf::PtConfig;
+use super::written::Written;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::{
     self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, TscClock,
@@ -31,6 +32,27 @@ pub enum History {
         /// Bytes of records that are kept of a thread, in memory, while it runs.
         bytes: u64,
     },
+    /// All of it until the recording has come to a size, and from there on the end, as a ring.
+    Limited {
+        /// Bytes of trace and sideband on the disk, of each recording.
+        bytes: u64,
+        /// As of a ring.
+        ring_bytes: u64,
+    },
+}
+
+impl History {
+    /// What a recording says of it.
+    pub(super) fn words(self) -> String {
+        let ring = |bytes: u64| format!("the last {} MiB of records of each thread", bytes >> 20);
+        match self {
+            Self::Full => "all".to_owned(),
+            Self::Ring { bytes } => ring(bytes),
+            Self::Limited { bytes, ring_bytes } => {
+                format!("all up to {bytes} bytes, then {}", ring(ring_bytes))
+            }
+        }
+    }
 }
 
 /// What to run and how.
@@ -67,6 +89,8 @@ pub struct Request {
     pub output: Option<PathBuf>,
     /// Replace the recording that is there.
     pub force: bool,
+    /// Who hears now and then how much was written, while translated programs run.
+    pub report: Option<fn(&Written)>,
     /// Where recordings go by default.
     pub store: Store,
 }
@@ -99,6 +123,7 @@ pub(super) struct Recorder {
     clock: Clock,
     threads: Vec<ThreadEntry>,
     flushed: Instant,
+    ring_since_ns: Option<u64>,
 }
 
 /// A recording that was begun before there is a process to record.
@@ -175,6 +200,7 @@ impl Recorder {
             clock: Clock::start(),
             threads: Vec::new(),
             flushed: Instant::now(),
+            ring_since_ns: None,
         })
     }
 
@@ -245,6 +271,20 @@ impl Recorder {
         self.writer.trace(tid, packets)
     }
 
+    /// Bytes of trace and sideband so far.
+    pub(super) fn written_bytes(&self) -> u64 {
+        self.writer.grown_bytes()
+    }
+
+    /// From now on only the end of the history is kept.
+    pub(super) fn becomes_ring(&mut self) {
+        self.ring_since_ns = Some(self.elapsed_ns());
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
     /// Appends what the operating system did just now.
     pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
         self.event_at(now(), tid, event)
@@ -280,8 +320,8 @@ impl Recorder {
 
     /// Completes the recording.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
-        let Self { writer, mut manifest, clock, threads, .. } = self;
-        let duration_ns = u64::try_from(clock.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let duration_ns = self.elapsed_ns();
+        let Self { writer, mut manifest, clock, threads, ring_since_ns, .. } = self;
         let trace_bytes = threads.iter().map(|thread| thread.trace_bytes).sum();
         manifest.end = Some(End {
             exit,
@@ -290,6 +330,7 @@ impl Recorder {
             clock: clock.finish(),
             threads,
             cpus: Vec::new(),
+            ring_since_ns,
         });
         let dir = writer.finish(&manifest)?;
         Ok((dir, manifest, trace_bytes))
@@ -332,10 +373,20 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
                 let start = request.start_at.iter().map(|code| format!("from {}", code.words()));
                 start.chain(request.filter.words()).collect()
             },
+            history: history_of(request, backend),
             import: None,
             hardware: None,
         },
         end: None,
+    }
+}
+
+/// Single-stepping keeps all.
+fn history_of(request: &Request, backend: &str) -> String {
+    match (backend, request.history) {
+        ("step", _) => History::Full.words(),
+        ("perf", History::Ring { .. }) => "the last of each thread's trace".to_owned(),
+        (_, history) => history.words(),
     }
 }
 

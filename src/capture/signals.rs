@@ -25,9 +25,33 @@ impl Forwarding {
             (libc::SIGXFSZ, libc::SIG_IGN),
         ];
         // SAFETY: the handler only reads an atomic and calls kill(2).
-        let set = |(signal, handler)| (signal, unsafe { libc::signal(signal, handler) });
-        Self { old: handlers.into_iter().map(set).collect() }
+        let ignore = |(signal, handler)| (signal, unsafe { libc::signal(signal, handler) });
+        Self { old: handlers.into_iter().map(ignore).collect() }
     }
+}
+
+/// What tells a recorder behind a front (`front`) that it is alone: nobody else sends it.
+pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
+
+static ORPHANED: AtomicBool = AtomicBool::new(false);
+static MAY_BE_ORPHANED: AtomicBool = AtomicBool::new(false);
+
+/// From now on this process leaves its program when it is orphaned.
+pub(super) fn expect_to_be_orphaned() {
+    TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
+    MAY_BE_ORPHANED.store(true, Ordering::Relaxed);
+    let handler: extern "C" fn(libc::c_int) = orphaned;
+    for signal in [ORPHANED_SIGNAL, libc::SIGALRM] {
+        set(signal, handler);
+    }
+}
+
+/// SIGALRM comes again and again then, as the first one may have come in a bad moment.
+extern "C" fn orphaned(signal: libc::c_int) {
+    if signal == ORPHANED_SIGNAL {
+        ORPHANED.store(true, Ordering::Relaxed);
+    }
+    interrupt_tracer();
 }
 
 static LEAVING: AtomicBool = AtomicBool::new(false);
@@ -45,12 +69,18 @@ impl Leaving {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         LEAVING.store(false, Ordering::Relaxed);
         let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM];
-        Self { old: signals.into_iter().map(|signal| (signal, set_leave(signal))).collect() }
+        let handler: extern "C" fn(libc::c_int) = leave;
+        Self { old: signals.into_iter().map(|signal| (signal, set(signal, handler))).collect() }
     }
 
-    /// Whether somebody asked.
+    /// Where this process may be orphaned: it leaves the program then, and not before.
+    pub(super) fn when_orphaned() -> Option<Self> {
+        MAY_BE_ORPHANED.load(Ordering::Relaxed).then(|| Self { old: Vec::new() })
+    }
+
+    /// Whether it is time.
     pub(super) fn is_asked(&self) -> bool {
-        !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
+        ORPHANED.load(Ordering::Relaxed) || !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
     }
 }
 
@@ -94,15 +124,10 @@ extern "C" fn ask(_: libc::c_int) {
     }
 }
 
-/// Lets a signal call [`leave`], and interrupt system calls. Gives what was before.
-fn set_leave(signal: libc::c_int) -> libc::sigaction {
-    set(signal, leave)
-}
-
-/// Lets a signal call a handler, and interrupt system calls. Gives what was before.
+/// Lets a signal call `handler`, and interrupt system calls. Gives what was before. The handler
+/// only reads and sets atomics and makes async-signal-safe calls.
 fn set(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> libc::sigaction {
-    // SAFETY: all bit patterns of these plain structures are valid; the handler reads and sets
-    // atomics and makes async-signal-safe calls.
+    // SAFETY: all bit patterns of these plain structures are valid.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         let mut old: libc::sigaction = std::mem::zeroed();
@@ -124,10 +149,14 @@ impl Drop for Leaving {
     }
 }
 
-/// Another thread may have taken the signal, and this one may have been about to wait: it is sent
-/// on, and comes again, until nobody wants it any more.
 extern "C" fn leave(_: libc::c_int) {
     LEAVING.store(true, Ordering::Relaxed);
+    interrupt_tracer();
+}
+
+/// Another thread may have taken the signal, and this one may have been about to wait: it is sent
+/// on, and comes again, until nobody wants it any more.
+fn interrupt_tracer() {
     let tracer = TRACER.load(Ordering::Relaxed);
     // SAFETY: getpid(2), gettid(2), tgkill(2) and alarm(2) touch no memory.
     unsafe {

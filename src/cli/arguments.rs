@@ -58,12 +58,16 @@ pub(super) struct Record {
     #[arg(long, requires = "output")]
     pub(super) force: bool,
     /// Keep the whole history, on the disk, instead of its end
-    #[arg(long, conflicts_with = "ring")]
+    #[arg(long)]
     pub(super) full: bool,
-    /// Keep the end of the history: the last N MiB of records of each thread, in memory while it
-    /// runs (a record is 4 or 12 bytes, and stands for some 5 to 30 instructions)
-    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1024))]
-    pub(super) ring: u64,
+    /// Keep the whole history up to this size of the recording, such as 500M or 2G, and from there
+    /// on its end only, as --ring says
+    #[arg(long, visible_alias = "size-limit", value_name = "SIZE", requires = "full", value_parser = byte_count)]
+    pub(super) max_size: Option<u64>,
+    /// Keep the end of the history: the last MIB MiB of records of each thread, in memory while it
+    /// runs (a record is 4 or 12 bytes, and stands for some 5 to 30 instructions) [default: 64]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    pub(super) ring: Option<u64>,
     /// Trace the function FUNC only, and what it runs itself (not what it calls); again for more,
     /// FUNC@FILE for that of one program or library
     #[arg(long, value_name = "FUNC", value_parser = function)]
@@ -94,6 +98,10 @@ pub(super) struct Record {
     /// Record the processes that the program forks, too, each as a recording of its own
     #[arg(long)]
     pub(super) follow_forks: bool,
+    /// What becomes of the program when the recorder is killed (SIGKILL): it is killed, too, or
+    /// goes on by itself
+    #[arg(long, value_enum, default_value_t = RecorderDeath::Kill, value_name = "WHAT")]
+    pub(super) on_recorder_death: RecorderDeath,
     /// Bytes of trace between two points where decoding can start: a power of two from 2048 to
     /// 67108864
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = psb_period)]
@@ -121,6 +129,26 @@ fn function(text: &str) -> Result<Code, String> {
     }
 }
 
+/// A number of bytes, with a unit as perf's `--max-size` has it: B, K, M, G, T.
+fn byte_count(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" | "B" => Some(0),
+        "K" => Some(10),
+        "M" => Some(20),
+        "G" => Some(30),
+        "T" => Some(40),
+        _ => None,
+    };
+    let bytes = shift.zip(digits.parse::<u64>().ok());
+    bytes
+        .and_then(|(shift, number)| number.checked_mul(1 << shift))
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| {
+            "give a size in bytes, or with K, M, G or T behind it, such as 2G".to_owned()
+        })
+}
+
 /// `A-B`.
 fn range(text: &str) -> Result<Code, String> {
     text.parse::<Filter>().map(|Filter(range)| Code::Range(range))
@@ -132,6 +160,15 @@ fn psb_period(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(allowed).ok_or_else(|| {
         "give a power of two from 2048 to 67108864, such as 2048, 4096 or 65536".to_owned()
     })
+}
+
+/// What becomes of the program when its recorder is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum RecorderDeath {
+    /// It is killed
+    Kill,
+    /// It goes on by itself
+    GoOn,
 }
 
 /// How `record` captures the control flow.

@@ -3,7 +3,7 @@
 use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
 use crate::common::{Tid, Visible};
-use crate::recording::{Capture, Error, Reader, Store, TraceId};
+use crate::recording::{Capture, Error, Manifest, Reader, Store, TraceId};
 use crate::timeline::{Options, Timeline};
 use std::io::Write;
 use std::process::ExitCode;
@@ -45,6 +45,7 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
         lines.push(format!("time         {seconds:.3} s"));
     }
+    lines.extend(history(manifest).map(|history| format!("history      {history}")));
     let damaged = |name: &str| damage.iter().any(|fault| fault.path.ends_with(name));
     let state = match reader.has_core() {
         _ if damaged("core") => "damaged",
@@ -73,6 +74,17 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
             .extend(timeline.miscounts().iter().map(|miscount| format!("wrong        {miscount}")));
     }
     lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
+}
+
+/// How much of the run is there.
+fn history(manifest: &Manifest) -> Option<String> {
+    let wanted = Some(&manifest.capture.history).filter(|words| !words.is_empty())?;
+    let since = manifest.end.as_ref().and_then(|end| end.ring_since_ns);
+    let since = since.map(|ns| {
+        let seconds = std::time::Duration::from_nanos(ns).as_secs_f64();
+        format!("; that size was reached after {seconds:.3} s")
+    });
+    Some(format!("{wanted}{}", since.unwrap_or_default()))
 }
 
 fn captured(capture: &Capture) -> String {

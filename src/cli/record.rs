@@ -1,18 +1,26 @@
 //! `contraflow record`: runs a program under capture and passes its exit status on.
 
+use super::arguments::RecorderDeath;
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::host::fallback;
-use crate::capture::{self, Backend, Code, Filter, History, Outcome, Request, record};
+use crate::capture::{
+    self, Backend, Code, Filter, History, Outcome, RecorderEnd, Request, Written, record,
+    record_behind_a_front,
+};
 use crate::common::Pid;
 use crate::recording::import::Totals;
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
 use crate::tracee::{command_line, executable, resolve, state};
 use std::ffi::OsString;
+use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// MiB of records of a thread that a ring keeps.
+const DEFAULT_RING_MIB: u64 = 64;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     let attach = arguments.attach.map(Pid);
@@ -29,11 +37,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         directory: None,
         aslr: arguments.aslr,
         follow_forks: arguments.follow_forks,
-        history: if arguments.full {
-            History::Full
-        } else {
-            History::Ring { bytes: arguments.ring << 20 }
-        },
+        history: history(arguments.full, arguments.max_size, arguments.ring)?,
         start_at: arguments.start_at,
         filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
@@ -41,6 +45,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,
         force: arguments.force,
+        report: (arguments.full && !arguments.quiet && stderr().is_terminal()).then_some(progress),
         store: Store::of_user(),
     };
     let backend = backend(arguments.backend, &request);
@@ -55,6 +60,17 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         && let Some(line) = fallback()
     {
         say(&line);
+    }
+    if backend != Backend::Soft && arguments.max_size.is_some() {
+        return Err("--max-size is for the soft backend".into());
+    }
+    if arguments.on_recorder_death == RecorderDeath::GoOn {
+        if backend == Backend::Perf {
+            return Err("--on-recorder-death go-on is for the soft and step backends".into());
+        }
+        if let Some(end) = record_behind_a_front()? {
+            return Ok(front_exit_code(end));
+        }
     }
     let mut outcome = record(backend, &request)?;
     if backend == Backend::Perf {
@@ -98,6 +114,27 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// How much is to be kept.
+fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
+    let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
+    match (full, max) {
+        (false, _) => Ok(History::Ring { bytes: ring_bytes }),
+        (true, Some(bytes)) => Ok(History::Limited { bytes, ring_bytes }),
+        (true, None) if ring.is_some() => {
+            Err("--full keeps all of the history, and --ring its end: give one, or --max-size"
+                .into())
+        }
+        (true, None) => Ok(History::Full),
+    }
+}
+
+/// Lines of their own, as the program may write to the same terminal.
+fn progress(written: &Written) {
+    let rest = if written.is_ring { ", and only the end is kept of what comes" } else { "" };
+    let seconds = written.elapsed.as_secs();
+    say(&format!("{} are written after {seconds} s{rest}", size(written.bytes)));
 }
 
 /// A running process's program and arguments.
@@ -167,6 +204,18 @@ fn check(dir: &Path) {
     match opened.and_then(|reader| Ok(Timeline::open(reader, Options::default())?)) {
         Ok(timeline) => say_what_is_wrong(&timeline),
         Err(error) => say(&format!("{}: cannot be decoded: {error}", dir.display())),
+    }
+}
+
+/// How the process ends that the user sees, where the recorder worked behind it.
+fn front_exit_code(end: RecorderEnd) -> ExitCode {
+    match end {
+        RecorderEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)),
+        RecorderEnd::Killed(signal) => {
+            let name = signal_name(signal);
+            say(&format!("the recorder was killed by {name}, and the program with it"));
+            ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX))
+        }
     }
 }
 

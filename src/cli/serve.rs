@@ -46,6 +46,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         pt_config: PtConfig::default(),
         output: Some(place.dir().to_owned()),
         force: arguments.force,
+        report: None,
         store: Store::of_user(),
     };
     let backend = match arguments.backend {

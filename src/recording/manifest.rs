@@ -76,6 +76,9 @@ pub struct Capture {
     /// Which code was traced, as the user asked for it; empty: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
+    /// How much of the history was to be kept, in words; empty: not told.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub history: String,
     /// Where the trace was taken by a CPU and not by us: from what, and how.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
@@ -181,6 +184,10 @@ pub struct End {
     /// and the sideband tells when a CPU ran it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuEntry>,
+    /// When the recording had come to its largest size, in nanoseconds since its start: of what
+    /// came later only the end is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring_since_ns: Option<u64>,
 }
 
 /// A CPU of the recording.

@@ -149,6 +149,16 @@ impl Writer {
         trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
+    /// Bytes so far of what grows as long as the run does: traces and sideband.
+    pub fn grown_bytes(&self) -> u64 {
+        let of_trace = |trace: &TraceFile| {
+            let pending = trace.pending.len() as u64;
+            trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
+        };
+        let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
+        sideband + self.traces.values().map(of_trace).sum::<u64>()
+    }
+
     /// Stores a file's content, by reflink where the file system can.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let partial = self.dir.join(IMAGE_DIR).join("partial");

@@ -182,7 +182,10 @@ impl<'a> Engine<'a> {
             result => result?,
         };
         let area = match self.request.history {
-            History::Full => Area { size_bytes: FULL_BYTES, overwrites: false },
+            // A size that is not to be passed is for records: `cli` refuses it here.
+            History::Full | History::Limited { .. } => {
+                Area { size_bytes: FULL_BYTES, overwrites: false }
+            }
             History::Ring { bytes } => {
                 let wanted = (bytes / RECORDS_PER_TRACE).next_power_of_two();
                 let size_bytes = wanted.max(super::pmu::LEAST_BYTES);

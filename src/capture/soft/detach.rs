@@ -115,6 +115,7 @@ impl Process {
     /// recorder's out of the process, and lets it go.
     pub(super) fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };
+        self.end_turns();
         let mut states = Vec::new();
         for thread in threads {
             let registers: Registers = thread.tracee.registers()?;

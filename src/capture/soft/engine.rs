@@ -8,6 +8,7 @@ use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
+use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
@@ -36,7 +37,8 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         };
     let _forwarding = Forwarding::to(pid);
     let _ticks = Ticks::start(ticks::PERIOD);
-    let mut engine = Engine { turns, ..Engine::new(request, pid, None) };
+    let leaving = Leaving::when_orphaned();
+    let mut engine = Engine { turns, ..Engine::new(request, pid, leaving) };
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
@@ -91,12 +93,13 @@ pub(super) struct Engine {
     pub(super) borrowers: BTreeMap<Tid, Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
-    /// The program is not the recorder's own, which leaves it when it is asked to.
+    /// The recorder leaves the program when it is asked to.
     pub(super) leaving: Option<Leaving>,
     /// The program and the recorder began on one CPU.
     pub(super) turns: Option<Turns>,
     /// How the program ended, once it has.
     pub(super) exit: Option<Exit>,
+    pub(super) reports: Reports,
 }
 
 impl Engine {
@@ -114,6 +117,7 @@ impl Engine {
             leaving,
             turns: None,
             exit: None,
+            reports: Reports::to(request.report),
         }
     }
 

@@ -48,7 +48,7 @@ pub(super) enum Item {
     Free(Arc<Busy>, usize),
     /// Everything so far is wanted.
     Flush,
-    /// Everything so far is encoded: somebody waits for that.
+    /// Everything so far is wanted of all threads: somebody waits for that.
     Settled(Sender<()>),
 }
 
@@ -107,7 +107,7 @@ impl Feed {
         }
     }
 
-    /// Waits until all that was told is encoded.
+    /// Waits until all that was told is encoded, and its packets are there.
     pub(super) fn settle(&self, tid: Tid) {
         let (done, is_done) = channel();
         self.tell(tid, Item::Settled(done));
@@ -175,6 +175,7 @@ impl Worker {
                     self.ranges = ranges;
                 }
                 Item::Settled(done) => {
+                    self.flush();
                     // Nobody waits any more: the recorder is on its way out.
                     let _ = done.send(());
                 }
@@ -212,7 +213,14 @@ impl Worker {
                 }
             }
             Item::Born { tsc } => encoder.born(tsc),
-            Item::Begin { tsc } => encoder.begin(tsc),
+            Item::Begin { .. } if encoder.has_stopped() => {}
+            Item::Begin { tsc } => {
+                if encoder.instructions() > 0 {
+                    encoder.lose(&self.dictionary);
+                    let _ = self.packets.send((tid, encoder.drain()));
+                }
+                encoder.begin(tsc);
+            }
             Item::Partial { steps, ip } => encoder.partial(&self.dictionary, &steps, ip),
             Item::Native { insn, next } => encoder.native(&insn, next),
             Item::Leave { ip } => encoder.leave(ip),
@@ -231,13 +239,17 @@ impl Worker {
         }
     }
 
-    fn finish(self) -> HashMap<Tid, Tally> {
-        let mut tallies = HashMap::new();
-        for (tid, (mut encoder, tally, _)) in self.threads {
+    /// Hands over all packets.
+    fn flush(&mut self) {
+        for (&tid, (encoder, _, pending)) in &mut self.threads {
+            *pending = 0;
             encoder.flush();
             let _ = self.packets.send((tid, encoder.drain()));
-            tallies.insert(tid, tally);
         }
-        tallies
+    }
+
+    fn finish(mut self) -> HashMap<Tid, Tally> {
+        self.flush();
+        self.threads.into_iter().map(|(tid, (_, tally, _))| (tid, tally)).collect()
     }
 }

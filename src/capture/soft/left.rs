@@ -1,6 +1,7 @@
 //! Processes that are left to themselves: taken out of the code cache, without a trace of the
 //! recorder, and detached from.
 
+use super::calls::CLONE;
 use super::engine::Engine;
 use super::events::EVERYWHERE;
 use super::exact::Registers;
@@ -21,6 +22,7 @@ pub(super) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP
 const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
+const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
 
 /// What a thread that stands before a system call is about to do that no recorder may be in the
@@ -42,6 +44,11 @@ pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str
     if filters {
         // Those that the recorder makes it do would be filtered as well.
         return Some("filters its system calls (seccomp)");
+    }
+    if number == CLONE && r.rdi & CLONE_UNTRACED != 0 {
+        // It would run in the code cache with nobody to turn to. LeakSanitizer looks at the
+        // program's threads so, which it could not do with those of a recorder either.
+        return Some("makes a process that must not be traced (CLONE_UNTRACED)");
     }
     // What is mapped where is hidden then even from a tracer (`__ptrace_may_access` in the kernel).
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
@@ -65,7 +72,7 @@ impl Engine {
             }
         }
         // The recorder's own child tells of its end even now.
-        let is_child = pid == self.program && self.leaving.is_none();
+        let is_child = pid == self.program && self.request.attach.is_none();
         if is_child { Ok(()) } else { self.finish(pid, None) }
     }
 

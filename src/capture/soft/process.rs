@@ -52,6 +52,8 @@ pub(super) struct Process {
     pub(super) feed: Feed,
     /// What the encoder will be told when a thread ends, where not all is kept.
     pub(super) ring: Option<Ring>,
+    /// Bytes of the recording at which only the end of what comes is kept.
+    pub(super) limit_bytes: Option<u64>,
     pages: Pages,
     pub(super) resolver: Resolver,
     pub(super) paths_told: usize,
@@ -100,6 +102,10 @@ impl Process {
             translator,
             feed,
             ring: matches!(request.history, History::Ring { .. }).then(Ring::default),
+            limit_bytes: match request.history {
+                History::Limited { bytes, .. } => Some(bytes),
+                History::Full | History::Ring { .. } => None,
+            },
             pages: Pages::default(),
             resolver,
             paths_told: 0,
@@ -356,6 +362,7 @@ impl Process {
 
     /// Completes the recording of a process that is gone.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
+        let became_ring = self.has_become_ring();
         let (packets, mut tallies) = self.feed.finish();
         for (tid, bytes) in packets {
             self.recorder.trace(tid, &bytes)?;
@@ -363,7 +370,11 @@ impl Process {
         let overwritten = self.ring.is_some_and(|ring| ring.overwritten);
         let mut notes = self.resolver.notes();
         if overwritten {
-            let note = "the history begins where the ring of records does; --full keeps all of it";
+            let note = if became_ring {
+                "the history has a gap between where it reached its largest size and its end"
+            } else {
+                "the history begins where the ring of records does; --full keeps all of it"
+            };
             notes.push(note.to_owned());
         }
         for Ended { tid, name, final_pc } in self.ended {
@@ -386,7 +397,7 @@ fn buffer_bytes(history: History) -> u64 {
     const SMALLEST: u64 = 64 << 10;
     match history {
         History::Full => FULL,
-        History::Ring { bytes } => {
+        History::Ring { bytes } | History::Limited { ring_bytes: bytes, .. } => {
             (bytes / BUFFERS as u64).clamp(SMALLEST, LARGEST_BUFFER_BYTES) & !(PAGE_BYTES - 1)
         }
     }

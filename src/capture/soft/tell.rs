@@ -128,6 +128,7 @@ impl Process {
         for (tid, bytes) in self.feed.packets() {
             self.recorder.trace(tid, &bytes)?;
         }
-        Ok(self.recorder.flush_if_due()?)
+        self.recorder.flush_if_due()?;
+        self.become_ring_if_full()
     }
 }

@@ -81,7 +81,15 @@ impl Engine {
                 process.save_so_far(thread);
             }
         }
-        self.processes.values_mut().try_for_each(Process::write_packets)
+        self.processes.values_mut().try_for_each(Process::write_packets)?;
+        let Self { reports, processes, finished, .. } = self;
+        reports.tell(|| {
+            let ended = finished.iter().map(|(.., bytes)| bytes).sum::<u64>();
+            let live = processes.values().map(|process| process.recorder.written_bytes());
+            let is_ring = processes.values().any(Process::has_become_ring);
+            (ended + live.sum::<u64>(), is_ring)
+        });
+        Ok(())
     }
 }
 

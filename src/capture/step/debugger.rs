@@ -234,7 +234,7 @@ impl Engine {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Option<(Tid, Stop)>, Error> {
         if self.is_stepping() {
-            return self.wait().map(Some);
+            return self.wait_on().map(Some);
         }
         loop {
             if let Some(stop) = wait_any(false)? {
@@ -299,7 +299,7 @@ impl Engine {
                     gone_is_fine(thread.tracee.interrupt())?;
                 }
             }
-            let (tid, stop) = self.wait()?;
+            let (tid, stop) = self.wait_on()?;
             self.take_in(tid, stop)?;
         }
         if let Some(debugger) = &mut self.debugger {
@@ -321,7 +321,7 @@ impl Engine {
         self.debugger = None;
         self.end_if_all_are(self.program)?;
         while !self.is_gone() {
-            let (tid, stop) = self.wait()?;
+            let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
         Ok(())
@@ -339,7 +339,7 @@ impl Engine {
         for thread in self.threads.values() {
             gone_is_fine_here(watch(thread.tracee, &[]))?;
         }
-        self.detach(self.program)
+        self.release_process(self.program)
     }
 
     /// Ends the program.
@@ -356,7 +356,7 @@ impl Engine {
             gone_is_fine(thread.tracee.resume(0))?;
         }
         while !self.is_gone() {
-            let (tid, stop) = self.wait()?;
+            let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
         Ok(())

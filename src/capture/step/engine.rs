@@ -6,11 +6,13 @@ use super::thread::{Call, Doing, Thread};
 use crate::capture::filter::Ranges;
 use crate::capture::path::Path;
 use crate::capture::recorder::{Outcome, Prepared, Request};
-use crate::capture::signals::Forwarding;
+use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::{Exit, Manifest};
-use crate::tracee::{self, Cpus, Launch, Stop, Tracee, wait_any, wait_for};
+use crate::tracee::{
+    self, Cpus, Launch, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
+};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -41,7 +43,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         }
     };
     let _forwarding = Forwarding::to(pid);
-    let mut engine = Engine::new(request, pid);
+    let mut engine = Engine { leaving: Leaving::when_orphaned(), ..Engine::new(request, pid) };
     let result = engine.start(prepared).and_then(|()| engine.run());
     if let Err(error) = result {
         engine.let_go();
@@ -61,6 +63,8 @@ pub(super) struct Engine {
     pub(super) early: BTreeMap<Tid, Stop>,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
     pub(super) notes: Vec<String>,
+    /// The recorder leaves the program when it is asked to.
+    leaving: Option<Leaving>,
     /// How the program ended, once it has.
     pub(super) exit: Option<Exit>,
     /// Who looks at the program, if somebody does.
@@ -79,6 +83,7 @@ impl Engine {
             early: BTreeMap::new(),
             finished: Vec::new(),
             notes: Vec::new(),
+            leaving: None,
             exit: None,
             debugger: None,
             current: Tid(program.0),
@@ -140,8 +145,13 @@ impl Engine {
         let mut stops = 0_u32;
         while !self.processes.is_empty() {
             self.schedule()?;
-            let (tid, stop) = self.wait()?;
-            self.handle(tid, stop)?;
+            let news = self.wait()?;
+            if let Some((tid, stop)) = news {
+                self.handle(tid, stop)?;
+            }
+            if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
+                return self.leave_all();
+            }
             self.spread_ranges();
             stops = stops.wrapping_add(1);
             if stops.is_multiple_of(STOPS_PER_FLUSH) {
@@ -151,22 +161,34 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits for a stop; when nobody is in the program, writes out what came together first.
-    pub(super) fn wait(&mut self) -> Result<(Tid, Stop), Error> {
+    /// All go on by themselves, and the recordings end here.
+    fn leave_all(&mut self) -> Result<(), Error> {
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        pids.into_iter().try_for_each(|pid| self.release_process(pid))
+    }
+
+    /// Waits for a stop, however many signals the recorder takes meanwhile.
+    pub(super) fn wait_on(&mut self) -> Result<(Tid, Stop), Error> {
+        loop {
+            if let Some(news) = self.wait()? {
+                return Ok(news);
+            }
+        }
+    }
+
+    /// Waits for a stop; when nobody is in the program, writes out what came together first. None:
+    /// the recorder took a signal.
+    fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         if !self.is_stepping() {
             for _ in 0..2 {
                 if let Some(news) = wait_any(false)? {
-                    return Ok(news);
+                    return Ok(Some(news));
                 }
                 std::thread::yield_now();
             }
             self.write_all()?;
         }
-        loop {
-            if let Some(news) = wait_any(true)? {
-                return Ok(news);
-            }
-        }
+        Ok(wait_or_signal()?)
     }
 
     pub(super) fn is_stepping(&self) -> bool {
@@ -338,7 +360,16 @@ pub(super) fn release(thread: &mut Thread) {
         let again = thread.give_trap_back().unwrap_or(0);
         let _ = tracee.detach(if again == 0 { thread.deliver } else { again });
     } else if tracee.interrupt().is_ok() {
-        let signal = match wait_for(tracee.0) {
+        let mut stop = wait_for(tracee.0);
+        // The end of its step may have come in the same moment, and is told after that.
+        let is_left = |thread: &Thread| {
+            let now = signals(thread.pid, thread.tid());
+            now.is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
+        };
+        if matches!(stop, Ok(Stop::Event(_))) && is_left(thread) && tracee.resume(0).is_ok() {
+            stop = wait_for(tracee.0);
+        }
+        let signal = match stop {
             // The end of a step is not a signal for the program.
             Ok(Stop::Signal(libc::SIGTRAP)) => 0,
             Ok(Stop::Signal(signal)) => signal,

@@ -150,17 +150,21 @@ impl Engine {
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
-        self.detach(pid)
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
+            thread.doing = Doing::Ready;
+        }
+        self.release_process(pid)
     }
 
-    /// Leaves a process that stands still; its recording ends here.
-    pub(super) fn detach(&mut self, pid: Pid) -> Result<(), Error> {
+    /// A process goes on by itself, and its recording ends here.
+    pub(super) fn release_process(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
             if let Some(process) = self.processes.get_mut(&pid) {
+                thread.call = thread.call.filter(|call| call.entered);
+                retire_call(thread);
                 end_path(process, thread, Some(thread.ip))?;
             }
-            thread.doing = Doing::Ready;
             release(thread);
         }
         self.finish(pid, None)

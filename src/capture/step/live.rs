@@ -164,7 +164,7 @@ impl Engine {
         let first = Tid(self.program.0);
         while self.threads.get(&first).is_some_and(|thread| thread.call.is_some()) {
             self.schedule()?;
-            let (tid, stop) = self.wait()?;
+            let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
         let Some(process) = self.processes.get(&self.program) else {

@@ -168,6 +168,7 @@ impl Imported {
                 psb_period_bytes: 0,
                 aslr: true,
                 filter: Vec::new(),
+                history: String::new(),
                 import: Some(self.import.clone()),
                 hardware: None,
             },
@@ -199,6 +200,7 @@ impl Imported {
             clock: TscClock { start: Tsc(0), ticks_per_second },
             threads: self.threads.iter().map(thread).collect(),
             cpus: self.traces.iter().filter_map(cpu).collect(),
+            ring_since_ns: None,
         }
     }
 

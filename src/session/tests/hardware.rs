@@ -50,6 +50,7 @@ fn request(scene: &Path, program: &Path, name: &str, history: History) -> Reques
     Request {
         env: None,
         directory: None,
+        report: None,
         attach: None,
         program: program.to_owned(),
         argv: vec![program.into()],

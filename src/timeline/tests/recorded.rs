@@ -111,6 +111,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         clock: TscClock { start: Tsc(0), ticks_per_second: 1e9 },
         threads,
         cpus: vec![],
+        ring_since_ns: None,
     };
     Manifest {
         format,
@@ -127,6 +128,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
             psb_period_bytes: 4096,
             aslr: false,
             filter: Vec::new(),
+            history: String::new(),
             import: None,
             hardware: None,
         },

@@ -79,7 +79,9 @@ enum Left {
 impl Machine {
     pub(crate) fn start(program: &Path, answer: Answer) -> Self {
         let argv = [program.as_os_str().to_owned()];
-        let pid = Launch { program, argv: &argv, env: &[], aslr: false }.start().unwrap();
+        let pid = Launch { program, argv: &argv, env: &[], directory: None, aslr: false }
+            .start()
+            .unwrap();
         let tracee = Tracee(Tid(pid.0));
         // Out of the execve that brought it.
         tracee.step(0).unwrap();

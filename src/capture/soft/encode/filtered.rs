@@ -8,6 +8,7 @@ use crate::capture::path::Path;
 use crate::common::{Addr, Tsc};
 use crate::flow::Insn;
 use crate::pt::unit::BranchKind;
+use crate::pt::{Packet, encode};
 use crate::translate::{Edge, EdgeKind, Outcome, Step};
 
 /// Writes the filtered trace of one thread.
@@ -24,6 +25,8 @@ pub(super) struct Filtered {
     /// Where the path stands; 0 where a record may begin anywhere.
     here: u64,
     time: u64,
+    /// An overflow is to be told.
+    lost: bool,
 }
 
 impl Filtered {
@@ -37,6 +40,7 @@ impl Filtered {
             running: false,
             here: 0,
             time: 0,
+            lost: false,
         }
     }
 
@@ -50,7 +54,11 @@ impl Filtered {
     }
 
     pub(super) fn drain(&mut self) -> Vec<u8> {
-        self.path.drain()
+        let mut packets = self.path.drain();
+        if std::mem::take(&mut self.lost) {
+            encode(&Packet::Ovf, &mut packets);
+        }
+        packets
     }
 
     pub(super) fn flush(&mut self) {
@@ -61,6 +69,16 @@ impl Filtered {
         self.set_time(tsc);
     }
 
+    pub(super) fn has_stopped(&self) -> bool {
+        self.path.has_stopped()
+    }
+
+    /// What comes next is lost.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// What is not drained yet is lost.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.before += self.path.instructions();
         self.path = Path::new(self.psb_period_bytes, &self.ranges, None);

@@ -142,12 +142,21 @@ impl Encoder {
         self.tsc = tsc;
         self.running = false;
         self.here = 0;
+        self.psb_at = self.out.len();
+    }
+
+    /// What comes between the end of the path so far and the next beginning is lost (SDM, "Overflow
+    /// (OVF) Packet").
+    pub(super) fn lose(&mut self) {
+        encode(&Packet::Ovf, &mut self.out);
+        self.is_loud();
     }
 
     fn begin_at(&mut self, ip: u64) {
         if std::mem::take(&mut self.begins) {
-            self.running = true;
             self.psb(ip);
+            self.put_enable(ip);
+            self.running = true;
             self.here = ip;
         }
     }

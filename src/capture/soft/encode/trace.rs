@@ -78,6 +78,18 @@ impl Trace {
         either!(self, encoder => encoder.born(tsc), encoder.born(tsc));
     }
 
+    /// Whether the trace has ended, by a `TraceStop` range.
+    pub(in crate::capture::soft) fn has_stopped(&self) -> bool {
+        matches!(&self.0, Kind::Filtered(encoder) if encoder.has_stopped())
+    }
+
+    /// What comes next is lost: ends what is known.
+    pub(in crate::capture::soft) fn lose(&mut self, dictionary: &Dictionary) {
+        self.end(dictionary);
+        self.flush();
+        either!(self, encoder => encoder.lose(), encoder.lose());
+    }
+
     /// The history begins here: what was before is not known.
     pub(in crate::capture::soft) fn begin(&mut self, tsc: u64) {
         either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));

@@ -1,0 +1,78 @@
+//! How much was written, for whoever watches a recorder at work. Prints nothing.
+
+use std::time::{Duration, Instant};
+
+/// The first report comes after this time, and each after twice the time of the one before.
+const FIRST: Duration = Duration::from_secs(4);
+/// But at least once in this time.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What a recorder has written so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of trace and sideband, over all recordings.
+    pub bytes: u64,
+    /// Since the start.
+    pub elapsed: Duration,
+    /// A recording has come to its largest size, and keeps only the end from there on.
+    pub is_ring: bool,
+}
+
+/// Tells now and then.
+#[derive(Debug)]
+pub(super) struct Reports {
+    report: Option<fn(&Written)>,
+    start: Instant,
+    next: Duration,
+}
+
+impl Reports {
+    pub(super) fn to(report: Option<fn(&Written)>) -> Self {
+        Self { report, start: Instant::now(), next: FIRST }
+    }
+
+    /// Tells of what `written` gives: bytes, and whether that is all there will be before the end.
+    pub(super) fn tell(&mut self, written: impl FnOnce() -> (u64, bool)) {
+        let elapsed = self.start.elapsed();
+        if let Some(report) = self.report.filter(|_| elapsed >= self.next) {
+            self.next = after(elapsed);
+            let (bytes, is_ring) = written();
+            report(&Written { bytes, elapsed, is_ring });
+        }
+    }
+}
+
+/// When the report after one at `elapsed` is due.
+fn after(elapsed: Duration) -> Duration {
+    elapsed + elapsed.min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_become_rare() {
+        let mut at = FIRST;
+        let mut times = Vec::new();
+        while times.len() < 8 {
+            times.push(at.as_secs());
+            at = after(at);
+        }
+        assert_eq!(times, [4, 8, 16, 32, 64, 124, 184, 244]);
+    }
+
+    #[test]
+    fn nothing_is_told_before_its_time() {
+        let mut reports = Reports::to(Some(|_| ()));
+        reports.tell(|| unreachable!("at once"));
+        assert_eq!(reports.next, FIRST);
+        reports.next = Duration::ZERO;
+        let mut asked = false;
+        reports.tell(|| {
+            asked = true;
+            (7, false)
+        });
+        assert!(asked);
+    }
+}
