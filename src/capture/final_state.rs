@@ -9,7 +9,9 @@ use crate::image::core::{
     self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Registers, Thread,
 };
 use crate::sideband::Mapping;
-use crate::tracee::{Memory, PageState, SiginfoBytes, Tracee, auxv, mappings, private_pages};
+use crate::tracee::{
+    Memory, PageState, SiginfoBytes, Tracee, auxv, mappings, private_pages, undumped,
+};
 use std::io::BufWriter;
 
 const PAGE_BYTES: u64 = 4096;
@@ -125,13 +127,19 @@ pub(super) fn write(
     let pid = recorder.pid();
     let maps = visible(mappings(pid)?, hidden);
     let mut pages = Pages { pid, range: AddrRange::default(), states: None };
+    let undumped = undumped(pid);
+    let segment = |mapping: &Mapping| {
+        let whole = segment(mapping, &mut pages);
+        let is_dumped = whole.dumped && !undumped.contains(&mapping.range.start.0);
+        CoreSegment { dumped: is_dumped, ..whole }
+    };
     let contents = CoreContents {
         threads,
         signal,
         process: process_info(pid),
         auxv: auxv(pid),
         mappings: maps.iter().filter(|m| m.is_file()).map(file_mapping).collect(),
-        segments: maps.iter().filter(|m| is_memory(m)).map(|m| segment(m, &mut pages)).collect(),
+        segments: maps.iter().filter(|m| is_memory(m)).map(segment).collect(),
     };
     let mut out = BufWriter::new(recorder.writer().core_file()?);
     core::write(&mut out, &contents, &mut |addr, buf| pages.read(memory, &maps, addr, buf))?;

@@ -20,7 +20,7 @@ pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, comm, command_line, dispositions, executable,
-    mappings, private_pages, signals, state, threads,
+    mappings, private_pages, signals, state, threads, undumped,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};

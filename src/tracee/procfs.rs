@@ -19,6 +19,28 @@ pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     parse_maps(&text).map_err(|error| Error::Proc { path, error: io::Error::other(error) })
 }
 
+/// Where the mappings begin that the process excludes from core dumps (madvise(2),
+/// `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be terabytes. None
+/// where the kernel does not tell.
+pub fn undumped(pid: Pid) -> Vec<u64> {
+    let text = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    undumped_of(&String::from_utf8_lossy(&text))
+}
+
+fn undumped_of(smaps: &str) -> Vec<u64> {
+    let mut start = None;
+    let mut found = Vec::new();
+    for line in smaps.lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let is_undumped = flags.split_whitespace().any(|flag| flag == "dd");
+            found.extend(start.filter(|_| is_undumped));
+        } else if let Some((first, _)) = line.split_once('-') {
+            start = u64::from_str_radix(first, 16).ok().or(start);
+        }
+    }
+    found
+}
+
 /// A thread's name.
 pub fn comm(pid: Pid, tid: Tid) -> String {
     let path = format!("/proc/{pid}/task/{tid}/comm");
@@ -147,6 +169,14 @@ mod page_state {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_is_not_dumped() {
+        let smaps = "1000-2000 rw-p 00000000 00:00 0 \nSize: 4 kB\nVmFlags: rd wr mr mw me dd \n\
+                     2000-3000 r--p 00000000 00:00 0 /a-b\nVmFlags: rd mr mw me \n\
+                     7f0000000000-7f0000001000 rw-p 0 00:00 0 [add-on]\nVmFlags: rd dd\n";
+        assert_eq!(undumped_of(smaps), [0x1000, 0x7f00_0000_0000]);
+    }
 
     #[test]
     fn signals_of_a_status() {

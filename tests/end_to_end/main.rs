@@ -18,6 +18,7 @@ mod errors;
 mod filter;
 mod generated;
 mod import;
+mod introspection;
 mod limits;
 mod passthrough;
 mod perf;

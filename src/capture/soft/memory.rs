@@ -18,8 +18,10 @@ const TOTAL_BYTES: u64 = 8 << 30;
 pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// Zones are nearer than this to the code that is translated into them.
 const REACH_BYTES: u64 = 0x6800_0000;
-/// Far from everything that the kernel maps by itself: the window from which all else is mapped.
-const WINDOW_NEAR: u64 = 0x2000_0000_0000;
+/// The window from which all else is mapped: below everything that the kernel maps by itself, and
+/// where the sanitizers of threads and of memory, which have plans for most of the address space,
+/// take it for the program's.
+const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 /// Offset of what follows the tables.
 const FIRST_FREE: u64 = 1 << 20;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
