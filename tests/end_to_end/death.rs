@@ -118,6 +118,70 @@ fn a_stepped_program_goes_on() {
     goes_on(&["--backend", "step"]);
 }
 
+fn tracer_of(pid: u32) -> Option<u32> {
+    of_status(pid, "TracerPid:")?.parse().ok().filter(|tracer| *tracer != 0)
+}
+
+/// A process that ran before the recorder came runs on when that is gone.
+#[test]
+fn a_process_that_was_attached_to_goes_on() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("attached.c", &["-O1", "-pthread"]);
+    let mut subject =
+        Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut output = BufReader::new(subject.stdout.take().unwrap());
+    let mut line = || {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    };
+    assert_eq!(line(), "ready");
+    let pid = subject.id();
+    let mut record = record(&scene, &["--on-recorder-death", "go-on", "--ring", "1", "-p"]);
+    let mut recorder = record.arg(pid.to_string()).spawn().unwrap();
+    wait_until("the recorder", || tracer_of(pid));
+    kill(&mut recorder);
+    wait_until("the end of tracing", || tracer_of(pid).is_none().then_some(()));
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    assert!(!maps.contains("contraflow"), "{maps}");
+    write!(subject.stdin.as_mut().unwrap(), "a").unwrap();
+    assert_eq!(line(), "a");
+    drop(subject.stdin.take());
+    assert_eq!(line(), "well");
+    assert_eq!(subject.wait().unwrap().code(), Some(7));
+}
+
+/// The one that traces is killed itself: translated code has nobody to turn to.
+#[test]
+fn the_program_dies_with_the_one_that_traces_it() {
+    let scene = Scene::new();
+    let done = scene.path("done");
+    let script = "echo ready; while :; do :; done; : \"$0\"";
+    let mut record = record(&scene, &["--on-recorder-death", "go-on"]);
+    record.args(["sh", "-c", script]).arg(&done).stderr(Stdio::piped());
+    let mut recorder = record.spawn().unwrap();
+    let mut output = BufReader::new(recorder.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    let front = recorder.id().to_string();
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let tracer = all.find(|pid| of_status(*pid, "PPid:").as_deref() == Some(&front));
+    let tracer = tracer.expect("a child that traces").to_string();
+    assert!(Command::new("kill").args(["-KILL", &tracer]).status().unwrap().success());
+    assert_eq!(recorder.wait().unwrap().code(), Some(128 + 9));
+    wait_until("the program's end", || (!is_named(&done)).then_some(()));
+    let mut said = String::new();
+    std::io::Read::read_to_string(recorder.stderr.as_mut().unwrap(), &mut said).unwrap();
+    assert!(said.contains("the recorder was killed by SIGKILL, and the program with it"), "{said}");
+    let info = contraflow().arg("info").arg(scene.path("recording")).output().unwrap();
+    assert!(info.status.success(), "{}", text(&info.stderr));
+}
+
 /// Whatever the moment is, also before there is a program.
 #[test]
 fn at_any_moment() {
