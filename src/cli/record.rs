@@ -61,8 +61,17 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     {
         say(&line);
     }
-    if backend != Backend::Soft && arguments.max_size.is_some() {
-        return Err("--max-size is for the soft backend".into());
+    if arguments.max_size.is_some() {
+        match backend {
+            Backend::Step => {
+                return Err("the step backend keeps all: --max-size is for the soft one".into());
+            }
+            Backend::Perf => {
+                let why = "the perf backend keeps all or a ring: --max-size is for the soft one";
+                return Err(why.into());
+            }
+            Backend::Soft => {}
+        }
     }
     if arguments.on_recorder_death == RecorderDeath::GoOn {
         if backend == Backend::Perf {
