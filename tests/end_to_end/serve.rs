@@ -36,6 +36,7 @@ also_stepped! {
     watchpoints_stop_behind_the_access
     watchpoints_are_of_all_threads
     threads_stop_together_and_none_is_lost
+    signals_of_several_threads_at_once_all_come
     another_program_is_executed
     a_client_that_kills_and_one_that_hangs_up
     lldb_goes_back_from_a_live_stop
@@ -379,6 +380,21 @@ fn threads_stop_together_and_none_is_lost() {
     assert!(answer(&said, "print total", 0).ends_with("= 20000"), "{said}");
     assert!(said.contains("exited normally"), "{said}");
     assert_eq!(live.end(), ("total 20000\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn signals_of_several_threads_at_once_all_come() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("raisers.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live
+        .gdb(&program, &("handle SIGUSR1 stop print pass\n".to_owned() + &"continue\n".repeat(18)));
+    assert_eq!(said.matches("received signal SIGUSR1").count(), 15, "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("15 of 15\n".to_owned(), Some(0)));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::capture::debug_registers::{slots, watch};
 use crate::capture::live::{Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Tid};
-use crate::tracee::{Signo, dispositions};
+use crate::tracee::dispositions;
 use std::time::Duration;
 
 /// How often a running program is looked after: whether somebody interrupts, what it recorded.
@@ -77,10 +77,16 @@ impl Engine {
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
         let next = self.next_call(go)?;
         let stands = self.threads.get(&go.thread).is_some_and(|t| t.doing == Doing::Standing);
-        let steps_alone = go.step && go.signal == 0 && next.is_none() && stands;
+        let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             thread.news = None;
+            // Kept, for it may be that another thread is told of before this one goes on.
+            if go.signal != 0 {
+                thread.chosen = go.signal;
+            }
+            has_signal = thread.chosen != 0;
         }
+        let steps_alone = go.step && !has_signal && next.is_none() && stands;
         let Some(process) = self.processes.get_mut(&self.program) else {
             return Ok(Begun::Runs(Runs::All));
         };
@@ -122,8 +128,7 @@ impl Engine {
         let standing = self.of_program().filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
-            let signal = if tid == go.thread { go.signal } else { 0 };
-            self.with(tid, |process, thread| process.let_go_on(thread, signal))?;
+            self.with(tid, Process::let_go_on)?;
         }
         Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
     }
@@ -235,8 +240,9 @@ fn runs(thread: &Thread) -> bool {
 
 impl Process {
     /// A thread that stands goes on, with a signal if it is to have one.
-    fn let_go_on(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
+    fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
+        let signal = std::mem::take(&mut thread.chosen);
         thread.news = None;
         let ip = thread.tracee.registers()?.rip;
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);

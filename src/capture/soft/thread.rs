@@ -70,6 +70,8 @@ pub(super) struct Thread {
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal that it stands at, which was not delivered.
     pub(super) held: Signo,
+    /// The signal that the debugger wants it to have when it goes on.
+    pub(super) chosen: Signo,
     /// A signal that the debugger sent, which it is not asked about.
     pub(super) sent: Signo,
     /// Where it stands before a system call that the debugger was told of, and its number.
@@ -101,6 +103,7 @@ impl Thread {
             owes_fault: false,
             siginfo: None,
             held: 0,
+            chosen: 0,
             sent: 0,
             caught: None,
             news: None,

@@ -143,22 +143,26 @@ impl Engine {
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             (thread.moved, thread.passes, thread.news) = (false, true, None);
+            // Settled now, for it may be that another thread is told of before this one goes on.
+            if std::mem::take(&mut thread.held) {
+                thread.deliver = go.signal;
+            } else if go.signal != 0 {
+                // Only where a signal stopped it can a thread be given one.
+                thread.sent = go.signal;
+                gone_is_fine(thread.tracee.send(thread.pid, go.signal))?;
+            }
         }
         if !alone && let Some(news) = self.news_of_others(go) {
             return Ok(Some(news));
         }
         for thread in self.threads.values_mut() {
             thread.halts = false;
-            let is_first = thread.tid() == go.thread;
-            if alone && !is_first {
+            if alone && thread.tid() != go.thread {
                 continue;
             }
             if std::mem::take(&mut thread.held) {
-                thread.deliver = if is_first { go.signal } else { 0 };
-            } else if is_first && go.signal != 0 {
-                // Only where a signal stopped it can a thread be given one.
-                thread.sent = go.signal;
-                gone_is_fine(thread.tracee.send(thread.pid, go.signal))?;
+                // It was told of, and is not to have it.
+                thread.deliver = 0;
             }
             if std::mem::take(&mut thread.group_stopped) {
                 thread.stop_with_process()?;
@@ -236,6 +240,7 @@ impl Engine {
         if self.is_stepping() {
             return self.wait_on().map(Some);
         }
+        self.write_all()?;
         loop {
             if let Some(stop) = wait_any(false)? {
                 return Ok(Some(stop));
@@ -243,7 +248,6 @@ impl Engine {
             if interrupted() {
                 return Ok(None);
             }
-            self.write_all()?;
             std::thread::sleep(LOOK_PERIOD);
         }
     }
