@@ -1,10 +1,9 @@
 //! Watched memory: the CPU's debug registers (SDM volume 3, "Debug Registers"). They tell the
 //! addresses that are accessed, whatever code does it.
 
-use super::Error;
 use super::live::Watch;
 use crate::common::Addr;
-use crate::tracee::Tracee;
+use crate::tracee::{Error, Tracee};
 
 /// DR0 to DR3.
 const SLOTS: usize = 4;
@@ -65,7 +64,7 @@ pub(super) fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
     for (index, slot) in slots.iter().take(SLOTS).enumerate() {
         tracee.set_debug_register(index, slot.addr)?;
     }
-    Ok(tracee.set_debug_register(CONTROL, control(slots))?)
+    tracee.set_debug_register(CONTROL, control(slots))
 }
 
 /// The watch that one of `slots` is for whose memory the thread has accessed since the last call.

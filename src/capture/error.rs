@@ -94,3 +94,11 @@ pub enum Error {
     #[error("the final state could not be written: {0}")]
     FinalState(#[from] image::Error),
 }
+
+/// A thread that somebody killed meanwhile is no fault: its end will be reported.
+pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
+    match result {
+        Err(error) if error.is_gone() => Ok(()),
+        result => Ok(result?),
+    }
+}

@@ -1,6 +1,7 @@
 //! From a live process to a recording. One contract, several backends; `step` is the slow truth
 //! that the others are compared with. Imported by `cli` and `session` only.
 
+mod begin;
 mod clock;
 mod code_files;
 mod debug_registers;

@@ -8,12 +8,13 @@ use super::process::{Finished, Process};
 use super::sideband::Recipe;
 use super::sysfs::{DEVICES, PtPmu};
 use super::thread::{Doing, Thread};
+use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{History, Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Launch, Signo, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -58,18 +59,8 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 /// Runs a program and lets `pmu` trace it.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
-    let env = request.environment();
-    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let directory = request.directory.as_deref();
-    let launch = Launch { program, argv, env: &env, directory, aslr };
-    let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
-    let pid = match launch.start() {
-        Ok(pid) => pid,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
+    note_hardware(&mut prepared, pmu);
     let _forwarding = Forwarding::to(pid);
     let _asking = Asking::on_signal();
     let mut engine = Engine::new(request, pid, pmu, recipe, time);
@@ -84,29 +75,18 @@ pub(super) fn attach_with(
     pmu: &mut dyn Pmu,
 ) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
-    let prepared = prepare(Prepared::of_program(request, BACKEND), pmu)?;
     let leaving = Leaving::on_signals();
     let _asking = Asking::on_signal();
-    let tids = match tracee::attach(pid) {
-        Ok(tids) => tids,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
+    note_hardware(&mut prepared, pmu);
     let mut engine = Engine::new(request, pid, pmu, recipe, time);
     let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, Some(&leaving))
 }
 
-fn prepare(
-    prepared: Result<Prepared, crate::recording::Error>,
-    pmu: &dyn Pmu,
-) -> Result<Prepared, Error> {
-    let mut prepared = prepared.map_err(Error::Destination)?;
+pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
     let (hardware, psb_period_bytes) = pmu.hardware();
     prepared.set_hardware(hardware, psb_period_bytes);
-    Ok(prepared)
 }
 
 /// All processes and threads that are traced.
@@ -374,14 +354,6 @@ impl<'a> Engine<'a> {
 
 fn is_gone(error: &super::error::Error) -> bool {
     matches!(error, super::error::Error::Open { errno: nix::errno::Errno::ESRCH, .. })
-}
-
-/// A thread that somebody killed meanwhile is no fault: its end will be reported.
-pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.is_gone() => Ok(()),
-        result => Ok(result?),
-    }
 }
 
 /// A thread that stands somewhere.

@@ -1,8 +1,9 @@
 //! What a stop means: signals, births, ends. The path of the program needs none of them.
 
-use super::engine::{BACKEND, Engine, gone_is_fine, registers_of};
+use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
 use super::thread::{Doing, Thread};
+use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -144,8 +145,7 @@ impl Engine<'_> {
             return gone_is_fine(Tracee(tid).detach(0));
         }
         let mut prepared = Prepared::of_child(self.request, BACKEND)?;
-        let (hardware, psb_period_bytes) = self.pmu.hardware();
-        prepared.set_hardware(hardware, psb_period_bytes);
+        note_hardware(&mut prepared, self.pmu);
         self.threads.insert(tid, Thread::new(tid, child));
         self.add_process(prepared, child)?;
         self.stood(tid)

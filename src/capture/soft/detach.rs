@@ -1,12 +1,13 @@
 //! Leaves processes that run on: their threads go back to the program's own code, and nothing of
 //! the recorder stays.
 
-use super::engine::{Engine, gone_is_fine};
+use super::engine::Engine;
 use super::events::disturbed;
 use super::exact::Registers;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use crate::capture::error::gone_is_fine;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};

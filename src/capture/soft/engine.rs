@@ -6,13 +6,14 @@ use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
+use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Launch, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, VecDeque};
 
 /// The backend's name, in manifests.
@@ -22,19 +23,7 @@ pub(super) const BACKEND: &str = "soft";
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // Where the kernel does not let them take turns on one CPU, it is slower.
     let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
-    let env = request.environment();
-    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-    let pid =
-        match (Launch { program, argv, env: &env, directory: request.directory.as_deref(), aslr }
-            .start())
-        {
-            Ok(pid) => pid,
-            Err(error) => {
-                prepared.give_up();
-                return Err(error.into());
-            }
-        };
+    let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let _ticks = Ticks::start(ticks::PERIOD);
     let leaving = Leaving::when_orphaned();
@@ -59,14 +48,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 
 /// Records a process that runs already, until it ends or somebody asks the recorder to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
-    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-    let tids = match tracee::attach(pid) {
-        Ok(tids) => tids,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _ticks = Ticks::start(ticks::PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
@@ -260,13 +242,5 @@ impl Engine {
             return Err(tracee::Error::EndedEarly { program: self.request.program.clone() }.into());
         };
         Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
-    }
-}
-
-/// A thread that somebody killed meanwhile is no fault: its end will be reported.
-pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.is_gone() => Ok(()),
-        result => Ok(result?),
     }
 }

@@ -2,13 +2,14 @@
 //! `signals`.
 
 use super::calls::{CLONE, CLONE3};
-use super::engine::{BACKEND, Engine, gone_is_fine};
+use super::engine::{BACKEND, Engine};
 use super::exact::{Exactness, Registers};
 use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::debug_registers::watch;
+use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};

@@ -1,6 +1,6 @@
 //! Lets a program under a debugger go on, and stops all of it again.
 
-use super::engine::{Engine, gone_is_fine};
+use super::engine::Engine;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
@@ -8,6 +8,7 @@ use super::ticks::Ticks;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::debug_registers::{slots, watch};
+use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Tid};

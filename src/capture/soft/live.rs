@@ -2,17 +2,18 @@
 //! threads stand in the program, with their exact registers, at each.
 
 use super::debugger::Debugger;
-use super::engine::{BACKEND, Engine, gone_is_fine};
+use super::engine::{BACKEND, Engine};
 use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
+use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::recording::TscClock;
-use crate::tracee::{self, Launch, Memory, Tracee};
+use crate::tracee::{self, Memory, Tracee};
 use std::path::{Path, PathBuf};
 
 const NT_X86_XSTATE: u32 = 0x202;
@@ -31,24 +32,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
-        let env = request.environment();
-        let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let pid = match (Launch {
-            program,
-            argv,
-            env: &env,
-            directory: request.directory.as_deref(),
-            aslr,
-        }
-        .start())
-        {
-            Ok(pid) => pid,
-            Err(error) => {
-                prepared.give_up();
-                return Err(error.into());
-            }
-        };
+        let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid, None);
         match engine.begin_debugging(prepared) {
             Ok(dir) => Ok(Self { engine, dir }),
@@ -60,14 +44,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
-        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let tids = match tracee::attach(pid) {
-            Ok(tids) => tids,
-            Err(error) => {
-                prepared.give_up();
-                return Err(error.into());
-            }
-        };
+        let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
         let mut engine = Engine::new(request, pid, None);
         let taken = engine.take_over(prepared, &tids).and_then(|()| engine.halt_all());
         match taken.and_then(|()| engine.attend()) {

@@ -14,7 +14,7 @@ impl Process {
     /// What the thread has accessed that is watched, if it has since the last time.
     pub(super) fn take_watched(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
         let Some(debugger) = &self.debugger else { return Ok(None) };
-        take_watched(thread.tracee, &debugger.slots)
+        Ok(take_watched(thread.tracee, &debugger.slots)?)
     }
 
     /// The thread, in the cache, stopped behind an access. Gives a stop that came in between.

@@ -1,10 +1,10 @@
 //! System calls of a stepped thread, from the instruction that enters to the return.
 
-use super::engine::gone_is_fine;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Ignored;
 use crate::capture::Error;
+use crate::capture::error::gone_is_fine;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::Addr;
 use crate::sideband::Event;

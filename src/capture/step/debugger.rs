@@ -1,10 +1,11 @@
 //! Stepping for a debugger: until what it waits for, and then all threads stand still. Each
 //! instruction is a stop of its thread anyway, so places to stop at need no breakpoints.
 
-use super::engine::{Engine, TURN_STEPS, gone_is_fine};
+use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
+use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::Tid;
@@ -267,7 +268,7 @@ impl Engine {
             thread.news = Some(News::Executed);
         }
         if !thread.watches {
-            gone_is_fine_here(watch(thread.tracee, &debugger.slots))?;
+            gone_is_fine(watch(thread.tracee, &debugger.slots))?;
             thread.watches = true;
         }
         if let Some(addr) = take_watched(thread.tracee, &debugger.slots).unwrap_or(None) {
@@ -341,7 +342,7 @@ impl Engine {
         }
         self.debugger = None;
         for thread in self.threads.values() {
-            gone_is_fine_here(watch(thread.tracee, &[]))?;
+            gone_is_fine(watch(thread.tracee, &[]))?;
         }
         self.release_process(self.program)
     }
@@ -376,11 +377,4 @@ impl Debugger {
 /// Not at a stop that its tracer has seen.
 fn is_out(thread: &Thread) -> bool {
     matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped)
-}
-
-fn gone_is_fine_here(result: Result<(), Error>) -> Result<(), Error> {
-    match result {
-        Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
-        result => result,
-    }
 }

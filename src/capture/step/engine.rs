@@ -3,6 +3,7 @@
 use super::debugger::Debugger;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
+use crate::capture::error::gone_is_fine;
 use crate::capture::filter::Ranges;
 use crate::capture::path::Path;
 use crate::capture::recorder::{Outcome, Prepared, Request};
@@ -11,7 +12,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{
-    self, Cpus, Launch, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
+    self, Cpus, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,17 +32,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     if let Ok(here) = Cpus::current() {
         here.keep_this_thread()?;
     }
-    let env = request.environment();
-    let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-    let launch = Launch { program, argv, env: &env, directory: request.directory.as_deref(), aslr };
-    let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-    let pid = match launch.start() {
-        Ok(pid) => pid,
-        Err(error) => {
-            prepared.give_up();
-            return Err(error.into());
-        }
-    };
+    let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let mut engine = Engine { leaving: Leaving::when_orphaned(), ..Engine::new(request, pid) };
     let result = engine.start(prepared).and_then(|()| engine.run());
@@ -387,12 +378,4 @@ fn waits_if_gone(thread: &mut Thread, resumed: Result<(), tracee::Error>) -> Res
         thread.doing = Doing::Stepping;
     }
     gone_is_fine(resumed)
-}
-
-/// A thread that somebody killed meanwhile is no fault: its end will be reported.
-pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
-    match result {
-        Err(error) if error.is_gone() => Ok(()),
-        result => Ok(result?),
-    }
 }

@@ -2,10 +2,11 @@
 //! decides who goes on.
 
 use super::calls::{self, EXECVE, EXECVEAT, EXIT_GROUP};
-use super::engine::{BACKEND, Engine, gone_is_fine, release};
+use super::engine::{BACKEND, Engine, release};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
+use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
 use crate::capture::{Error, final_state};

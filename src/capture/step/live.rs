@@ -10,7 +10,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::TscClock;
-use crate::tracee::{self, Launch};
+use crate::tracee;
 use std::path::{Path, PathBuf};
 
 const NT_X86_XSTATE: u32 = 0x202;
@@ -26,24 +26,7 @@ pub(in crate::capture) struct Live {
 
 impl Live {
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
-        let env = request.environment();
-        let (program, argv, aslr) = (&request.program, &request.argv, request.aslr);
-        let prepared = Prepared::of_program(request, BACKEND).map_err(Error::Destination)?;
-        let pid = match (Launch {
-            program,
-            argv,
-            env: &env,
-            directory: request.directory.as_deref(),
-            aslr,
-        }
-        .start())
-        {
-            Ok(pid) => pid,
-            Err(error) => {
-                prepared.give_up();
-                return Err(error.into());
-            }
-        };
+        let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid);
         match engine.start(prepared).and_then(|()| engine.reach_program()) {
             Ok(dir) => Ok(Self { engine, dir }),

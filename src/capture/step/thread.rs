@@ -1,7 +1,7 @@
 //! A thread that is being stepped.
 
-use super::engine::gone_is_fine;
 use super::trap::{Ignored, Trap};
+use crate::capture::error::gone_is_fine;
 use crate::capture::path::Path;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Pid, Tid};
