@@ -49,11 +49,6 @@ pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
 }
 
-impl Backend {
-    /// Whether this build captures by the CPU's own PT unit.
-    pub const HARDWARE: bool = true;
-}
-
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
 ///
 /// A process that runs already is recorded until it ends or until this process gets SIGINT,

@@ -4,7 +4,6 @@
 use super::facts::Facts;
 use super::perf_events::WANTED_BUFFER_BYTES;
 use super::root::Root;
-use crate::capture::Backend;
 use nix::errno::Errno;
 use serde::Serialize;
 
@@ -51,12 +50,10 @@ pub(super) enum Obstacle {
     Paranoid(i64),
     Filtered,
     Refused(i32),
-    NotBuilt,
 }
 
 impl Obstacle {
-    /// `built`: whether this build captures by hardware at all.
-    pub(super) fn of(facts: &Facts, built: bool) -> Option<Self> {
+    pub(super) fn of(facts: &Facts) -> Option<Self> {
         let (cpu, events) = (&facts.cpu, &facts.perf_events);
         let errno = facts.tried.as_ref().and_then(|tried| tried.perf_errno);
         match (events.paranoid, errno) {
@@ -68,7 +65,6 @@ impl Obstacle {
             }
             (_, Some(_)) if facts.process.seccomp > 0 => Some(Self::Filtered),
             (_, Some(errno)) => Some(Self::Refused(errno)),
-            _ if !built => Some(Self::NotBuilt),
             _ => None,
         }
     }
@@ -106,10 +102,6 @@ impl Obstacle {
             Self::Refused(errno) => {
                 format!("perf_event_open(2) is refused ({})", Errno::from_raw(errno))
             }
-            Self::NotBuilt => {
-                "this version does not capture by the CPU's Intel PT; it imports what perf captures"
-                    .to_owned()
-            }
         }
     }
 
@@ -123,10 +115,6 @@ impl Obstacle {
                 format!("{} run --cap-add PERFMON ...", facts.process.container?),
                 "lets perf_event_open(2) through the container's filter",
             ),
-            Self::NotBuilt => (
-                "perf record -e intel_pt//u PROGRAM && contraflow import perf.data".to_owned(),
-                "takes the trace by the CPU's Intel PT",
-            ),
             _ => return None,
         };
         Some(Better { command, gain: gain.to_owned() })
@@ -137,11 +125,7 @@ impl Choice {
     /// What to use on this machine.
     #[must_use]
     pub fn of(facts: &Facts) -> Self {
-        Self::with(facts, Backend::HARDWARE)
-    }
-
-    pub(super) fn with(facts: &Facts, built: bool) -> Self {
-        let obstacle = Obstacle::of(facts, built);
+        let obstacle = Obstacle::of(facts);
         let fault = facts.tried.as_ref().and_then(|tried| tried.ptrace_fault.clone());
         let (means, because) = match (fault, obstacle) {
             (Some(fault), _) => (Means::Nothing, fault),
@@ -207,15 +191,14 @@ fn attach_to_all(facts: &Facts) -> Option<Better> {
 /// not, or where the CPU has none: then nothing is amiss.
 #[must_use]
 pub fn fallback() -> Option<String> {
-    // Nothing is fallen back from by a build that knows of nothing else.
-    if !Backend::HARDWARE || !super::cpuid::has_intel_pt() {
+    if !super::cpuid::has_intel_pt() {
         return None;
     }
-    fallback_of(&Facts::of(&Root::here()), Backend::HARDWARE)
+    fallback_of(&Facts::of(&Root::here()))
 }
 
-pub(super) fn fallback_of(facts: &Facts, built: bool) -> Option<String> {
-    let choice = Choice::with(facts, built);
+pub(super) fn fallback_of(facts: &Facts) -> Option<String> {
+    let choice = Choice::of(facts);
     if !facts.cpu.intel_pt || choice.means != Means::Soft {
         return None;
     }

@@ -57,7 +57,7 @@ fn cpu(facts: &Facts) -> Finding {
 }
 
 fn intel_pt(facts: &Facts) -> Finding {
-    let text = match Obstacle::of(facts, true).filter(|_| !facts.cpu.intel_pt) {
+    let text = match Obstacle::of(facts).filter(|_| !facts.cpu.intel_pt) {
         Some(obstacle) => format!("no: {}", obstacle.words(facts)),
         None => "yes: the CPU has it".to_owned(),
     };

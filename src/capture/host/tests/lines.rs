@@ -36,11 +36,7 @@ fn a_machine_with_intel_pt_uses_it() {
     assert_said(&facts, "ptrace", Some(true), &["yes: a program was started", "no Yama"]);
     assert_said(&facts, "record", Some(true), &["uses the CPU's Intel PT"]);
     assert_said(&facts, "better", None, &["nothing"]);
-    assert_eq!(fallback_of(&facts, true), None);
-    // A build without it says how to come to it all the same.
-    let choice = Choice::with(&facts, false);
-    assert_eq!(choice.means, Means::Soft);
-    assert!(command(&choice).unwrap().starts_with("perf record -e intel_pt//u"));
+    assert_eq!(fallback_of(&facts), None);
 }
 
 #[test]
@@ -49,7 +45,7 @@ fn the_first_unit_has_no_filters() {
     assert_said(&facts, "filters", Some(false), &["none"]);
     assert_said(&facts, "times", Some(false), &["TSC; the distance of PSBs is the CPU's own"]);
     assert_said(&facts, "output", Some(true), &["tables of one region (ToPA)"]);
-    assert_eq!(Choice::with(&facts, true).means, Means::Hardware);
+    assert_eq!(Choice::of(&facts).means, Means::Hardware);
 }
 
 #[test]
@@ -65,9 +61,9 @@ fn other_cpus_have_none_and_nothing_is_amiss() {
     assert_said(&facts, "Intel PT", Some(false), &["no: CPUs of AuthenticAMD have no Intel PT"]);
     assert_said(&facts, "PMU", Some(false), &["nor a CPU for it"]);
     assert_said(&facts, "record", Some(true), &["software PT", "AuthenticAMD"]);
-    assert_eq!(fallback_of(&facts, true), None);
+    assert_eq!(fallback_of(&facts), None);
     let abilities = ["filters", "times", "output"];
-    let all = findings(&facts, &Choice::with(&facts, true));
+    let all = findings(&facts, &Choice::of(&facts));
     assert!(all.iter().all(|finding| !abilities.contains(&finding.about)));
 }
 
@@ -76,7 +72,7 @@ fn virtual_machines_are_told_from_old_cpus() {
     let facts = Machine::virtual_machine().facts();
     assert_said(&facts, "CPU", None, &["in a virtual machine"]);
     assert_said(&facts, "Intel PT", Some(false), &["its hypervisor shows it no Intel PT"]);
-    assert_eq!(command(&Choice::with(&facts, true)), None);
+    assert_eq!(command(&Choice::of(&facts)), None);
     // Without files nothing is made up.
     let facts = Facts::default();
     assert_said(&facts, "Intel PT", Some(false), &["no: this CPU has no Intel PT"]);
@@ -91,17 +87,17 @@ fn a_paranoid_kernel_can_be_opened() {
         facts.tried = Some(Tried { perf_errno: Some(13), ..Tried::default() });
         let told = format!("no: perf_event_paranoid is {level}: nothing is open without");
         assert_said(&facts, "perf events", Some(false), &[&told, "refused (EACCES"]);
-        let choice = Choice::with(&facts, true);
+        let choice = Choice::of(&facts);
         assert_eq!(choice.means, Means::Soft);
         assert_eq!(command(&choice), Some("sudo sysctl kernel.perf_event_paranoid=2"));
-        let line = fallback_of(&facts, true).unwrap();
+        let line = fallback_of(&facts).unwrap();
         assert!(line.contains("not by Intel PT: perf_event_paranoid is"), "{line}");
         assert!(line.contains("better: sudo sysctl"), "{line}");
         // CAP_PERFMON passes.
         let facts = machine.status("0000004000000000", 0).facts();
         assert_said(&facts, "privileges", None, &["capabilities: CAP_PERFMON"]);
         assert_said(&facts, "perf events", Some(true), &["this process has the capability"]);
-        assert_eq!(Choice::with(&facts, true).means, Means::Hardware);
+        assert_eq!(Choice::of(&facts).means, Means::Hardware);
     }
 }
 
@@ -111,13 +107,13 @@ fn the_filter_of_a_container_is_named() {
     facts.tried = Some(Tried { perf_errno: Some(1), ..Tried::default() });
     assert_said(&facts, "seccomp", Some(false), &["is active", "docker"]);
     assert_said(&facts, "perf events", Some(false), &["refused (EPERM"]);
-    let choice = Choice::with(&facts, true);
+    let choice = Choice::of(&facts);
     assert!(choice.because.contains("seccomp"), "{choice:?}");
     assert_eq!(command(&choice), Some("docker run --cap-add PERFMON ..."));
     // The same error without a filter has no such remedy.
     let mut facts = Machine::skylake().facts();
     facts.tried = Some(Tried { perf_errno: Some(1), ..Tried::default() });
-    let choice = Choice::with(&facts, true);
+    let choice = Choice::of(&facts);
     assert!(choice.because.contains("refused (EPERM"), "{choice:?}");
     assert_eq!(command(&choice), None);
 }
@@ -127,9 +123,8 @@ fn a_kernel_without_the_pmu_is_named() {
     let facts = Machine::skylake().without_pmu().facts();
     assert_said(&facts, "Intel PT", Some(true), &["yes"]);
     assert_said(&facts, "PMU", Some(false), &["though the CPU has Intel PT"]);
-    let line = fallback_of(&facts, true).unwrap();
+    let line = fallback_of(&facts).unwrap();
     assert!(line.contains("the kernel offers no PMU intel_pt"), "{line}");
-    assert_eq!(fallback_of(&facts, false).unwrap(), line);
 }
 
 #[test]
@@ -138,7 +133,7 @@ fn buffers_are_counted_as_the_kernel_does() {
     let facts = machine.facts();
     let parts = ["2.0 MiB may be locked", "64 KiB of the process", "less than the 4 MiB"];
     assert_said(&facts, "buffers", Some(false), &parts);
-    let choice = Choice::with(&facts, true);
+    let choice = Choice::of(&facts);
     assert_eq!(command(&choice), Some("sudo sysctl kernel.perf_event_mlock_kb=4612"));
     for (facts, why) in [
         (machine.status("0000000000004000", 0).facts(), "no limit (CAP_IPC_LOCK)"),
@@ -159,12 +154,12 @@ fn where_nothing_can_be_traced_nothing_is_recorded() {
         let facts = Facts { tried: tried(), ..Machine::skylake().yama(scope).facts() };
         let told = format!("ptrace_scope is {scope}");
         assert_said(&facts, "ptrace", Some(false), &["no: ptrace is refused here", &told]);
-        let choice = Choice::with(&facts, true);
+        let choice = Choice::of(&facts);
         assert_eq!((choice.means, command(&choice)), (Means::Nothing, remedy));
         assert_said(&facts, "record", Some(false), &["cannot record: ptrace is refused"]);
     }
     let facts = Facts { tried: tried(), ..Machine::amd().in_docker().facts() };
-    let choice = Choice::with(&facts, true);
+    let choice = Choice::of(&facts);
     assert_eq!(command(&choice), Some("docker run --cap-add SYS_PTRACE ..."));
 }
 
@@ -172,9 +167,9 @@ fn where_nothing_can_be_traced_nothing_is_recorded() {
 fn yama_concerns_attaching() {
     let facts = Machine::skylake().yama(1).facts();
     assert_said(&facts, "ptrace", Some(true), &["only what contraflow starts is traced"]);
-    let choice = Choice::with(&facts, true);
+    let choice = Choice::of(&facts);
     assert_eq!(command(&choice), Some("sudo sysctl kernel.yama.ptrace_scope=0"));
     let facts = Machine::skylake().yama(1).status("0000000000080000", 0).facts();
     assert_said(&facts, "ptrace", Some(true), &["which CAP_SYS_PTRACE passes"]);
-    assert_eq!(command(&Choice::with(&facts, true)), None);
+    assert_eq!(command(&Choice::of(&facts)), None);
 }

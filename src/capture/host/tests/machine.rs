@@ -153,7 +153,7 @@ impl Machine {
 
 /// The line about something, of a build that captures by hardware.
 pub(super) fn said(facts: &Facts, about: &str) -> Finding {
-    let all = findings(facts, &Choice::with(facts, true));
+    let all = findings(facts, &Choice::of(facts));
     let mut about_it = all.into_iter().filter(|finding| finding.about == about);
     let found = about_it.next().unwrap_or_else(|| panic!("nothing is said of {about}"));
     assert_eq!(about_it.next(), None);

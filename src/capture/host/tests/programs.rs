@@ -57,7 +57,7 @@ fn lldb_is_found_where_debian_puts_it() {
     assert!(lldb.contains("(not in PATH), goes backwards, decodes Intel PT itself"), "{lldb}");
     // gdb is wanted most.
     assert_eq!(said(&facts, "gdb").good, Some(false));
-    let better = Choice::with(&facts, true).better.unwrap();
+    let better = Choice::of(&facts).better.unwrap();
     assert_eq!(better.command, "sudo apt-get install gdb");
 }
 
