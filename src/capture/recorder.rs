@@ -72,7 +72,8 @@ pub struct Request {
     pub aslr: bool,
     /// Record the processes that it forks, each as a recording of its own.
     pub follow_forks: bool,
-    /// How much is kept. Single-stepping keeps all.
+    /// How much is kept. Single-stepping keeps all, and so does the hardware backend where a size
+    /// is given ([`History::Limited`]).
     pub history: History,
     /// The function before which the recording begins; none: the program's first instruction.
     pub start_at: Option<Code>,
