@@ -1,8 +1,10 @@
 //! Why a program could not be recorded.
 
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, Pid, Tid};
 use crate::translate::TranslateError;
 use crate::{image, recording, tracee};
+use nix::errno::Errno;
+use std::path::PathBuf;
 
 /// A fault of capture.
 #[derive(Debug, thiserror::Error)]
@@ -89,6 +91,47 @@ pub enum Error {
     NotReached {
         /// The function.
         name: String,
+    },
+    /// Nobody writes the recording, or not any more.
+    #[error("{} is not being recorded (any more): all that there is of it is on the disk", dir.display())]
+    NotRecorded {
+        /// The recording.
+        dir: PathBuf,
+    },
+    /// The recorder keeps no ring.
+    #[error(
+        "the recorder of {} keeps all of the history, which is on the disk a moment after it \
+         happened: there is no ring to write",
+        dir.display()
+    )]
+    KeepsAll {
+        /// The recording.
+        dir: PathBuf,
+    },
+    /// The recorder is none of this machine's, or none that can be seen.
+    #[error("the recorder of {} is out of reach: in another container?", dir.display())]
+    OutOfReach {
+        /// The recording.
+        dir: PathBuf,
+    },
+    /// The recorder may not be asked.
+    #[error("the recorder, process {pid}, cannot be asked ({errno})")]
+    AskRefused {
+        /// The recorder.
+        pid: Pid,
+        /// Why.
+        errno: Errno,
+    },
+    /// The recorder has not answered.
+    #[error(
+        "the recorder, process {pid}, has not written a snapshot for {seconds} s; it may do so yet \
+         (--timeout waits longer)"
+    )]
+    NoSnapshot {
+        /// The recorder.
+        pid: Pid,
+        /// How long it was waited for.
+        seconds: u64,
     },
     /// The final state could not be written.
     #[error("the final state could not be written: {0}")]

@@ -17,6 +17,7 @@ mod perf;
 mod recorder;
 mod restart;
 mod signals;
+mod snapshot;
 mod soft;
 mod space;
 mod step;
@@ -30,6 +31,9 @@ pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
 pub use recorder::{History, Outcome, Request};
+#[cfg(test)]
+pub(crate) use snapshot::counts;
+pub use snapshot::{recorder_of, snapshot};
 pub use written::Written;
 
 /// How control flow is captured.

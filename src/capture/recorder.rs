@@ -6,6 +6,8 @@ use super::error::Error;
 use super::filter::{Code, Filter};
 use super::host::host_cpu;
 use super::perf::PtConfig;
+use super::signals::Asking;
+use super::snapshot::Bell;
 use super::written::Written;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::{
@@ -125,6 +127,8 @@ pub(super) struct Recorder {
     threads: Vec<ThreadEntry>,
     flushed: Instant,
     ring_since_ns: Option<u64>,
+    /// How it can be asked for what is in its rings.
+    bell: Option<Bell>,
 }
 
 /// A recording that was begun before there is a process to record.
@@ -194,8 +198,10 @@ impl Recorder {
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.restart(&manifest)?;
+        let bell = Bell::hang(writer.dir(), Asking::is_possible());
         destination.keep()?;
         Ok(Self {
+            bell,
             writer,
             manifest,
             clock: Clock::start(),
@@ -308,6 +314,18 @@ impl Recorder {
         }
     }
 
+    /// What somebody asked for is looked at now.
+    pub(super) fn begin_snapshot(&mut self) {
+        self.bell.iter_mut().for_each(Bell::begin);
+    }
+
+    /// Writes out what came together, which is what somebody asked for.
+    pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
+        self.flush()?;
+        self.bell.iter_mut().for_each(Bell::done);
+        Ok(())
+    }
+
     /// Writes out what came together, if that was not done a moment ago.
     pub(super) fn flush_if_due(&mut self) -> Result<(), recording::Error> {
         if self.flushed.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
@@ -322,7 +340,7 @@ impl Recorder {
     /// Completes the recording.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
-        let Self { writer, mut manifest, clock, threads, ring_since_ns, .. } = self;
+        let Self { writer, mut manifest, clock, threads, ring_since_ns, mut bell, .. } = self;
         let trace_bytes = threads.iter().map(|thread| thread.trace_bytes).sum();
         manifest.end = Some(End {
             exit,
@@ -334,6 +352,7 @@ impl Recorder {
             ring_since_ns,
         });
         let dir = writer.finish(&manifest)?;
+        bell.iter_mut().for_each(Bell::take_down);
         Ok((dir, manifest, trace_bytes))
     }
 }

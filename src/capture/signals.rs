@@ -85,6 +85,7 @@ impl Leaving {
 }
 
 static WANTED: AtomicBool = AtomicBool::new(false);
+static ANSWERS: AtomicBool = AtomicBool::new(false);
 
 /// While it lives, SIGUSR2 asks the recorder for what is in its rings now. This thread's waiting is
 /// interrupted then.
@@ -96,7 +97,13 @@ impl Asking {
     pub(super) fn on_signal() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         WANTED.store(false, Ordering::Relaxed);
+        ANSWERS.store(true, Ordering::Relaxed);
         Self { old: set(libc::SIGUSR2, ask) }
+    }
+
+    /// Whether this process answers who asks.
+    pub(super) fn is_possible() -> bool {
+        ANSWERS.load(Ordering::Relaxed)
     }
 
     /// Whether somebody asked since the last time.
@@ -107,6 +114,7 @@ impl Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
+        ANSWERS.store(false, Ordering::Relaxed);
         // SAFETY: puts back what was there.
         unsafe { libc::sigaction(libc::SIGUSR2, &raw const self.old, std::ptr::null_mut()) };
     }

@@ -31,6 +31,8 @@ pub(super) enum Command {
     Serve(Serve),
     /// Say what this machine can do for a recorder, and why not
     Doctor(Doctor),
+    /// Let a recorder at work write what is in its rings now, without ending the program
+    Snapshot(Snapshot),
     /// Say what a recording holds
     Info(Recording),
     /// Print what a trace says, at any rung of the ladder
@@ -300,6 +302,17 @@ pub(super) struct ExportPerf {
     /// Print nothing but errors
     #[arg(short, long)]
     pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Snapshot {
+    /// A recording's directory or name; the latest of the store that is being recorded if none is
+    /// given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// How long to wait for it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub(super) timeout: u64,
 }
 
 #[derive(Debug, Args)]

@@ -23,6 +23,7 @@ mod record;
 mod replay;
 mod rm;
 mod serve;
+mod snapshot;
 mod stats;
 
 use crate::common::Visible;
@@ -52,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments),
+        Command::Snapshot(arguments) => snapshot::run(&arguments),
     };
     result.unwrap_or_else(|failure| {
         if is_broken_pipe(failure.as_ref()) {

@@ -11,6 +11,8 @@ pub(super) const MANIFEST: &str = "manifest.json";
 /// The manifest as it was known at the start; stands alone while the run goes on, and for ever
 /// where the recorder was killed.
 pub(super) const STARTING: &str = "starting.json";
+/// Locked by the process that writes the recording, while it does; removed at the end.
+pub const RECORDER: &str = "recorder";
 /// Sizes and checksums of a complete recording's files.
 pub(super) const CHECKSUMS: &str = "checksums";
 /// What the operating system did.

@@ -25,7 +25,7 @@ mod writer;
 pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
-pub use format::{FORMAT_VERSION, TraceId};
+pub use format::{FORMAT_VERSION, RECORDER, TraceId};
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, Manifest, ThreadEntry, TscClock,
     argument_text,

@@ -28,6 +28,7 @@ mod real;
 mod scenarios;
 mod serve;
 mod session;
+mod snapshots;
 mod soft;
 mod storm;
 mod support;

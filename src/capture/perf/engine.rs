@@ -102,6 +102,8 @@ pub(super) struct Engine<'a> {
     pub(super) early: BTreeMap<Tid, Stop>,
     finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
+    /// Somebody waits for what is in the rings.
+    is_asked: bool,
     /// Everything is to be left.
     pub(super) is_leaving: bool,
     smallest_area: Option<u64>,
@@ -126,6 +128,7 @@ impl<'a> Engine<'a> {
             early: BTreeMap::new(),
             finished: Vec::new(),
             notes: Vec::new(),
+            is_asked: false,
             is_leaving: false,
             smallest_area: None,
         }
@@ -211,6 +214,7 @@ impl<'a> Engine<'a> {
             }
             if Asking::was_asked() {
                 self.ask()?;
+                self.answered()?;
             }
             let Some((tid, stop)) = wait_or_signal()? else { continue };
             if self.pmu.is_own(tid, stop)? {
@@ -219,6 +223,7 @@ impl<'a> Engine<'a> {
             } else {
                 self.handle(tid, stop)?;
             }
+            self.answered()?;
             for process in self.processes.values() {
                 super::tap::lock(&process.book).take_failure()?;
             }
@@ -228,6 +233,10 @@ impl<'a> Engine<'a> {
 
     /// Somebody wants what is in the rings: threads that run are told to stop for it.
     fn ask(&mut self) -> Result<(), Error> {
+        self.is_asked = true;
+        for process in self.processes.values() {
+            super::tap::lock(&process.book).recorder.begin_snapshot();
+        }
         let tids: Vec<Tid> = self.threads.keys().copied().collect();
         for tid in tids {
             let Some(thread) = self.threads.get_mut(&tid) else { continue };
@@ -236,6 +245,17 @@ impl<'a> Engine<'a> {
                 gone_is_fine(thread.tracee.interrupt())?;
             } else {
                 self.answer(tid)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says so where all that somebody waits for is written.
+    fn answered(&mut self) -> Result<(), Error> {
+        if self.is_asked && !self.threads.values().any(|thread| thread.is_asked) {
+            self.is_asked = false;
+            for process in self.processes.values() {
+                super::tap::lock(&process.book).recorder.end_snapshot()?;
             }
         }
         Ok(())
@@ -250,7 +270,6 @@ impl<'a> Engine<'a> {
         let process = self.processes.get(&thread.pid);
         if let Some((process, tap)) = process.zip(thread.tap.as_mut()) {
             tap.save(&process.book)?;
-            super::tap::lock(&process.book).recorder.flush()?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{Outcome, Prepared, Request};
-use crate::capture::signals::{Forwarding, Leaving};
+use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
@@ -25,6 +25,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
+    let _asking = Asking::on_signal();
     let _ticks = Ticks::start(ticks::PERIOD);
     let leaving = Leaving::when_orphaned();
     let mut engine = Engine { turns, ..Engine::new(request, pid, leaving) };
@@ -49,6 +50,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 /// Records a process that runs already, until it ends or somebody asks the recorder to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
+    let _asking = Asking::on_signal();
     let _ticks = Ticks::start(ticks::PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
@@ -158,6 +160,9 @@ impl Engine {
             }
             if Ticks::are_due() {
                 self.save_so_far()?;
+            }
+            if !leaves && Asking::was_asked() {
+                self.snapshot()?;
             }
             let Some((tid, stop)) = self.wait()? else { continue };
             if !leaves || !self.handle_leaving(tid, stop)? {

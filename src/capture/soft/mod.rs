@@ -29,6 +29,7 @@ mod process;
 mod ring;
 mod shared;
 mod signals;
+mod snapshot;
 mod start;
 mod stopping;
 mod tell;

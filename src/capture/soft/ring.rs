@@ -47,11 +47,18 @@ impl Ring {
             matches!(item, Item::Records { offset, .. }
                 if (start..=start + area.buffer_bytes).contains(offset))
         };
-        if let Some(last) = items.iter().rposition(inside) {
-            items.drain(..=last);
-        }
+        let Some(last) = items.iter().rposition(inside) else {
+            // All of it was asked for, and is encoded.
+            return;
+        };
+        items.drain(..=last);
         items.push_front(Item::Begin { tsc });
         self.overwritten = true;
+    }
+
+    /// What is kept of a thread, which goes on.
+    pub(super) fn hand_over(&mut self, tid: Tid) -> VecDeque<Item> {
+        self.threads.get_mut(&tid).map(std::mem::take).unwrap_or_default()
     }
 
     /// All that is kept of a thread.

@@ -10,6 +10,7 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Tid;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Process {
@@ -62,7 +63,17 @@ impl Process {
     /// Tells the encoder what was kept of a thread.
     pub(super) fn tell_kept(&mut self, tid: Tid) {
         let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
-        for item in kept {
+        self.tell_all(tid, kept);
+    }
+
+    /// Tells the encoder what was kept so far of a thread that goes on.
+    pub(super) fn tell_kept_so_far(&mut self, tid: Tid) {
+        let kept = self.ring.as_mut().map(|ring| ring.hand_over(tid)).unwrap_or_default();
+        self.tell_all(tid, kept);
+    }
+
+    fn tell_all(&mut self, tid: Tid, items: VecDeque<Item>) {
+        for item in items {
             self.tell_now(tid, item);
         }
         self.tell_now(tid, Item::Flush);

@@ -98,15 +98,22 @@ impl Process {
     /// register, at its last system call at least: all before that is there. The last record may
     /// be taken back yet.
     fn save_so_far(&mut self, thread: &mut Thread) {
+        if self.ring.is_none() && self.note_so_far(thread) {
+            self.tell(thread.tid(), Item::Flush);
+        }
+    }
+
+    /// Takes in what the thread recorded as far as it is known without a stop. Gives whether it is.
+    pub(super) fn note_so_far(&mut self, thread: &mut Thread) -> bool {
         let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
         let end = thread.area.guard(thread.buffer).start.0;
-        if self.ring.is_some() || pointer <= thread.told || pointer > end {
-            return;
+        if pointer <= thread.told || pointer > end {
+            return false;
         }
         if let Some(last) = self.last_record(thread, pointer) {
             self.take_records(thread, last);
         }
-        self.tell(thread.tid(), Item::Flush);
+        true
     }
 
     /// Where the last record before `pointer` begins.

@@ -3,7 +3,7 @@
 
 use crate::capture::{
     Backend, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly, can_listen,
-    record, record_by_model, this_thread,
+    counts, record, record_by_model, this_thread,
 };
 use crate::common::{Pid, Tid};
 use crate::pt::{Packet, Packets};
@@ -178,6 +178,7 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
     let log = traced.step_log.clone().unwrap();
     let recorder = this_thread();
     let asks = log.clone();
+    let dir = traced.output.clone().unwrap();
     // Asked for when the first thread has executed some thousand instructions of many.
     let asking = std::thread::spawn(move || {
         let has_begun = || {
@@ -187,7 +188,16 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
         while !has_begun() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
+        assert_eq!(counts(&dir), Some((0, 0)));
         ask_thread(recorder, SIGUSR2);
+        let is_over = || dir.join("manifest.json").exists();
+        while counts(&dir).is_none_or(|(_, done)| done == 0) && !is_over() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        // What is said to be on the disk is there, and opens.
+        let traces = std::fs::read_dir(dir.join("trace")).unwrap().flatten();
+        assert!(traces.filter_map(|trace| trace.metadata().ok()).any(|trace| trace.len() > 100));
+        Reader::open(&dir).unwrap()
     });
     let (outcome, _) = record_by_model(&traced, 3 << 10, &log, true).unwrap();
     asking.join().unwrap();

@@ -1,0 +1,74 @@
+//! What is in the rings, written while the program runs: threads that are in the program stand
+//! still for a moment; what the others recorded before their system calls is there.
+
+use super::engine::Engine;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::capture::error::gone_is_fine;
+use crate::common::{Pid, Tid};
+use crate::tracee::{Stop, Tracee, state};
+use std::collections::BTreeSet;
+
+impl Engine {
+    /// Writes what all threads have recorded.
+    pub(super) fn snapshot(&mut self) -> Result<(), Error> {
+        self.processes.values_mut().for_each(|process| process.recorder.begin_snapshot());
+        self.hold_running()?;
+        for thread in self.threads.values_mut() {
+            if let Some(process) = self.processes.get_mut(&thread.pid) {
+                process.take_snapshot(thread);
+            }
+        }
+        for (pid, process) in &mut self.processes {
+            // Buffers may be overwritten once threads go on.
+            process.feed.settle(Tid(pid.0));
+            process.write_packets()?;
+            process.recorder.end_snapshot()?;
+        }
+        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let tids: Vec<Tid> = standing.map(Thread::tid).collect();
+        tids.into_iter().try_for_each(|tid| self.with(tid, Process::go_on_in_cache))
+    }
+
+    /// Lets threads that run stand in the program.
+    fn hold_running(&mut self) -> Result<(), Error> {
+        let mut awaited: BTreeSet<Tid> =
+            self.threads.values().filter(runs).map(Thread::tid).collect();
+        for tid in &awaited {
+            gone_is_fine(Tracee(*tid).interrupt())?;
+        }
+        loop {
+            let stands = |t: &Thread| matches!(t.doing, Doing::Standing | Doing::AtEnd);
+            awaited.retain(|tid| self.threads.get(tid).is_some_and(|thread| !stands(thread)));
+            if awaited.is_empty() {
+                return Ok(());
+            }
+            let Some((tid, stop)) = self.wait()? else { continue };
+            if matches!(stop, Stop::Group(_)) {
+                // Job control stops it: what it recorded is there, too.
+                awaited.remove(&tid);
+                self.handle(tid, stop)?;
+            } else if !self.bring_out(tid, stop, Process::halt)? {
+                self.handle(tid, stop)?;
+            }
+        }
+    }
+}
+
+/// Whether a thread executes its program just now, or stands at a stop that nobody has seen. Of one
+/// that waits in the kernel, all is known.
+fn runs(thread: &&Thread) -> bool {
+    let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
+    thread.doing == Doing::Running && matches!(letter, Some('R' | 't'))
+}
+
+impl Process {
+    /// Tells the encoder all that is known of a thread.
+    fn take_snapshot(&mut self, thread: &mut Thread) {
+        if thread.doing == Doing::Running {
+            self.note_so_far(thread);
+        }
+        self.tell_kept_so_far(thread.tid());
+    }
+}
