@@ -20,13 +20,17 @@ impl Prepared {
         Self::with(request, backend, || launch.start())
     }
 
-    /// Stops a process that runs already. Gives its threads.
+    /// Stops a process that runs already, or the only thread of it that is wanted. Gives what stands
+    /// still.
     pub(super) fn attach(
         request: &Request,
         backend: &str,
         pid: Pid,
     ) -> Result<(Self, Vec<Tid>), Error> {
-        Self::with(request, backend, || tracee::attach(pid))
+        Self::with(request, backend, || match request.only_thread {
+            Some(tid) => tracee::attach_thread(pid, tid).map(|()| vec![tid]),
+            None => tracee::attach(pid),
+        })
     }
 
     fn with<T>(
@@ -36,7 +40,7 @@ impl Prepared {
     ) -> Result<(Self, T), Error> {
         let prepared = Self::of_program(request, backend).map_err(Error::Destination)?;
         match begin() {
-            Ok(begun) => Ok((prepared, begun)),
+            Ok(process) => Ok((prepared, process)),
             Err(error) => {
                 prepared.give_up();
                 Err(error.into())

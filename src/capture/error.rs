@@ -62,6 +62,14 @@ pub enum Error {
         /// Its name.
         backend: &'static str,
     },
+    /// The backend records all threads of a process.
+    #[error(
+        "the {backend} backend records whole processes (-p); the perf one can record one thread alone"
+    )]
+    WholeProcessOnly {
+        /// Its name.
+        backend: &'static str,
+    },
     /// The backend cannot serve a debugger.
     #[error("the {backend} backend does not debug live programs; the soft and step ones do")]
     NotLive {

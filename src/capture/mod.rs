@@ -29,7 +29,9 @@ pub use front::{RecorderEnd, record_behind_a_front};
 pub use live::{Catches, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
-pub(crate) use perf::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
+pub(crate) use perf::{
+    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+};
 pub use recorder::{History, Outcome, Request};
 #[cfg(test)]
 pub(crate) use snapshot::counts;
@@ -59,6 +61,13 @@ pub fn hardware(request: &Request) -> Result<(), Error> {
 /// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then. So does any program whose recorder
 /// works behind a front ([`record_behind_a_front`]) that is gone.
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
+    if request.only_thread.is_some() {
+        match backend {
+            Backend::Perf => {}
+            Backend::Soft => return Err(Error::WholeProcessOnly { backend: "soft" }),
+            Backend::Step => return Err(Error::WholeProcessOnly { backend: "step" }),
+        }
+    }
     match (backend, request.attach, &request.start_at) {
         (Backend::Perf, None, None) => perf::record(request),
         (Backend::Perf, Some(pid), None) => perf::attach(request, pid),

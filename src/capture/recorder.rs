@@ -62,6 +62,8 @@ impl History {
 pub struct Request {
     /// The process to attach to, instead of running a program.
     pub attach: Option<Pid>,
+    /// The only thread of that process to record; none: all of them.
+    pub only_thread: Option<Tid>,
     /// The program as [`crate::tracee::resolve`] found it.
     pub program: PathBuf,
     /// Its arguments, its own name first.
@@ -391,7 +393,8 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
             aslr: request.aslr,
             filter: {
                 let start = request.start_at.iter().map(|code| format!("from {}", code.words()));
-                start.chain(request.filter.words()).collect()
+                let only = request.only_thread.iter().map(|tid| format!("only thread {tid}"));
+                only.chain(start).chain(request.filter.words()).collect()
             },
             history: history_of(request, backend),
             import: None,

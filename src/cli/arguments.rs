@@ -87,6 +87,10 @@ pub(super) struct Record {
     /// (Ctrl-C), when it goes on by itself
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
+    /// Record the thread TID alone, of a process that runs already, until the thread ends or until
+    /// this is interrupted (for --backend perf)
+    #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["command", "aslr", "attach", "start_at", "follow_forks"], value_parser = clap::value_parser!(i32).range(1..))]
+    pub(super) tid: Option<i32>,
     /// How to capture the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
@@ -115,7 +119,7 @@ pub(super) struct Record {
     #[arg(short, long)]
     pub(super) quiet: bool,
     /// The program and its arguments
-    #[arg(required_unless_present = "attach", trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(required_unless_present_any = ["attach", "tid"], trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
 }
 

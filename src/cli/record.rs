@@ -9,11 +9,11 @@ use crate::capture::{
     self, Backend, Code, Filter, History, Outcome, RecorderEnd, Request, Written, record,
     record_behind_a_front,
 };
-use crate::common::Pid;
+use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
 use crate::recording::{Exit, Reader, Store};
 use crate::timeline::{Options, Timeline};
-use crate::tracee::{command_line, executable, resolve, state};
+use crate::tracee::{command_line, executable, process_of, resolve, state};
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,11 @@ use std::process::ExitCode;
 const DEFAULT_RING_MIB: u64 = 64;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
-    let attach = arguments.attach.map(Pid);
+    let only_thread = arguments.tid.map(Tid);
+    let attach = match only_thread {
+        Some(tid) => Some(process_of(tid).ok_or_else(|| format!("there is no thread {tid}"))?),
+        None => arguments.attach.map(Pid),
+    };
     let (program, argv) = match (attach, arguments.command.first()) {
         (Some(pid), _) => running(pid)?,
         (None, Some(name)) => (resolve(name)?, arguments.command),
@@ -31,6 +35,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     };
     let request = Request {
         attach,
+        only_thread,
         program,
         argv,
         env: None,
@@ -52,6 +57,11 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config is for --backend perf".into());
+    }
+    if only_thread.is_some() && backend != Backend::Perf {
+        capture::hardware(&request)
+            .map_err(|error| format!("--tid is for --backend perf, and that cannot be: {error}"))?;
+        return Err("--tid is for --backend perf; --attach records all threads".into());
     }
     let is_auto = arguments.backend == arguments::Backend::Auto;
     if is_auto

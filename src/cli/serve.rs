@@ -32,6 +32,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
     };
     let request = Request {
         attach: None,
+        only_thread: None,
         program: program.unwrap_or_default(),
         argv: arguments.command,
         env: None,

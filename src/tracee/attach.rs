@@ -11,12 +11,28 @@ use std::collections::BTreeSet;
 /// Attaches to a process. All its threads stand still; no signal of theirs is lost. Gives them.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     refuse(pid)?;
-    let mut attached = Attached { pid, seized: BTreeSet::new(), stopped: BTreeSet::new() };
+    let mut attached = Attached::new(pid, None);
     match attached.stop_all() {
         Ok(()) if attached.stopped.is_empty() => Err(Error::NoProcess { pid }),
         Ok(()) => Ok(attached.stopped.into_iter().collect()),
         Err(error) => {
             detach_all(pid);
+            Err(error)
+        }
+    }
+}
+
+/// Attaches to one thread of a process, which stands still. The others are left alone, those that it
+/// makes, too.
+pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
+    refuse(Pid(tid.0))?;
+    let mut attached = Attached::new(pid, Some(tid));
+    match attached.stop_all() {
+        Ok(()) if attached.stopped.is_empty() => Err(Error::NoThread { tid }),
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // It is not traced then, or gone.
+            let _ = Tracee(tid).detach(0);
             Err(error)
         }
     }
@@ -61,15 +77,25 @@ fn refuse(pid: Pid) -> Result<(), Error> {
 
 struct Attached {
     pid: Pid,
+    /// The only thread that is wanted.
+    only: Option<Tid>,
     seized: BTreeSet<Tid>,
     stopped: BTreeSet<Tid>,
 }
 
 impl Attached {
+    fn new(pid: Pid, only: Option<Tid>) -> Self {
+        Self { pid, only, seized: BTreeSet::new(), stopped: BTreeSet::new() }
+    }
+
+    fn is_wanted(&self, tid: Tid) -> bool {
+        self.only.is_none_or(|only| only == tid)
+    }
+
     fn stop_all(&mut self) -> Result<(), Error> {
         loop {
-            let new: Vec<_> =
-                threads(self.pid).into_iter().filter(|tid| !self.seized.contains(tid)).collect();
+            let is_new = |tid: &Tid| self.is_wanted(*tid) && !self.seized.contains(tid);
+            let new: Vec<_> = threads(self.pid).into_iter().filter(is_new).collect();
             if new.is_empty() && self.stopped.len() == self.seized.len() {
                 return Ok(());
             }
@@ -112,7 +138,9 @@ impl Attached {
                 }
                 Stop::Exited(_) | Stop::Killed { .. } => true,
                 Stop::Signal(signal) => !is_there(tracee.resume(signal))?,
-                Stop::Event(PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                Stop::Event(
+                    event @ (PtraceEvent::Fork | PtraceEvent::Vfork | PtraceEvent::Clone),
+                ) if event != PtraceEvent::Clone || self.only.is_some() => {
                     let child =
                         Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
                     wait_for(child)?;

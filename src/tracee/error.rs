@@ -33,6 +33,12 @@ pub enum Error {
         /// Its number.
         pid: Pid,
     },
+    /// There is no such thread.
+    #[error("there is no thread {tid}")]
+    NoThread {
+        /// Its number.
+        tid: Tid,
+    },
     /// The kernel does not let this process be attached to.
     #[error(
         "process {pid} cannot be attached to ({errno}): it must be yours, and \

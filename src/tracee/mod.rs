@@ -13,14 +13,14 @@ mod program;
 mod ptrace;
 mod stop;
 
-pub use attach::{attach, detach_all};
+pub use attach::{attach, attach_thread, detach_all};
 pub use cpus::Cpus;
 pub use error::Error;
 pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, comm, command_line, dispositions, executable,
-    mappings, private_pages, signals, state, threads, undumped,
+    mappings, private_pages, process_of, signals, state, threads, undumped,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};

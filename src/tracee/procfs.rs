@@ -198,6 +198,13 @@ pub struct State {
     pub seccomp: i32,
 }
 
+/// The process that a thread belongs to (`Tgid`); none: there is no such thread.
+pub fn process_of(tid: Tid) -> Option<Pid> {
+    let status = status(&format!("/proc/{tid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok().map(Pid)
+}
+
 /// The state of a process; none: there is no such process.
 pub fn state(pid: Pid) -> Option<State> {
     let status = status(&format!("/proc/{pid}/status")).ok()?;

@@ -20,6 +20,8 @@ pub(super) struct Book {
     code: CodeMap,
     sidebands: BTreeMap<Tid, Sideband>,
     time: PerfTime,
+    /// The kernel tells of some threads only.
+    looks: bool,
     /// Records of the sideband that were lost.
     lost: u64,
     /// How often bytes of trace were missing.
@@ -29,14 +31,15 @@ pub(super) struct Book {
 }
 
 impl Book {
-    /// Of a process that stands still.
-    pub(super) fn open(recorder: Recorder, time: PerfTime) -> Result<Self, Error> {
+    /// Of a process that stands still, or whose mappings are looked at again and again, if `looks`.
+    pub(super) fn open(recorder: Recorder, time: PerfTime, looks: bool) -> Result<Self, Error> {
         let pid = recorder.pid();
         let mut book = Self {
             recorder,
             code: CodeMap::new(pid),
             sidebands: BTreeMap::new(),
             time,
+            looks,
             lost: 0,
             gaps: 0,
             failure: None,
@@ -78,7 +81,7 @@ impl Book {
             }
             self.note(tid, &record)?;
         }
-        if is_damaged {
+        if is_damaged || self.looks {
             let pid = self.pid();
             self.code.refresh(&mut self.recorder, now(), Tid(pid.0))?;
         }

@@ -148,8 +148,7 @@ impl<'a> Engine<'a> {
 
     /// A process that stands still.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let filter = &self.request.filter;
-        let mut process = Process::start(prepared, filter, pid, self.time.clone())?;
+        let mut process = Process::start(prepared, self.request, pid, self.time.clone())?;
         process.look_for_code(self.pmu.filter_ranges())?;
         self.processes.insert(pid, process);
         Ok(())
@@ -290,7 +289,10 @@ impl<'a> Engine<'a> {
             let book = super::tap::lock(&process.book);
             final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;
         }
-        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
+        let is_alone = self.request.only_thread.is_some();
+        threads.into_iter().map(|thread| thread.tracee).try_for_each(|tracee| {
+            gone_is_fine(if is_alone { tracee.detach(0) } else { tracee.resume(0) })
+        })
     }
 
     /// The process is gone: completes its recording.

@@ -121,7 +121,8 @@ impl Engine<'_> {
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
         let first_stop = self.early.remove(&child);
-        if is_thread_of(child, pid) {
+        let is_thread = is_thread_of(child, pid);
+        if is_thread && self.request.only_thread.is_none() {
             self.threads.insert(child, Thread::new(child, pid));
             if let Some(stop) = first_stop {
                 self.handle(child, stop)?;
@@ -130,7 +131,11 @@ impl Engine<'_> {
             if first_stop.is_none() {
                 wait_for(child)?;
             }
-            self.forked(parent, pid, Pid(child.0))?;
+            if is_thread {
+                gone_is_fine(Tracee(child).detach(0))?;
+            } else {
+                self.forked(parent, pid, Pid(child.0))?;
+            }
         }
         self.go_on(parent, 0)
     }
@@ -204,6 +209,9 @@ impl Engine<'_> {
         if ends_process && process.culprit.is_none() {
             process.culprit = Some((tid, signal));
         }
+        if self.request.only_thread.is_some() {
+            return self.end_alone(pid, thread, ends_process.then_some(status));
+        }
         let last = !self.threads.values().any(|t| t.pid == pid && t.doing != Doing::AtEnd);
         if process.culprit.is_some() || last {
             thread.doing = Doing::AtEnd;
@@ -211,6 +219,18 @@ impl Engine<'_> {
             return self.end_if_all_are(pid);
         }
         gone_is_fine(thread.tracee.resume(0))
+    }
+
+    /// The only thread that is recorded has come to its end, and with it the recording; with the
+    /// process, if there is a status of that.
+    fn end_alone(&mut self, pid: Pid, thread: Thread, status: Option<u64>) -> Result<(), Error> {
+        self.threads.insert(thread.tracee.0, Thread { doing: Doing::AtEnd, ..thread });
+        self.end_if_all_are(pid)?;
+        let exit = status.map(|status| match i32::try_from(status & 0x7f).unwrap_or(0) {
+            0 => Exit::Code(i32::try_from(status >> 8 & 0xff).unwrap_or(0)),
+            signal => Exit::Signal(signal),
+        });
+        self.finish(pid, exit)
     }
 
     fn note_end(&self, tid: Tid, thread: &Thread, at: Option<Addr>) -> Result<(), Error> {
@@ -230,6 +250,10 @@ impl Engine<'_> {
         } else if let Some(pid) = pid.filter(|_| removed.is_some_and(|t| t.doing != Doing::AtEnd)) {
             // The others may have waited for this one.
             self.end_if_all_are(pid)?;
+            if self.request.only_thread.is_some() {
+                // Killed, and not told of before.
+                self.finish(pid, exit_of(stop).filter(|exit| matches!(exit, Exit::Signal(_))))?;
+            }
         }
         if self.is_leaving { self.part_if_all_stand() } else { Ok(()) }
     }

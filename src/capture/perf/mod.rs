@@ -35,4 +35,6 @@ pub use error::Error;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
-pub(crate) use tests::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
+pub(crate) use tests::{
+    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+};

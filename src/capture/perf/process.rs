@@ -5,8 +5,8 @@ use super::error::Error as PerfError;
 use super::filter::words;
 use super::tap::{Listener, lock};
 use crate::capture::Error;
-use crate::capture::filter::{Filter, Resolver};
-use crate::capture::recorder::{Prepared, Recorder};
+use crate::capture::filter::Resolver;
+use crate::capture::recorder::{Prepared, Recorder, Request};
 use crate::common::{Pid, Tid};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{Memory, mappings};
@@ -40,18 +40,20 @@ impl Process {
     /// Starts the recording of a process that stands still.
     pub(super) fn start(
         prepared: Prepared,
-        filter: &Filter,
+        request: &Request,
         pid: Pid,
         time: super::clock::PerfTime,
     ) -> Result<Self, Error> {
-        let book = Book::open(Recorder::start(prepared, pid)?, time)?;
+        // Threads that are not listened to may map code, too.
+        let looks = request.only_thread.is_some();
+        let book = Book::open(Recorder::start(prepared, pid)?, time, looks)?;
         let book = Arc::new(Mutex::new(book));
         Ok(Self {
             pid,
             listener: Listener::spawn(&book),
             book,
             memory: Memory::open(pid)?,
-            resolver: Resolver::new(filter),
+            resolver: Resolver::new(&request.filter),
             filter: None,
             armed: Arc::new(AtomicBool::new(false)),
             workers: Vec::new(),

@@ -34,7 +34,7 @@ impl Engine {
     /// Lets threads that run stand in the program.
     fn hold_running(&mut self) -> Result<(), Error> {
         let mut awaited: BTreeSet<Tid> =
-            self.threads.values().filter(runs).map(Thread::tid).collect();
+            self.threads.values().filter(|thread| runs(thread)).map(Thread::tid).collect();
         for tid in &awaited {
             gone_is_fine(Tracee(*tid).interrupt())?;
         }
@@ -58,7 +58,7 @@ impl Engine {
 
 /// Whether a thread executes its program just now, or stands at a stop that nobody has seen. Of one
 /// that waits in the kernel, all is known.
-fn runs(thread: &&Thread) -> bool {
+fn runs(thread: &Thread) -> bool {
     let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
     thread.doing == Doing::Running && matches!(letter, Some('R' | 't'))
 }

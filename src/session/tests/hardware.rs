@@ -2,8 +2,8 @@
 //! is the path that the stepping backend records of the same program.
 
 use crate::capture::{
-    Backend, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly, can_listen,
-    counts, record, record_by_model, this_thread,
+    Backend, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly,
+    attach_by_model, can_listen, counts, record, record_by_model, this_thread,
 };
 use crate::common::{Pid, Tid};
 use crate::pt::{Packet, Packets};
@@ -11,7 +11,7 @@ use crate::recording::{Exit, Reader, Store};
 use crate::sideband::Event;
 use crate::timeline::{Options, Timeline};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const SIGINT: i32 = 2;
@@ -52,6 +52,7 @@ fn request(scene: &Path, program: &Path, name: &str, history: History) -> Reques
         directory: None,
         report: None,
         attach: None,
+        only_thread: None,
         program: program.to_owned(),
         argv: vec![program.into()],
         aslr: false,
@@ -195,8 +196,8 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         // What is said to be on the disk is there, and opens.
-        let traces = std::fs::read_dir(dir.join("trace")).unwrap().flatten();
-        assert!(traces.filter_map(|trace| trace.metadata().ok()).any(|trace| trace.len() > 100));
+        let files = std::fs::read_dir(dir.join("trace")).unwrap().flatten();
+        assert!(files.filter_map(|file| file.metadata().ok()).any(|file| file.len() > 100));
         Reader::open(&dir).unwrap()
     });
     let (outcome, _) = record_by_model(&traced, 3 << 10, &log, true).unwrap();
@@ -213,19 +214,107 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
     is_part_of(&path, &whole, gaps);
 }
 
+fn built(scene: &Path, name: &str) -> PathBuf {
+    let program = scene.join(name);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
+    let built = Command::new("gcc").args(["-pthread", "-o"]).arg(&program).arg(source).status();
+    assert!(built.unwrap().success());
+    program
+}
+
+/// A program that runs by itself, with so many threads: these, the first one first.
+fn started(program: &Path, count: usize) -> (Child, Pid, Vec<Tid>) {
+    let child = Command::new(program).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = Pid(i32::try_from(child.id()).unwrap());
+    let tids = || {
+        let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        let tids = tasks.map(|task| Tid(task.file_name().to_str().unwrap().parse().unwrap()));
+        let mut tids: Vec<Tid> = tids.collect();
+        tids.sort_unstable();
+        tids
+    };
+    while tids().len() < count {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    (child, pid, tids())
+}
+
+fn tracer(pid: Pid, tid: Tid) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
+    line.trim().to_owned()
+}
+
+#[test]
+fn one_thread_alone_is_recorded() {
+    let Some((_one, scene, _)) = bare() else { return };
+    let program = built(scene.path(), "endless");
+    let (mut child, pid, tids) = started(&program, 3);
+    let (only, others) = (tids[1], [tids[0], tids[2]]);
+    let request = request(scene.path(), &program, "perf", History::Full);
+    let request = Request { attach: Some(pid), only_thread: Some(only), ..request };
+    let log = request.step_log.clone().unwrap();
+    let (recorder, steps) = (this_thread(), log.join(format!("{only}.log")));
+    let asking = std::thread::spawn(move || {
+        while steps.metadata().map_or(0, |steps| steps.len()) < 1 << 16 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let tracers = others.map(|other| tracer(pid, other));
+        let traced = tracer(pid, only);
+        ask_thread(recorder, SIGINT);
+        (tracers, traced)
+    });
+    let outcome = attach_by_model(&request, pid, &log).unwrap();
+    let (tracers, traced) = asking.join().unwrap();
+    assert_eq!(tracers, ["0", "0"], "the others are left alone");
+    assert_ne!(traced, "0");
+    let left = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((left, threads(&outcome)), (None, vec![only]));
+    let timeline = open(&outcome);
+    let path = path(&timeline, only);
+    assert_eq!(timeline.gaps(only), []);
+    assert!(path == logged(&request, only) && path.len() > 5000, "another path than its log");
+    let words = &outcome.manifest.capture.filter;
+    assert_eq!(words, &[format!("only thread {only}")]);
+}
+
+#[test]
+fn the_recording_of_one_thread_ends_with_it() {
+    let Some((_one, scene, _)) = bare() else { return };
+    let program = built(scene.path(), "leaver");
+    let (mut child, pid, tids) = started(&program, 2);
+    let request = request(scene.path(), &program, "perf", History::Full);
+    let request = Request { attach: Some(pid), only_thread: Some(tids[1]), ..request };
+    let (input, began) = (child.stdin.take(), request.output.clone().unwrap().join("trace"));
+    let ending = std::thread::spawn(move || {
+        while std::fs::read_dir(&began).map_or(0, |traces| traces.flatten().count()) < 2 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        drop(input);
+    });
+    let outcome = attach_blindly(&request, pid).unwrap();
+    ending.join().unwrap();
+    let left = child.try_wait().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((left, threads(&outcome)), (None, vec![tids[1]]));
+    let end = outcome.manifest.end.as_ref().unwrap();
+    assert!(end.exit.is_none() && end.threads[0].final_pc.is_some());
+    assert!(Reader::open(&outcome.recordings[0]).unwrap().core().unwrap().is_some());
+    // Others do not do that.
+    for backend in [Backend::Soft, Backend::Step] {
+        let refused = record(backend, &request).unwrap_err().to_string();
+        assert!(refused.contains("records whole processes"), "{refused}");
+    }
+}
+
 #[test]
 fn a_process_is_attached_to_and_left() {
     let Some((_one, scene, _)) = bare() else { return };
-    let program = scene.path().join("endless");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/endless.c");
-    let built = Command::new("gcc").args(["-pthread", "-o"]).arg(&program).arg(source).status();
-    assert!(built.unwrap().success());
-    let mut child = Command::new(&program).spawn().unwrap();
-    let pid = Pid(i32::try_from(child.id()).unwrap());
-    let tids = || std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
-    while tids().count() < 3 {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    let program = built(scene.path(), "endless");
+    let (mut child, pid, _) = started(&program, 3);
     let request = request(scene.path(), &program, "perf", History::Full);
     let request = Request { attach: Some(pid), ..request };
     let recorder = this_thread();

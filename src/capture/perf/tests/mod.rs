@@ -9,4 +9,6 @@ mod record;
 mod rings;
 mod sideband;
 
-pub(crate) use record::{ask_thread, attach_blindly, can_listen, record_by_model, this_thread};
+pub(crate) use record::{
+    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+};

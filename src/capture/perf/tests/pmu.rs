@@ -14,7 +14,7 @@ use crate::flow::{Insn, MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
 use crate::recording::Hardware;
 use crate::sideband::perf_data::PerfRecords;
-use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee};
+use crate::tracee::{self, Memory, Signo, Stop, Tracee};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -160,17 +160,11 @@ impl Pmu for ModelPmu {
             self.dropped += thread.output(self.is_patient, false);
             return Ok(true);
         }
-        // It stands, and is scheduled out. At its end it is in the kernel for good.
-        let is_end = matches!(stop, Stop::Event(PtraceEvent::Exit));
-        if is_end {
-            thread.leave();
-        }
+        // It stands, in the kernel, and is scheduled out.
+        thread.leave(Tracee(tid));
         self.dropped += thread.output(self.is_patient, true);
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
             self.threads.remove(&tid);
-        } else if stop == Stop::Event(PtraceEvent::Exec) {
-            thread.leave();
-            thread.is_fresh = true;
         }
         Ok(false)
     }
@@ -214,12 +208,15 @@ impl Stepped {
         Ok(())
     }
 
-    /// The thread left the program by its last system call.
-    fn leave(&mut self) {
-        match self.insn.take().filter(|insn| insn.class.is_far()) {
+    /// The thread stands still, having left the program by a system call or an interrupt.
+    fn leave(&mut self, tracee: Tracee) {
+        let is_in_call = tracee.registers().is_ok_and(|r| r.orig_rax.cast_signed() >= 0);
+        match self.insn.take().filter(|insn| insn.class.is_far() && is_in_call) {
             Some(insn) => self.path.retire(&insn, insn.next()),
             None => self.path.interrupt(self.ip),
         }
+        // What it stands behind is done with.
+        self.is_fresh |= is_in_call;
     }
 
     /// Writes what the unit has given; gives how much came to nothing.

@@ -43,6 +43,12 @@ pub(crate) fn attach_blindly(request: &Request, pid: Pid) -> Result<Outcome, Err
     attach_with(request, pid, &mut pmu)
 }
 
+/// Attaches to a process as `--backend perf` does, and leaves it when this thread is asked to. Logs
+/// each thread's instructions as [`record_by_model`].
+pub(crate) fn attach_by_model(request: &Request, pid: Pid, log: &Path) -> Result<Outcome, Error> {
+    attach_with(request, pid, &mut ModelPmu::new(1 << 14, log.to_owned()))
+}
+
 /// The calling thread.
 pub(crate) fn this_thread() -> Tid {
     Tid(nix::unistd::gettid().as_raw())
