@@ -56,7 +56,8 @@ pub enum Error {
     },
     /// The backend records what it launches, all of it.
     #[error(
-        "the {backend} backend records programs from their first instruction on; the soft one can begin later"
+        "the {backend} backend records programs from their first instruction on; the soft and perf ones \
+         can begin later"
     )]
     FromStartOnly {
         /// Its name.

@@ -20,6 +20,7 @@ mod signals;
 mod snapshot;
 mod soft;
 mod space;
+mod start;
 mod step;
 mod written;
 
@@ -69,9 +70,8 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
         }
     }
     match (backend, request.attach, &request.start_at) {
-        (Backend::Perf, None, None) => perf::record(request),
-        (Backend::Perf, Some(pid), None) => perf::attach(request, pid),
-        (Backend::Perf, ..) => Err(Error::FromStartOnly { backend: "perf" }),
+        (Backend::Perf, None, _) => perf::record(request),
+        (Backend::Perf, Some(pid), _) => perf::attach(request, pid),
         (Backend::Soft, None, _) => soft::record(request),
         (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
         (Backend::Step, None, None) => step::record(request),

@@ -107,8 +107,11 @@ fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
         // The log is of single steps.
         arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
         arguments::Backend::Auto => {
-            let is_possible = request.start_at.is_none() && capture::hardware(request).is_ok();
-            if is_possible { Backend::Perf } else { Backend::Soft }
+            if capture::hardware(request).is_ok() {
+                Backend::Perf
+            } else {
+                Backend::Soft
+            }
         }
         arguments::Backend::Perf => Backend::Perf,
         arguments::Backend::Soft => Backend::Soft,

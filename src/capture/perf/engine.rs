@@ -11,6 +11,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{History, Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
+use crate::capture::start::run_to;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
@@ -63,8 +64,19 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
     note_hardware(&mut prepared, pmu);
     let _forwarding = Forwarding::to(pid);
     let _asking = Asking::on_signal();
+    let tids = match &request.start_at {
+        None => vec![Tid(pid.0)],
+        Some(code) => match run_to(pid, code) {
+            Ok(tids) => tids,
+            Err(error) => {
+                prepared.give_up();
+                release(pid);
+                return Err(error);
+            }
+        },
+    };
     let mut engine = Engine::new(request, pid, pmu, recipe, time);
-    let begun = engine.begin(prepared, &[Tid(pid.0)]);
+    let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, None)
 }
 
@@ -371,6 +383,12 @@ impl<'a> Engine<'a> {
             }
         }
     }
+}
+
+/// The program goes on by itself, and is waited for, so that its terminal is not taken away.
+fn release(pid: Pid) {
+    tracee::detach_all(pid);
+    while matches!(wait_for(Tid(pid.0)), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {}
 }
 
 fn is_gone(error: &super::error::Error) -> bool {

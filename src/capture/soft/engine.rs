@@ -2,13 +2,13 @@
 
 use super::forced::FORCED;
 use super::process::{Finished, Process};
-use super::start::run_to;
 use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
+use crate::capture::start::run_to;
 use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};

@@ -30,7 +30,6 @@ mod ring;
 mod shared;
 mod signals;
 mod snapshot;
-mod start;
 mod stopping;
 mod tell;
 mod thread;

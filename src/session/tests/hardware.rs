@@ -2,7 +2,7 @@
 //! is the path that the stepping backend records of the same program.
 
 use crate::capture::{
-    Backend, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly,
+    Backend, Code, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly,
     attach_by_model, can_listen, counts, record, record_by_model, this_thread,
 };
 use crate::common::{Pid, Tid};
@@ -133,6 +133,30 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
     assert!(told(|event| matches!(event, Event::Map { .. })) >= 4);
     assert!(told(|event| matches!(event, Event::SwitchOut { .. })) > 0);
     assert!(timeline.reader().core().unwrap().is_some());
+}
+
+#[test]
+fn a_recording_that_begins_late() {
+    let Some((_one, scene, program)) = bare() else { return };
+    let traced = request(scene.path(), &program, "perf", History::Full);
+    let start_at = Some(Code::Function("fib".to_owned()));
+    let traced = Request { start_at, ..traced };
+    let log = traced.step_log.as_ref().unwrap();
+    let (outcome, _) = record_by_model(&traced, 1 << 13, log, true).unwrap();
+    let timeline = open(&outcome);
+    let tids = threads(&outcome);
+    let path = path(&timeline, tids[0]);
+    let capture = &outcome.manifest.capture;
+    assert_eq!((tids.len(), capture.filter.as_slice()), (2, ["from fib".to_owned()].as_slice()));
+    assert!(path == logged(&traced, tids[0]) && path.len() > 5000, "{}", path.len());
+    // It ran by itself up to there, and none of the INT3 that stopped it is left.
+    let never = Request {
+        start_at: Some(Code::Function("nowhere_in_it".to_owned())),
+        output: Some(scene.path().join("never")),
+        ..traced.clone()
+    };
+    let refused = record_by_model(&never, 1 << 13, log, true).unwrap_err().to_string();
+    assert!(refused.contains("without coming to nowhere_in_it"), "{refused}");
 }
 
 #[test]

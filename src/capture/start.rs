@@ -1,9 +1,9 @@
 //! Lets a program run by itself, at its own speed, until it comes to the function where its
 //! recording is to begin.
 
-use crate::capture::Error;
-use crate::capture::error::gone_is_fine;
-use crate::capture::filter::{Code, Filter, Resolver};
+use super::Error;
+use super::error::gone_is_fine;
+use super::filter::{Code, Filter, Resolver};
 use crate::common::{Addr, Pid, Tid};
 use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, mappings, wait_any, wait_for};
 use nix::errno::Errno;
