@@ -71,12 +71,6 @@ pub enum Error {
         /// Its name.
         backend: &'static str,
     },
-    /// The backend cannot serve a debugger.
-    #[error("the {backend} backend does not debug live programs; the soft and step ones do")]
-    NotLive {
-        /// Its name.
-        backend: &'static str,
-    },
     /// A thread that is gone, or at its end.
     #[error("thread {tid} has come to its end, and its registers cannot be changed")]
     NotStanding {

@@ -3,7 +3,7 @@
 
 use super::debug_registers::can_watch;
 use super::recorder::Request;
-use super::{Backend, Error, soft, step};
+use super::{Backend, Error, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::{Exit, TscClock};
@@ -102,6 +102,7 @@ pub struct Live {
 enum Program {
     Soft(Box<soft::Live>),
     Step(Box<step::Live>),
+    Perf(Box<perf::Live>),
 }
 
 /// What each backend does in its own way.
@@ -110,12 +111,14 @@ macro_rules! either {
         match &mut $self.program {
             Program::Soft($live) => $what,
             Program::Step($live) => $what,
+            Program::Perf($live) => $what,
         }
     };
     (ref $self:ident, $live:ident => $what:expr) => {
         match &$self.program {
             Program::Soft($live) => $what,
             Program::Step($live) => $what,
+            Program::Perf($live) => $what,
         }
     };
 }
@@ -131,7 +134,7 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
             Backend::Step => step::Live::launch(request).map(Self::step),
-            Backend::Perf => Err(Error::NotLive { backend: "perf" }),
+            Backend::Perf => perf::Live::launch(request).map(Self::perf),
         }
     }
 
@@ -140,12 +143,16 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
             Backend::Step => Err(Error::FromStartOnly { backend: "step" }),
-            Backend::Perf => Err(Error::NotLive { backend: "perf" }),
+            Backend::Perf => perf::Live::attach(request, pid).map(Self::perf),
         }
     }
 
     fn soft(live: soft::Live) -> Self {
         Self { program: Program::Soft(Box::new(live)) }
+    }
+
+    pub(super) fn perf(live: perf::Live) -> Self {
+        Self { program: Program::Perf(Box::new(live)) }
     }
 
     fn step(live: step::Live) -> Self {

@@ -31,7 +31,8 @@ pub use live::{Catches, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{
-    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+    ask_thread, attach_blindly, attach_by_model, can_listen, live_by_model, record_by_model,
+    this_thread,
 };
 pub use recorder::{History, Outcome, Request};
 #[cfg(test)]

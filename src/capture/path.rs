@@ -81,6 +81,12 @@ impl Path {
         }
     }
 
+    /// Whether the thread is out of the program.
+    #[cfg(test)]
+    pub(super) fn is_out(&self) -> bool {
+        self.in_kernel
+    }
+
     /// The thread executed `insn` and stands at `next`.
     pub(super) fn retire(&mut self, insn: &Insn, next: Addr) {
         self.enter_user(insn.ip);

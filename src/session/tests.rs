@@ -2,6 +2,7 @@
 //! a small loop, so that breakpoints hit often.
 
 mod hardware;
+mod hardware_live;
 
 use super::*;
 use crate::common::{Addr, Tid};

@@ -1,8 +1,10 @@
 //! One thread's AUX area, its records and its trace: the order in which they are read, so that each
 //! byte is told of before it is taken, and each loss stands where it was.
 
+use super::mend::Mender;
 use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
 use super::stitch::{Step, Stitch, Told};
+use crate::common::Addr;
 use crate::pt::overlap;
 use crate::sideband::perf_data::{PerfEvent, PerfRecords};
 
@@ -14,14 +16,17 @@ pub(super) struct Drain<M> {
     records: PerfRecords,
     told: Told,
     stitch: Stitch,
+    /// What makes our INT3s into what the recording has there.
+    mender: Option<Mender>,
     taken: Vec<u8>,
     /// Where the area was full, before the tail was moved.
     full_at: Option<u64>,
 }
 
 impl<M: RingMemory> Drain<M> {
-    pub(super) fn new(data: M, aux: M, records: PerfRecords) -> Self {
+    pub(super) fn new(data: M, aux: M, records: PerfRecords, mends: bool) -> Self {
         Self {
+            mender: mends.then(Mender::default),
             data: DataRing::new(data),
             aux: AuxRing::new(aux),
             records,
@@ -35,6 +40,18 @@ impl<M: RingMemory> Drain<M> {
     /// Takes what has come; gives whole packets that follow those given before. To be enabled again
     /// afterwards, as what found no place is disabled.
     pub(super) fn take(&mut self) -> Vec<u8> {
+        let whole = self.take_whole();
+        self.mended(&whole)
+    }
+
+    fn mended(&mut self, whole: &[u8]) -> Vec<u8> {
+        match &mut self.mender {
+            Some(mender) => mender.pass(whole),
+            None => whole.to_vec(),
+        }
+    }
+
+    fn take_whole(&mut self) -> Vec<u8> {
         // The record that tells of bytes is there before the head that counts them.
         let head = self.aux.head();
         let Self { data, records, told, .. } = self;
@@ -67,9 +84,20 @@ impl<M: RingMemory> Drain<M> {
 
     /// The thread stands still or is gone: gives all the rest.
     pub(super) fn finish(&mut self) -> Vec<u8> {
-        let mut whole = self.take();
+        let mut whole = self.take_whole();
         whole.append(&mut self.stitch.end());
-        whole
+        let mut mended = self.mended(&whole);
+        mended.extend(self.mender.iter_mut().flat_map(Mender::rest));
+        mended
+    }
+
+    /// The thread stands at an INT3 of ours: gives all the rest, with the place of that.
+    pub(super) fn finish_at(&mut self, at: Addr) -> Vec<u8> {
+        let mut whole = self.take_whole();
+        whole.append(&mut self.stitch.end());
+        let mut mended = self.mended(&whole);
+        mended.extend(self.mender.iter_mut().flat_map(|mender| mender.stop_at(at)));
+        mended
     }
 
     /// How often bytes were missing.

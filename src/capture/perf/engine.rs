@@ -3,6 +3,7 @@
 
 use super::clock::PerfTime;
 use super::config::Settings;
+use super::debugger::Debugger;
 use super::pmu::{Area, Cpu, Pmu};
 use super::process::{Finished, Process};
 use super::sideband::Recipe;
@@ -29,7 +30,7 @@ const FULL_BYTES: u64 = 4 << 20;
 const RECORDS_PER_TRACE: u64 = 8;
 
 /// The CPU's PMU, as the request wants it.
-fn cpu(request: &Request) -> Result<Cpu, Error> {
+pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
     let pmu = PtPmu::read(Path::new(DEVICES))?;
     let settings = Settings::new(&pmu, &request.pt_config, request.psb_period_bytes)?;
     let cpu = Cpu::new(pmu, settings);
@@ -75,7 +76,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
             }
         },
     };
-    let mut engine = Engine::new(request, pid, pmu, recipe, time);
+    let mut engine = Engine::new(request, pid, Box::new(pmu), recipe, time);
     let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, None)
 }
@@ -91,7 +92,7 @@ pub(super) fn attach_with(
     let _asking = Asking::on_signal();
     let (mut prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     note_hardware(&mut prepared, pmu);
-    let mut engine = Engine::new(request, pid, pmu, recipe, time);
+    let mut engine = Engine::new(request, pid, Box::new(pmu), recipe, time);
     let begun = engine.begin(prepared, &tids);
     engine.outcome(begun, Some(&leaving))
 }
@@ -102,10 +103,11 @@ pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
 }
 
 /// All processes and threads that are traced.
+#[derive(Debug)]
 pub(super) struct Engine<'a> {
-    pub(super) request: &'a Request,
+    pub(super) request: Request,
     pub(super) program: Pid,
-    pub(super) pmu: &'a mut dyn Pmu,
+    pub(super) pmu: Box<dyn Pmu + 'a>,
     recipe: Recipe,
     time: PerfTime,
     pub(super) processes: BTreeMap<Pid, Process>,
@@ -119,18 +121,22 @@ pub(super) struct Engine<'a> {
     /// Everything is to be left.
     pub(super) is_leaving: bool,
     smallest_area: Option<u64>,
+    /// How the program ended, once it has.
+    pub(super) exit: Option<Exit>,
+    /// Who looks at the program, if somebody does.
+    pub(super) debugger: Option<Debugger>,
 }
 
 impl<'a> Engine<'a> {
-    fn new(
-        request: &'a Request,
+    pub(super) fn new(
+        request: &Request,
         program: Pid,
-        pmu: &'a mut dyn Pmu,
+        pmu: Box<dyn Pmu + 'a>,
         recipe: Recipe,
         time: PerfTime,
     ) -> Self {
         Self {
-            request,
+            request: request.clone(),
             program,
             pmu,
             recipe,
@@ -143,24 +149,31 @@ impl<'a> Engine<'a> {
             is_asked: false,
             is_leaving: false,
             smallest_area: None,
+            exit: None,
+            debugger: None,
         }
     }
 
     /// Begins with threads of the program that stand still.
     fn begin(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+        self.take_over(prepared, tids)?;
+        // None runs before all are traced: they may make threads, or map code.
+        tids.iter().try_for_each(|&tid| self.run_on(tid, 0))
+    }
+
+    /// Threads of the program that stand still are traced from now on.
+    pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
         // Whatever fails from here on, they are let go.
         self.threads.extend(tids.iter().map(|&tid| (tid, Thread::new(tid, pid))));
         prepared.set_latest(&self.request.store)?;
         self.add_process(prepared, pid)?;
-        tids.iter().try_for_each(|&tid| self.tap(tid))?;
-        // None runs before all are traced: they may make threads, or map code.
-        tids.iter().try_for_each(|&tid| self.run_on(tid, 0))
+        tids.iter().try_for_each(|&tid| self.tap(tid))
     }
 
     /// A process that stands still.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
-        let mut process = Process::start(prepared, self.request, pid, self.time.clone())?;
+        let mut process = Process::start(prepared, &self.request, pid, self.time.clone())?;
         process.look_for_code(self.pmu.filter_ranges())?;
         self.processes.insert(pid, process);
         Ok(())
@@ -200,7 +213,8 @@ impl<'a> Engine<'a> {
             book.recorder.thread(tid)?;
             book.listen(tid, sideband);
         }
-        let tap = super::tap::Tap::open(tid, source, &process.book, &process.armed);
+        let mends = self.debugger.is_some();
+        let tap = super::tap::Tap::open(tid, source, &process.book, &process.armed, mends);
         thread.tap = Some(tap);
         Ok(())
     }
@@ -288,11 +302,11 @@ impl<'a> Engine<'a> {
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         let of_process = |thread: &&mut Thread| thread.pid == pid;
-        let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
+        let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
             return Ok(());
         }
-        let ending: Vec<_> = threads.iter_mut().filter_map(|thread| thread.ending.take()).collect();
+        let ending: Vec<_> = threads.iter().filter_map(|thread| thread.ending.clone()).collect();
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
@@ -300,6 +314,10 @@ impl<'a> Engine<'a> {
             let ending = final_state::in_order(ending, culprit);
             let book = super::tap::lock(&process.book);
             final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;
+        }
+        if self.debugger.is_some() {
+            // It looks at the end first.
+            return Ok(());
         }
         let is_alone = self.request.only_thread.is_some();
         threads.into_iter().map(|thread| thread.tracee).try_for_each(|tracee| {
@@ -315,6 +333,9 @@ impl<'a> Engine<'a> {
         for tid in tids {
             self.close(tid)?;
             self.threads.remove(&tid);
+        }
+        if pid == self.program {
+            self.exit = exit;
         }
         if let Some(process) = self.processes.remove(&pid) {
             let (finished, notes) = process.finish(exit)?;
@@ -363,7 +384,7 @@ impl<'a> Engine<'a> {
 
     /// Something failed: all threads go on untraced, and a program that was launched is waited for,
     /// so that its terminal is not taken away.
-    fn let_go(&mut self, is_launched: bool) {
+    pub(super) fn let_go(&mut self, is_launched: bool) {
         for thread in self.threads.values() {
             let tracee = thread.tracee;
             // Only a thread that stands still can be detached from.

@@ -35,20 +35,23 @@ impl Engine<'_> {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
-            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                self.born(tid)
+            Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
+                self.born(tid, event)
             }
             Stop::Signal(signal) => self.signalled(tid, signal),
             Stop::Group(_) if self.is_leaving => self.stands(tid),
             Stop::Group(_) => self.stopped(tid),
             Stop::Event(PtraceEvent::Stop) => self.stood(tid),
             Stop::Call => self.called(tid),
-            Stop::Event(PtraceEvent::Other(_)) => self.run_on(tid, 0),
+            Stop::Event(PtraceEvent::Other(_)) => self.go_on(tid, 0),
         }
     }
 
     /// Goes on, unless everything is to be left.
     fn go_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        if self.debugger.is_some() {
+            return self.let_run(tid, signal);
+        }
         self.run_on(tid, signal)?;
         if self.is_leaving {
             // Any stop makes the kernel forget that it was told to.
@@ -63,8 +66,9 @@ impl Engine<'_> {
             self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Born && t.tap.is_none());
         if is_new {
             self.tap(tid)?;
+            self.watch_with(tid)?;
         }
-        if self.is_leaving { self.stands(tid) } else { self.run_on(tid, 0) }
+        if self.is_leaving { self.stands(tid) } else { self.go_on(tid, 0) }
     }
 
     fn stopped(&mut self, tid: Tid) -> Result<(), Error> {
@@ -112,11 +116,14 @@ impl Engine<'_> {
                 }
             }
         }
+        if self.debugger.is_some() {
+            return self.tell_signal(tid, signal);
+        }
         self.go_on(tid, signal)
     }
 
     /// The thread made a thread or a process.
-    fn born(&mut self, parent: Tid) -> Result<(), Error> {
+    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
@@ -134,23 +141,30 @@ impl Engine<'_> {
             if is_thread {
                 gone_is_fine(Tracee(child).detach(0))?;
             } else {
-                self.forked(parent, pid, Pid(child.0))?;
+                self.forked(parent, pid, Pid(child.0), event)?;
             }
         }
         self.go_on(parent, 0)
     }
 
     /// A child process stands at its birth: it is followed or left alone.
-    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
+    fn forked(
+        &mut self,
+        parent: Tid,
+        pid: Pid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
             lock(&process.book).recorder.event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
+        self.keep_stops_out_of(parent, child, event);
         if !self.request.follow_forks || self.is_leaving {
             return gone_is_fine(Tracee(tid).detach(0));
         }
-        let mut prepared = Prepared::of_child(self.request, BACKEND)?;
-        note_hardware(&mut prepared, self.pmu);
+        let mut prepared = Prepared::of_child(&self.request, BACKEND)?;
+        note_hardware(&mut prepared, &*self.pmu);
         self.threads.insert(tid, Thread::new(tid, child));
         self.add_process(prepared, child)?;
         self.stood(tid)
@@ -179,6 +193,9 @@ impl Engine<'_> {
         self.look_for_code(pid)?;
         if registers_of(Tracee(tid)).is_some_and(|registers| registers.cs != USER_CS_64) {
             return self.leave_alone(pid, "runs a 32-bit program");
+        }
+        if self.debugger.is_some() {
+            return self.stand_in_new_program(tid);
         }
         self.go_on(tid, 0)
     }
@@ -279,7 +296,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    fn part(&mut self, pid: Pid) -> Result<(), Error> {
+    pub(super) fn part(&mut self, pid: Pid) -> Result<(), Error> {
         let tids: Vec<Tid> =
             self.threads.values().filter(|t| t.pid == pid).map(|t| t.tracee.0).collect();
         let mut ending = Vec::new();
@@ -299,7 +316,8 @@ impl Engine<'_> {
             final_state::write(&book.recorder, &process.memory, ending, 0, &[])?;
         }
         for tid in tids {
-            gone_is_fine(Tracee(tid).detach(0))?;
+            let signal = self.threads.get(&tid).map_or(0, |thread| thread.held);
+            gone_is_fine(Tracee(tid).detach(signal))?;
         }
         self.finish(pid, None)
     }

@@ -13,12 +13,16 @@ mod book;
 mod clock;
 mod code;
 mod config;
+mod debugger;
 mod drain;
 mod engine;
 mod error;
 mod event;
 mod events;
 mod filter;
+mod go;
+mod live;
+mod mend;
 mod pmu;
 mod process;
 mod ring;
@@ -31,10 +35,12 @@ mod thread;
 pub use config::PtConfig;
 pub(super) use engine::{attach, probe, record};
 pub use error::Error;
+pub(super) use live::Live;
 
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
 pub(crate) use tests::{
-    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+    ask_thread, attach_blindly, attach_by_model, can_listen, live_by_model, record_by_model,
+    this_thread,
 };

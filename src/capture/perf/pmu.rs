@@ -74,8 +74,44 @@ pub(super) trait Pmu: Debug {
         if to_call { tracee.resume_to_call(signal) } else { tracee.resume(signal) }
     }
 
+    /// Lets a thread execute one instruction.
+    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
+        tracee.step(signal)
+    }
+
     /// A thread stopped. Gives whether that is of no concern to anybody else, so that it runs on.
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
+}
+
+impl<P: Pmu + ?Sized> Pmu for &mut P {
+    fn hardware(&self) -> (Hardware, u32) {
+        (**self).hardware()
+    }
+
+    fn filter_ranges(&self) -> usize {
+        (**self).filter_ranges()
+    }
+
+    fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error> {
+        (**self).open(tid, area)
+    }
+
+    fn resume(
+        &mut self,
+        tracee: Tracee,
+        signal: Signo,
+        to_call: bool,
+    ) -> Result<(), tracee::Error> {
+        (**self).resume(tracee, signal, to_call)
+    }
+
+    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
+        (**self).step(tracee, signal)
+    }
+
+    fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
+        (**self).is_own(tid, stop)
+    }
 }
 
 /// The CPU's own.

@@ -6,7 +6,7 @@ use super::drain::{Drain, Ring};
 use super::error::Error as PerfError;
 use super::pmu::{Control, Memory, Source};
 use crate::capture::Error;
-use crate::common::Tid;
+use crate::common::{Addr, Tid};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -34,18 +34,20 @@ enum Way {
 }
 
 impl Tap {
-    /// Begins with a thread that stands still. `armed` says whether it may trace at all.
+    /// Begins with a thread that stands still. `armed` says whether it may trace at all, `mends`
+    /// whether it may meet INT3s of ours.
     pub(super) fn open(
         tid: Tid,
         source: Source,
         book: &Arc<Mutex<Book>>,
         armed: &Arc<AtomicBool>,
+        mends: bool,
     ) -> Self {
         let Source { data, aux, records, control, area } = source;
         let way = if area.overwrites {
             Way::Ring(Ring::new(data, aux))
         } else {
-            let drain = Arc::new(Mutex::new(Drain::new(data, aux, records)));
+            let drain = Arc::new(Mutex::new(Drain::new(data, aux, records, mends)));
             let stop = Arc::new(AtomicBool::new(false));
             let worker = Worker {
                 tid,
@@ -94,6 +96,17 @@ impl Tap {
                 book.trace(self.tid, &packets)
             }
         }
+    }
+
+    /// The thread stands at an INT3 of ours, and that in the place of `at`: writes what there is.
+    pub(super) fn stop_at(&mut self, at: Addr, book: &Mutex<Book>) -> Result<(), Error> {
+        if let Way::Full { drain, .. } = &mut self.way {
+            let packets = lock(drain).finish_at(at);
+            let mut book = lock(book);
+            book.hear()?;
+            book.trace(self.tid, &packets)?;
+        }
+        Ok(())
     }
 
     /// Nothing more comes of it.

@@ -1,9 +1,10 @@
 //! A thread that the CPU traces.
 
 use super::tap::Tap;
-use crate::common::{Pid, Tid};
+use crate::capture::News;
+use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
-use crate::tracee::{SiginfoBytes, Tracee};
+use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
 /// What a thread is doing, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,7 @@ pub(super) enum Doing {
 
 /// A traced thread.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each becomes true and false at its own time")]
 pub(super) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
@@ -32,9 +34,31 @@ pub(super) struct Thread {
     /// What the last signal was, which may be its end.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
+    /// The signal that it stands at, which was not delivered.
+    pub(super) held: Signo,
+    /// The signal that the debugger wants it to have when it goes on.
+    pub(super) chosen: Signo,
+    /// A signal that the debugger sent, which it is not asked about.
+    pub(super) sent: Signo,
+    /// What the debugger is to hear of it.
+    pub(super) news: Option<News>,
+    /// The system call that it has entered, where that was seen.
+    pub(super) call: Option<u64>,
+    /// That call was taken back: it is told of before it is made.
+    pub(super) takes_back: bool,
+    /// Where it stands before a system call that the debugger was told of.
+    pub(super) caught: Option<Addr>,
+    /// Its debug registers watch what they are to.
+    pub(super) watches: bool,
+    /// It was taken out of a stop by job control, to which it goes back.
+    pub(super) group_stopped: bool,
 }
 
 impl Thread {
+    pub(super) const fn tid(&self) -> Tid {
+        self.tracee.0
+    }
+
     pub(super) fn new(tid: Tid, pid: Pid) -> Self {
         Self {
             tracee: Tracee(tid),
@@ -44,6 +68,15 @@ impl Thread {
             is_asked: false,
             siginfo: None,
             ending: None,
+            held: 0,
+            chosen: 0,
+            sent: 0,
+            news: None,
+            call: None,
+            takes_back: false,
+            caught: None,
+            watches: false,
+            group_stopped: false,
         }
     }
 }

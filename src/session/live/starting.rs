@@ -28,6 +28,16 @@ impl Live {
         }
     }
 
+    /// A program that was started already.
+    #[cfg(test)]
+    pub(crate) fn over(program: Program, backend: Backend, request: Request) -> Self {
+        let stopped = program.threads()[0];
+        let program = RefCell::new(program);
+        let history = OnceCell::new();
+        let new = Self::new(backend, request);
+        Self { program, stopped, has_run: true, ended: None, history, ..new }
+    }
+
     /// The request for what is to be started.
     fn request_of(&self, start: &Start) -> Result<Request, Error> {
         let mut request =

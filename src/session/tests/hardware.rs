@@ -21,7 +21,7 @@ const SIGUSR2: i32 = 12;
 static ONE: Mutex<()> = Mutex::new(());
 
 /// The only one that records, a directory and the program in it; none where it cannot be run so.
-fn bare() -> Option<(MutexGuard<'static, ()>, tempfile::TempDir, PathBuf)> {
+pub(super) fn bare() -> Option<(MutexGuard<'static, ()>, tempfile::TempDir, PathBuf)> {
     if !can_listen() {
         return None;
     }
@@ -44,7 +44,7 @@ fn bare() -> Option<(MutexGuard<'static, ()>, tempfile::TempDir, PathBuf)> {
     }
 }
 
-fn request(scene: &Path, program: &Path, name: &str, history: History) -> Request {
+pub(super) fn request(scene: &Path, program: &Path, name: &str, history: History) -> Request {
     let log = scene.join(format!("{name}.log"));
     std::fs::create_dir(&log).unwrap();
     Request {
@@ -76,7 +76,7 @@ fn threads(outcome: &Outcome) -> Vec<Tid> {
 }
 
 /// The addresses of the instructions that a thread's log has.
-fn logged(request: &Request, tid: Tid) -> Vec<u64> {
+pub(super) fn logged(request: &Request, tid: Tid) -> Vec<u64> {
     let log = request.step_log.as_ref().unwrap().join(format!("{tid}.log"));
     let bytes = std::fs::read(log).unwrap();
     bytes.chunks_exact(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect()
@@ -93,7 +93,7 @@ fn overflows(timeline: &Timeline, tid: Tid) -> usize {
     packets.filter(|(_, packet)| *packet == Ok(Packet::Ovf)).count()
 }
 
-fn path(timeline: &Timeline, tid: Tid) -> Vec<u64> {
+pub(super) fn path(timeline: &Timeline, tid: Tid) -> Vec<u64> {
     (0..timeline.instructions(tid)).map(|n| timeline.pc(tid, n).unwrap().0).collect()
 }
 
@@ -238,7 +238,7 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
     is_part_of(&path, &whole, gaps);
 }
 
-fn built(scene: &Path, name: &str) -> PathBuf {
+pub(super) fn built(scene: &Path, name: &str) -> PathBuf {
     let program = scene.join(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/programs/{name}.c"));
     let built = Command::new("gcc").args(["-pthread", "-o"]).arg(&program).arg(source).status();
@@ -247,7 +247,7 @@ fn built(scene: &Path, name: &str) -> PathBuf {
 }
 
 /// A program that runs by itself, with so many threads: these, the first one first.
-fn started(program: &Path, count: usize) -> (Child, Pid, Vec<Tid>) {
+pub(super) fn started(program: &Path, count: usize) -> (Child, Pid, Vec<Tid>) {
     let child = Command::new(program).stdin(Stdio::piped()).spawn().unwrap();
     let pid = Pid(i32::try_from(child.id()).unwrap());
     let tids = || {
@@ -263,7 +263,7 @@ fn started(program: &Path, count: usize) -> (Child, Pid, Vec<Tid>) {
     (child, pid, tids())
 }
 
-fn tracer(pid: Pid, tid: Tid) -> String {
+pub(super) fn tracer(pid: Pid, tid: Tid) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("TracerPid:")).unwrap();
     line.trim().to_owned()

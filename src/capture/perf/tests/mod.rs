@@ -10,5 +10,6 @@ mod rings;
 mod sideband;
 
 pub(crate) use record::{
-    ask_thread, attach_blindly, attach_by_model, can_listen, record_by_model, this_thread,
+    ask_thread, attach_blindly, attach_by_model, can_listen, live_by_model, record_by_model,
+    this_thread,
 };

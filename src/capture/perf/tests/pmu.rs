@@ -3,18 +3,20 @@
 //! system calls, signal handlers, threads.
 
 use super::super::error::Error;
+use super::super::go::has_trapped;
 use super::super::pmu::{Area, Control, Pmu, Source};
 use super::kernel::{Kernel, attr};
 use crate::capture;
 use crate::capture::filter::Ranges;
 use crate::capture::final_state::code_of;
 use crate::capture::path::Path;
+use crate::capture::restart::asks_to_restart;
 use crate::common::{Addr, Tid};
 use crate::flow::{Insn, MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
 use crate::recording::Hardware;
 use crate::sideband::perf_data::PerfRecords;
-use crate::tracee::{self, Memory, Signo, Stop, Tracee};
+use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
@@ -26,6 +28,8 @@ const SLICE_STEPS: u32 = 500;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 const TRAP_BRKPT: i32 = 1;
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
 const TRAP_TRACE: i32 = 2;
 
 /// The kernel's side of a thread's event, as both the PMU and the reader's requests see it.
@@ -78,6 +82,10 @@ struct Stepped {
     steps: u32,
     /// It may stand in a system call yet, of which its path tells nothing.
     is_fresh: bool,
+    /// Somebody else wants its step.
+    is_told: bool,
+    /// It is at the beginning of a system call.
+    in_call: bool,
 }
 
 /// The PMU.
@@ -128,7 +136,16 @@ impl Pmu for ModelPmu {
         let path = Path::new(2048, &Ranges::default(), Some(log));
         let ip = Tracee(tid).instruction_pointer().unwrap();
         let (steps, is_fresh) = (0, true);
-        let stepped = Stepped { kernel: kernel.clone(), path, ip, insn: None, steps, is_fresh };
+        let stepped = Stepped {
+            kernel: kernel.clone(),
+            path,
+            ip,
+            insn: None,
+            steps,
+            is_fresh,
+            is_told: false,
+            in_call: false,
+        };
         self.threads.insert(tid, stepped);
         Ok(Source {
             data: Box::new(data),
@@ -140,11 +157,27 @@ impl Pmu for ModelPmu {
         })
     }
 
-    fn resume(&mut self, tracee: Tracee, signal: Signo, _: bool) -> Result<(), tracee::Error> {
+    fn resume(
+        &mut self,
+        tracee: Tracee,
+        signal: Signo,
+        to_call: bool,
+    ) -> Result<(), tracee::Error> {
         match self.threads.get_mut(&tracee.0) {
-            Some(thread) if !self.is_blind => thread.step(tracee, signal),
+            Some(thread) if !self.is_blind => {
+                thread.is_told = false;
+                thread.go_on(tracee, signal, to_call)
+            }
             _ => tracee.resume(signal),
         }
+    }
+
+    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
+        if let Some(thread) = self.threads.get_mut(&tracee.0) {
+            thread.is_told = true;
+            return thread.go_on(tracee, signal, false);
+        }
+        tracee.step(signal)
     }
 
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error> {
@@ -156,12 +189,43 @@ impl Pmu for ModelPmu {
         };
         if is_step {
             let info = Tracee(tid).signal_info()?;
+            let is_trap = std::mem::take(&mut thread.is_told) || is_watched(Tracee(tid));
             thread.stepped(Tracee(tid), code_of(&info) == HANDLER_ENTERED)?;
-            self.dropped += thread.output(self.is_patient, false);
-            return Ok(true);
+            if is_trap {
+                // A fault of the instruction behind, as far as packets are concerned.
+                thread.path.interrupt(thread.ip);
+            }
+            self.dropped += thread.output(self.is_patient, is_trap);
+            return Ok(!is_trap);
+        }
+        let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
+        if matches!(stop, Stop::Event(PtraceEvent::Stop)) && has_trapped(tid, pid) {
+            if thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
+                // Somebody else's trap, which is told when it goes on.
+                return Ok(false);
+            }
+            // Its step is done.
+            thread.is_told = false;
+            Tracee(tid).resume(0)?;
+            if wait_for(tid)? == Stop::Signal(libc::SIGTRAP) {
+                let code = code_of(&Tracee(tid).signal_info()?);
+                thread.stepped(Tracee(tid), code == HANDLER_ENTERED)?;
+            }
         }
         // It stands, in the kernel, and is scheduled out.
+        thread.in_call = stop == Stop::Call && !thread.in_call;
+        if stop == Stop::Signal(libc::SIGTRAP)
+            && thread.insn.is_some_and(|insn| thread.is_int3(&insn))
+        {
+            // A far transfer, without a FUP.
+            thread.path.enter_user(thread.ip);
+            if let Some(insn) = thread.insn.take() {
+                thread.path.leave(insn.ip, insn.next());
+            }
+        }
         thread.leave(Tracee(tid));
+        // At its end a system call is over.
+        thread.is_fresh &= stop != Stop::Call || thread.in_call;
         self.dropped += thread.output(self.is_patient, true);
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
             self.threads.remove(&tid);
@@ -171,15 +235,43 @@ impl Pmu for ModelPmu {
 }
 
 impl Stepped {
-    /// Lets the thread execute its next instruction.
-    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
+    /// Lets the thread go on: to the next system call, where somebody wants that, or by a step.
+    fn go_on(&mut self, tracee: Tracee, signal: Signo, to_call: bool) -> Result<(), tracee::Error> {
+        if to_call && self.in_call {
+            return tracee.resume_to_call(signal);
+        }
+        self.look(tracee)?;
+        let is_call = self.insn.is_some_and(|insn| insn.class.is_far() && !self.is_int3(&insn));
+        if to_call && is_call && signal == 0 && !self.is_fresh {
+            return tracee.resume_to_call(0);
+        }
+        self.in_call = false;
+        self.step(tracee, signal)
+    }
+
+    fn is_int3(&self, insn: &Insn) -> bool {
+        insn.class.is_far() && insn.next().0 - insn.ip.0 == 1 && insn.ip == self.ip
+    }
+
+    fn look(&mut self, tracee: Tracee) -> Result<(), tracee::Error> {
+        // It may have been moved while it stood, or its code been changed.
+        if self.path.is_out() {
+            self.insn = None;
+        }
         if self.insn.is_none() {
-            self.ip = tracee.instruction_pointer()?;
+            let registers = tracee.registers()?;
+            let back = if asks_to_restart(&registers) { SYSCALL_BYTES } else { 0 };
+            self.ip = Addr(registers.rip - back);
             let mut bytes = [0; MAX_INSN_BYTES];
             let pid = crate::common::Pid(tracee.0.0);
             let known = Memory::open(pid).map_or(0, |memory| memory.read(self.ip, &mut bytes));
             self.insn = decode(&bytes[..known], self.ip, ExecMode::Bits64);
         }
+        Ok(())
+    }
+
+    /// Lets the thread execute its next instruction.
+    fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
         if signal != 0 {
             // The handler, or the thread's end, comes before the instruction.
             self.path.interrupt(self.ip);
@@ -247,4 +339,9 @@ impl Stepped {
         }
         kernel.dropped - before
     }
+}
+
+/// Whether a debug register has seen an access (SDM volume 3, "Debug Status Register (DR6)").
+fn is_watched(tracee: Tracee) -> bool {
+    tracee.debug_register(6).is_ok_and(|status| status & 0xf != 0)
 }

@@ -1,9 +1,10 @@
 //! Runs of the whole backend with a model of a PMU, for the tests of who opens recordings.
 
 use super::super::engine::{attach_with, record_with};
+use super::super::live::Live as PerfLive;
 use super::super::sideband::Recipe;
 use super::pmu::ModelPmu;
-use crate::capture::{Error, Outcome, Request};
+use crate::capture::{Error, Live, Outcome, Request};
 use crate::common::{Pid, Tid};
 use std::path::Path;
 
@@ -47,6 +48,17 @@ pub(crate) fn attach_blindly(request: &Request, pid: Pid) -> Result<Outcome, Err
 /// each thread's instructions as [`record_by_model`].
 pub(crate) fn attach_by_model(request: &Request, pid: Pid, log: &Path) -> Result<Outcome, Error> {
     attach_with(request, pid, &mut ModelPmu::new(1 << 14, log.to_owned()))
+}
+
+/// A program under a debugger as `--backend perf` has it, launched or taken over. Logs as
+/// [`record_by_model`] does.
+pub(crate) fn live_by_model(request: &Request, log: &Path) -> Result<Live, Error> {
+    let pmu = Box::new(ModelPmu::new(1 << 14, log.to_owned()));
+    let live = match request.attach {
+        Some(pid) => PerfLive::attach_with(request, pid, pmu),
+        None => PerfLive::launch_with(request, pmu),
+    };
+    live.map(Live::perf)
 }
 
 /// The calling thread.

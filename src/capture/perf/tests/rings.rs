@@ -211,7 +211,7 @@ fn schedule(seed: u64) -> bool {
     };
     let busy = |plain, is_aux| Busy { plain, is_aux, world: world.clone() };
     let records = PerfRecords::of(&attr());
-    let mut drain = Drain::new(busy(data, false), busy(aux, true), records);
+    let mut drain = Drain::new(busy(data, false), busy(aux, true), records, false);
     let mut trace = Vec::new();
     while world.borrow().steps_left > 0 {
         world.borrow_mut().run_some();

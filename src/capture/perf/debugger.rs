@@ -1,0 +1,345 @@
+//! What a stop of a thread is to a debugger: INT3s in the program's memory, which are there only
+//! while it runs, single steps, watched memory, signals, system calls.
+
+use super::engine::Engine;
+use super::go::has_trapped;
+use super::thread::{Doing, Thread};
+use crate::capture::debug_registers::{Slot, take_watched, watch};
+use crate::capture::error::gone_is_fine;
+use crate::capture::live::{Catches, Go, News};
+use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::flow::{MAX_INSN_BYTES, decode};
+use crate::pt::ExecMode;
+use crate::tracee::{Memory, PtraceEvent, Signo, Stop, Tracee, wait_for};
+use std::collections::BTreeMap;
+
+const INT3: u8 = 0xcc;
+/// SYSCALL, and INT 0x80.
+const CALLS: [[u8; 2]; 2] = [[0x0f, 0x05], [0xcd, 0x80]];
+/// Bytes of either.
+const CALL_BYTES: u64 = 2;
+/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+/// INT3.
+const SI_KERNEL: i32 = 0x80;
+/// What the kernel gives when a stepped thread enters a signal handler.
+const HANDLER_ENTERED: i32 = libc::SIGTRAP;
+/// The trap flag. A step sets it, and the program must not see that.
+const TRAP_FLAG: u64 = 0x100;
+const CLONE: u64 = 56;
+const VFORK: u64 = 58;
+const CLONE_VM: u64 = 0x100;
+
+/// Who looks at the program.
+#[derive(Debug, Default)]
+pub(super) struct Debugger {
+    /// What it told the threads to do, while they do.
+    pub(super) go: Option<Go>,
+    /// The thread that executes one instruction, and what kind that is.
+    pub(super) stepping: Option<(Tid, Stepped)>,
+    /// How many single instructions were executed one after the other.
+    pub(super) lone_steps: u32,
+    /// What the threads' debug registers watch.
+    pub(super) slots: Vec<Slot>,
+    /// All threads are to stand still.
+    pub(super) halts: bool,
+    /// The bytes that INT3s stand for.
+    pub(super) planted: BTreeMap<u64, u8>,
+    /// The INT3s are taken out until this thread's vfork is over.
+    lifted_for: Option<Tid>,
+}
+
+/// An instruction that is stepped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Stepped {
+    /// It pushes the flags.
+    pushes_flags: bool,
+    /// It is a system call of this number.
+    pub(super) call: Option<u64>,
+}
+
+impl Thread {
+    /// The thread stands still until the debugger lets it go on.
+    pub(super) fn stand(&mut self, news: News) {
+        self.doing = Doing::Standing;
+        self.news = Some(news);
+    }
+}
+
+impl Engine<'_> {
+    /// Puts INT3s where threads are to stop.
+    pub(super) fn plant(&mut self) {
+        let (Some(debugger), Some(process)) =
+            (&mut self.debugger, self.processes.get(&self.program))
+        else {
+            return;
+        };
+        for at in debugger.go.iter().flat_map(|go| &go.stops) {
+            let mut byte = [0];
+            // Where nothing is mapped, nobody comes.
+            if !debugger.planted.contains_key(&at.0)
+                && process.memory.read(*at, &mut byte) == 1
+                && process.memory.write(*at, &[INT3]).is_ok()
+            {
+                debugger.planted.insert(at.0, byte[0]);
+            }
+        }
+    }
+
+    /// Takes the INT3s out.
+    pub(super) fn lift(&mut self) {
+        let Some(debugger) = &mut self.debugger else { return };
+        let planted = std::mem::take(&mut debugger.planted);
+        if let Some(process) = self.processes.get(&self.program) {
+            remove(&process.memory, &planted);
+        }
+    }
+
+    /// A child was made, with INT3s of ours in its memory.
+    pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid, event: PtraceEvent) {
+        let Some(debugger) = &mut self.debugger else { return };
+        let registers = Tracee(parent).registers();
+        let shares = event == PtraceEvent::Vfork
+            || registers.is_ok_and(|r| r.orig_rax == CLONE && r.rdi & CLONE_VM != 0);
+        if shares {
+            // The parent waits for it, and stops where the call ends.
+            debugger.lifted_for = Some(parent);
+            if let Some(thread) = self.threads.get_mut(&parent) {
+                thread.call.get_or_insert(VFORK);
+            }
+            self.lift();
+        } else if let Ok(memory) = Memory::open(child) {
+            remove(&memory, &debugger.planted);
+        }
+    }
+
+    /// What stands at `ip`, as far as stepping must know.
+    pub(super) fn look_at_step(&self, tid: Tid) -> Result<Stepped, Error> {
+        let registers = Tracee(tid).registers()?;
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let Some(process) = self.processes.get(&self.program) else {
+            return Ok(Stepped::default());
+        };
+        let ip = Addr(registers.rip);
+        let known = process.memory.read(ip, &mut bytes);
+        let insn = decode(&bytes[..known], ip, ExecMode::Bits64);
+        let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
+        Ok(Stepped {
+            pushes_flags: insn.is_some_and(|insn| insn.pushes_flags),
+            // The kernel looks at the low half only.
+            call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
+        })
+    }
+
+    /// Lets a thread of a program under a debugger go on.
+    pub(super) fn let_run(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
+        else {
+            return Ok(());
+        };
+        thread.doing = Doing::Running;
+        let tracee = thread.tracee;
+        // Where a trap of its own came in the same moment, that is told first.
+        let halts = debugger.halts && !has_trapped(tid, thread.pid);
+        if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
+            thread.call = None;
+            return gone_is_fine(self.pmu.step(tracee, signal));
+        }
+        let catches = debugger.go.as_ref().is_some_and(|go| go.catches != Catches::None);
+        let to_call = catches || thread.takes_back || debugger.lifted_for == Some(tid);
+        if !to_call {
+            thread.call = None;
+        }
+        gone_is_fine(self.pmu.resume(tracee, signal, to_call))?;
+        // Any stop makes the kernel forget that it was told to.
+        if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) }
+    }
+
+    /// A thread stopped by SIGTRAP. Gives whether that was for the debugger, and no signal of the
+    /// program's.
+    pub(super) fn trapped(&mut self, tid: Tid) -> Result<bool, Error> {
+        let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
+        else {
+            return Ok(false);
+        };
+        let told = (thread.tracee.signal_info(), thread.tracee.registers());
+        let (Ok(info), Ok(mut registers)) = told else {
+            // Somebody killed it meanwhile: its end will be reported.
+            return Ok(true);
+        };
+        let code = final_state::code_of(&info);
+        let watched = take_watched(thread.tracee, &debugger.slots).unwrap_or(None);
+        let stepped = debugger.stepping.filter(|(stepping, _)| *stepping == tid);
+        let at = registers.rip.wrapping_sub(1);
+        if code == SI_KERNEL && debugger.planted.contains_key(&at) {
+            registers.rip = at;
+            thread.tracee.set_registers(&registers)?;
+            thread.stand(News::Stop);
+            if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {
+                tap.stop_at(Addr(at), &process.book)?;
+            }
+            return Ok(true);
+        }
+        let is_step = matches!(code, TRAP_BRKPT | TRAP_TRACE | HANDLER_ENTERED);
+        let news = match (watched, stepped) {
+            (Some(addr), _) => News::Watch(addr),
+            (None, Some((_, step))) if is_step => {
+                let catches = debugger.go.as_ref().map(|go| &go.catches);
+                match step.call.filter(|call| catches.is_some_and(|all| all.has(*call))) {
+                    Some(number) if code != HANDLER_ENTERED => News::CallReturn(number),
+                    _ => News::Stepped,
+                }
+            }
+            _ => return Ok(false),
+        };
+        if let Some((_, step)) = stepped
+            && code != HANDLER_ENTERED
+        {
+            debugger.stepping = None;
+            if step.call.is_some() && registers.r11 & TRAP_FLAG != 0 {
+                // SYSCALL left the flags there (SDM volume 2, "SYSCALL").
+                registers.r11 &= !TRAP_FLAG;
+                thread.tracee.set_registers(&registers)?;
+            }
+            if step.pushes_flags
+                && let Some(process) = self.processes.get(&thread.pid)
+            {
+                hide_trap_flag(&process.memory, Addr(registers.rsp));
+            }
+        }
+        if stepped.is_some() {
+            debugger.stepping = None;
+        }
+        thread.stand(news);
+        Ok(true)
+    }
+
+    /// A signal is about to be delivered: the debugger is asked, if it wants to be.
+    pub(super) fn tell_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
+        let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
+        else {
+            return Ok(());
+        };
+        let sent = std::mem::take(&mut thread.sent) == signal;
+        let bit = 1 << (signal - 1).clamp(0, 63);
+        let passes = debugger.go.as_ref().is_some_and(|go| go.passed & bit != 0);
+        if sent || passes {
+            return self.let_run(tid, signal);
+        }
+        thread.held = signal;
+        thread.stand(News::Signal(signal));
+        if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
+            debugger.stepping = None;
+        }
+        Ok(())
+    }
+
+    /// A system call begins or ends.
+    pub(super) fn call_stop(&mut self, tid: Tid) -> Result<(), Error> {
+        let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
+        else {
+            return Ok(());
+        };
+        let Ok(mut registers) = thread.tracee.registers() else { return Ok(()) };
+        let catches = debugger.go.as_ref().map(|go| &go.catches);
+        let is_caught = |number: u64| catches.is_some_and(|catches| catches.has(number));
+        let Some(number) = thread.call.take() else {
+            let number = registers.orig_rax & u64::from(u32::MAX);
+            let here = Addr(registers.rip.wrapping_sub(CALL_BYTES));
+            let passes = thread.caught.take() == Some(here);
+            thread.call = Some(number);
+            if is_caught(number) && !passes {
+                // The kernel makes none then, and the thread stands before it again.
+                registers.orig_rax = u64::MAX;
+                thread.tracee.set_registers(&registers)?;
+                thread.takes_back = true;
+            }
+            return self.let_run(tid, 0);
+        };
+        if std::mem::take(&mut thread.takes_back) {
+            registers.rip = registers.rip.wrapping_sub(CALL_BYTES);
+            (registers.rax, registers.orig_rax) = (number, u64::MAX);
+            thread.tracee.set_registers(&registers)?;
+            thread.caught = Some(Addr(registers.rip));
+            thread.stand(News::Call(number));
+            return Ok(());
+        }
+        let is_told = is_caught(number) && !asks_to_restart(&registers);
+        if is_told {
+            thread.stand(News::CallReturn(number));
+        }
+        if debugger.lifted_for.take_if(|parent| *parent == tid).is_some() && !debugger.halts {
+            self.plant();
+        }
+        if is_told { Ok(()) } else { self.let_run(tid, 0) }
+    }
+
+    /// A thread that was told to stop does.
+    pub(super) fn halted(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        thread.doing = Doing::Standing;
+        thread.call = None;
+        stand_clear(thread.tracee)
+    }
+
+    /// Another program runs in the thread's process: it stands at its beginning.
+    pub(super) fn stand_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
+        if let Some(debugger) = &mut self.debugger {
+            debugger.planted.clear();
+            debugger.stepping = None;
+        }
+        if !leave_system_call(Tracee(tid))? {
+            return Ok(());
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        (thread.watches, thread.call, thread.caught) = (false, None, None);
+        thread.stand(News::Executed);
+        self.watch_with(tid)
+    }
+
+    /// Lets the debug registers of a thread that stands still watch what they are to.
+    pub(super) fn watch_with(&mut self, tid: Tid) -> Result<(), Error> {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return Ok(());
+        };
+        if !std::mem::replace(&mut thread.watches, true) {
+            gone_is_fine(watch(thread.tracee, &debugger.slots))?;
+        }
+        Ok(())
+    }
+}
+
+/// A thread that was stopped in a system call stands before it again.
+pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
+    match tracee.registers() {
+        Err(error) if error.is_gone() => Ok(()),
+        registers => gone_is_fine(tracee.set_registers(&stand_before_call(&registers?))),
+    }
+}
+
+/// A thread that stands inside the execve(2) that brought its program is taken out of it. Gives
+/// whether it is there still.
+pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
+    gone_is_fine(tracee.step(0))?;
+    Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))
+}
+
+fn remove(memory: &Memory, planted: &BTreeMap<u64, u8>) {
+    for (&at, &byte) in planted {
+        // What is not mapped any more has none.
+        let _ = memory.write(Addr(at), &[byte]);
+    }
+}
+
+/// PUSHF was stepped.
+fn hide_trap_flag(memory: &Memory, at: Addr) {
+    let mut flags = [0; 2];
+    if memory.read(at, &mut flags) == flags.len() {
+        flags[1] &= !1;
+        // The program pushed there a moment ago; if it is gone already, nobody sees it.
+        let _ = memory.write(at, &flags);
+    }
+}

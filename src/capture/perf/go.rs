@@ -1,0 +1,386 @@
+//! Lets a program under a debugger go on, and stops all of it again.
+
+use super::debugger::Debugger;
+use super::engine::Engine;
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::capture::debug_registers::slots;
+use crate::capture::error::gone_is_fine;
+use crate::capture::live::{Go, News};
+use crate::capture::signals::Forwarding;
+use crate::common::{Addr, Pid, Tid};
+use crate::tracee::{PtraceEvent, Stop, TRAP_BIT, Tracee, signals, wait_any};
+use std::time::Duration;
+
+/// A thread that executes so many single instructions lets the others run for a while.
+const LONE_STEPS: u32 = 256;
+/// So long.
+const TURN: Duration = Duration::from_millis(1);
+/// How long a look waits where nothing stops.
+const LOOK_PERIOD: Duration = Duration::from_micros(300);
+/// Looks in a row before it does.
+const LOOKS: u32 = 64;
+
+impl Engine<'_> {
+    pub(super) fn go(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        let first = Tid(self.program.0);
+        if self.is_gone() {
+            return Ok((first, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            self.let_end()?;
+            return Ok((first, News::Ended(self.exit)));
+        }
+        let _forwarding = Forwarding::to(self.program);
+        let news = self.go_until(go, interrupted);
+        let halted = self.halt_all();
+        self.lift();
+        let news = news.and_then(|news| halted.map(|()| news))?;
+        match news {
+            (_, News::Ended(_)) => Ok(news),
+            // What came meanwhile is told, rather than a thread that is gone.
+            _ if self.is_gone() => Ok((first, News::Ended(self.exit))),
+            (tid, told) if !self.threads.contains_key(&tid) => {
+                Ok((self.threads.keys().next().copied().unwrap_or(first), told))
+            }
+            _ => Ok(news),
+        }
+    }
+
+    fn go_until(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+        self.watch_all(go)?;
+        let debugger = self.debugger.get_or_insert_default();
+        debugger.go = Some(go.clone());
+        let mut has_signal = false;
+        if let Some(thread) = self.threads.get_mut(&go.thread) {
+            thread.news = None;
+            // Kept, for it may be that another thread is told of before this one goes on.
+            if go.signal != 0 {
+                thread.chosen = go.signal;
+            }
+            has_signal = thread.chosen != 0;
+        }
+        let step = self.look_at_step(go.thread).unwrap_or_default();
+        let ip = Tracee(go.thread).instruction_pointer().unwrap_or(Addr(0));
+        let caught = self.threads.get(&go.thread).and_then(|thread| thread.caught);
+        if let Some(number) = step.call.filter(|call| go.catches.has(*call) && caught != Some(ip))
+            && let Some(thread) = self.threads.get_mut(&go.thread).filter(|_| !has_signal)
+        {
+            thread.caught = Some(ip);
+            return Ok((go.thread, News::Call(number)));
+        }
+        let steps_alone = go.step && !has_signal && step.call.is_none();
+        if !go.locked
+            && !steps_alone
+            && let Some(news) = self.news_of_others(go)
+        {
+            return Ok(news);
+        }
+        let runs_alone = go.locked || steps_alone;
+        // Past an INT3 that is to come there, threads go while it is not there yet.
+        let passes = step.call.is_none() && (go.step || go.stops.contains(&ip));
+        if passes {
+            if let Some(debugger) = &mut self.debugger {
+                debugger.stepping = Some((go.thread, step));
+            }
+            self.let_thread_go(go.thread)?;
+            let news = self.run_until(go.thread, true, interrupted)?;
+            let goes_on = !go.step && news == (go.thread, News::Stepped);
+            if !goes_on {
+                self.take_turns(steps_alone && !go.locked)?;
+                return Ok(news);
+            }
+        } else if step.call.is_some() && go.stops.contains(&ip) {
+            self.enter_call(go.thread, interrupted)?;
+        }
+        if go.step
+            && !passes
+            && let Some(debugger) = &mut self.debugger
+        {
+            debugger.stepping = Some((go.thread, step));
+        }
+        self.plant();
+        let goes = |thread: &&Thread| !runs_alone || thread.tid() == go.thread;
+        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let tids: Vec<Tid> = standing.filter(goes).map(Thread::tid).collect();
+        tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
+        self.run_until(go.thread, runs_alone, interrupted)
+    }
+
+    /// A thread that stands at a system call where threads stop enters the kernel by itself.
+    fn enter_call(&mut self, tid: Tid, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let tracee = thread.tracee;
+        let signal = std::mem::take(&mut thread.chosen);
+        thread.held = 0;
+        thread.doing = Doing::Running;
+        gone_is_fine(self.pmu.resume(tracee, signal, true))?;
+        loop {
+            let Some((other, stop)) = next_stop(interrupted)? else { return Ok(()) };
+            if other == tid && stop == Stop::Call {
+                // It is at its beginning, behind the instruction.
+                self.pmu.is_own(tid, stop)?;
+                let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+                let number = thread.tracee.registers().map_or(0, |registers| registers.orig_rax);
+                (thread.call, thread.caught, thread.doing) = (Some(number), None, Doing::Standing);
+                return Ok(());
+            }
+            self.take_in(other, stop)?;
+            if !self.threads.get(&tid).is_some_and(|thread| thread.doing == Doing::Running) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Every now and then the others may run, for whom a thread that steps may wait.
+    fn take_turns(&mut self, steps_alone: bool) -> Result<(), Error> {
+        let Some(debugger) = &mut self.debugger else { return Ok(()) };
+        debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
+        let Some(go) = debugger.go.as_ref().filter(|_| debugger.lone_steps >= LONE_STEPS) else {
+            return Ok(());
+        };
+        let thread = go.thread;
+        debugger.lone_steps = 0;
+        self.plant();
+        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        // Who has something to tell waits to be asked.
+        let others = standing.filter(|other| other.tid() != thread && other.news.is_none());
+        let tids: Vec<Tid> = others.map(Thread::tid).collect();
+        tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
+        std::thread::sleep(TURN);
+        Ok(())
+    }
+
+    /// A thread that stands goes on, with a signal if it is to have one.
+    fn let_thread_go(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let held = std::mem::take(&mut thread.held);
+        let signal = std::mem::take(&mut thread.chosen);
+        thread.news = None;
+        let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
+        thread.caught = thread.caught.filter(|caught| *caught == ip);
+        if std::mem::take(&mut thread.group_stopped) {
+            thread.doing = Doing::Stopped;
+            return gone_is_fine(thread.tracee.listen());
+        }
+        if signal != 0 && held == 0 {
+            // Only where a signal stopped it can a thread be given one.
+            thread.sent = signal;
+            gone_is_fine(thread.tracee.send(thread.pid, signal))?;
+            return self.let_run(tid, 0);
+        }
+        self.let_run(tid, signal)
+    }
+
+    /// Takes in stops until there is something to tell; of one thread, if only that runs.
+    fn run_until(
+        &mut self,
+        thread: Tid,
+        alone: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        loop {
+            if let Some(news) = self.take_news(thread, alone) {
+                return Ok(news);
+            }
+            let Some((tid, stop)) = next_stop(interrupted)? else {
+                return Ok((thread, News::Interrupted));
+            };
+            self.take_in(tid, stop)?;
+            for process in self.processes.values() {
+                super::tap::lock(&process.book).take_failure()?;
+            }
+        }
+    }
+
+    /// Takes in a stop, and what it is to the debugger.
+    pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let steps = self.debugger.as_ref().and_then(|debugger| debugger.stepping);
+        if self.pmu.is_own(tid, stop)? {
+            let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
+            let tracee = thread.tracee;
+            return match steps.filter(|(stepping, _)| *stepping == tid) {
+                Some(_) => gone_is_fine(self.pmu.step(tracee, 0)),
+                None => self.let_run(tid, 0),
+            };
+        }
+        let Some(doing) = self.threads.get(&tid).map(|thread| thread.doing) else {
+            return self.handle(tid, stop);
+        };
+        match stop {
+            Stop::Signal(libc::SIGTRAP) if self.trapped(tid)? => Ok(()),
+            Stop::Call => self.call_stop(tid),
+            Stop::Group(_) if self.halts() => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    (thread.doing, thread.group_stopped) = (Doing::Standing, true);
+                }
+                Ok(())
+            }
+            Stop::Event(PtraceEvent::Stop) if doing == Doing::Born => self.handle(tid, stop),
+            // A trap that came in the same moment is told first.
+            Stop::Event(PtraceEvent::Stop) if has_trapped(tid, self.program) => {
+                self.let_run(tid, 0)
+            }
+            Stop::Event(PtraceEvent::Stop) if self.halts() => self.halted(tid),
+            stop => self.handle(tid, stop),
+        }
+    }
+
+    fn halts(&self) -> bool {
+        self.debugger.as_ref().is_some_and(|debugger| debugger.halts)
+    }
+
+    /// All threads stand still.
+    fn halt_all(&mut self) -> Result<(), Error> {
+        let Some(debugger) = &mut self.debugger else { return Ok(()) };
+        (debugger.halts, debugger.stepping) = (true, None);
+        for thread in self.threads.values().filter(|thread| is_out(thread)) {
+            gone_is_fine(thread.tracee.interrupt())?;
+        }
+        while self.threads.values().any(is_out) {
+            let Some((tid, stop)) = next_stop(&|| false)? else { continue };
+            self.take_in(tid, stop)?;
+        }
+        if let Some(debugger) = &mut self.debugger {
+            (debugger.halts, debugger.go) = (false, None);
+        }
+        Ok(())
+    }
+
+    /// Lets the debug registers of all threads watch what is asked for.
+    fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
+        let slots = slots(&go.watches);
+        let debugger = self.debugger.get_or_insert_with(Debugger::default);
+        if debugger.slots != slots {
+            debugger.slots = slots;
+            self.threads.values_mut().for_each(|thread| thread.watches = false);
+        }
+        let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
+        let tids: Vec<Tid> = standing.map(Thread::tid).collect();
+        tids.into_iter().try_for_each(|tid| self.watch_with(tid))
+    }
+
+    /// What another thread came to while all were being stopped, or stands at now.
+    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
+        for thread in self.threads.values_mut().filter(|thread| thread.tid() != go.thread) {
+            if thread.doing != Doing::Standing {
+                continue;
+            }
+            let Ok(ip) = thread.tracee.instruction_pointer() else { continue };
+            match thread.news.take() {
+                Some(News::Stop) | None if go.stops.contains(&ip) => {
+                    return Some((thread.tid(), News::Stop));
+                }
+                Some(News::Stop | News::Stepped) | None => {}
+                Some(news) => return Some((thread.tid(), news)),
+            }
+        }
+        None
+    }
+
+    /// What there is to tell; of `first` rather than of others, which may wait.
+    fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, News)> {
+        let leader = Tid(self.program.0);
+        if self.is_gone() {
+            return Some((leader, News::Ended(self.exit)));
+        }
+        if self.is_at_end() {
+            let culprit = self.processes.get(&self.program).and_then(|process| process.culprit);
+            let known = culprit.map(|(tid, _)| tid).filter(|tid| self.threads.contains_key(tid));
+            return Some((known.unwrap_or(leader), News::Ending));
+        }
+        let told = self.threads.values_mut().filter(|thread| thread.news.is_some());
+        let mut told: Vec<_> = told.filter(|thread| !alone || thread.tid() == first).collect();
+        told.sort_by_key(|thread| thread.tid() != first);
+        let thread = told.into_iter().next()?;
+        thread.news.take().map(|news| (thread.tid(), news))
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        !self.processes.contains_key(&self.program)
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        !self.threads.is_empty() && self.threads.values().all(|t| t.doing == Doing::AtEnd)
+    }
+
+    /// All threads stand at their end: lets them.
+    pub(super) fn let_end(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        self.wait_for_end()
+    }
+
+    fn wait_for_end(&mut self) -> Result<(), Error> {
+        while !self.is_gone() {
+            let Some((tid, stop)) = next_stop(&|| false)? else { continue };
+            if self.pmu.is_own(tid, stop)? {
+                gone_is_fine(self.pmu.resume(Tracee(tid), 0, false))?;
+            } else {
+                self.handle(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the program, all of whose threads stand still.
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        if self.is_at_end() {
+            return self.let_end();
+        }
+        self.lift();
+        self.debugger = None;
+        for thread in self.threads.values() {
+            gone_is_fine(crate::capture::debug_registers::watch(thread.tracee, &[]))?;
+        }
+        self.part(self.program)
+    }
+
+    /// Ends the program.
+    pub(super) fn kill(&mut self) -> Result<(), Error> {
+        if self.is_gone() {
+            return Ok(());
+        }
+        Tracee::kill_process(self.program);
+        self.debugger = None;
+        self.let_end()
+    }
+}
+
+/// Not at a stop that its tracer has seen.
+fn is_out(thread: &Thread) -> bool {
+    !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
+}
+
+/// Whether a trap of the thread's is still to be told, which came in the same moment as what it
+/// stopped for.
+pub(super) fn has_trapped(tid: Tid, pid: Pid) -> bool {
+    signals(pid, tid).is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
+}
+
+/// Waits for a stop; none where somebody interrupts before there is one.
+fn next_stop(interrupted: &dyn Fn() -> bool) -> Result<Option<(Tid, Stop)>, Error> {
+    let mut looks = 0_u32;
+    loop {
+        if let Some(stop) = wait_any(false)? {
+            return Ok(Some(stop));
+        }
+        looks = looks.saturating_add(1);
+        if looks < LOOKS {
+            std::thread::yield_now();
+            continue;
+        }
+        if interrupted() {
+            return Ok(None);
+        }
+        std::thread::sleep(LOOK_PERIOD);
+    }
+}
