@@ -221,7 +221,7 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
         }
         // What is said to be on the disk is there, and opens.
         let files = std::fs::read_dir(dir.join("trace")).unwrap().flatten();
-        assert!(files.filter_map(|file| file.metadata().ok()).any(|file| file.len() > 100));
+        assert!(files.filter_map(|file| file.metadata().ok()).any(|file| file.len() > 16));
         Reader::open(&dir).unwrap()
     });
     let (outcome, _) = record_by_model(&traced, 3 << 10, &log, true).unwrap();
