@@ -77,6 +77,12 @@ pub enum Error {
         /// The thread.
         tid: Tid,
     },
+    /// A child that shares its parent's memory.
+    #[error("process {pid} shares its parent's memory: it is recorded where it executes a program")]
+    NotRecordedYet {
+        /// The child.
+        pid: Pid,
+    },
     /// The program has no memory there.
     #[error("the program has no memory at {at} that can be changed")]
     NoMemory {

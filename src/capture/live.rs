@@ -7,7 +7,7 @@ use super::{Backend, Error, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::{Exit, TscClock};
-use crate::tracee::Signo;
+use crate::tracee::{Signo, comm};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -31,6 +31,8 @@ pub struct Go {
     pub watches: Vec<Watch>,
     /// System calls that threads stop at, before and behind.
     pub catches: Catches,
+    /// Births of processes that threads stop at.
+    pub forks: Forks,
 }
 
 /// Memory that is watched.
@@ -67,6 +69,17 @@ impl Catches {
     }
 }
 
+/// At which births of processes a live program stops. Parent and child both stand still then, until
+/// one of them is left ([`Live::leave_process`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Forks {
+    /// At those of children with memory of their own.
+    pub fork: bool,
+    /// At those of children for which their parent waits, until they execute a program or end;
+    /// and at the end of that.
+    pub vfork: bool,
+}
+
 /// Why a live program stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -82,6 +95,12 @@ pub enum News {
     Call(u64),
     /// It has made it.
     CallReturn(u64),
+    /// The thread has made this process.
+    Forked(Pid),
+    /// The thread has made this process, and waits until it executes a program or ends.
+    Vforked(Pid),
+    /// The thread need not wait any more.
+    VforkDone,
     /// The thread has executed another program.
     Executed,
     /// Somebody interrupted.
@@ -90,6 +109,13 @@ pub enum News {
     Ending,
     /// It is gone.
     Ended(Option<Exit>),
+}
+
+impl News {
+    /// Whether this is of a child.
+    pub(super) fn is_birth(self) -> bool {
+        matches!(self, Self::Forked(_) | Self::Vforked(_))
+    }
 }
 
 /// A program that runs under capture, and stands still between two calls of [`Live::go`].
@@ -182,7 +208,10 @@ impl Live {
 
     /// The name of a thread, also of one that has ended.
     pub fn name(&self, tid: Tid) -> String {
-        either!(ref self, live => live.name(tid))
+        match self.beside().into_iter().find(|(beside, _)| *beside == tid) {
+            Some((_, pid)) => comm(pid, tid),
+            None => either!(ref self, live => live.name(tid)),
+        }
     }
 
     /// The registers of a thread, and the signal that it stands at.
@@ -218,6 +247,64 @@ impl Live {
     /// Writes all that was recorded so far, and gives the recording's directory.
     pub fn save(&mut self) -> Result<&Path, Error> {
         either!(self, live => live.save())
+    }
+
+    /// The threads of processes that stand still beside the program: children whose birth was told
+    /// of, and the parent of a followed one that waits for it.
+    pub fn beside(&self) -> Vec<(Tid, Pid)> {
+        match &self.program {
+            Program::Soft(live) => live.beside(),
+            Program::Step(live) => live.beside(),
+            Program::Perf(_) => Vec::new(),
+        }
+    }
+
+    /// Whether a thread may go on while other processes stand still. One at a time runs, and only
+    /// of one whose parent waits for it is that any other than the program.
+    pub fn may_go(&self, tid: Tid) -> bool {
+        match &self.program {
+            Program::Soft(live) => live.may_go(tid),
+            Program::Step(live) => live.may_go(tid),
+            Program::Perf(_) => true,
+        }
+    }
+
+    /// Reads the memory of a process that stands beside the program.
+    pub fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+        match &self.program {
+            Program::Soft(live) => live.read_beside(pid, addr, buf),
+            Program::Step(live) => live.read_beside(pid, addr, buf),
+            Program::Perf(_) => 0,
+        }
+    }
+
+    /// Leaves one of the processes, which goes on by itself. Where it was the program, one that
+    /// stands beside it becomes the program, with a recording of its own from here on; where there
+    /// is none, this is [`Self::detach`].
+    pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        match &mut self.program {
+            Program::Soft(live) => live.leave_process(pid),
+            Program::Step(live) => live.leave_process(pid),
+            Program::Perf(live) => live.detach(),
+        }
+    }
+
+    /// Ends a process that stands beside the program.
+    pub fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        match &mut self.program {
+            Program::Soft(live) => live.kill_beside(pid),
+            Program::Step(live) => live.kill_beside(pid),
+            Program::Perf(_) => Ok(()),
+        }
+    }
+
+    /// All that stands beside the program goes on by itself, also what nobody was told of yet.
+    pub fn leave_all_beside(&mut self) -> Result<(), Error> {
+        match &mut self.program {
+            Program::Soft(live) => live.leave_all_beside(),
+            Program::Step(live) => live.leave_all_beside(),
+            Program::Perf(_) => Ok(()),
+        }
     }
 
     /// Leaves the program, which goes on by itself.

@@ -12,6 +12,7 @@ mod front;
 pub mod host;
 mod live;
 mod masked;
+mod newborn;
 mod path;
 mod perf;
 mod recorder;
@@ -27,7 +28,7 @@ mod written;
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use front::{RecorderEnd, record_behind_a_front};
-pub use live::{Catches, Go, Live, News, Watch};
+pub use live::{Catches, Forks, Go, Live, News, Watch};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{
@@ -50,6 +51,14 @@ pub enum Backend {
     Soft,
     /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
     Step,
+}
+
+impl Backend {
+    /// Whether a live program's children can be kept standing at their birth. Those of a program
+    /// that the CPU traces go on by themselves from there.
+    pub fn can_keep_children(self) -> bool {
+        self != Self::Perf
+    }
 }
 
 /// Whether the CPU here can trace what is requested.

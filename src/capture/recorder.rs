@@ -161,6 +161,19 @@ impl Prepared {
         Self::in_place(destination, request, backend)
     }
 
+    /// Begins the recording of a process that a debugger follows: beside the one of its parent.
+    pub(super) fn of_followed(
+        request: &Request,
+        backend: &str,
+        pid: Pid,
+    ) -> Result<Self, recording::Error> {
+        let Some(dir) = &request.output else { return Self::of_child(request, backend) };
+        let mut name = dir.clone().into_os_string();
+        name.push(format!("-{pid}"));
+        let destination = Destination::named(name.as_ref(), request.force)?;
+        Self::in_place(destination, request, backend)
+    }
+
     fn in_place(
         destination: Destination,
         request: &Request,

@@ -11,7 +11,7 @@ use crate::tracee::resolve;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Bytes of trace between two points where decoding can start.
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
         pt_config: PtConfig::default(),
-        output: Some(place.dir().to_owned()),
+        output: Some(place.dir()),
         force: arguments.force,
         report: None,
         store: Store::of_user(),
@@ -115,9 +115,11 @@ impl Place {
         Ok(Self::Temporary(dir))
     }
 
-    fn dir(&self) -> &Path {
+    /// Where the program's own is. Those of children that are followed are beside it.
+    fn dir(&self) -> PathBuf {
         match self {
-            Self::Kept(dir) | Self::Temporary(dir) => dir,
+            Self::Kept(dir) => dir.clone(),
+            Self::Temporary(dir) => dir.join("program"),
         }
     }
 }

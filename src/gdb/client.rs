@@ -18,7 +18,7 @@ use super::transport::Transport;
 use super::{
     btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply, xfer,
 };
-use crate::session::{Run, Start, Stop, StopReason};
+use crate::session::{Forks, Run, Start, Stop, StopReason};
 use std::cell::RefCell;
 use std::io;
 use std::time::{Duration, Instant};
@@ -201,21 +201,25 @@ impl<'a, R: Run> Client<'a, R> {
                 self.start(&Ok(Start::Again));
                 Answer::Nothing
             }
-            b"k" => self.kill(None),
-            b"D" => self.detach(),
+            b"k" => self.kill(None, None),
+            b"D" => self.detach(None),
             b"QStartNoAckMode" => {
                 self.acknowledges = false;
                 Answer::ok()
             }
             b"qC" => {
-                let tid = thread_id::format(self.served.session.last_stop().thread);
+                let (session, features) = (&self.served.session, self.features);
+                let tid = features.thread_id(session, session.last_stop().thread);
                 Answer::Reply(format!("QC{tid}").into_bytes())
             }
             b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
             [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),
             [b'T', id @ ..] => self.select_thread(id),
-            _ if body.starts_with(b"vKill") => self.kill(Some(b"OK")),
-            _ if body.starts_with(b"D;") => self.detach(),
+            _ if body.starts_with(b"vKill") => {
+                let pid = body.strip_prefix(b"vKill;").and_then(thread_id::process);
+                self.kill(pid, Some(b"OK"))
+            }
+            _ if body.starts_with(b"D;") => self.detach(thread_id::process(&body[2..])),
             _ if body.starts_with(b"qRcmd,") => self.monitor(&body[b"qRcmd,".len()..]),
             _ if body.starts_with(b"qSupported") => self.negotiate(body),
             _ if resume::is_resume(body) => self.resume(body),
@@ -271,7 +275,7 @@ impl<'a, R: Run> Client<'a, R> {
             let reply = memory::answer(&self.served.session, tid, body);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
         }
-        if let Some(reply) = xfer::answer(self.served, tid, body) {
+        if let Some(reply) = xfer::answer(self.served, self.features, tid, body) {
             return Answer::Reply(reply);
         }
         let line = &self.line;
@@ -287,8 +291,12 @@ impl<'a, R: Run> Client<'a, R> {
         if let Some(reply) = self.answer_lldb(body) {
             return Answer::Reply(reply);
         }
-        let Some(body) = self.conditions.note(body) else { return Answer::malformed() };
-        let packets = self.stub.answer(self.served, tid, body);
+        // What is removed from a child at its birth stays in its parent.
+        let of_child = body.starts_with(b"z") && self.served.session.run().is_beside(tid);
+        let noted = if of_child { Some(body) } else { self.conditions.note(body) };
+        let Some(body) = noted else { return Answer::malformed() };
+        let stub = &mut self.stub;
+        let packets = self.served.with_breakpoints_of(tid, |served| stub.answer(served, tid, body));
         match self.served.refusal.take() {
             Some(error) => Answer::Reply(format!("E.{error}").into_bytes()),
             None if self.hides_unavailable(body, &packets) => Answer::Reply(b"E45".to_vec()),
@@ -309,7 +317,12 @@ impl<'a, R: Run> Client<'a, R> {
         let packets =
             self.stub.answer(self.served, self.chosen.general(), b"qSupported:xmlRegisters=i386");
         let features = frame::first_body(&packets).unwrap_or_default();
-        Answer::Reply(supported::extend(&features, self.served.session.run().can_catch_calls()))
+        let run = self.served.session.run_mut();
+        if !run.can_catch_forks() {
+            (self.features.multiprocess, self.features.forks) = (false, Forks::default());
+        }
+        run.catch_forks(self.features.forks);
+        Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))
     }
 
     fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
@@ -341,7 +354,10 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     fn resume(&mut self, body: &[u8]) -> Answer {
-        let Some(resume) = resume::parse(body, &self.chosen) else { return Answer::malformed() };
+        let Some(mut resume) = resume::parse(body, &self.chosen) else {
+            return Answer::malformed();
+        };
+        self.aim(&mut resume);
         if let Some(error) = self.served.session.refusal(&resume.order) {
             return Answer::Reply(format!("E.{error}").into_bytes());
         }

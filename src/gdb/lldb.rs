@@ -87,6 +87,9 @@ fn reason(stop: Stop) -> &'static str {
         StopReason::Step => "trace",
         StopReason::Signal(_) | StopReason::Interrupted => "signal",
         StopReason::Executed => "exec",
+        StopReason::Forked(_) => "fork",
+        StopReason::Vforked(_) => "vfork",
+        StopReason::VforkDone => "vforkdone",
         _ => "exception",
     }
 }

@@ -4,7 +4,7 @@ use super::chosen::Chosen;
 use super::conditions::Conditions;
 use super::thread_id::{self, ThreadChoice};
 use super::{hex, signals};
-use crate::common::{Addr, AddrRange};
+use crate::common::{Addr, AddrRange, Pid};
 use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 
 /// The reply to `vCont?`.
@@ -17,6 +17,8 @@ pub(super) struct Resume {
     pub(super) order: Order,
     /// Step again as long as the thread is in here.
     pub(super) range: Option<AddrRange>,
+    /// The process whose threads are to go on, where no thread of it is named.
+    pub(super) process: Option<Pid>,
 }
 
 impl Resume {
@@ -74,7 +76,7 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
         let order = Order { action, direction, thread, locked, signal: signal_of(body) };
-        Some(Resume { order, range: None })
+        Some(Resume { order, range: None, process: None })
     };
     match body {
         b"bs" => simple(Action::Step, Direction::Backward),
@@ -99,6 +101,7 @@ struct Part {
     signal: i32,
     range: Option<AddrRange>,
     threads: ThreadChoice,
+    process: Option<Pid>,
 }
 
 fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
@@ -120,13 +123,13 @@ fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
     let locked = for_others.is_none() && named_count == 1;
     let (action, signal) = (part.action, part.signal);
     let order = Order { action, direction: Direction::Forward, thread, locked, signal };
-    Some(Resume { order, range: part.range })
+    Some(Resume { order, range: part.range, process: part.process })
 }
 
 fn parse_part(part: &[u8]) -> Option<Part> {
-    let (what, thread) = match hex::split(part, b':') {
-        Some((what, thread)) => (what, thread_id::parse(thread)?),
-        None => (part, ThreadChoice::All),
+    let (what, thread, process) = match hex::split(part, b':') {
+        Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),
+        None => (part, ThreadChoice::All, None),
     };
     let (action, range) = match what {
         b"c" | [b'C', ..] => (Action::Continue, None),
@@ -138,5 +141,5 @@ fn parse_part(part: &[u8]) -> Option<Part> {
         }
         _ => return None,
     };
-    Some(Part { action, signal: signal_of(what), range, threads: thread })
+    Some(Part { action, signal: signal_of(what), range, threads: thread, process })
 }

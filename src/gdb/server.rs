@@ -108,6 +108,8 @@ pub fn serve<R: Run>(
             // Nobody will come for a program that was left behind.
             served.session.run_mut().kill();
         }
+        // The next client does not know of it.
+        served.session.run_mut().leave_all_beside();
         let over = served.session.run().is_over();
         if let Some(failure) = served.session.run().failure() {
             (options.announce)(&failure);
@@ -131,6 +133,7 @@ pub fn serve_streams<R: Run, S: Read + Write>(
         if serve_client(&mut served, &mut Stream(stream), options) == Ended::Killed {
             return;
         }
+        served.session.run_mut().leave_all_beside();
     }
 }
 

@@ -25,15 +25,15 @@ pub(super) fn format<R: Run>(
 ) -> Vec<u8> {
     match stop.reason {
         StopReason::Gone(Ending::Signal(number)) => {
-            return format!("X{:02x}", signals::to_gdb(number)).into_bytes();
+            return of_process(format!("X{:02x}", signals::to_gdb(number)), stop, client);
         }
         StopReason::Gone(ending) => {
             let status = if let Ending::Exited(status) = ending { status & 0xff } else { 0 };
-            return format!("W{status:02x}").into_bytes();
+            return of_process(format!("W{status:02x}"), stop, client);
         }
         _ => {}
     }
-    let tid = thread_id::format(stop.thread);
+    let tid = client.thread_id(session, stop.thread);
     let (signal, description) = match signal(session, stop) {
         // LLDB would deliver the signal on resuming, and refuses to while going backwards.
         number if client.lldb && number != SIGTRAP => (SIGTRAP, describe(session)),
@@ -63,11 +63,19 @@ pub(super) fn format<R: Run>(
         StopReason::CallReturn(number) => {
             let _ = write!(reply, "syscall_return:{number:x};");
         }
+        StopReason::Forked(child) if client.forks.fork => {
+            let _ = write!(reply, "fork:{};", thread_id::format_both(child, Tid(child.0)));
+        }
+        StopReason::Vforked(child) if client.forks.vfork => {
+            let _ = write!(reply, "vfork:{};", thread_id::format_both(child, Tid(child.0)));
+        }
+        StopReason::VforkDone if client.lldb => reply.push_str("reason:vforkdone;"),
+        StopReason::VforkDone if client.forks.vfork => reply.push_str("vforkdone:;"),
         _ => {}
     }
     if client.lists_threads {
         let threads: Vec<String> =
-            session.threads().iter().map(|thread| thread_id::format(thread.tid)).collect();
+            session.threads().iter().map(|thread| client.thread_id(session, thread.tid)).collect();
         let _ = write!(reply, "threads:{};", threads.join(","));
     }
     if stop.reason == StopReason::Executed && client.exec_events {
@@ -79,9 +87,15 @@ pub(super) fn format<R: Run>(
     reply.into_bytes()
 }
 
+/// The end of a process, which bears the number of its first thread.
+fn of_process(end: String, stop: Stop, client: ClientFeatures) -> Vec<u8> {
+    let process = format!(";process:{:x}", stop.thread.0);
+    (if client.multiprocess { end + &process } else { end }).into_bytes()
+}
+
 /// The reply for a thread that did not stop for anything of its own.
-pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid) -> Vec<u8> {
-    let mut reply = format!("T00thread:{};", thread_id::format(thread));
+pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid, client: ClientFeatures) -> Vec<u8> {
+    let mut reply = format!("T00thread:{};", client.thread_id(session, thread));
     expedite(session, thread, &mut reply);
     reply.into_bytes()
 }

@@ -5,7 +5,7 @@ use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
 use super::files::OpenFiles;
 use super::{target_xml, xfer::Document};
 use crate::common::{self, Addr, Visible};
-use crate::session::{Access, BreakpointKind, Error, Register, Run, Session, Watchpoint};
+use crate::session::{Access, BreakpointKind, Error, Forks, Register, Run, Session, Watchpoint};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::MultiThreadBase;
@@ -72,9 +72,22 @@ impl<R: Run> Served<R> {
         self.document = None;
     }
 
+    /// Acts on the breakpoints of the process that a thread is of.
+    pub(super) fn with_breakpoints_of<T>(
+        &mut self,
+        tid: common::Tid,
+        act: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        self.session.choose_breakpoints_of(tid);
+        let result = act(self);
+        self.session.choose_breakpoints_of(tid);
+        result
+    }
+
     /// Forgets what belonged to a client that has gone.
     pub(super) fn forget_client(&mut self) {
         self.session.clear_breakpoints();
+        self.session.run_mut().catch_forks(Forks::default());
         self.refusal = None;
         self.document = None;
         self.btrace = false;

@@ -1,8 +1,8 @@
-//! Thread ids of packets, `TID` or `pPID.TID` in hex. One process is served, so its number is not
-//! looked at.
+//! Thread ids of packets, `TID` or `pPID.TID` in hex. Threads have numbers of their own, so that of
+//! the process is looked at only where it stands alone.
 
 use super::hex;
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 
 /// Which threads a packet means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,52 @@ pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     }
 }
 
+/// The process that a thread id names, if it names all threads of one.
+pub(super) fn whole_process(text: &[u8]) -> Option<Pid> {
+    let both = text.strip_prefix(b"p")?;
+    let (pid, tid) = hex::split(both, b'.').unwrap_or((both, b"-1"));
+    (tid == b"-1").then(|| process(pid)).flatten()
+}
+
+/// Reads the number of a process.
+pub(super) fn process(text: &[u8]) -> Option<Pid> {
+    hex::number(text).and_then(|pid| i32::try_from(pid).ok()).map(Pid)
+}
+
+/// Writes a thread id as clients have it that know several processes.
+pub(super) fn format_both(pid: Pid, tid: Tid) -> String {
+    format!("p{:x}.{:x}", pid.0, tid.0)
+}
+
 /// Writes a thread id.
 pub(super) fn format(tid: Tid) -> String {
     format!("{:x}", tid.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_with_and_without_a_process() {
+        for (text, choice) in [
+            (&b"1f"[..], ThreadChoice::One(Tid(31))),
+            (b"p2.1f", ThreadChoice::One(Tid(31))),
+            (b"p2", ThreadChoice::All),
+            (b"p2.-1", ThreadChoice::All),
+            (b"-1", ThreadChoice::All),
+            (b"p2.0", ThreadChoice::Any),
+        ] {
+            assert_eq!(parse(text), Some(choice));
+        }
+        for broken in [&b""[..], b"p", b"p2.", b"x", b"p2.x", b"fffffffff"] {
+            assert!(parse(broken).is_none() || whole_process(broken).is_none());
+        }
+        assert_eq!(whole_process(b"p2.-1"), Some(Pid(2)));
+        assert_eq!(whole_process(b"p2"), Some(Pid(2)));
+        for other in [&b"p2.1f"[..], b"-1", b"2", b"p-1.-1", b"p"] {
+            assert_eq!(whole_process(other), None);
+        }
+        assert_eq!(parse(format_both(Pid(2), Tid(31)).as_bytes()), parse(b"1f"));
+    }
 }

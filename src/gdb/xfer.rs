@@ -1,7 +1,8 @@
 //! `qXfer`: the documents that a client reads piece by piece.
 
+use super::supported::ClientFeatures;
 use super::target::Served;
-use super::{btrace, frame, hex, thread_id};
+use super::{btrace, frame, hex};
 use crate::common::{Tid, Visible};
 use crate::session::{Library, Run, ThreadInfo};
 use std::fmt::Write;
@@ -18,14 +19,19 @@ pub(super) struct Document {
 }
 
 /// The reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
-pub(super) fn answer<R: Run>(served: &mut Served<R>, tid: Tid, body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn answer<R: Run>(
+    served: &mut Served<R>,
+    client: ClientFeatures,
+    tid: Tid,
+    body: &[u8],
+) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"qXfer:")?;
     let Some((object, annex, offset, length)) = parse(request) else {
         return Some(b"E00".to_vec());
     };
     let key = ([object, b":", annex].concat(), tid);
     if offset == 0 || served.document.as_ref().is_none_or(|document| document.key != key) {
-        served.document = match produce(served, tid, object, annex) {
+        served.document = match produce(served, client, tid, object, annex) {
             Produced::Bytes(bytes) => Some(Document { key, bytes }),
             Produced::Absent => return Some(b"E00".to_vec()),
             Produced::NoSuchObject => return Some(Vec::new()),
@@ -63,7 +69,13 @@ impl From<Option<Vec<u8>>> for Produced {
     }
 }
 
-fn produce<R: Run>(served: &Served<R>, tid: Tid, object: &[u8], annex: &[u8]) -> Produced {
+fn produce<R: Run>(
+    served: &Served<R>,
+    client: ClientFeatures,
+    tid: Tid,
+    object: &[u8],
+    annex: &[u8],
+) -> Produced {
     let run = served.session.run();
     match object {
         b"features" if annex == b"target.xml" => {
@@ -71,9 +83,9 @@ fn produce<R: Run>(served: &Served<R>, tid: Tid, object: &[u8], annex: &[u8]) ->
         }
         b"features" => Produced::Absent,
         b"threads" => Produced::Bytes(if run.process().is_none() {
-            threads(&[])
+            threads(&[], &|_| String::new())
         } else {
-            threads(&served.session.threads())
+            threads(&served.session.threads(), &|tid| client.thread_id(&served.session, tid))
         }),
         b"auxv" => run.auxv().into(),
         b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
@@ -85,10 +97,10 @@ fn produce<R: Run>(served: &Served<R>, tid: Tid, object: &[u8], annex: &[u8]) ->
     }
 }
 
-fn threads(threads: &[ThreadInfo]) -> Vec<u8> {
+fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     let mut xml = String::from(r#"<?xml version="1.0"?><threads>"#);
     for thread in threads {
-        let id = thread_id::format(thread.tid);
+        let id = id(thread.tid);
         // Writing to a string cannot fail.
         let _ = write!(xml, r#"<thread id="{id}""#);
         if !thread.name.is_empty() {

@@ -1,19 +1,23 @@
 //! A live program: what it does now, and, backwards from there, what was captured so far.
 
+mod forks;
+mod news;
+mod open;
 mod starting;
 
+use self::forks::Vfork;
 use super::final_registers::{registers, write_extended};
 use super::watching::{Watching, split};
 use super::{
-    Action, BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending,
-    Error, FileBytes, GapInfo, History, Library, Order, Position, Protection, Recorded, Recording,
+    Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
+    FileBytes, Forks, GapInfo, History, Library, Order, Position, Protection, Recorded, Recording,
     Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
 };
-use crate::capture::{Backend, Go, Live as Program, News, Request, Watch};
+use crate::capture::{Backend, Go, Live as Program, Request, Watch};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::Bytes;
 use crate::image::core::{self, CoreContents};
-use crate::recording::{Exit, Reader};
+use crate::recording::Reader;
 use crate::sideband::Mapping;
 use crate::state::{FinalState, link_maps};
 use crate::timeline::{Options, Timeline};
@@ -49,6 +53,10 @@ pub struct Live {
     failure: RefCell<Option<String>>,
     passed: u64,
     catches: Catches,
+    forks: Forks,
+    /// The thread that waits for its child, as far as the debugger knows, or was told before that it
+    /// need not.
+    vfork: Option<Vfork>,
 }
 
 impl Live {
@@ -141,53 +149,21 @@ impl Live {
             passed: self.passed,
             watches: watches.to_vec(),
             catches: self.catches.clone(),
+            forks: self.forks,
         };
-        let result = self.program.borrow_mut().go(&go, interrupted);
+        let result = self.go_over_told(&go, interrupted);
         let (thread, reason) = match result {
             Ok((thread, news)) => (thread, self.reason(thread, news, breakpoints)),
             Err(error) => {
                 self.failure.replace(Some(error.to_string()));
                 self.ended = Some(Ending::Unknown);
-                (order.thread, StopReason::Gone(Ending::Unknown))
+                let first = Tid(self.program.borrow().pid().0);
+                (first, StopReason::Gone(Ending::Unknown))
             }
         };
         self.stopped = thread;
         self.held = if let StopReason::Signal(number) = reason { Some(number) } else { None };
         Stop { thread, reason }
-    }
-
-    fn reason(&mut self, thread: Tid, news: News, breakpoints: &Breakpoints) -> StopReason {
-        let kind = || self.live_pc(thread).and_then(|pc| breakpoints.at(pc));
-        match news {
-            News::Stop => StopReason::Breakpoint(kind().unwrap_or(BreakpointKind::Software)),
-            News::Stepped => kind().map_or(StopReason::Step, StopReason::Breakpoint),
-            News::Watch(addr) => {
-                let watched = breakpoints.watchpoints().iter().find(|known| known.addr == addr);
-                watched.map_or(StopReason::Step, |known| StopReason::Watchpoint(*known))
-            }
-            News::Signal(number) => StopReason::Signal(number),
-            News::Call(number) => StopReason::Call(number),
-            News::CallReturn(number) => StopReason::CallReturn(number),
-            News::Executed => StopReason::Executed,
-            News::Interrupted => StopReason::Interrupted,
-            News::Ending => {
-                self.at_end = true;
-                StopReason::Edge(Edge::End)
-            }
-            News::Ended(exit) => {
-                let ending = match exit {
-                    Some(Exit::Code(status)) => Ending::Exited(status),
-                    Some(Exit::Signal(number)) => Ending::Signal(number),
-                    None => Ending::Unknown,
-                };
-                self.ended = Some(ending);
-                StopReason::Gone(ending)
-            }
-        }
-    }
-
-    fn live_pc(&self, tid: Tid) -> Option<Addr> {
-        Some(Addr(self.program.borrow().thread(tid)?.registers.rip))
     }
 
     /// In the past: there, and not at the live end.
@@ -214,12 +190,13 @@ impl Run for Live {
         if let Some(past) = past {
             return past.into_iter().map(named).collect();
         }
-        let mut tids = program.threads();
+        let own = program.threads().into_iter().map(|tid| (tid, program.pid()));
+        let mut tids: Vec<_> = own.chain(program.beside()).collect();
         if tids.is_empty() {
-            tids.push(self.stopped);
+            tids.push((self.stopped, program.pid()));
         }
-        let (pid, name) = (program.pid(), String::new());
-        let info = |tid| ThreadInfo { tid, pid, name: name.clone(), first: 0, ended: None };
+        let name = String::new();
+        let info = |(tid, pid)| ThreadInfo { tid, pid, name: name.clone(), first: 0, ended: None };
         tids.into_iter().map(info).map(named).collect()
     }
 
@@ -240,6 +217,9 @@ impl Run for Live {
     ) -> Stop {
         if order.direction == Direction::Forward && !self.in_past {
             return self.go(order, breakpoints, interrupted);
+        }
+        if let Some(stop) = self.end_vfork_for_past() {
+            return stop;
         }
         let Some(history) = self.history_mut() else {
             return Stop { thread: order.thread, reason: StopReason::Edge(Edge::Begin) };
@@ -289,12 +269,13 @@ impl Run for Live {
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
         match self.past() {
             Some(past) => past.read_memory(tid, addr, buf),
-            None => self.program.borrow().read(addr, buf),
+            None => self.read_live(tid, addr, buf),
         }
     }
 
     fn write_register(&mut self, tid: Tid, register: Register, value: u128) -> Result<(), Error> {
         self.refuse_past()?;
+        self.refuse_beside(tid)?;
         let program = self.program.get_mut();
         let mut thread = program.thread(tid).ok_or(Error::Gone)?;
         let refused = |error: crate::capture::Error| Error::Refused(error.to_string());
@@ -309,8 +290,9 @@ impl Run for Live {
         program.set_extended_state(tid, area).map_err(refused)
     }
 
-    fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+    fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         self.refuse_past()?;
+        self.refuse_beside(tid)?;
         let written = self.program.get_mut().write(addr, bytes);
         written.map_err(|error| Error::Refused(error.to_string()))
     }
@@ -387,14 +369,7 @@ impl Run for Live {
     }
 
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
-        let program = self.program.borrow();
-        let mapped = tracee::mappings(program.pid()).unwrap_or_default();
-        let real = std::fs::canonicalize(path).ok()?;
-        // Only what is mapped is the program's.
-        mapped.iter().find(|mapping| Path::new(&mapping.name) == real)?;
-        let file =
-            std::fs::File::open(real).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()));
-        Some(Box::new(file?))
+        self.file_of_program(path)
     }
 
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
@@ -423,6 +398,38 @@ impl Run for Live {
 
     fn catch_calls(&mut self, catches: Catches) {
         self.catches = catches;
+    }
+
+    fn can_catch_forks(&self) -> bool {
+        self.backend.can_keep_children()
+    }
+
+    fn catch_forks(&mut self, forks: Forks) {
+        self.forks = forks;
+    }
+
+    fn process_of(&self, tid: Tid) -> Option<Pid> {
+        Some(self.pid_of(tid))
+    }
+
+    fn is_beside(&self, tid: Tid) -> bool {
+        self.stands_beside(tid)
+    }
+
+    fn refusal(&self, order: &Order) -> Option<Error> {
+        self.refuse_order(order)
+    }
+
+    fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        self.leave_one(pid)
+    }
+
+    fn kill_process(&mut self, pid: Pid) {
+        self.kill_one(pid);
+    }
+
+    fn leave_all_beside(&mut self) {
+        self.leave_beside();
     }
 
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
@@ -454,7 +461,7 @@ impl Run for Live {
 
     fn kill(&mut self) {
         if self.ended.is_some() {
-            return;
+            return self.leave_beside();
         }
         if let Err(error) = self.program.get_mut().kill() {
             self.failure.replace(Some(error.to_string()));

@@ -42,4 +42,4 @@ pub use registers::{Register, Registers};
 pub use run::{Action, Edge, Error, Order, Position, Run, Stop, StopReason};
 pub use scripted::{Instruction, Scripted, Transfer};
 pub use source::{symbols_of, symbols_of_images};
-pub use start::{Catches, Launch, Start};
+pub use start::{Catches, Forks, Launch, Start};

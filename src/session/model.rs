@@ -3,7 +3,7 @@
 use super::{
     BreakpointKind, Breakpoints, Error, Order, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
 };
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, Pid, Tid};
 use std::collections::BTreeMap;
 
 /// A debugging session over a run.
@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub struct Session<R> {
     run: R,
     breakpoints: Breakpoints,
+    /// Those of what stands beside the program.
+    beside: Breakpoints,
     last: Stop,
     marks: BTreeMap<String, u64>,
 }
@@ -19,7 +21,8 @@ impl<R: Run> Session<R> {
     /// A session that stands where the run stands.
     pub fn new(run: R) -> Self {
         let last = Stop { thread: run.default_thread(), reason: StopReason::Arrived };
-        Self { run, breakpoints: Breakpoints::default(), last, marks: BTreeMap::new() }
+        let (breakpoints, beside) = (Breakpoints::default(), Breakpoints::default());
+        Self { run, breakpoints, beside, last, marks: BTreeMap::new() }
     }
 
     /// The run, to look at.
@@ -48,6 +51,14 @@ impl<R: Run> Session<R> {
         let mut threads = self.run.threads();
         threads.sort_by_key(|thread| thread.tid != self.last.thread);
         threads
+    }
+
+    /// Breakpoints are those of the process that `tid` is of, where that stands beside the program,
+    /// until this is called again.
+    pub fn choose_breakpoints_of(&mut self, tid: Tid) {
+        if self.run.is_beside(tid) {
+            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+        }
     }
 
     /// Inserts a breakpoint.
@@ -79,12 +90,14 @@ impl<R: Run> Session<R> {
     /// Why the run does not go where an order sends it, with the watchpoints that there are.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
-        (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches)
+        let blind = (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches);
+        blind.or_else(|| self.run.refusal(order))
     }
 
     /// Removes all breakpoints.
     pub fn clear_breakpoints(&mut self) {
         self.breakpoints.clear();
+        self.beside.clear();
     }
 
     /// Resumes and waits for the stop. A thread that does not exist now is replaced by the one of
@@ -94,15 +107,41 @@ impl<R: Run> Session<R> {
         if !self.is_alive(order.thread) {
             order.thread = self.last.thread;
         }
+        let is_beside = self.run.is_beside(order.thread);
+        if is_beside {
+            // It becomes the program.
+            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+        }
         self.last = self.run.resume(&order, &self.last, &self.breakpoints, interrupted);
+        if is_beside && self.run.is_beside(order.thread) {
+            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+        }
+        if let StopReason::Forked(_) | StopReason::Vforked(_) = self.last.reason {
+            // What was in the parent's memory is in the child's.
+            self.beside = self.breakpoints.clone();
+        }
         self.last
+    }
+
+    /// The debugger leaves a process, which goes on by itself.
+    pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        let was_program = self.run.process() == Some(pid);
+        self.run.leave_process(pid)?;
+        if was_program {
+            std::mem::swap(&mut self.breakpoints, &mut self.beside);
+        }
+        self.beside.clear();
+        if !self.is_alive(self.last.thread) {
+            self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
+        }
+        Ok(())
     }
 
     /// Starts another program, or takes over another process.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
         // They are of addresses that meant something in the program before.
-        self.breakpoints.clear();
+        self.clear_breakpoints();
         self.marks.clear();
         self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
         Ok(self.last)

@@ -2,7 +2,7 @@
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, FileBytes,
-    GapInfo, History, Library, Region, Register, Registers, Start, ThreadInfo, Watchpoint,
+    Forks, GapInfo, History, Library, Region, Register, Registers, Start, ThreadInfo, Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
 use std::path::{Path, PathBuf};
@@ -70,9 +70,15 @@ pub enum StopReason {
     Call(u64),
     /// It was made.
     CallReturn(u64),
+    /// A live program has made this process, which stands still as well.
+    Forked(Pid),
+    /// The same, and waits until that one executes a program or ends.
+    Vforked(Pid),
+    /// A live program need not wait for its child any more.
+    VforkDone,
     /// A live program has executed another one.
     Executed,
-    /// A live program is gone.
+    /// A live program is gone: the process whose first thread this is.
     Gone(Ending),
 }
 
@@ -113,6 +119,15 @@ pub enum Error {
     /// A program that is to run again, where none ran before.
     #[error("no program was run before: say which one to run")]
     NoProgram,
+    /// Two processes that are to be debugged at once.
+    #[error(
+        "two processes stand still here, and one is debugged at a time: detach one of them first \
+         (set detach-on-fork on)"
+    )]
+    TwoProcesses,
+    /// A way back for a process that has no recording.
+    #[error("this process has no history yet: go forward first")]
+    NotRecordedYet,
     /// A seek in a run without a history.
     #[error("there is no history")]
     NoHistory,
@@ -244,6 +259,45 @@ pub trait Run {
 
     /// The system calls at which a live program stops.
     fn catch_calls(&mut self, _catches: Catches) {}
+
+    /// Whether [`Self::catch_forks`] does something.
+    fn can_catch_forks(&self) -> bool {
+        false
+    }
+
+    /// The births of processes at which a live program stops.
+    fn catch_forks(&mut self, _forks: Forks) {}
+
+    /// The process that a thread is of, or was.
+    fn process_of(&self, _tid: Tid) -> Option<Pid> {
+        self.process()
+    }
+
+    /// Whether a thread is one of a process that stands still beside the program: a child that
+    /// nobody follows yet, or the parent of one that is followed.
+    fn is_beside(&self, _tid: Tid) -> bool {
+        false
+    }
+
+    /// Why the run does not go where an order sends it.
+    fn refusal(&self, _order: &Order) -> Option<Error> {
+        None
+    }
+
+    /// The debugger leaves a process, which goes on by itself. Another one that stands beside it
+    /// becomes the program.
+    fn leave_process(&mut self, _pid: Pid) -> Result<(), Error> {
+        self.leave();
+        Ok(())
+    }
+
+    /// The debugger wants a process to end.
+    fn kill_process(&mut self, _pid: Pid) {
+        self.kill();
+    }
+
+    /// What stands beside the program goes on by itself.
+    fn leave_all_beside(&mut self) {}
 
     /// Whether the run can stop for all these accesses.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {

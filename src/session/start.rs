@@ -1,7 +1,7 @@
 //! What a debugger asks of a live session besides running it: another program, or another process,
 //! and to stop at system calls.
 
-pub use crate::capture::Catches;
+pub use crate::capture::{Catches, Forks};
 use crate::common::Pid;
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -24,4 +24,4 @@ pub use procfs::{
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};
-pub use stop::{PtraceEvent, Stop, wait_any, wait_for, wait_or_signal};
+pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_or_signal};

@@ -76,6 +76,11 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
+/// The news of this thread, if there are any.
+pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
+    Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
+}
+
 fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     let flags = libc::__WALL | OWN | if block { 0 } else { libc::WNOHANG };
     let mut status = 0;

@@ -6,7 +6,7 @@
 //!
 //! - `# flags: ...`: for the compiler;
 //! - `# program: OTHER.c`: of another scenario;
-//! - `# only: ...`: in which of the ways below. All of them but gdb's own, if nothing is said.
+//! - `# only: ...`: in which of the ways below; recorded, live and full, if nothing is said.
 //!
 //! Where a scenario goes in the live way, its first commands go forward: what comes after them
 //! walks the past.
@@ -27,6 +27,8 @@ enum Way {
     Recorded,
     /// The program itself, through `serve`.
     Live,
+    /// The same, single-stepped.
+    Stepped,
     /// gdb alone, with `record full`.
     Full,
     /// gdb alone.
@@ -38,6 +40,7 @@ impl Way {
         match word {
             "recorded" => Self::Recorded,
             "live" => Self::Live,
+            "stepped" => Self::Stepped,
             "full" => Self::Full,
             "plain" => Self::Plain,
             _ => panic!("no such way: {word}"),
@@ -138,8 +141,10 @@ impl Stage {
                 let start = "cf-seek begin\ntbreak main\ncontinue";
                 gdb(replay, start, &scenario.commands)
             }
-            Way::Live => {
-                let live = Live::start(&self.scene, &[], &[program.to_str().unwrap()]);
+            Way::Live | Way::Stepped => {
+                let backend = if way == Way::Stepped { "step" } else { "soft" };
+                let live =
+                    Live::start_by(backend, &self.scene, &["--once"], &[program.to_str().unwrap()]);
                 let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py");
                 let start = format!(
                     "source {script}\nset sysroot /\nset remotetimeout 60\n\
@@ -186,9 +191,11 @@ fn tidied(said: &str) -> String {
     let folder = format!("{}/", folder().display());
     let mut text = String::new();
     for line in body.lines().map(str::trim_end) {
-        let noise = line.starts_with('[') || line.starts_with("Remote target is executing");
+        let executes = line.starts_with("process ") && line.contains(" is executing new program: ");
+        let says = line.starts_with('[') || line.starts_with("Using host libthread_db library");
+        let noise = says || executes;
         if !line.is_empty() && !noise {
-            let line = without_addresses(&line.replace(&folder, ""));
+            let line = without_processes(&without_addresses(&line.replace(&folder, "")));
             text += match line.split_once(" from /") {
                 Some((_, library)) => library.rsplit('/').next().unwrap_or_default(),
                 None => &line,
@@ -205,6 +212,17 @@ fn without_addresses(line: &str) -> String {
     for piece in pieces {
         text += "ADDR";
         text += piece.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+    }
+    text
+}
+
+fn without_processes(line: &str) -> String {
+    let mut pieces = line.split("process ");
+    let mut text = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let rest = piece.trim_start_matches(|c: char| c.is_ascii_digit());
+        text += if rest.len() < piece.len() { "process PID" } else { "process " };
+        text += rest;
     }
     text
 }
@@ -256,7 +274,7 @@ fn difference(expected: &str, said: &str) -> String {
 
 #[test]
 fn recorded_and_live() {
-    play_all(&[Way::Recorded, Way::Live]);
+    play_all(&[Way::Recorded, Way::Live, Way::Stepped]);
 }
 
 /// The expectations themselves. `record full` of some versions of gdb cannot restore the registers

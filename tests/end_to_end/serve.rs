@@ -51,9 +51,18 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn start(scene: &Scene, options: &[&str], command: &[&str]) -> Self {
+        Self::start_by(BACKEND.get(), scene, &[&["--once"], options].concat(), command)
+    }
+
+    pub(crate) fn start_by(
+        backend: &str,
+        scene: &Scene,
+        options: &[&str],
+        command: &[&str],
+    ) -> Self {
         let mut serve = contraflow();
         serve.env("CONTRAFLOW_HOME", scene.path("store"));
-        serve.args(["serve", ":0", "--once", "--backend", BACKEND.get()]).args(options);
+        serve.args(["serve", ":0", "--backend", backend]).args(options);
         if !command.is_empty() {
             serve.arg("--").args(command);
         }
@@ -417,21 +426,21 @@ fn another_program_is_executed() {
 }
 
 /// Speaks the protocol itself.
-struct Client(TcpStream);
+pub(crate) struct Client(TcpStream);
 
 impl Client {
-    fn connect(address: &str) -> Self {
+    pub(crate) fn connect(address: &str) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
         Self(stream)
     }
 
-    fn send(&mut self, body: &str) {
+    pub(crate) fn send(&mut self, body: &str) {
         let sum = body.bytes().fold(0u8, u8::wrapping_add);
         self.0.write_all(format!("${body}#{sum:02x}").as_bytes()).unwrap();
     }
 
-    fn reply(&mut self) -> String {
+    pub(crate) fn reply(&mut self) -> String {
         let mut reply = Vec::new();
         let mut byte = [0];
         while !matches!(reply.as_slice(), [.., b'#', _, _]) && self.0.read(&mut byte).unwrap() == 1
@@ -443,7 +452,7 @@ impl Client {
         body.split('#').next().unwrap_or_default().to_owned()
     }
 
-    fn ask(&mut self, body: &str) -> String {
+    pub(crate) fn ask(&mut self, body: &str) -> String {
         self.send(body);
         self.reply()
     }

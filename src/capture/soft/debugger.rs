@@ -6,7 +6,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::debug_registers::Slot;
 use crate::capture::restart::stand_before_call;
-use crate::capture::{Catches, Error, News};
+use crate::capture::{Catches, Error, Forks, News};
 use crate::common::{Addr, Tid};
 use crate::tracee::Signo;
 use crate::translate::{CacheMemory, slots};
@@ -23,6 +23,8 @@ pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes one instruction.
     pub(super) stepping: Option<Tid>,
+    /// The others stand still meanwhile, because the debugger wants it.
+    pub(super) steps_alone: bool,
     /// Where that one stops behind its instruction, if it runs in the cache.
     pub(super) behind: Option<u64>,
     /// How many single instructions it has executed so, one after the other.
@@ -33,6 +35,8 @@ pub(super) struct Debugger {
     pub(super) passed: u64,
     /// System calls that threads stop at.
     pub(super) catches: Catches,
+    /// Births of processes that threads stop at.
+    pub(super) forks: Forks,
     /// Threads in a system call that they stop behind: where, and its number.
     pub(super) calling: BTreeMap<Tid, (u64, u64)>,
 }
@@ -144,6 +148,9 @@ impl Process {
 
     /// A thread that stands in the program goes on, even where threads stop.
     pub(super) fn go_on_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if thread.waits {
+            return thread.wait_for_child();
+        }
         let ip = thread.tracee.registers()?.rip;
         self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch_passing(thread)?;

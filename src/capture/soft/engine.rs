@@ -6,6 +6,7 @@ use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::Newborn;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
@@ -75,6 +76,11 @@ pub(super) struct Engine {
     /// Children that share the memory of their parent, and run untranslated until they execute a
     /// program.
     pub(super) borrowers: BTreeMap<Tid, Pid>,
+    /// Children that a debugger says what becomes of.
+    pub(super) newborns: BTreeMap<Pid, Newborn>,
+    /// The one of them that the debugger follows, and has left the program for, which waits for it:
+    /// the two part when it executes a program or ends.
+    pub(super) parting: Option<Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
     /// The recorder leaves the program when it is asked to.
@@ -96,6 +102,8 @@ impl Engine {
             early: BTreeMap::new(),
             waiting: VecDeque::new(),
             borrowers: BTreeMap::new(),
+            newborns: BTreeMap::new(),
+            parting: None,
             finished: Vec::new(),
             notes: Vec::new(),
             leaving,
@@ -206,6 +214,7 @@ impl Engine {
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if pid == self.program {
             self.exit = exit;
+            self.leave_newborns_untold();
         }
         self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.remove(&pid) {

@@ -57,9 +57,10 @@ impl Engine {
             Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
                 self.born(tid, event)
             }
-            Stop::Event(PtraceEvent::Other(_)) | Stop::Call => {
+            Stop::Event(PtraceEvent::Other(_)) => {
                 self.with(tid, |_, thread| Ok(thread.tracee.resume(0)?))
             }
+            Stop::Call => self.call_ended(tid),
         }
     }
 
@@ -104,28 +105,29 @@ impl Engine {
                 process.tell(child, Item::Born { tsc: now().0 });
                 Ok(thread.tracee.resume(0)?)
             })?;
-        } else {
-            self.forked(parent, pid, Pid(child.0), event)?;
+        } else if self.forked(parent, pid, Pid(child.0), event)? {
+            return self.stand_at_fork(parent, Pid(child.0), event);
         }
         gone_is_fine(Tracee(parent).resume(0))
     }
 
-    /// A child process stands at its birth, in a copy of the code cache or in the very same.
+    /// A child process stands at its birth, in a copy of the code cache or in the very same. Gives
+    /// whether it is to stand there until a debugger has seen it.
     fn forked(
         &mut self,
         parent: Tid,
         pid: Pid,
         child: Pid,
         event: PtraceEvent,
-    ) -> Result<(), Error> {
-        let tid = Tid(child.0);
-        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+    ) -> Result<bool, Error> {
+        let (tid, is_told) = (Tid(child.0), self.tells_of_fork(pid, event));
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
         process.recorder.event(parent, Event::Fork { child })?;
-        let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
+        let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
         let tracee = Tracee(tid);
         let registers = tracee.registers()?;
         let Some(at) = process.translator.locate(registers.rip) else {
-            return gone_is_fine(tracee.detach(0));
+            return gone_is_fine(tracee.detach(0)).map(|()| false);
         };
         let (program, _) = process.convert(thread, &registers, &at);
         tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
@@ -143,12 +145,15 @@ impl Engine {
             }
             process.window.remove(tracee, gadget)?;
         }
+        if is_told {
+            return Ok(true);
+        }
         if !self.request.follow_forks {
-            return gone_is_fine(tracee.detach(0));
+            return gone_is_fine(tracee.detach(0)).map(|()| false);
         }
         if shares {
             self.borrowers.insert(tid, pid);
-            return gone_is_fine(tracee.resume(0));
+            return gone_is_fine(tracee.resume(0)).map(|()| false);
         }
         let actions = process.actions.clone();
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
@@ -156,7 +161,7 @@ impl Engine {
         if let Some(process) = self.processes.get_mut(&child) {
             process.actions = actions;
         }
-        Ok(())
+        Ok(false)
     }
 
     /// A child that shares its parent's memory runs by itself, until it executes a program.
@@ -169,7 +174,7 @@ impl Engine {
             }
             Stop::Event(PtraceEvent::Exec) => {
                 self.borrowers.remove(&tid);
-                if tracee.registers()?.cs != USER_CS_64 {
+                if !runs_64_bit_code(tracee)? {
                     self.notes.push(format!("process {tid} runs a 32-bit program: not recorded"));
                     return gone_is_fine(tracee.detach(0));
                 }
@@ -209,7 +214,7 @@ impl Engine {
             }
         }
         self.threads.retain(|_, thread| thread.pid != pid);
-        if Tracee(tid).registers()?.cs != USER_CS_64 {
+        if !runs_64_bit_code(Tracee(tid))? {
             gone_is_fine(Tracee(tid).detach(0))?;
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.thread_ended(tid, None);
@@ -358,10 +363,14 @@ impl Process {
 }
 
 /// A thread that stands inside the execve(2) that brought its program is taken out of it.
-fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
+pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
     wait_for(tracee.0)?;
     Ok(())
+}
+
+pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
+    Ok(tracee.registers()?.cs == USER_CS_64)
 }
 
 /// Whether a child shares its parent's memory (`CLONE_VM`).

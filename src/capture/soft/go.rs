@@ -11,7 +11,7 @@ use crate::capture::debug_registers::{slots, watch};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::signals::Forwarding;
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, Pid, Tid};
 use crate::tracee::dispositions;
 use std::time::Duration;
 
@@ -29,6 +29,9 @@ impl Engine {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
         let first = Tid(self.program.0);
+        if self.newborns.contains_key(&Pid(go.thread.0)) {
+            return self.run_newborn(Pid(go.thread.0), go, interrupted);
+        }
         if !self.processes.contains_key(&self.program) {
             return Ok((first, News::Ended(self.exit)));
         }
@@ -38,7 +41,10 @@ impl Engine {
         }
         let runs = match self.begin(go)? {
             Begun::Runs(runs) => runs,
-            Begun::Already(tid, news) => return Ok((tid, news)),
+            Begun::Already(tid, news) => {
+                self.tell_birth(news);
+                return Ok((tid, news));
+            }
         };
         let _forwarding = Forwarding::to(self.program);
         let _ticks = Ticks::start(LOOK_PERIOD);
@@ -57,6 +63,7 @@ impl Engine {
             }
         };
         self.halt_all()?;
+        self.tell_birth(news.1);
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
@@ -76,8 +83,15 @@ impl Engine {
 
     /// Lets the threads go on that are to.
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
+        let owed = self.threads.get_mut(&go.thread).and_then(|thread| thread.owes.take());
+        if let Some(news) = owed
+            && (go.step && go.signal == 0 || news.is_birth())
+        {
+            return Ok(Begun::Already(go.thread, news));
+        }
         let next = self.next_call(go)?;
-        let stands = self.threads.get(&go.thread).is_some_and(|t| t.doing == Doing::Standing);
+        let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits;
+        let stands = self.threads.get(&go.thread).is_some_and(stands);
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             thread.news = None;
@@ -96,8 +110,10 @@ impl Engine {
         let debugger = process.debugger.get_or_insert_default();
         debugger.stops = go.stops.iter().map(|addr| addr.0).collect();
         debugger.stepping = go.step.then_some(go.thread);
+        debugger.steps_alone = go.locked;
         debugger.behind = next;
         debugger.passed = go.passed;
+        debugger.forks = go.forks;
         let slots = slots(&go.watches);
         if slots != debugger.slots {
             debugger.slots.clone_from(&slots);
@@ -138,6 +154,9 @@ impl Engine {
     /// makes from the cache.
     fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
         let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
+        if thread.doing == Doing::Waiting {
+            return Ok(None);
+        }
         let ip = thread.tracee.registers()?.rip;
         let mut bytes = [0; SYSCALL_INSN.len()];
         let Some(process) = self.processes.get(&self.program) else { return Ok(None) };
@@ -152,6 +171,9 @@ impl Engine {
         for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
             if thread.tid() == go.thread || thread.doing != Doing::Standing {
                 continue;
+            }
+            if let Some(birth) = thread.owes.take_if(|owed| owed.is_birth()) {
+                return Ok(Some((thread.tid(), birth)));
             }
             let ip = Addr(thread.tracee.registers()?.rip);
             match thread.news.take() {
@@ -236,7 +258,7 @@ enum Runs {
 }
 
 fn runs(thread: &Thread) -> bool {
-    !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
+    !matches!(thread.doing, Doing::Standing | Doing::AtEnd | Doing::Waiting)
 }
 
 impl Process {

@@ -8,6 +8,7 @@ use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
+use crate::capture::newborn::Newborn;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -35,7 +36,7 @@ impl Live {
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid, None);
         match engine.begin_debugging(prepared) {
-            Ok(dir) => Ok(Self { engine, dir }),
+            Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
                 engine.let_go();
                 Err(error)
@@ -48,7 +49,7 @@ impl Live {
         let mut engine = Engine::new(request, pid, None);
         let taken = engine.take_over(prepared, &tids).and_then(|()| engine.halt_all());
         match taken.and_then(|()| engine.attend()) {
-            Ok(dir) => Ok(Self { engine, dir }),
+            Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
                 engine.let_go();
                 Err(error)
@@ -65,21 +66,30 @@ impl Live {
     }
 
     pub(in crate::capture) fn pid(&self) -> Pid {
-        self.engine.program
+        self.engine.parting.unwrap_or(self.engine.program)
     }
 
     pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
+        if let Some(child) = self.engine.parting {
+            return vec![Tid(child.0)];
+        }
         self.engine.of_program().map(Thread::tid).collect()
     }
 
     pub(in crate::capture) fn name(&self, tid: Tid) -> String {
+        if let Some(child) = self.engine.parting {
+            return tracee::comm(child, tid);
+        }
         let process = self.engine.processes.get(&self.engine.program);
         process.map_or_else(String::new, |process| process.name_of(tid))
     }
 
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        if let Some(newborn) = self.engine.newborns.get(&Pid(tid.0)) {
+            return newborn.thread();
+        }
         let thread = self.engine.threads.get(&tid)?;
-        if thread.doing == Doing::AtEnd {
+        if matches!(thread.doing, Doing::AtEnd | Doing::Waiting) {
             return thread.ending.clone();
         }
         let registers = thread.tracee.registers().ok()?;
@@ -108,8 +118,43 @@ impl Live {
 
     pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let Some(process) = self.engine.processes.get(&self.engine.program) else { return 0 };
-        let visible = process.visible_bytes(addr, buf.len());
-        process.memory.read(addr, &mut buf[..visible])
+        process.read_visible(addr, buf)
+    }
+
+    pub(in crate::capture) fn beside(&self) -> Vec<(Tid, Pid)> {
+        self.engine.beside()
+    }
+
+    pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
+        let engine = &self.engine;
+        match engine.newborns.get(&Pid(tid.0)) {
+            Some(newborn) => newborn.is_awaited,
+            None if engine.newborns.values().any(|newborn| newborn.is_told) => false,
+            None => engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program),
+        }
+    }
+
+    pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+        // What shares its parent's memory must not show more of it than that.
+        let shared = self.engine.newborns.get(&pid).filter(|newborn| newborn.is_awaited);
+        let owner = if shared.is_some() { self.engine.program } else { pid };
+        match (self.engine.processes.get(&owner), self.engine.newborns.get(&pid)) {
+            (Some(process), _) => process.read_visible(addr, buf),
+            (None, Some(newborn)) => newborn.read(addr, buf),
+            (None, None) => 0,
+        }
+    }
+
+    pub(in crate::capture) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        self.engine.leave_process(pid)
+    }
+
+    pub(in crate::capture) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        self.engine.kill_beside(pid)
+    }
+
+    pub(in crate::capture) fn leave_all_beside(&mut self) -> Result<(), Error> {
+        self.engine.leave_all_beside()
     }
 
     pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
@@ -127,11 +172,18 @@ impl Live {
     }
 
     pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+        if let Some(pid) = self.engine.parting {
+            return Err(Error::NotRecordedYet { pid });
+        }
         self.engine.save_all()?;
+        if let Some(process) = self.engine.processes.get(&self.engine.program) {
+            process.recorder.writer().dir().clone_into(&mut self.dir);
+        }
         Ok(&self.dir)
     }
 
     pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+        self.engine.leave_all_beside()?;
         self.engine.detach_debugged()
     }
 
@@ -142,8 +194,13 @@ impl Live {
 
 impl Engine {
     /// Begins to record a program that was just launched, which stands at its first instruction.
-    fn begin_debugging(&mut self, prepared: Prepared) -> Result<PathBuf, Error> {
+    fn begin_debugging(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
+        self.begin_at(prepared)
+    }
+
+    /// Begins to record the program, whose only thread stands in it, for a debugger.
+    pub(super) fn begin_at(&mut self, prepared: Prepared) -> Result<(), Error> {
         let pid = self.program;
         let tracee = Tracee(Tid(pid.0));
         let process = Process::start(prepared, &self.request, pid, tracee, None)?;
@@ -156,14 +213,14 @@ impl Engine {
         self.attend()
     }
 
-    /// A debugger looks at the program from now on. Gives the recording's directory.
-    fn attend(&mut self) -> Result<PathBuf, Error> {
+    /// A debugger looks at the program from now on.
+    fn attend(&mut self) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&self.program) else {
             let program = self.request.program.clone();
             return Err(tracee::Error::EndedEarly { program }.into());
         };
         process.debugger = Some(Debugger::default());
-        Ok(process.recorder.writer().dir().to_owned())
+        Ok(())
     }
 
     pub(super) fn of_program(&self) -> impl Iterator<Item = &Thread> {
@@ -187,29 +244,34 @@ impl Engine {
         Ok(process.recorder.flush()?)
     }
 
-    fn detach_debugged(&mut self) -> Result<(), Error> {
+    pub(super) fn detach_debugged(&mut self) -> Result<(), Error> {
         if self.is_at_end() {
             return self.let_end();
         }
-        let pid = self.program;
-        let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid == pid).collect();
-        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        process.depart(&threads)?;
-        self.finish(pid, None)
+        self.part_from(self.program)
     }
 
     fn kill_debugged(&mut self) -> Result<(), Error> {
-        if !self.processes.contains_key(&self.program) {
-            return Ok(());
+        let others = std::mem::take(&mut self.newborns);
+        others.into_values().for_each(Newborn::kill);
+        if let Some(child) = self.parting {
+            return self.part_for_good(child, None);
         }
-        Tracee::kill_process(self.program);
-        if let Some(process) = self.processes.get_mut(&self.program) {
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        pids.into_iter().try_for_each(|pid| self.kill_process(pid))
+    }
+
+    /// Ends a process, and waits until it has.
+    pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
+        Tracee::kill_process(pid);
+        if let Some(process) = self.processes.get_mut(&pid) {
             process.debugger = None;
         }
-        for thread in self.of_program().filter(|thread| thread.doing == Doing::AtEnd) {
+        let of_process = self.threads.values().filter(|thread| thread.pid == pid);
+        for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
-        while self.processes.contains_key(&self.program) {
+        while self.processes.contains_key(&pid) {
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;
             }
@@ -220,7 +282,7 @@ impl Engine {
 
 impl Process {
     /// How many of `size` bytes at `addr` are the program's own.
-    fn visible_bytes(&self, addr: Addr, size: usize) -> usize {
+    pub(super) fn visible_bytes(&self, addr: Addr, size: usize) -> usize {
         let wanted = AddrRange::sized(addr, size as u64);
         let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
         let first = hidden.map(|range| range.start.0.saturating_sub(addr.0)).min();

@@ -18,6 +18,7 @@ mod events;
 mod exact;
 mod feed;
 mod forced;
+mod forks;
 mod go;
 mod kernel_writes;
 mod left;

@@ -44,6 +44,9 @@ pub(super) enum Doing {
     Left,
     /// Stands in the program, and a debugger looks at it.
     Standing,
+    /// Waits in the kernel until its child executes a program or ends, and comes into the program
+    /// then. It counts as standing still: nobody could stop it.
+    Waiting,
 }
 
 /// A thread.
@@ -78,6 +81,11 @@ pub(super) struct Thread {
     pub(super) caught: Option<(u64, u64)>,
     /// What the debugger is to hear of it.
     pub(super) news: Option<News>,
+    /// It stands in a system call that waits for its child.
+    pub(super) waits: bool,
+    /// What the debugger is to hear of it as soon as it is to go on: that a step is done in whose
+    /// midst a child was born; or of that child, where the step was told first.
+    pub(super) owes: Option<News>,
     /// Nothing has asked it to stop since it was made.
     pub(super) is_young: bool,
     /// What it had registered with the kernel when the recorder came.
@@ -107,6 +115,8 @@ impl Thread {
             sent: 0,
             caught: None,
             news: None,
+            waits: false,
+            owes: None,
             is_young: true,
             rseq: None,
             ending: None,
@@ -131,6 +141,7 @@ impl Thread {
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
                 self.tracee.step(signal)?;
             }
+            Doing::Waiting => self.tracee.resume_to_call(signal)?,
             Doing::Running | Doing::AtEnd | Doing::Left | Doing::Standing => {
                 self.tracee.resume(signal)?;
             }

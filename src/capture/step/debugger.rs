@@ -6,9 +6,10 @@ use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
 use crate::capture::error::gone_is_fine;
-use crate::capture::live::{Catches, Go, News};
+use crate::capture::live::{Catches, Forks, Go, News};
+use crate::capture::newborn::Newborn;
 use crate::capture::signals::Forwarding;
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 use crate::tracee::{Stop, wait_any};
 use std::time::Duration;
 
@@ -47,7 +48,10 @@ impl Engine {
     pub(super) fn may_go(&self, thread: &Thread) -> bool {
         thread.doing == Doing::Ready
             && !thread.held
-            && self.debugger.as_ref().is_none_or(|debugger| debugger.lets_go(thread))
+            && self
+                .debugger
+                .as_ref()
+                .is_none_or(|debugger| thread.pid == self.program && debugger.lets_go(thread))
     }
 
     /// Whether the debugger wants to look at the thread before it goes on.
@@ -81,6 +85,9 @@ impl Engine {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
+        if self.newborns.contains_key(&Pid(go.thread.0)) {
+            self.follow(Pid(go.thread.0))?;
+        }
         let first = Tid(self.program.0);
         if self.is_gone() {
             return Ok((first, News::Ended(self.exit)));
@@ -90,6 +97,7 @@ impl Engine {
             return Ok((first, News::Ended(self.exit)));
         }
         if let Some(news) = self.begin(go)? {
+            self.tell_birth(news.1);
             return Ok(news);
         }
         let _forwarding = Forwarding::to(self.program);
@@ -115,12 +123,13 @@ impl Engine {
             self.take_in(tid, stop)?;
         };
         self.halt_all()?;
+        self.tell_birth(news.1);
         match news {
             (_, News::Ended(_)) => Ok(news),
             // What came meanwhile is told, rather than a thread that is gone.
             _ if self.is_gone() => Ok((first, News::Ended(self.exit))),
             (tid, told) if !self.threads.contains_key(&tid) => {
-                Ok((self.threads.keys().next().copied().unwrap_or(first), told))
+                Ok((self.of_program().next().map_or(first, Thread::tid), told))
             }
             _ => Ok(news),
         }
@@ -128,6 +137,12 @@ impl Engine {
 
     /// Tells the threads what to do; gives what another has to tell before they do.
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        let owed = self.threads.get_mut(&go.thread).and_then(|thread| thread.owes.take());
+        if let Some(news) = owed
+            && (go.step && go.signal == 0 || news.is_birth())
+        {
+            return Ok(Some((go.thread, news)));
+        }
         self.watch_all(go)?;
         let Some(debugger) = &mut self.debugger else { return Ok(None) };
         let makes_call = match (self.threads.get(&go.thread), self.processes.get(&self.program)) {
@@ -156,7 +171,8 @@ impl Engine {
         if !alone && let Some(news) = self.news_of_others(go) {
             return Ok(Some(news));
         }
-        for thread in self.threads.values_mut() {
+        let program = self.program;
+        for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
             thread.halts = false;
             if alone && thread.tid() != go.thread {
                 continue;
@@ -199,7 +215,12 @@ impl Engine {
 
     /// What another thread came to while all were being stopped, or stands at now.
     fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
-        for thread in self.threads.values_mut().filter(|thread| thread.tid() != go.thread) {
+        let program = self.program;
+        let others = |t: &&mut Thread| t.pid == program && t.tid() != go.thread;
+        for thread in self.threads.values_mut().filter(others) {
+            if let Some(birth) = thread.owes.take_if(|owed| owed.is_birth()) {
+                return Some((thread.tid(), birth));
+            }
             match thread.news.take() {
                 Some(News::Stop) | None if thread.is_in_program() => {
                     if go.stops.contains(&thread.ip) {
@@ -226,7 +247,9 @@ impl Engine {
         }
         let alone = self.debugger.as_ref().is_some_and(|debugger| debugger.alone);
         let ran = |thread: &Thread| !alone || thread.tid() == go.thread;
-        let told = self.threads.values_mut().filter(|t| t.news.is_some() && ran(t));
+        let program = self.program;
+        let told =
+            self.threads.values_mut().filter(|t| t.pid == program && t.news.is_some() && ran(t));
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|thread| thread.tid() != go.thread);
         let thread = told.into_iter().next()?;
@@ -284,6 +307,19 @@ impl Engine {
             }
             return Ok(());
         }
+        if let Some(news) = thread.take_birth() {
+            let is_wanted = news != News::VforkDone || go.forks.vfork;
+            let steps = is_wanted && go.step && go.thread == tid;
+            thread.returned = None;
+            if steps && go.locked && news.is_birth() {
+                // gdb, which steps over a breakpoint so, takes no other answer.
+                (thread.news, thread.owes) = (Some(News::Stepped), Some(news));
+                return Ok(());
+            }
+            thread.news = is_wanted.then_some(news).or(thread.news);
+            thread.owes = steps.then_some(News::Stepped);
+            return Ok(());
+        }
         if let Some(number) = thread.returned.take().filter(|number| go.catches.has(*number)) {
             thread.news = Some(News::CallReturn(number));
         }
@@ -318,14 +354,21 @@ impl Engine {
     }
 
     pub(super) fn is_at_end(&self) -> bool {
-        !self.threads.is_empty() && self.threads.values().all(|t| t.doing == Doing::AtEnd)
+        let mut threads = self.of_program().peekable();
+        threads.peek().is_some() && threads.all(|thread| thread.doing == Doing::AtEnd)
     }
 
     /// All threads stand at their end: lets them.
     pub(super) fn let_end(&mut self) -> Result<(), Error> {
-        self.debugger = None;
-        self.end_if_all_are(self.program)?;
-        while !self.is_gone() {
+        self.let_process_end(self.program)
+    }
+
+    fn let_process_end(&mut self, pid: Pid) -> Result<(), Error> {
+        if pid == self.program {
+            self.debugger = None;
+        }
+        self.end_if_all_are(pid)?;
+        while self.processes.contains_key(&pid) {
             let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
@@ -340,27 +383,44 @@ impl Engine {
         if self.is_at_end() {
             return self.let_end();
         }
-        self.debugger = None;
-        for thread in self.threads.values() {
-            gone_is_fine(watch(thread.tracee, &[]))?;
-        }
-        self.release_process(self.program)
+        self.part_from(self.program)
     }
 
-    /// Ends the program.
+    /// A process all of whose threads stand still goes on by itself, and its recording ends here.
+    pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
+        for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
+            gone_is_fine(watch(thread.tracee, &[]))?;
+        }
+        self.release_process(pid)
+    }
+
+    pub(super) fn of_program(&self) -> impl Iterator<Item = &Thread> {
+        self.threads.values().filter(|thread| thread.pid == self.program)
+    }
+
+    /// Ends the program, and what stands beside it.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
-        if self.is_gone() {
-            return Ok(());
+        let newborns = std::mem::take(&mut self.newborns);
+        newborns.into_values().for_each(Newborn::kill);
+        let pids: Vec<Pid> = self.processes.keys().copied().collect();
+        pids.into_iter().try_for_each(|pid| self.kill_process(pid))
+    }
+
+    /// Ends a process, and waits until it has.
+    pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
+        crate::tracee::Tracee::kill_process(pid);
+        let mut of_process = self.threads.values().filter(|thread| thread.pid == pid).peekable();
+        if of_process.peek().is_some() && of_process.all(|thread| thread.doing == Doing::AtEnd) {
+            return self.let_process_end(pid);
         }
-        crate::tracee::Tracee::kill_process(self.program);
-        if self.is_at_end() {
-            return self.let_end();
+        if pid == self.program {
+            self.debugger = None;
         }
-        self.debugger = None;
-        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
+        let at_end = |thread: &&Thread| thread.pid == pid && thread.doing == Doing::AtEnd;
+        for thread in self.threads.values().filter(at_end) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
-        while !self.is_gone() {
+        while self.processes.contains_key(&pid) {
             let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
@@ -369,6 +429,15 @@ impl Engine {
 }
 
 impl Debugger {
+    pub(super) fn go(&self) -> Option<&Go> {
+        self.go.as_ref()
+    }
+
+    /// At which births of processes it is told.
+    pub(super) fn forks(&self) -> Forks {
+        self.go.as_ref().map(|go| go.forks).unwrap_or_default()
+    }
+
     fn lets_go(&self, thread: &Thread) -> bool {
         self.go.as_ref().is_some_and(|go| !self.alone || go.thread == thread.tid())
     }
@@ -376,5 +445,6 @@ impl Debugger {
 
 /// Not at a stop that its tracer has seen.
 fn is_out(thread: &Thread) -> bool {
-    matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped)
+    let waits = thread.waits && thread.doing == Doing::InCall;
+    matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped) && !waits
 }

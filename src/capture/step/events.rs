@@ -51,14 +51,14 @@ impl Engine {
             Stop::Event(PtraceEvent::Stop) => self.with(tid, stopped),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
-            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                self.born(tid)
+            Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
+                self.born(tid, event)
             }
             Stop::Event(PtraceEvent::Other(_)) => self.go_on_in_call(tid),
         }
     }
 
-    fn with(
+    pub(super) fn with(
         &mut self,
         tid: Tid,
         act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// The thread made a thread or a process.
-    fn born(&mut self, parent: Tid) -> Result<(), Error> {
+    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
@@ -88,19 +88,31 @@ impl Engine {
             if first_stop.is_none() {
                 wait_for(child)?;
             }
-            self.forked(parent, pid, Pid(child.0))?;
+            if self.forked(parent, pid, Pid(child.0), event)? {
+                return Ok(());
+            }
         }
         self.go_on_in_call(parent)
     }
 
-    /// A child process stands at its birth: it is followed or left alone.
-    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
+    /// A child process stands at its birth: it is followed or left alone, or a debugger says which.
+    /// Gives whether its parent stands there, too.
+    fn forked(
+        &mut self,
+        parent: Tid,
+        pid: Pid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<bool, Error> {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.recorder.event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
+        if self.tells_of_fork(pid, event) {
+            return self.stand_at_fork(parent, child, event);
+        }
         if !self.request.follow_forks {
-            return gone_is_fine(Tracee(tid).detach(0));
+            return gone_is_fine(Tracee(tid).detach(0)).map(|()| false);
         }
         let mut process = Process::start(
             Prepared::of_child(&self.request, BACKEND)?,
@@ -112,7 +124,7 @@ impl Engine {
         }
         self.processes.insert(child, process);
         self.add_thread(tid, child, Doing::InCall)?;
-        self.with(tid, stopped)
+        self.with(tid, stopped).map(|()| false)
     }
 
     /// Another program runs in the thread's process, which has this thread only.
@@ -123,7 +135,7 @@ impl Engine {
         let pid = thread.pid;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let call = thread.call;
-        retire_call(&mut thread);
+        thread.retire_call();
         if old != tid {
             end_path(process, &mut thread, None)?;
             // The kernel gave the thread the number of the first one, whose path goes on with it.
@@ -163,7 +175,7 @@ impl Engine {
         for thread in self.threads.values_mut().filter(mine) {
             if let Some(process) = self.processes.get_mut(&pid) {
                 thread.call = thread.call.filter(|call| call.entered);
-                retire_call(thread);
+                thread.retire_call();
                 end_path(process, thread, Some(thread.ip))?;
             }
             release(thread);
@@ -183,7 +195,7 @@ impl Engine {
         let final_pc = registers.map(|registers| Addr(registers.rip));
         // Killed before it made the call that it stands at.
         thread.call = thread.call.filter(|call| call.entered);
-        retire_call(thread);
+        thread.retire_call();
         end_path(process, thread, final_pc)?;
         let signal = i32::try_from(status & 0x7f).unwrap_or(0);
         let ends_process = signal != 0 || call == Some(EXIT_GROUP);
@@ -236,7 +248,7 @@ fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
 }
 
 /// A new thread's first stop, or the end of a group stop.
-fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+pub(super) fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     if thread.ip == Addr(0) {
         match thread.tracee.instruction_pointer() {
             Err(error) if error.is_gone() => return Ok(()),
@@ -342,13 +354,15 @@ fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> 
     Ok(process.recorder.event(thread.tid(), event)?)
 }
 
-/// The thread left the program by its last system call, if it is in one.
-fn retire_call(thread: &mut Thread) {
-    let pending = thread.call.filter(|call| !call.retired);
-    if let Some((insn, call)) = thread.insn.zip(pending) {
-        thread.path.retire(&insn, insn.next());
-        thread.ip = insn.next();
-        thread.call = Some(Call { retired: true, ..call });
+impl Thread {
+    /// The thread left the program by its last system call, if it is in one.
+    pub(super) fn retire_call(&mut self) {
+        let pending = self.call.filter(|call| !call.retired);
+        if let Some((insn, call)) = self.insn.zip(pending) {
+            self.path.retire(&insn, insn.next());
+            self.ip = insn.next();
+            self.call = Some(Call { retired: true, ..call });
+        }
     }
 }
 

@@ -29,7 +29,7 @@ impl Live {
         let (prepared, pid) = Prepared::launch(request, BACKEND)?;
         let mut engine = Engine::new(request, pid);
         match engine.start(prepared).and_then(|()| engine.reach_program()) {
-            Ok(dir) => Ok(Self { engine, dir }),
+            Ok(()) => Ok(Self { engine, dir: PathBuf::new() }),
             Err(error) => {
                 engine.let_go();
                 Err(error)
@@ -50,7 +50,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
-        self.engine.threads.keys().copied().collect()
+        self.engine.of_program().map(Thread::tid).collect()
     }
 
     pub(in crate::capture) fn name(&self, tid: Tid) -> String {
@@ -59,8 +59,11 @@ impl Live {
     }
 
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        if let Some(newborn) = self.engine.newborns.get(&Pid(tid.0)) {
+            return newborn.thread();
+        }
         let thread = self.engine.threads.get(&tid)?;
-        if thread.doing == Doing::AtEnd {
+        if thread.doing == Doing::AtEnd || thread.waits && thread.doing == Doing::InCall {
             return thread.ending.clone();
         }
         let registers = thread.tracee.registers().ok()?;
@@ -128,10 +131,47 @@ impl Live {
     pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
         self.engine.tell_places();
         self.engine.write_all()?;
+        if let Some(process) = self.engine.processes.get(&self.engine.program) {
+            process.recorder.writer().dir().clone_into(&mut self.dir);
+        }
         Ok(&self.dir)
     }
 
+    pub(in crate::capture) fn beside(&self) -> Vec<(Tid, Pid)> {
+        self.engine.beside()
+    }
+
+    pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
+        let engine = &self.engine;
+        match engine.newborns.get(&Pid(tid.0)) {
+            Some(newborn) => newborn.is_awaited,
+            None if engine.newborns.values().any(|newborn| newborn.is_told) => false,
+            None => engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program),
+        }
+    }
+
+    pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+        match (self.engine.newborns.get(&pid), self.engine.processes.get(&pid)) {
+            (Some(newborn), _) => newborn.read(addr, buf),
+            (None, Some(process)) => process.memory.read(addr, buf),
+            (None, None) => 0,
+        }
+    }
+
+    pub(in crate::capture) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        self.engine.leave_process(pid)
+    }
+
+    pub(in crate::capture) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        self.engine.kill_beside(pid)
+    }
+
+    pub(in crate::capture) fn leave_all_beside(&mut self) -> Result<(), Error> {
+        self.engine.leave_all_beside()
+    }
+
     pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+        self.engine.leave_all_beside()?;
         self.engine.leave()
     }
 
@@ -142,20 +182,20 @@ impl Live {
 
 impl Engine {
     /// Lets a program that was just launched come to its first instruction, where a debugger looks
-    /// at it from now on. Gives the recording's directory.
-    fn reach_program(&mut self) -> Result<PathBuf, Error> {
+    /// at it from now on.
+    fn reach_program(&mut self) -> Result<(), Error> {
         let first = Tid(self.program.0);
         while self.threads.get(&first).is_some_and(|thread| thread.call.is_some()) {
             self.schedule()?;
             let (tid, stop) = self.wait_on()?;
             self.handle(tid, stop)?;
         }
-        let Some(process) = self.processes.get(&self.program) else {
+        if !self.processes.contains_key(&self.program) {
             let program = self.request.program.clone();
             return Err(tracee::Error::EndedEarly { program }.into());
-        };
+        }
         self.debugger = Some(Debugger::default());
-        Ok(process.recorder.writer().dir().to_owned())
+        Ok(())
     }
 
     /// Lets the traces tell where the threads stand.

@@ -16,6 +16,7 @@ mod code;
 mod debugger;
 mod engine;
 mod events;
+mod forks;
 mod live;
 mod process;
 mod thread;

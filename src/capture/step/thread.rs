@@ -90,6 +90,13 @@ pub(super) struct Thread {
     pub(super) caught: Option<u64>,
     /// The system call that it has made.
     pub(super) returned: Option<u64>,
+    /// The child that its call has made.
+    pub(super) forked: Option<Pid>,
+    /// It stands or is in a call that waits for its child.
+    pub(super) waits: bool,
+    /// What the debugger is to hear of it as soon as it is to go on: that a step is done in whose
+    /// midst a child was born; or of that child, where the step was told first.
+    pub(super) owes: Option<News>,
 }
 
 impl Thread {
@@ -118,6 +125,9 @@ impl Thread {
             watches: false,
             caught: None,
             returned: None,
+            forked: None,
+            waits: false,
+            owes: None,
         }
     }
 

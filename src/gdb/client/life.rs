@@ -2,14 +2,22 @@
 //! clients that ask about each thread.
 
 use super::{Answer, Client, Ended};
-use crate::common::Tid;
+use crate::common::{Pid, Tid};
 use crate::gdb::chosen::Chosen;
 use crate::gdb::conditions::Conditions;
+use crate::gdb::resume::Resume;
 use crate::gdb::{lldb, signals, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    pub(super) fn kill(&mut self, reply: Option<&'static [u8]>) -> Answer {
+    /// Ends a process; without a number, all that there is.
+    pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
+        if let Some(pid) = pid
+            && self.served.session.run().is_beside(Tid(pid.0))
+        {
+            self.served.session.run_mut().kill_process(pid);
+            return Answer::Reply(b"OK".to_vec());
+        }
         self.served.session.run_mut().kill();
         match reply.filter(|_| self.extended) {
             Some(reply) => Answer::Reply(reply.to_vec()),
@@ -17,12 +25,47 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    pub(super) fn detach(&mut self) -> Answer {
+    /// Leaves a process; without a number, all that there is.
+    pub(super) fn detach(&mut self, pid: Option<Pid>) -> Answer {
+        let others = |tid| self.served.session.run().is_beside(tid);
+        let threads = self.served.session.threads();
+        if let Some(pid) = pid
+            && threads.iter().any(|thread| others(thread.tid))
+        {
+            return self.detach_one(pid);
+        }
         self.served.session.run_mut().leave();
         if self.extended {
             return Answer::ok();
         }
         Answer::End(Some(b"OK"), Ended::Detached)
+    }
+
+    fn detach_one(&mut self, pid: Pid) -> Answer {
+        let session = &mut self.served.session;
+        if session.threads().iter().all(|thread| thread.pid != pid) {
+            return Answer::Reply(format!("E.there is no process {pid} here").into_bytes());
+        }
+        if let Err(error) = session.leave_process(pid) {
+            return Answer::Reply(format!("E.{error}").into_bytes());
+        }
+        if !session.is_alive(self.chosen.general()) {
+            self.chosen = Chosen::stopped_at(session.last_stop().thread);
+        }
+        self.served.document = None;
+        Answer::ok()
+    }
+
+    /// Where a whole process is to go on, one of its threads is meant.
+    pub(super) fn aim(&self, resume: &mut Resume) {
+        let Some(pid) = resume.process else { return };
+        let threads = self.served.session.threads();
+        let mut of_process = threads.iter().filter(|thread| thread.pid == pid).map(|t| t.tid);
+        if of_process.clone().all(|tid| tid != resume.order.thread)
+            && let Some(first) = of_process.next()
+        {
+            resume.order.thread = first;
+        }
     }
 
     /// Whether there is no program.
@@ -58,6 +101,13 @@ impl<R: Run> Client<'_, R> {
         }
         match body {
             b"qfThreadInfo" if self.is_vacant() => Some(b"l".to_vec()),
+            b"qfThreadInfo" if self.features.multiprocess => {
+                let session = &self.served.session;
+                let threads = session.threads();
+                let ids = threads.iter().map(|thread| self.features.thread_id(session, thread.tid));
+                Some(format!("m{}", ids.collect::<Vec<_>>().join(",")).into_bytes())
+            }
+            b"qsThreadInfo" if self.features.multiprocess => Some(b"l".to_vec()),
             _ if body.starts_with(b"qAttached") => {
                 Some(u8::from(self.served.attached).to_string().into_bytes())
             }
@@ -87,7 +137,7 @@ impl<R: Run> Client<'_, R> {
         match tid.filter(|tid| self.served.session.is_alive(*tid)) {
             None => b"E03".to_vec(),
             Some(tid) if tid == last.thread => self.stop_reply(last),
-            Some(thread) => stop_reply::quiet(&self.served.session, thread),
+            Some(thread) => stop_reply::quiet(&self.served.session, thread, self.features),
         }
     }
 }

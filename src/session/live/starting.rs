@@ -3,7 +3,7 @@
 use super::Live;
 use crate::capture::{Backend, Live as Program, Request};
 use crate::common::Tid;
-use crate::session::{Catches, Ending, Error, Run, Start};
+use crate::session::{Catches, Ending, Error, Forks, Run, Start};
 use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 
@@ -25,6 +25,8 @@ impl Live {
             failure: RefCell::new(None),
             passed: 0,
             catches: Catches::None,
+            forks: Forks::default(),
+            vfork: None,
         }
     }
 
@@ -83,8 +85,8 @@ impl Live {
         let request = self.request_of(start)?;
         self.kill();
         // Whoever waits for children must be alone, so the old program goes first.
-        let (has_run, passed) = (self.has_run, self.passed);
-        *self = Self { has_run, passed, ..Self::new(self.backend, self.request.clone()) };
+        let (has_run, passed, forks) = (self.has_run, self.passed, self.forks);
+        *self = Self { has_run, passed, forks, ..Self::new(self.backend, self.request.clone()) };
         let program = match request.attach {
             Some(pid) => Program::attach(self.backend, &request, pid),
             None => Program::launch(self.backend, &request),

@@ -1,0 +1,161 @@
+//! Processes that a program under a debugger has just made. They stand still at their first
+//! instruction, with nothing of the recorder's in them, until somebody says what is to become of
+//! them.
+
+use super::live::{Go, News};
+use super::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
+use crate::recording::Exit;
+use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
+use std::time::Duration;
+
+/// Looks for news without a pause, before each is waited for patiently.
+const BUSY_LOOKS: u32 = 50;
+/// How long a look waits where there are no news.
+const LOOK_PERIOD: Duration = Duration::from_millis(1);
+/// Stops between two looks at whether somebody interrupts.
+const STOPS_PER_LOOK: u32 = 1024;
+
+/// A child that stands at its birth.
+#[derive(Debug)]
+pub(super) struct Newborn {
+    pub(super) pid: Pid,
+    memory: Memory,
+    /// Its parent waits until it executes a program or ends, and may share its memory.
+    pub(super) is_awaited: bool,
+    /// Somebody knows of it.
+    pub(super) is_told: bool,
+}
+
+/// How a child came to stop that ran by itself.
+pub(super) enum Fate {
+    /// It is the same as it was, and there is something to tell.
+    Stands(News),
+    /// It stands in the execve(2) that brought another program.
+    Executed,
+    /// It is gone.
+    Ended(Exit),
+}
+
+impl Newborn {
+    pub(super) fn new(pid: Pid, is_awaited: bool) -> Result<Self, Error> {
+        let memory = Memory::open(pid)?;
+        Ok(Self { pid, memory, is_awaited, is_told: false })
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        Tid(self.pid.0)
+    }
+
+    fn tracee(&self) -> Tracee {
+        Tracee(self.tid())
+    }
+
+    pub(super) fn thread(&self) -> Option<core::Thread> {
+        final_state::thread(self.tracee(), None)
+    }
+
+    pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.memory.read(addr, buf)
+    }
+
+    /// It goes on by itself. If it is gone, that is as good.
+    pub(super) fn leave(self) {
+        let _ = self.tracee().detach(0);
+    }
+
+    /// Ends it, and waits until it has.
+    pub(super) fn kill(self) {
+        Tracee::kill_process(self.pid);
+        while let Ok(stop) = wait_for(self.tid()) {
+            if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
+                break;
+            }
+            // It stands at its end, unless that was told before.
+            let _ = self.tracee().resume(0);
+        }
+    }
+
+    /// Lets it run as it is, without a recording, until there is something to tell: one whose
+    /// memory is its parent's cannot be translated. Where it is to stop somewhere, it is stepped.
+    pub(super) fn run(
+        &self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Fate, tracee::Error> {
+        let tracee = self.tracee();
+        let steps = go.step || !go.stops.is_empty();
+        let mut signal = go.signal;
+        for stops in 1_u32.. {
+            if stops.is_multiple_of(STOPS_PER_LOOK) && interrupted() {
+                break;
+            }
+            match (std::mem::take(&mut signal), steps) {
+                (signal, true) => tracee.step(signal)?,
+                (signal, false) => tracee.resume(signal)?,
+            }
+            loop {
+                let (stop, asked) = self.wait(interrupted)?;
+                match stop {
+                    Stop::Exited(code) => return Ok(Fate::Ended(Exit::Code(code))),
+                    Stop::Killed { signal, .. } => return Ok(Fate::Ended(Exit::Signal(signal))),
+                    Stop::Event(PtraceEvent::Exec) => return Ok(Fate::Executed),
+                    Stop::Event(PtraceEvent::Stop) if asked => {
+                        return Ok(Fate::Stands(News::Interrupted));
+                    }
+                    Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                        leave_child_of(tracee)?;
+                    }
+                    Stop::Signal(libc::SIGTRAP) if steps => {
+                        let at = tracee.instruction_pointer()?;
+                        if go.stops.contains(&at) {
+                            return Ok(Fate::Stands(News::Stop));
+                        }
+                        if go.step {
+                            return Ok(Fate::Stands(News::Stepped));
+                        }
+                    }
+                    Stop::Signal(number) => signal = number,
+                    Stop::Group(_) => {
+                        tracee.listen()?;
+                        continue;
+                    }
+                    Stop::Event(_) | Stop::Call => {}
+                }
+                break;
+            }
+        }
+        Ok(Fate::Stands(News::Interrupted))
+    }
+
+    /// The next stop, and whether it was asked to come.
+    fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
+        let mut asked = false;
+        for look in 0_u32.. {
+            if let Some(stop) = news_of(self.tid())? {
+                return Ok((stop, asked));
+            }
+            if look < BUSY_LOOKS {
+                std::thread::yield_now();
+                continue;
+            }
+            if !asked && interrupted() {
+                self.tracee().interrupt()?;
+                asked = true;
+            }
+            std::thread::sleep(LOOK_PERIOD);
+        }
+        Ok((wait_for(self.tid())?, asked))
+    }
+}
+
+/// What the process has made goes on by itself.
+fn leave_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
+    let child = Tid(i32::try_from(tracee.event_message()?).unwrap_or(0));
+    wait_for(child)?;
+    match Tracee(child).detach(0) {
+        Err(error) if !error.is_gone() => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,301 @@
+//! Forks under a debugger: parent and child both stand still until the debugger says which one it
+//! follows. A child that shares its parent's memory runs by itself until it executes a program.
+
+use super::engine::{BACKEND, Engine};
+use super::events::{disturbed, leave_system_call, runs_64_bit_code};
+use super::feed::Item;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::error::gone_is_fine;
+use crate::capture::live::{Go, News};
+use crate::capture::newborn::{Fate, Newborn};
+use crate::capture::recorder::Prepared;
+use crate::capture::restart::stand_before_call;
+use crate::capture::signals::Forwarding;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
+use crate::recording::Exit;
+use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// Whether the debugger of a process is told of its children.
+    pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+        let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
+        debugger.is_some_and(|debugger| match event {
+            PtraceEvent::Vfork => debugger.forks.vfork,
+            _ => debugger.forks.fork,
+        })
+    }
+
+    /// A child stands at its birth, in the program, and so is its parent to.
+    pub(super) fn stand_at_fork(
+        &mut self,
+        parent: Tid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<(), Error> {
+        let waits = event == PtraceEvent::Vfork;
+        let newborn = Newborn::new(child, waits)?;
+        if !waits {
+            // The parent's call ends, so that both stand behind it.
+            gone_is_fine(Tracee(parent).resume_to_call(0))?;
+            let stop = wait_for(parent)?;
+            if stop != Stop::Call {
+                newborn.leave();
+                self.waiting.push_back((parent, stop));
+                return Ok(());
+            }
+        }
+        let mut disturbance = None;
+        self.with(parent, |process, thread| {
+            disturbance = disturbed(process.make_exact(thread)?);
+            if disturbance.is_some() {
+                return Ok(());
+            }
+            let registers = thread.tracee.registers()?;
+            process.tell(thread.tid(), Item::Leave { ip: registers.rip });
+            thread.waits = waits;
+            let birth = if waits { News::Vforked(child) } else { News::Forked(child) };
+            if !waits {
+                thread.tracee.set_registers(&stand_before_call(&registers))?;
+            }
+            let steps = process.is_stepping(thread);
+            if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
+                // gdb, which steps over a breakpoint so, takes no other answer.
+                thread.owes = Some(birth);
+                thread.stand(News::Stepped);
+            } else {
+                thread.owes = (steps && !waits).then_some(News::Stepped);
+                thread.stand(birth);
+            }
+            Ok(())
+        })?;
+        match disturbance {
+            None => drop(self.newborns.insert(child, newborn)),
+            Some(stop) => {
+                newborn.leave();
+                self.waiting.push_back((parent, stop));
+            }
+        }
+        Ok(())
+    }
+
+    /// A system call ends that a thread was let make.
+    pub(super) fn call_ended(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with(tid, |process, thread| {
+            if thread.doing != Doing::Waiting {
+                return Ok(thread.tracee.resume(0)?);
+            }
+            thread.end_wait()?;
+            let tells = process.debugger.as_ref().is_some_and(|debugger| debugger.forks.vfork);
+            if !tells {
+                return process.go_on_in_cache(thread);
+            }
+            thread.owes = process.is_stepping(thread).then_some(News::Stepped);
+            thread.stand(News::VforkDone);
+            Ok(())
+        })
+    }
+
+    /// Lets no thread of a process wait for a child any more.
+    fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
+        let waiting = |t: &&mut Thread| t.pid == pid && (t.waits || t.doing == Doing::Waiting);
+        for thread in self.threads.values_mut().filter(waiting) {
+            if thread.doing != Doing::Waiting {
+                thread.tracee.resume_to_call(0)?;
+            }
+            match wait_for(thread.tid())? {
+                Stop::Call => thread.end_wait()?,
+                stop => self.waiting.push_back((thread.tid(), stop)),
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads of what stands beside the program, as far as that was told.
+    pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
+        if self.parting.is_some() {
+            return Vec::new();
+        }
+        let told = self.newborns.values().filter(|newborn| newborn.is_told);
+        let newborns = told.map(|newborn| (newborn.tid(), newborn.pid));
+        let others = self.threads.values().filter(|thread| thread.pid != self.program);
+        newborns.chain(others.map(|thread| (thread.tid(), thread.pid))).collect()
+    }
+
+    /// Lets a child that was told of run by itself, until it executes a program, and is the one
+    /// that is debugged from then on.
+    pub(super) fn run_newborn(
+        &mut self,
+        child: Pid,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        let Some(newborn) = self.newborns.get(&child) else {
+            return Ok((Tid(child.0), News::Ended(None)));
+        };
+        let tid = newborn.tid();
+        let _forwarding = Forwarding::to(child);
+        match newborn.run(go, interrupted)? {
+            Fate::Stands(news) => Ok((tid, news)),
+            Fate::Ended(exit) => {
+                self.newborns.remove(&child);
+                self.part_for_good(child, Some(exit))?;
+                Ok((tid, News::Ended(Some(exit))))
+            }
+            Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
+                self.notes.push(format!("process {child} runs a 32-bit program: not recorded"));
+                self.newborns.remove(&child).into_iter().for_each(Newborn::leave);
+                self.part_for_good(child, None)?;
+                Ok((tid, News::Ended(None)))
+            }
+            Fate::Executed => {
+                leave_system_call(Tracee(tid))?;
+                let parent = self.program;
+                self.follow(child)?;
+                if self.parting.take().is_some() {
+                    self.part_from(parent)?;
+                }
+                Ok((tid, News::Executed))
+            }
+        }
+    }
+
+    /// If a child that is gone was the one that is debugged, its parent goes on by itself.
+    pub(super) fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
+        if self.parting.take().is_none() {
+            return Ok(());
+        }
+        let parent = std::mem::replace(&mut self.program, child);
+        self.exit = exit;
+        self.part_from(parent)
+    }
+
+    /// A child that stands in the program is the one that is debugged from now on.
+    fn follow(&mut self, child: Pid) -> Result<(), Error> {
+        let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
+        let (parent, newborn) = (self.program, self.newborns.remove(&child));
+        self.program = child;
+        let begun = self.begin_at(prepared);
+        if begun.is_err() {
+            self.program = parent;
+            newborn.into_iter().for_each(Newborn::leave);
+            return begun;
+        }
+        let inherited = self.processes.get(&parent).map(|process| process.actions.clone());
+        if let (Some(process), Some(actions)) = (self.processes.get_mut(&child), inherited)
+            && newborn.is_some_and(|newborn| !newborn.is_awaited)
+        {
+            process.actions = actions;
+        }
+        Ok(())
+    }
+
+    pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        if let Some(newborn) = self.newborns.remove(&pid) {
+            newborn.leave();
+            return self.part_for_good(pid, None);
+        }
+        if pid == self.program {
+            let told = self.newborns.values().find(|newborn| newborn.is_told);
+            if let Some(child) = told.filter(|child| child.is_awaited) {
+                self.parting = Some(child.pid);
+                return Ok(());
+            }
+            let other = self.processes.keys().find(|other| **other != pid).copied();
+            match (told.map(|newborn| newborn.pid), other) {
+                (Some(child), _) => self.follow(child)?,
+                (None, Some(other)) => self.program = other,
+                (None, None) => {
+                    self.leave_newborns();
+                    return self.detach_debugged();
+                }
+            }
+        }
+        self.leave_newborns_untold();
+        self.part_from(pid)
+    }
+
+    /// A process all of whose threads stand still goes on by itself, and its recording ends here.
+    pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
+        self.end_waits(pid)?;
+        let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid == pid).collect();
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        process.depart(&threads)?;
+        self.finish(pid, None)
+    }
+
+    pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
+        self.leave_newborns();
+        if let Some(child) = self.parting {
+            self.part_for_good(child, None)?;
+        }
+        let others = self.processes.keys().filter(|pid| **pid != self.program);
+        let others: Vec<Pid> = others.copied().collect();
+        others.into_iter().try_for_each(|pid| self.part_from(pid))
+    }
+
+    fn leave_newborns(&mut self) {
+        std::mem::take(&mut self.newborns).into_values().for_each(Newborn::leave);
+        for thread in self.threads.values_mut() {
+            thread.news = thread.news.filter(|news| !news.is_birth());
+            thread.owes = thread.owes.filter(|news| !news.is_birth());
+        }
+    }
+
+    /// Children that nobody will hear of go on by themselves.
+    pub(super) fn leave_newborns_untold(&mut self) {
+        let all = std::mem::take(&mut self.newborns);
+        let (told, untold): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(_, newborn)| newborn.is_told);
+        self.newborns = told;
+        untold.into_values().for_each(Newborn::leave);
+    }
+
+    pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        if let Some(newborn) = self.newborns.remove(&pid) {
+            newborn.kill();
+            return Ok(());
+        }
+        if pid != self.program && self.processes.contains_key(&pid) {
+            return self.kill_process(pid);
+        }
+        Ok(())
+    }
+
+    /// Somebody hears of news: of a child that is born, too.
+    pub(super) fn tell_birth(&mut self, news: News) {
+        if let News::Forked(child) | News::Vforked(child) = news
+            && let Some(newborn) = self.newborns.get_mut(&child)
+        {
+            newborn.is_told = true;
+        }
+    }
+}
+
+impl Thread {
+    /// The thread, which stands in the program as far as its registers go, waits in the kernel for
+    /// its child.
+    pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
+        self.ending = final_state::thread(self.tracee, None);
+        self.doing = Doing::Waiting;
+        Ok(self.tracee.resume_to_call(0)?)
+    }
+
+    /// The call by which it waited for its child has ended.
+    fn end_wait(&mut self) -> Result<(), Error> {
+        (self.waits, self.ending) = (false, None);
+        self.doing = Doing::Standing;
+        let registers = self.tracee.registers()?;
+        Ok(self.tracee.set_registers(&stand_before_call(&registers))?)
+    }
+}
+
+impl Process {
+    /// Reads the memory of the program, without what is the recorder's.
+    pub(super) fn read_visible(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let visible = self.visible_bytes(addr, buf.len());
+        self.memory.read(addr, &mut buf[..visible])
+    }
+}

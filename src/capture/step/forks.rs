@@ -1,0 +1,159 @@
+//! Forks under a debugger: parent and child both stand still until the debugger says which one it
+//! follows.
+
+use super::debugger::Debugger;
+use super::engine::{BACKEND, Engine};
+use super::events::stopped;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::live::News;
+use crate::capture::newborn::Newborn;
+use crate::capture::recorder::Prepared;
+use crate::capture::{Error, final_state};
+use crate::common::{Pid, Tid};
+use crate::tracee::PtraceEvent;
+use std::collections::BTreeMap;
+
+impl Engine {
+    /// Whether a debugger is told of a child of the process.
+    pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
+        let forks = self.debugger.as_ref().map(Debugger::forks).unwrap_or_default();
+        let wanted = if event == PtraceEvent::Vfork { forks.vfork } else { forks.fork };
+        wanted && pid == self.program
+    }
+
+    /// A child stands at its birth. Gives whether its parent stands there, too, rather than behind
+    /// the call.
+    pub(super) fn stand_at_fork(
+        &mut self,
+        parent: Tid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<bool, Error> {
+        let waits = event == PtraceEvent::Vfork;
+        let Some(thread) = self.threads.get_mut(&parent) else { return Ok(false) };
+        self.newborns.insert(child, Newborn::new(child, waits)?);
+        if waits {
+            thread.retire_call();
+            thread.waits = true;
+            thread.ending = final_state::thread(thread.tracee, None);
+            let go = self.debugger.as_ref().and_then(Debugger::go);
+            let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
+            if alone {
+                // gdb, which steps over a breakpoint so, takes no other answer.
+                thread.owes = Some(News::Vforked(child));
+            }
+            thread.news = Some(if alone { News::Stepped } else { News::Vforked(child) });
+        } else {
+            thread.forked = Some(child);
+        }
+        Ok(waits)
+    }
+
+    /// The threads of what stands beside the program, as far as that was told.
+    pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
+        let told = self.newborns.values().filter(|newborn| newborn.is_told);
+        let newborns = told.map(|newborn| (newborn.tid(), newborn.pid));
+        let others = self.threads.values().filter(|thread| thread.pid != self.program);
+        newborns.chain(others.map(|thread| (thread.tid(), thread.pid))).collect()
+    }
+
+    /// A child that stands at its birth is the one that is debugged from now on.
+    pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
+        let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
+        let Some(newborn) = self.newborns.remove(&child) else { return Ok(()) };
+        let begun = Process::start(prepared, &self.request.filter, child);
+        let mut process = match begun {
+            Ok(process) => process,
+            Err(error) => {
+                newborn.leave();
+                return Err(error);
+            }
+        };
+        if let Some(parent) = self.processes.get(&self.program) {
+            process.trap_ignored = parent.trap_ignored;
+        }
+        self.processes.insert(child, process);
+        self.add_thread(newborn.tid(), child, Doing::InCall)?;
+        self.program = child;
+        self.with(newborn.tid(), stopped)
+    }
+
+    pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+        if let Some(newborn) = self.newborns.remove(&pid) {
+            newborn.leave();
+            return Ok(());
+        }
+        if pid == self.program {
+            let told = self.newborns.values().find(|newborn| newborn.is_told);
+            let other = self.processes.keys().find(|other| **other != pid).copied();
+            match (told.map(|newborn| newborn.pid), other) {
+                (Some(child), _) => self.follow(child)?,
+                (None, Some(other)) => self.program = other,
+                (None, None) => {
+                    self.leave_newborns();
+                    return self.leave();
+                }
+            }
+        }
+        self.leave_newborns_untold();
+        self.part_from(pid)
+    }
+
+    pub(super) fn leave_all_beside(&mut self) -> Result<(), Error> {
+        self.leave_newborns();
+        let others = self.processes.keys().filter(|pid| **pid != self.program);
+        let others: Vec<Pid> = others.copied().collect();
+        others.into_iter().try_for_each(|pid| self.part_from(pid))
+    }
+
+    /// Children that nobody will hear of go on by themselves.
+    pub(super) fn leave_newborns_untold(&mut self) {
+        let all = std::mem::take(&mut self.newborns);
+        let (told, untold): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            all.into_iter().partition(|(_, newborn)| newborn.is_told);
+        self.newborns = told;
+        untold.into_values().for_each(Newborn::leave);
+    }
+
+    fn leave_newborns(&mut self) {
+        std::mem::take(&mut self.newborns).into_values().for_each(Newborn::leave);
+        for thread in self.threads.values_mut() {
+            thread.news = thread.news.filter(|news| !news.is_birth());
+            thread.owes = thread.owes.filter(|news| !news.is_birth());
+            thread.forked = None;
+        }
+    }
+
+    pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+        if let Some(newborn) = self.newborns.remove(&pid) {
+            newborn.kill();
+            return Ok(());
+        }
+        if pid != self.program && self.processes.contains_key(&pid) {
+            return self.kill_process(pid);
+        }
+        Ok(())
+    }
+
+    /// Somebody hears of news: of a child that is born, too.
+    pub(super) fn tell_birth(&mut self, news: News) {
+        if let News::Forked(child) | News::Vforked(child) = news
+            && let Some(newborn) = self.newborns.get_mut(&child)
+        {
+            newborn.is_told = true;
+        }
+    }
+}
+
+impl Thread {
+    /// What has become of a call that made a process, or that waited for one: the debugger is to
+    /// hear of it.
+    pub(super) fn take_birth(&mut self) -> Option<News> {
+        if self.call.is_some() {
+            return None;
+        }
+        let done = std::mem::take(&mut self.waits).then_some(News::VforkDone);
+        self.forked.take().map(News::Forked).or(done)
+    }
+}

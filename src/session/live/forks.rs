@@ -1,0 +1,144 @@
+//! What stands beside a live program: children that nobody follows yet, and the parent of one that
+//! is followed.
+
+use super::Live;
+use crate::capture::{Go, News};
+use crate::common::{Addr, Pid, Tid};
+use crate::session::{Direction, Ending, Error, Order, Run, Stop, StopReason};
+use std::cell::OnceCell;
+
+/// A thread that waits for its child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Vfork {
+    /// The debugger knows of it.
+    Waits(Tid),
+    /// It was told that the thread need not wait any more, since it went to the past.
+    ToldDone(Tid),
+}
+
+impl Live {
+    /// Lets the program run, without telling again of what was told before its time.
+    pub(super) fn go_over_told(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), crate::capture::Error> {
+        let mut go = go.clone();
+        loop {
+            let (thread, news) = self.program.get_mut().go(&go, interrupted)?;
+            match (news, self.vfork) {
+                (News::VforkDone, Some(Vfork::ToldDone(told))) if told == thread => {
+                    self.vfork = None;
+                    (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
+                }
+                _ => {
+                    self.note_vfork(thread, news);
+                    return Ok((thread, news));
+                }
+            }
+        }
+    }
+
+    fn note_vfork(&mut self, thread: Tid, news: News) {
+        match news {
+            News::Vforked(_) => self.vfork = Some(Vfork::Waits(thread)),
+            News::VforkDone | News::Executed | News::Ended(_) => self.vfork = None,
+            _ => {}
+        }
+    }
+
+    /// gdb keeps its breakpoints out of a process that waits for its child. In the past it does not
+    /// wait: the debugger is told before it goes there.
+    pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
+        let Some(Vfork::Waits(thread)) = self.vfork.filter(|_| self.forks.vfork) else {
+            return None;
+        };
+        self.vfork = Some(Vfork::ToldDone(thread));
+        Some(Stop { thread, reason: StopReason::VforkDone })
+    }
+
+    fn process_beside(&self, tid: Tid) -> Option<Pid> {
+        let beside = self.program.borrow().beside();
+        beside.iter().find(|(of_beside, _)| *of_beside == tid).map(|(_, pid)| *pid)
+    }
+
+    pub(super) fn stands_beside(&self, tid: Tid) -> bool {
+        self.process_beside(tid).is_some()
+    }
+
+    /// A process that has ended is that of its first thread.
+    pub(super) fn pid_of(&self, tid: Tid) -> Pid {
+        let pid = self.program.borrow().pid();
+        let known = || self.program.borrow().threads().contains(&tid);
+        match self.process_beside(tid) {
+            Some(beside) => beside,
+            None if tid.0 == pid.0 || known() => pid,
+            // A thread that is gone, of the past maybe; or a child that has ended.
+            None if self.past().is_some() => pid,
+            None => Pid(tid.0),
+        }
+    }
+
+    pub(super) fn read_live(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize {
+        match self.process_beside(tid) {
+            Some(pid) => self.program.borrow().read_beside(pid, addr, buf),
+            None => self.program.borrow().read(addr, buf),
+        }
+    }
+
+    pub(super) fn refuse_beside(&self, tid: Tid) -> Result<(), Error> {
+        if self.stands_beside(tid) { Err(Error::TwoProcesses) } else { Ok(()) }
+    }
+
+    pub(super) fn refuse_order(&self, order: &Order) -> Option<Error> {
+        if self.ended.is_some() || self.in_past {
+            return None;
+        }
+        let is_beside = self.stands_beside(order.thread);
+        let program = self.program.borrow();
+        if !program.may_go(order.thread) {
+            return Some(Error::TwoProcesses);
+        }
+        let goes_back = order.direction == Direction::Backward;
+        (is_beside && goes_back).then_some(Error::NotRecordedYet)
+    }
+
+    pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
+        let before = self.program.get_mut().pid();
+        let only = self.program.get_mut().beside().is_empty();
+        let left = self.program.get_mut().leave_process(pid);
+        left.map_err(|error| Error::Refused(error.to_string()))?;
+        let now = self.program.get_mut().pid();
+        if before != now {
+            let tids = self.program.get_mut().threads();
+            self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
+            self.history = OnceCell::new();
+            (self.in_past, self.is_back, self.at_end) = (false, false, false);
+            (self.held, self.ended) = (None, None);
+        } else if only && before == pid {
+            self.ended.get_or_insert(Ending::Unknown);
+        } else if !self.program.get_mut().threads().contains(&self.stopped) {
+            let tids = self.program.get_mut().threads();
+            self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
+        }
+        Ok(())
+    }
+
+    pub(super) fn kill_one(&mut self, pid: Pid) {
+        if self.program.get_mut().beside().iter().all(|(_, beside)| *beside != pid) {
+            return self.kill();
+        }
+        if let Err(error) = self.program.get_mut().kill_beside(pid) {
+            self.failure.replace(Some(error.to_string()));
+        }
+    }
+
+    pub(super) fn leave_beside(&mut self) {
+        if let Err(error) = self.program.get_mut().leave_all_beside() {
+            self.failure.replace(Some(error.to_string()));
+        }
+        if self.program.get_mut().threads().is_empty() {
+            self.ended.get_or_insert(Ending::Unknown);
+        }
+    }
+}
