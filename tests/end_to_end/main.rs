@@ -16,6 +16,7 @@ mod ends;
 mod equality;
 mod errors;
 mod filter;
+mod forks;
 mod generated;
 mod import;
 mod introspection;

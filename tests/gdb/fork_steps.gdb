@@ -1,0 +1,11 @@
+# only: live stepped plain
+# program: forks.c
+break *fork_here
+continue
+stepi
+output *(unsigned char *)$pc
+stepi
+output *(unsigned char *)$pc
+stepi
+output *(unsigned char *)$pc
+print $rax == 0

@@ -1,0 +1,9 @@
+# only: live stepped plain
+# program: forks.c
+set follow-fork-mode child
+break in_child
+continue
+print n
+backtrace
+next
+print n

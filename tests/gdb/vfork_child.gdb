@@ -1,0 +1,15 @@
+# only: live stepped plain
+# program: forks.c
+break in_parent
+continue
+set follow-fork-mode child
+break in_child
+continue
+print n
+backtrace
+next
+print n
+catch exec
+continue
+info breakpoints 4
+stepi

@@ -1,0 +1,11 @@
+# only: live stepped plain
+# program: forks.c
+break in_parent
+continue
+continue
+delete
+set follow-fork-mode child
+break in_child
+continue
+print n
+backtrace
