@@ -382,9 +382,8 @@ fn threads_stop_together_and_none_is_lost() {
     assert!(answer(&said, "continue", 0).contains("hit Breakpoint 1, add"), "{said}");
     for nth in 0..2 {
         let threads = answer(&said, "info threads", nth);
-        // Where they take turns, not all have been born.
-        let least = if BACKEND.get() == "soft" { 5 } else { 2 };
-        assert!((least..=5).contains(&threads.matches("Thread ").count()), "{threads}");
+        // Not all need have been born, and some may have ended.
+        assert!((2..=5).contains(&threads.matches("Thread ").count()), "{threads}");
     }
     assert!(answer(&said, "print total", 0).ends_with("= 20000"), "{said}");
     assert!(said.contains("exited normally"), "{said}");
