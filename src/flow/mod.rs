@@ -5,6 +5,7 @@
 //! goes on at the next PSB. [`decode`] alone classifies one instruction.
 
 mod apx;
+mod assign;
 mod bind;
 mod block;
 mod chain;
@@ -26,6 +27,7 @@ mod skim;
 mod tally;
 mod tnt;
 
+pub use assign::{Assigned, Gpr, assigned, is_syscall};
 pub use block::BlockCache;
 pub use code::{Addrs, Code, Insns, Last};
 pub use decoder::{Config, Decoder};

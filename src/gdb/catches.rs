@@ -1,7 +1,7 @@
-//! `QCatchSyscalls`: the system calls at which a live program stops.
+//! `QCatchSyscalls`: the system calls at which a program stops, live and in the past.
 
 use super::hex;
-use crate::session::{Catches, Run, Session};
+use crate::session::{Catches, Run, Session, Stop, StopReason};
 use std::collections::BTreeSet;
 
 /// The reply to `QCatchSyscalls:1[;NUMBER]...` or `QCatchSyscalls:0`; `None` for other packets, and
@@ -14,6 +14,25 @@ pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Ve
     let Some(catches) = parse(request) else { return Some(b"E01".to_vec()) };
     session.run_mut().catch_calls(catches);
     Some(b"OK".to_vec())
+}
+
+/// What is to be said of the way that a resume went through the past.
+pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
+    let gone_over = match session.run().unknown_calls() {
+        0 => String::new(),
+        1 => "contraflow: went over a system call whose number is not known\n".to_owned(),
+        count => {
+            format!("contraflow: went over {count} system calls whose numbers are not known\n")
+        }
+    };
+    let stands_at = match stop.reason {
+        StopReason::Call(StopReason::UNKNOWN_CALL)
+        | StopReason::CallReturn(StopReason::UNKNOWN_CALL) => {
+            "contraflow: the number of this system call is not known\n"
+        }
+        _ => "",
+    };
+    Some(gone_over + stands_at).filter(|note| !note.is_empty())
 }
 
 fn parse(request: &[u8]) -> Option<Catches> {

@@ -382,7 +382,12 @@ impl<'a, R: Run> Client<'a, R> {
             stop = resume.run(session, &self.conditions, &interrupted);
         }
         self.chosen.stop(stop.thread);
-        Answer::Reply(self.stop_reply(stop))
+        let reply = self.stop_reply(stop);
+        let Some(note) = catches::note(&self.served.session, stop) else {
+            return Answer::Reply(reply);
+        };
+        let note = frame::encode(format!("O{}", hex::encode(note.as_bytes())).as_bytes());
+        Answer::Framed([note, frame::encode(&reply)].concat())
     }
 
     fn stop_reply(&self, stop: Stop) -> Vec<u8> {

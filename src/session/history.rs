@@ -2,7 +2,8 @@
 //! rooms below implement the trait.
 
 use super::{
-    Called, Description, FileBytes, GapInfo, Library, Place, Region, Registers, TraceSize,
+    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, Library, Place, Region,
+    Registers, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
 use std::collections::BTreeSet;
@@ -119,6 +120,25 @@ pub trait History {
     /// The nearest position that a search asks for. Calls `interrupted` now and then, and gives up
     /// when it says so.
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found;
+
+    /// Whether system calls and signals are known, to stop at them.
+    fn knows_happenings(&self) -> bool {
+        false
+    }
+
+    /// What of that which is wanted happens at `g` to the thread that runs there.
+    fn happening_at(&self, _g: u64, _wanted: &Wanted) -> Happening {
+        Happening::default()
+    }
+
+    /// The nearest position at which something happens that is wanted.
+    fn find_happening(
+        &self,
+        _search: &HappeningSearch<'_>,
+        _interrupted: &dyn Fn() -> bool,
+    ) -> Found {
+        Found::Nothing
+    }
 
     /// The activations that `tid` is in, innermost first. The outermost, whose call precedes the
     /// history, may be left out.

@@ -221,9 +221,12 @@ impl Run for Live {
         if let Some(stop) = self.end_vfork_for_past() {
             return stop;
         }
+        let (passed, catches) = (self.passed, self.catches.clone());
         let Some(history) = self.history_mut() else {
             return Stop { thread: order.thread, reason: StopReason::Edge(Edge::Begin) };
         };
+        history.pass_signals(passed);
+        history.catch_calls(catches);
         let stop = history.resume(order, last, breakpoints, interrupted);
         self.settle();
         self.is_back = true;
@@ -430,6 +433,10 @@ impl Run for Live {
 
     fn leave_all_beside(&mut self) {
         self.leave_beside();
+    }
+
+    fn unknown_calls(&self) -> u64 {
+        self.history.get().and_then(Option::as_ref).map_or(0, Run::unknown_calls)
     }
 
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {

@@ -1,12 +1,14 @@
 //! A finished run: a position that moves along a [`History`]. Nothing is executed and nothing can
 //! be changed.
 
+use super::happenings::Rank;
 use super::{
-    Action, BreakpointKind, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, History, Library, Order, Position, Region, Register, Registers, Run,
-    Search, Stop, StopReason, ThreadInfo,
+    Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
+    FileBytes, Found, GapInfo, HappeningSearch, History, Library, Order, Position, Region,
+    Register, Registers, Run, Search, Stop, StopReason, ThreadInfo, Wanted,
 };
 use crate::common::{Addr, Tid};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 /// A history and a position in it.
@@ -14,6 +16,9 @@ use std::path::{Path, PathBuf};
 pub struct Recorded<H> {
     history: H,
     position: u64,
+    wanted: Wanted,
+    /// System calls that the last way went over because nobody knows their numbers.
+    unknown: Cell<u64>,
 }
 
 /// What the run control of one resume has at hand.
@@ -38,7 +43,7 @@ impl<H: History> Recorded<H> {
     /// A run that stands at the end of its history.
     pub fn at_end(history: H) -> Self {
         let position = history.total();
-        Self { history, position }
+        Self { history, position, wanted: Wanted::default(), unknown: Cell::new(0) }
     }
 
     /// The history.
@@ -60,7 +65,7 @@ impl<H: History> Recorded<H> {
         };
         // Other threads ran between the two instructions: their breakpoints count.
         self.travel(walk, Direction::Backward, target + 1)
-            .unwrap_or_else(|| self.finish_step(walk, target))
+            .unwrap_or_else(|| self.finish_step(walk, Direction::Backward, target))
     }
 
     fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
@@ -74,16 +79,40 @@ impl<H: History> Recorded<H> {
             return stop;
         }
         self.position = executes + 1;
-        if self.is_alive(tid) { self.finish_step(walk, executes + 1) } else { self.run_on(walk) }
+        if self.is_alive(tid) {
+            self.finish_step(walk, Direction::Forward, executes + 1)
+        } else {
+            self.run_on(walk)
+        }
     }
 
-    fn finish_step(&mut self, walk: &Walk<'_>, position: u64) -> Stop {
+    fn finish_step(&mut self, walk: &Walk<'_>, direction: Direction, position: u64) -> Stop {
         self.position = position;
         let tid = walk.order.thread;
         let next = self.history.running_at(position) == Some(tid);
-        let pc = self.history.pc(tid, position).filter(|_| next);
+        walk.stop(if next { self.first_met(walk, direction) } else { StopReason::Step })
+    }
+
+    /// What is met first of all that there is at the position, for the thread that runs there.
+    fn first_met(&self, walk: &Walk<'_>, direction: Direction) -> StopReason {
+        let tid = self.history.running_at(self.position);
+        let pc = tid.and_then(|tid| self.history.pc(tid, self.position));
         let kind = pc.and_then(|pc| walk.breakpoints.at(pc));
-        walk.stop(kind.map_or(StopReason::Step, StopReason::Breakpoint))
+        let start = match direction {
+            Direction::Forward => Rank::Before,
+            Direction::Backward => Rank::After,
+        };
+        let met = self.history.happening_at(self.position, &self.wanted);
+        let met = met.next(start, direction);
+        let is_first = |rank| match direction {
+            Direction::Forward => rank < Rank::Instruction,
+            Direction::Backward => rank > Rank::Instruction,
+        };
+        match (met, kind) {
+            (Some((rank, reason)), kind) if kind.is_none() || is_first(rank) => reason,
+            (_, Some(kind)) => StopReason::Breakpoint(kind),
+            _ => StopReason::Step,
+        }
     }
 
     /// The stepping thread has nothing left to execute: the others go on without it.
@@ -117,33 +146,74 @@ impl<H: History> Recorded<H> {
         last.map_or(self.position, |last| last + 1)
     }
 
-    /// Looks for a breakpoint on the way to `until`; moves there and stops, or stays.
+    /// Looks for something to stop at on the way to `until`; moves there and stops, or stays.
     fn travel(&mut self, walk: &Walk<'_>, direction: Direction, until: u64) -> Option<Stop> {
-        if let Some(stop) = self.pending_breakpoint(walk, direction) {
+        if let Some(stop) = self.pending(walk, direction) {
             return Some(stop);
         }
         let way_to_go = match direction {
             Direction::Forward => self.position < until,
             Direction::Backward => until < self.position,
         };
-        if !way_to_go || walk.breakpoints.addrs().is_empty() {
+        if !way_to_go {
             return None;
         }
-        let search = Search {
-            from: self.position,
-            until,
-            direction,
-            only: walk.only(),
-            addrs: walk.breakpoints.addrs(),
-        };
-        match self.history.find(&search, walk.interrupted) {
+        let found = self.find(walk, direction, until);
+        match found {
             Found::Nothing => None,
-            Found::At(position) => Some(self.hit(walk, position)),
+            Found::At(position) => {
+                self.position = position;
+                let thread = self.running(walk.order.thread);
+                Some(Stop { thread, reason: self.first_met(walk, direction) })
+            }
             Found::Interrupted(position) => {
                 self.position = position;
                 let thread = self.running(walk.order.thread);
                 Some(Stop { thread, reason: StopReason::Interrupted })
             }
+        }
+    }
+
+    /// The nearest breakpoint or happening.
+    fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
+        let addrs = walk.breakpoints.addrs();
+        let (from, only) = (self.position, walk.only());
+        let search = Search { from, until, direction, only, addrs };
+        let found = if addrs.is_empty() {
+            Found::Nothing
+        } else {
+            self.history.find(&search, walk.interrupted)
+        };
+        let until = match found {
+            Found::At(position) | Found::Interrupted(position) => position,
+            Found::Nothing => until,
+        };
+        let (wanted, unknown) = (&self.wanted, &self.unknown);
+        let search = HappeningSearch { from, until, direction, only, wanted, unknown };
+        match self.history.find_happening(&search, walk.interrupted) {
+            Found::Nothing => found,
+            nearer => nearer,
+        }
+    }
+
+    /// What is to be told of the position itself, where the stop there was for something else.
+    fn pending(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
+        let thread = self.history.running_at(self.position)?;
+        let is_own = thread == walk.last.thread;
+        if (walk.order.locked && thread != walk.order.thread)
+            || (direction == Direction::Backward && !is_own)
+        {
+            return None;
+        }
+        let told = if is_own { Rank::of(walk.last.reason) } else { Rank::Before };
+        let happening = self.history.happening_at(self.position, &self.wanted);
+        let next = happening.next(told, direction);
+        let stop = |reason| Stop { thread, reason };
+        match next {
+            Some((rank, reason)) if rank < Rank::Instruction => Some(stop(reason)),
+            _ => self
+                .pending_breakpoint(walk, direction)
+                .or_else(|| next.map(|(_, reason)| stop(reason))),
         }
     }
 
@@ -157,14 +227,6 @@ impl<H: History> Recorded<H> {
         }
         let kind = walk.breakpoints.at(self.history.pc(thread, self.position)?)?;
         Some(Stop { thread, reason: StopReason::Breakpoint(kind) })
-    }
-
-    fn hit(&mut self, walk: &Walk<'_>, position: u64) -> Stop {
-        self.position = position;
-        let thread = self.running(walk.order.thread);
-        let pc = self.history.pc(thread, position);
-        let kind = pc.and_then(|pc| walk.breakpoints.at(pc)).unwrap_or(BreakpointKind::Software);
-        Stop { thread, reason: StopReason::Breakpoint(kind) }
     }
 
     fn reach(&mut self, walk: &Walk<'_>, edge: Edge, position: u64) -> Stop {
@@ -215,6 +277,7 @@ impl<H: History> Run for Recorded<H> {
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
         let walk = Walk { order, last, breakpoints, interrupted };
+        self.unknown.set(0);
         match (order.action, order.direction) {
             (Action::Step, Direction::Forward) => self.step_forward(&walk),
             (Action::Step, Direction::Backward) => self.step_back(&walk),
@@ -321,5 +384,21 @@ impl<H: History> Run for Recorded<H> {
 
     fn recorded(&self) -> Option<&dyn History> {
         Some(&self.history)
+    }
+
+    fn pass_signals(&mut self, signals: u64) {
+        self.wanted.passed = signals;
+    }
+
+    fn can_catch_calls(&self) -> bool {
+        self.history.knows_happenings()
+    }
+
+    fn catch_calls(&mut self, catches: Catches) {
+        self.wanted.calls = catches;
+    }
+
+    fn unknown_calls(&self) -> u64 {
+        self.unknown.get()
     }
 }

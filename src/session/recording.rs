@@ -3,16 +3,19 @@
 
 use super::around::calls_around;
 use super::final_registers::registers;
+use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
-    CallFrame, Called, Description, Direction, Ending, FileBytes, Found, GapInfo, History, Library,
-    Place, Protection, Region, Register, Registers, Search, ThreadInfo, TraceSize,
+    CallFrame, Called, Description, Direction, Ending, FileBytes, Found, GapInfo, Happening,
+    HappeningSearch, History, Library, Place, Protection, Region, Register, Registers, Search,
+    ThreadInfo, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::image::{Bytes, Image, Section};
 use crate::recording::{Exit, TscClock};
 use crate::state::{self, FinalState, Moment};
-use crate::timeline::{self, Frame, Timeline};
+use crate::timeline::{self, Frame, KernelEntries, Timeline};
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +30,8 @@ pub struct Recording {
     end: u64,
     /// Functions and lines, read when they are first asked for.
     source: RecordedSource,
+    /// System calls and signals, found when somebody first wants to stop at them.
+    kernel: OnceCell<KernelEntries>,
     /// Of a recording that is still being made.
     clock: Option<TscClock>,
 }
@@ -41,6 +46,7 @@ impl Recording {
             nothing: Arc::default(),
             end,
             source: RecordedSource::default(),
+            kernel: OnceCell::new(),
             clock: None,
         };
         let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
@@ -98,6 +104,10 @@ impl Recording {
     /// The libraries of the final state.
     fn loaded(&self) -> Option<Vec<state::Library>> {
         self.state.libraries(self.image_at(self.timeline.total()))
+    }
+
+    fn kernel(&self) -> &KernelEntries {
+        self.kernel.get_or_init(|| KernelEntries::of(&self.timeline))
     }
 
     fn frame(&self, tid: Tid, frame: &Frame) -> CallFrame {
@@ -164,6 +174,22 @@ impl History for Recording {
             timeline::Found::Nothing => Found::Nothing,
             timeline::Found::Interrupted(g) => Found::Interrupted(g),
         }
+    }
+
+    fn knows_happenings(&self) -> bool {
+        true
+    }
+
+    fn happening_at(&self, g: u64, wanted: &Wanted) -> Happening {
+        happenings::at(&self.timeline, self.kernel(), g, wanted)
+    }
+
+    fn find_happening(
+        &self,
+        search: &HappeningSearch<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Found {
+        happenings::find(&self.timeline, self.kernel(), search, interrupted)
     }
 
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {

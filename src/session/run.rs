@@ -64,9 +64,10 @@ pub enum StopReason {
     Interrupted,
     /// A live program has accessed the memory of a watchpoint.
     Watchpoint(Watchpoint),
-    /// A signal (the kernel's number) is about to be delivered to a live program.
+    /// A signal (the kernel's number) is about to be delivered to a live program, or in the past: its
+    /// handler begins.
     Signal(i32),
-    /// The system call of this number is about to be made in a live program.
+    /// The system call of this number is about to be made.
     Call(u64),
     /// It was made.
     CallReturn(u64),
@@ -80,6 +81,11 @@ pub enum StopReason {
     Executed,
     /// A live program is gone: the process whose first thread this is.
     Gone(Ending),
+}
+
+impl StopReason {
+    /// In place of a system call's number that is not known.
+    pub const UNKNOWN_CALL: u64 = u64::MAX;
 }
 
 /// A stop.
@@ -234,7 +240,7 @@ pub trait Run {
     /// Family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
 
-    /// Signals that a live program gets without a stop; signal 1 in bit 0.
+    /// Signals that the program gets, or got, without a stop; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}
 
     /// The history so far, to be searched.
@@ -257,7 +263,7 @@ pub trait Run {
         false
     }
 
-    /// The system calls at which a live program stops.
+    /// The system calls at which the program stops.
     fn catch_calls(&mut self, _catches: Catches) {}
 
     /// Whether [`Self::catch_forks`] does something.
@@ -298,6 +304,11 @@ pub trait Run {
 
     /// What stands beside the program goes on by itself.
     fn leave_all_beside(&mut self) {}
+
+    /// System calls that the last way through the past went over because nobody knows their numbers.
+    fn unknown_calls(&self) -> u64 {
+        0
+    }
 
     /// Whether the run can stop for all these accesses.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {

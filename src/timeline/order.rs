@@ -97,6 +97,26 @@ impl Order {
         let inside = index - slice.first;
         (inside < slice.insns).then(|| slice.global + inside)
     }
+
+    /// The position of the first slice of `thread` that begins at or behind a time.
+    pub(super) fn position_behind(&self, thread: usize, tsc: Tsc) -> Option<u64> {
+        let numbers = self.of_thread.get(thread)?;
+        let slice = |number: &u32| self.slices.get(*number as usize);
+        let before = numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.tsc < tsc));
+        slice(numbers.get(before)?).map(|slice| slice.global)
+    }
+
+    /// The slice of the thread's instruction `index`, and when the thread's next one begins; the end
+    /// of time if there is none.
+    pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {
+        let numbers = self.of_thread.get(thread)?;
+        let slice = |number: &u32| self.slices.get(*number as usize);
+        let behind =
+            numbers.partition_point(|n| slice(n).is_some_and(|slice| slice.first <= index));
+        let here = slice(numbers.get(behind.checked_sub(1)?)?)?;
+        let next = numbers.get(behind).and_then(slice);
+        Some((here, next.map_or(Tsc(u64::MAX), |next| next.tsc)))
+    }
 }
 
 /// The slices of one thread, without empty ones.

@@ -309,7 +309,8 @@ fn lldb_answer<'a>(said: &'a str, command: &str, nth: usize) -> &'a str {
 const LLDB_TOUR: &str = "cf-when\nthread list\ncf-mark here\nmemory region $pc\ncf-find work\n\
                          cf-history 1\ncf-seek 50%\ncf-when\nregister read rip\ncf-seek here\ncf-when\n\
                          thread trace start\nthread trace dump instructions -c 2 -r\n\
-                         breakpoint set -n work\nprocess continue --reverse\nbt\n\
+                         breakpoint set -n work\nprocess handle SIGUSR1 -s false -n false -p true\n\
+                         process continue --reverse\nbt\n\
                          thread trace dump instructions -c 1 -r\nthread trace dump function-calls\n\
                          cf-stats\ncf-marks\ncf-unmark here\ncf-seek here";
 

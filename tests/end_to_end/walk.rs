@@ -209,7 +209,8 @@ fn a_stripped_program_of_the_system() {
 fn signal_handlers() {
     let Some(walk) = Walk::of("handler.c", &[], &[]) else { return };
     let output = walk.recorded.gdb(
-        "break on_usr2
+        "handle SIGUSR1 SIGUSR2 SIGSEGV nostop noprint pass
+         break on_usr2
          reverse-continue
          backtrace
          delete

@@ -1,0 +1,278 @@
+//! Where a path enters the kernel: its system calls, with their numbers as far as they are known,
+//! and the signals whose handlers it runs.
+//!
+//! The number of a system call is what the path's own instructions put into RAX, where they tell
+//! it: a constant that is moved there, through registers and calls. Otherwise it is what the
+//! sideband has of the thread at the time. What neither tells is not known.
+
+use super::line::Timeline;
+use super::search::{Direction, Found, Search};
+use super::segment::What;
+use crate::common::{Addr, Tid, Tsc};
+use crate::flow::{Assigned, EventKind, Gpr, MAX_INSN_BYTES, assigned, decode, is_syscall};
+use crate::image::CodeSource;
+use crate::pt::ExecMode;
+use crate::sideband::Event;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Instructions that are looked at, at most, to find what was put into a register.
+const REACH: u64 = 4096;
+
+/// A signal whose handler the path runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Delivery {
+    /// The position of the handler's first instruction.
+    pub position: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The signal.
+    pub number: i32,
+}
+
+/// SYSCALL instructions by address.
+type Sites = BTreeMap<Addr, Option<u64>>;
+
+/// A timeline's ways into the kernel, found once.
+#[derive(Clone, Debug, Default)]
+pub struct KernelEntries {
+    /// The addresses of all SYSCALL instructions that were executed; with the number that each
+    /// always makes, where the code before it says so.
+    sites: OnceCell<Sites>,
+    /// The numbers that the sideband has, with their times.
+    told: HashMap<Tid, Vec<(Tsc, u64)>>,
+    /// Signals by position, at most one a position. Whether a handler ran is not looked at yet.
+    signals: Vec<Delivery>,
+}
+
+impl KernelEntries {
+    /// Those of a timeline.
+    pub fn of(timeline: &Timeline) -> Self {
+        let mut entries = Self::default();
+        for record in timeline.records() {
+            match record.event {
+                Event::Syscall { number, .. } => {
+                    entries.told.entry(record.tid).or_default().push((record.tsc, number));
+                }
+                Event::Signal { number, .. } => {
+                    let position = timeline.position_behind(record.tid, record.tsc);
+                    let delivery = |position| Delivery { position, tid: record.tid, number };
+                    entries.signals.extend(position.map(delivery));
+                }
+                _ => {}
+            }
+        }
+        entries.told.values_mut().for_each(|told| told.sort_unstable());
+        // Of several at once the last one's handler runs first.
+        entries.signals.reverse();
+        entries.signals.sort_by_key(|delivery| delivery.position);
+        entries.signals.dedup_by_key(|delivery| delivery.position);
+        entries
+    }
+
+    fn sites(&self, timeline: &Timeline) -> &Sites {
+        self.sites.get_or_init(|| sites(timeline))
+    }
+
+    /// The SYSCALL instructions that may make a call that is wanted.
+    pub fn calls(
+        &self,
+        timeline: &Timeline,
+        wanted: impl Fn(Option<u64>) -> bool,
+    ) -> BTreeSet<Addr> {
+        let may = |number: &Option<u64>| number.is_none() || wanted(*number);
+        let sites = self.sites(timeline).iter();
+        sites.filter(|(_, number)| may(number)).map(|(site, _)| *site).collect()
+    }
+
+    /// Whether a thread's instruction `index` is a system call.
+    pub fn is_call(&self, timeline: &Timeline, tid: Tid, index: u64) -> bool {
+        index < timeline.instructions(tid)
+            && timeline.pc(tid, index).is_some_and(|pc| self.sites(timeline).contains_key(&pc))
+            && read_insn(timeline, tid, index).is_some_and(|code| is_syscall(code.known()))
+    }
+
+    /// The number of the system call that is a thread's instruction `index`, where it is known.
+    pub fn number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
+        let site = timeline.pc(tid, index)?;
+        let of_site = self.sites(timeline).get(&site).copied().flatten();
+        of_site
+            .or_else(|| put_into_rax(timeline, tid, index))
+            .or_else(|| self.told_number(timeline, tid, index))
+    }
+
+    /// What the sideband has of the call at a thread's instruction `index`, where it is the only one
+    /// between two times of the thread.
+    fn told_number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
+        let told = self.told.get(&tid)?;
+        let (slice, end) = timeline.order.slice_of(timeline.thread(tid)?.0, index)?;
+        let is_last = index + 1 == slice.first + slice.insns;
+        let before = slice.global..slice.global + (index - slice.first);
+        let addrs: BTreeSet<Addr> = self.sites(timeline).keys().copied().collect();
+        let others = Search {
+            within: before,
+            direction: Direction::Forward,
+            only: Some(tid),
+            addrs: &addrs,
+        };
+        if !is_last || timeline.find(&others, &|| false) != Found::Nothing {
+            return None;
+        }
+        let first = told.partition_point(|(tsc, _)| *tsc < slice.tsc);
+        let mut in_time = told.get(first..)?.iter().take_while(|(tsc, _)| *tsc < end);
+        let number = in_time.next()?.1;
+        // Several: one that was interrupted and made again.
+        in_time.all(|(_, other)| *other == number).then_some(number)
+    }
+
+    /// The signal whose handler begins at a position, whatever the path says.
+    pub fn signal_at(&self, position: u64) -> Option<Delivery> {
+        let at = self.signals.binary_search_by_key(&position, |delivery| delivery.position);
+        self.signals.get(at.ok()?).copied()
+    }
+
+    /// The signals from a position to another, both included.
+    pub fn signals_within(&self, first: u64, last: u64) -> &[Delivery] {
+        let start = self.signals.partition_point(|delivery| delivery.position < first);
+        let end = self.signals.partition_point(|delivery| delivery.position <= last);
+        self.signals.get(start..end).unwrap_or_default()
+    }
+
+    /// Whether the path runs a signal handler from there on.
+    pub fn is_handled(timeline: &Timeline, delivery: &Delivery) -> bool {
+        let index = timeline.index_of(delivery.tid, delivery.position);
+        let stack = timeline.call_stack(delivery.tid, index);
+        let entered = |pc| stack.first().is_some_and(|frame| frame.signal && frame.entry == pc);
+        timeline.pc(delivery.tid, index).is_some_and(entered)
+    }
+}
+
+/// All SYSCALL instructions, with their numbers.
+fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
+    let epochs = timeline.images().epochs();
+    // What was mapped in a generation is all there at its end.
+    let ends =
+        |i: &usize| epochs.get(i + 1).is_none_or(|next| next.generation != epochs[*i].generation);
+    let images: Vec<_> = (0..epochs.len()).filter(ends).map(|i| &epochs[i].image).collect();
+    let mut sites = BTreeMap::new();
+    let blocks: BTreeSet<(Addr, Addr)> =
+        timeline.threads.iter().flat_map(|t| t.path.index.dictionary.in_order()).collect();
+    for (ip, last) in blocks {
+        for image in &images {
+            let mut bytes = [0; 2];
+            if image.read(last, &mut bytes) < bytes.len() || !is_syscall(&bytes) {
+                continue;
+            }
+            let number = number_of_block(&***image, ip, last);
+            sites
+                .entry(last)
+                .and_modify(|known: &mut Option<u64>| {
+                    *known = known.filter(|known| number == Some(*known));
+                })
+                .or_insert(number);
+        }
+    }
+    sites
+}
+
+/// What code without branches puts into RAX before its last instruction.
+fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> {
+    let mut value = None;
+    let mut at = ip;
+    while at < last {
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = image.read(at, &mut bytes);
+        let (assigned, len) = assigned(&bytes[..known], at, Gpr::RAX)?;
+        value = match assigned {
+            Assigned::Kept => value,
+            Assigned::Constant(constant) => Some(constant.into()),
+            Assigned::Copied(_) | Assigned::Unknown => None,
+        };
+        at = at.wrapping_add(len.into());
+    }
+    value.filter(|_| at == last)
+}
+
+/// What a path puts into RAX before a thread's instruction `index`.
+fn put_into_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
+    let mut register = Gpr::RAX;
+    for at in (index.saturating_sub(REACH)..index).rev() {
+        let code = read_insn(timeline, tid, at)?;
+        let (insn, next) = (code.decoded()?, timeline.pc(tid, at + 1)?);
+        let goes_on = insn.class.is_branch() && !insn.class.is_far() || insn.next() == next;
+        let foreign = insn.class.is_far() && !is_syscall(code.known());
+        if !goes_on || foreign || !timeline.is_undisturbed(tid, at + 1) {
+            return None;
+        }
+        match assigned(code.known(), code.ip, register)?.0 {
+            Assigned::Kept => {}
+            Assigned::Constant(value) => return Some(value.into()),
+            Assigned::Copied(from) => register = from,
+            Assigned::Unknown => return None,
+        }
+    }
+    None
+}
+
+/// The bytes of an instruction.
+struct InsnBytes {
+    ip: Addr,
+    bytes: [u8; MAX_INSN_BYTES],
+    count: usize,
+}
+
+impl InsnBytes {
+    fn known(&self) -> &[u8] {
+        &self.bytes[..self.count]
+    }
+
+    fn decoded(&self) -> Option<crate::flow::Insn> {
+        decode(self.known(), self.ip, ExecMode::Bits64)
+    }
+}
+
+fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
+    let ip = timeline.pc(tid, index)?;
+    let images = timeline.images();
+    let (slice, _) = timeline.order.slice_of(timeline.thread(tid)?.0, index)?;
+    let image = &images.epochs().get(images.epoch_at(slice.tsc))?.image;
+    let mut bytes = [0; MAX_INSN_BYTES];
+    let count = image.read(ip, &mut bytes);
+    Some(InsnBytes { ip, bytes, count })
+}
+
+impl Timeline {
+    /// The position of the first instruction that a thread executes from a time on, where its trace
+    /// tells a time there.
+    fn position_behind(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
+        let (number, _) = self.thread(tid)?;
+        self.order.position_behind(number, tsc)
+    }
+
+    /// Whether nothing happens to a thread's registers behind the instruction before `index`: there
+    /// is no hole, and what interrupts the thread there lets it go on where it was.
+    fn is_undisturbed(&self, tid: Tid, index: u64) -> bool {
+        let Some((number, thread)) = self.thread(tid) else { return false };
+        let index_of = |index| thread.path.index.entry_of(index);
+        let (Some(before), Some(here)) = (index.checked_sub(1).and_then(index_of), index_of(index))
+        else {
+            return false;
+        };
+        let next = self.pc(tid, index);
+        (before..=here).all(|at| {
+            let Some(segment) = self.segment(number, at) else { return false };
+            let first = thread.path.index.entries[at].first;
+            let marks = segment.marks.iter().filter(|mark| first + mark.at == index);
+            let mut kinds = marks.map(|mark| &mark.what);
+            kinds.all(|what| match what {
+                What::Event(
+                    EventKind::AsyncDisabled { at, .. } | EventKind::AsyncBranch { from: at, .. },
+                ) => Some(*at) == next,
+                What::Event(EventKind::Overflow { .. } | EventKind::Tsx { .. }) | What::Gap(_) => {
+                    false
+                }
+                What::Event(_) => true,
+            })
+        })
+    }
+}
