@@ -113,7 +113,8 @@ impl Place {
         // The dynamic linker, and so gdb, knows libraries by other names than the kernel.
         let last = images.last().cloned().unwrap_or_default();
         let state = open::final_state(reader).unwrap_or_default();
-        for library in state.libraries(&last).unwrap_or_default() {
+        let named = |library: &crate::state::Library| !library.map.name.is_empty();
+        for library in state.libraries(&last).unwrap_or_default().into_iter().filter(named) {
             if let Some(image) = stored.get(&*library.file) {
                 place.show(reader.dir(), &library.map.name, image)?;
             }

@@ -16,7 +16,8 @@ use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
 use super::{
-    btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply, xfer,
+    btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply,
+    thread_local, xfer,
 };
 use crate::session::{Forks, Run, Start, Stop, StopReason};
 use std::cell::RefCell;
@@ -283,6 +284,7 @@ impl<'a, R: Run> Client<'a, R> {
         if let Some(reply) = search::answer(&self.served.session, tid, body, &interrupted)
             .or_else(|| btrace::answer(self.served, body))
             .or_else(|| catches::answer(&mut self.served.session, body))
+            .or_else(|| thread_local::answer(&self.served.session, body))
             .or_else(|| lldb_trace::answer(&self.served.session, body))
             .or_else(|| self.saved.answer(&mut self.served.session, tid, body))
         {

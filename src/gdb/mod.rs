@@ -37,6 +37,7 @@ mod supported;
 mod target;
 mod target_xml;
 mod thread_id;
+mod thread_local;
 mod transport;
 mod xfer;
 

@@ -342,9 +342,11 @@ impl Run for Live {
             load_bias: Addr(map.load_bias),
             dynamic: map.dynamic,
         };
-        // The program itself comes first; the vdso has a name without a directory, and no file.
-        let of_file = maps.into_iter().skip(1).filter(|map| map.name.starts_with('/'));
-        Some(of_file.map(library).collect())
+        // The program itself comes first, without a name; the vdso's is without a directory, and it
+        // has no file.
+        let of_file =
+            |map: &crate::state::LinkMap| map.name.is_empty() || map.name.starts_with('/');
+        Some(maps.into_iter().filter(of_file).map(library).collect())
     }
 
     fn regions(&self) -> Option<Vec<Region>> {

@@ -1,9 +1,11 @@
 //! The session: a run, its breakpoints, and the stop that it stands at.
 
 use super::{
-    BreakpointKind, Breakpoints, Error, Order, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
+    BreakpointKind, Breakpoints, Error, Order, Register, Run, Start, Stop, StopReason, ThreadInfo,
+    Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
+use crate::state::{NoThreadLocal, ThreadLocal};
 use std::collections::BTreeMap;
 
 /// A debugging session over a run.
@@ -135,6 +137,18 @@ impl<R: Run> Session<R> {
             self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
         }
         Ok(())
+    }
+
+    /// The address of a thread-local variable: at an offset in what a thread has of the file with a
+    /// link map.
+    pub fn thread_local(&self, tid: Tid, link_map: Addr, offset: u64) -> Result<Addr, Error> {
+        let unknown = Error::NoThreadLocal(NoThreadLocal::Unknown);
+        let fs_base = self.run.registers(tid).get(Register::FS_BASE);
+        let fs_base = fs_base.and_then(|base| u64::try_from(base).ok()).map(Addr);
+        let (Some(fs_base), Some(auxv)) = (fs_base, self.run.auxv()) else { return Err(unknown) };
+        let read = |addr, buf: &mut [u8]| self.run.read_memory(tid, addr, buf);
+        let wanted = ThreadLocal { fs_base, link_map, offset };
+        wanted.address(&auxv, &read).map_err(Error::NoThreadLocal)
     }
 
     /// Starts another program, or takes over another process.

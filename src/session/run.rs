@@ -5,6 +5,7 @@ use super::{
     Forks, GapInfo, History, Library, Region, Register, Registers, Start, ThreadInfo, Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
+use crate::state::NoThreadLocal;
 use std::path::{Path, PathBuf};
 
 /// Where a run stands in its history.
@@ -116,6 +117,9 @@ pub enum Error {
          to go there"
     )]
     NoPastWatches,
+    /// A thread-local variable whose address is not known.
+    #[error(transparent)]
+    NoThreadLocal(NoThreadLocal),
     /// A write to a program that is gone.
     #[error("the program is gone")]
     Gone,

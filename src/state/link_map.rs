@@ -1,5 +1,6 @@
 //! The dynamic linker's list of loaded libraries (`struct r_debug`, link.h), read out of memory.
 
+use super::words::{LIMIT, Words};
 use crate::common::Addr;
 
 /// An entry of the list.
@@ -20,10 +21,7 @@ const AT_PHNUM: u64 = 5;
 const PT_DYNAMIC: u32 = 2;
 const PT_PHDR: u32 = 6;
 const PROGRAM_HEADER_BYTES: u64 = 56;
-const DT_NULL: u64 = 0;
 const DT_DEBUG: u64 = 21;
-/// More libraries, longer names, or larger tables than these are not believed.
-const LIMIT: usize = 4096;
 
 /// The list of a program, found by its auxiliary vector. None for a static program, or where the
 /// memory that holds the list is not known.
@@ -47,23 +45,7 @@ pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option
     Some(maps)
 }
 
-struct Words<'a> {
-    read: &'a dyn Fn(Addr, &mut [u8]) -> usize,
-}
-
 impl Words<'_> {
-    fn word(&self, at: Addr) -> Option<u64> {
-        let mut bytes = [0; 8];
-        ((self.read)(at, &mut bytes) == bytes.len()).then_some(u64::from_le_bytes(bytes))
-    }
-
-    fn string(&self, at: Addr) -> String {
-        let mut bytes = vec![0; LIMIT];
-        let known = (self.read)(at, &mut bytes);
-        let text = bytes[..known].split(|byte| *byte == 0).next().unwrap_or_default();
-        String::from_utf8_lossy(text).into_owned()
-    }
-
     /// The program's dynamic section in memory.
     fn dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
@@ -78,17 +60,7 @@ impl Words<'_> {
 
     /// The `struct r_debug` that the dynamic section points to.
     fn debug(&self, dynamic: Addr) -> Option<Addr> {
-        for i in 0..LIMIT as u64 {
-            let entry = dynamic.wrapping_add(i * 16);
-            match self.word(entry)? {
-                DT_NULL => return None,
-                DT_DEBUG => {
-                    return self.word(entry.wrapping_add(8)).filter(|at| *at != 0).map(Addr);
-                }
-                _ => {}
-            }
-        }
-        None
+        self.dynamic_entry(dynamic, DT_DEBUG).filter(|at| *at != 0).map(Addr)
     }
 }
 

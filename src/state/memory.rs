@@ -55,13 +55,14 @@ impl FinalState {
         self.core.as_ref()?.contents.threads.iter().find(|thread| thread.tid == tid)
     }
 
-    /// The libraries that the dynamic linker has loaded, without the program itself. `image` is
-    /// what is mapped at the end.
+    /// The program itself, which has no name in the linker's list, and the libraries that the
+    /// dynamic linker has loaded. `image` is what is mapped at the end.
     pub fn libraries(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(Moment::End, image, addr, buf))?;
         // The vdso has a name without a directory, and no file.
-        let libraries = maps.into_iter().skip(1).filter(|map| map.name.starts_with('/'));
+        let of_file = |(number, map): &(usize, LinkMap)| *number == 0 || map.name.starts_with('/');
+        let libraries = maps.into_iter().enumerate().filter(of_file).map(|(_, map)| map);
         let with_file = |map: LinkMap| {
             let file = image.section_at(map.dynamic)?.name.clone();
             Some(Library { map, file })

@@ -4,8 +4,12 @@
 //! instruction on, and all memory at the end of the run. The *images* know the bytes of files that
 //! were mapped and never written. Makes nothing up: what neither knows is absent.
 
+mod dynamic_symbols;
 mod link_map;
 mod memory;
+mod thread_local;
+mod words;
 
 pub use link_map::{LinkMap, link_maps};
 pub use memory::{FinalState, Library, Moment, Source};
+pub use thread_local::{NoThreadLocal, ThreadLocal};

@@ -33,5 +33,6 @@ mod snapshots;
 mod soft;
 mod storm;
 mod support;
+mod thread_local;
 mod walk;
 mod wander;

@@ -1,0 +1,24 @@
+//! `qGetTLSAddr`: where a thread has a thread-local variable. gdb gives the link map of the file that
+//! has it and the offset; where it lies follows from the C library's own description of itself.
+
+use super::hex;
+use super::thread_id::{self, ThreadChoice};
+use crate::common::Addr;
+use crate::session::{Run, Session};
+
+/// The reply to `qGetTLSAddr:THREAD,OFFSET,LINKMAP`; `None` for other packets.
+pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+    let request = body.strip_prefix(b"qGetTLSAddr:")?;
+    let reply = || {
+        let (thread, rest) = hex::split(request, b',')?;
+        let (offset, link_map) = hex::split(rest, b',')?;
+        let ThreadChoice::One(tid) = thread_id::parse(thread)? else { return None };
+        let link_map = Addr(hex::number(link_map)?);
+        let found = session.thread_local(tid, link_map, hex::number(offset)?);
+        Some(match found {
+            Ok(addr) => format!("{:x}", addr.0),
+            Err(error) => format!("E.{error}"),
+        })
+    };
+    Some(reply().map_or_else(|| b"E01".to_vec(), String::into_bytes))
+}

@@ -1,0 +1,59 @@
+//! What a loaded library exports, looked up in the tables that the dynamic linker uses itself
+//! (`DT_SYMTAB`, `DT_STRTAB`, `DT_GNU_HASH`), in memory.
+
+use super::link_map::LinkMap;
+use super::words::Words;
+use crate::common::Addr;
+
+const DT_STRTAB: u64 = 5;
+const DT_SYMTAB: u64 = 6;
+const DT_GNU_HASH: u64 = 0x6fff_fef5;
+/// Bytes of an `Elf64_Sym`; where in it the section and the value are.
+const SYMBOL_BYTES: u64 = 24;
+const ST_SHNDX: u64 = 6;
+const ST_VALUE: u64 = 8;
+/// A longer chain of symbols with one hash is not believed.
+const CHAIN_LIMIT: u64 = 1 << 16;
+
+/// The address of a symbol that a library exports, whatever its version.
+pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Option<Addr> {
+    let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
+    let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
+    let hash_table = table(DT_GNU_HASH)?;
+    let half = |at: Addr| memory.half(at).map(u64::from);
+    let [buckets, first, bloom] = [0, 4, 8].map(|offset| half(hash_table.wrapping_add(offset)));
+    let (buckets, first) = (buckets.filter(|count| *count > 0)?, first?);
+    let bucket_table = hash_table.wrapping_add(16).wrapping_add(bloom?.wrapping_mul(8));
+    let chains = bucket_table.wrapping_add(4 * buckets);
+    let hash = gnu_hash(name);
+    let start = half(bucket_table.wrapping_add(4 * (u64::from(hash) % buckets)))?;
+    // Zero is an empty bucket, and nothing before the first is in the table.
+    start.checked_sub(first)?;
+    for number in start..start + CHAIN_LIMIT {
+        let of_symbol = memory.half(chains.wrapping_add(4 * (number - first)))?;
+        let at = symbols.wrapping_add(number.wrapping_mul(SYMBOL_BYTES));
+        if of_symbol | 1 == hash | 1 {
+            let its_name = memory.string(strings.wrapping_add(half(at)?));
+            let is_defined = memory.half(at.wrapping_add(4))? >> (8 * (ST_SHNDX - 4)) != 0;
+            if its_name == name && is_defined {
+                let value = memory.word(at.wrapping_add(ST_VALUE))?;
+                return Some(Addr(library.load_bias).wrapping_add(value));
+            }
+        }
+        if of_symbol & 1 == 1 {
+            return None;
+        }
+    }
+    None
+}
+
+/// glibc has added the bias to the pointers of most dynamic sections; others leave them as linked.
+fn absolute(library: &LinkMap, pointer: u64) -> Addr {
+    let is_linked = pointer < library.load_bias;
+    Addr(pointer).wrapping_add(if is_linked { library.load_bias } else { 0 })
+}
+
+/// The hash function of `DT_GNU_HASH`.
+fn gnu_hash(name: &str) -> u32 {
+    name.bytes().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(byte.into()))
+}

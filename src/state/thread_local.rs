@@ -1,0 +1,178 @@
+//! Where a thread has a thread-local variable, in programs with glibc. How its structures are laid
+//! out is private to it, and it describes them to debuggers itself: by the symbols
+//! `_thread_db_...`, of which each is a size in bits, a number of elements and an offset.
+
+use super::dynamic_symbols::symbol;
+use super::link_map::{LinkMap, link_maps};
+use super::words::Words;
+use crate::common::Addr;
+
+/// Why it is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoThreadLocal {
+    /// Memory or registers are missing, as in the past.
+    #[error("the linker's list and the thread's control block are not known here")]
+    Unknown,
+    /// The C library is another one.
+    #[error("the C library does not say where it keeps thread-local variables")]
+    Undescribed,
+    /// The file has no thread-local variables.
+    #[error("no thread-local variables are loaded from there")]
+    NoModule,
+    /// The thread has not used any of the file's yet.
+    #[error("the thread has not come to allocate its thread-local variables of that library yet")]
+    Unallocated,
+}
+
+/// What is asked for: the variable at an offset in the thread-local storage that a thread has of
+/// the file with a link map.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadLocal {
+    /// Base of the thread's FS segment.
+    pub fs_base: Addr,
+    /// Address of the file's `struct link_map`.
+    pub link_map: Addr,
+    /// Where in the file's thread-local storage.
+    pub offset: u64,
+}
+
+impl ThreadLocal {
+    /// The variable's address, by the auxiliary vector and memory.
+    pub fn address(
+        &self,
+        auxv: &[u8],
+        read: &dyn Fn(Addr, &mut [u8]) -> usize,
+    ) -> Result<Addr, NoThreadLocal> {
+        let maps = link_maps(auxv, read).ok_or(NoThreadLocal::Unknown)?;
+        if !maps.iter().any(|map| map.addr == self.link_map) {
+            return Err(NoThreadLocal::NoModule);
+        }
+        let memory = Words { read };
+        let layout = Layout::of(&memory, &maps).ok_or(NoThreadLocal::Undescribed)?;
+        let base = self.base(&memory, &layout)?;
+        Ok(base.wrapping_add(self.offset))
+    }
+
+    /// As `td_thr_tlsbase` of glibc's `nptl_db` finds it.
+    fn base(&self, memory: &Words<'_>, layout: &Layout) -> Result<Addr, NoThreadLocal> {
+        let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
+        let module = word(layout.module_id.of(self.link_map))?;
+        let generation = match module {
+            0 => return Err(NoThreadLocal::NoModule),
+            module => layout.generation(memory, module, self.link_map)?,
+        };
+        let vector = Addr(word(layout.vector.of(self.fs_base))?);
+        // The thread's vector is brought up to date when the thread first needs it.
+        if word(layout.counter.of(vector))? >= generation {
+            let element = layout.elements.element(vector, module);
+            let block = word(layout.pointer.of(element))?;
+            if block & 1 == 0 {
+                return Ok(Addr(block));
+            }
+        }
+        match word(layout.static_offset.of(self.link_map))? {
+            NO_STATIC_OFFSET | FORCED_DYNAMIC => Err(NoThreadLocal::Unallocated),
+            offset => Ok(Addr(self.fs_base.0.wrapping_sub(offset))),
+        }
+    }
+}
+
+/// `l_tls_offset` of a file whose storage is not at a fixed distance from the control block.
+const NO_STATIC_OFFSET: u64 = 0;
+const FORCED_DYNAMIC: u64 = u64::MAX;
+/// Lists of modules that are longer are not believed.
+const LISTS_LIMIT: usize = 1 << 16;
+
+/// A field of a structure: `{bits, elements, offset}`.
+#[derive(Clone, Copy, Debug)]
+struct Field {
+    bits: u32,
+    offset: u32,
+}
+
+impl Field {
+    fn of(self, structure: Addr) -> Addr {
+        structure.wrapping_add(self.offset.into())
+    }
+
+    /// An element, where the field is an array.
+    fn element(self, structure: Addr, index: u64) -> Addr {
+        self.of(structure).wrapping_add(index.wrapping_mul(u64::from(self.bits / 8)))
+    }
+}
+
+/// What the C library says of itself.
+struct Layout {
+    module_id: Field,
+    static_offset: Field,
+    vector: Field,
+    elements: Field,
+    counter: Field,
+    pointer: Field,
+    /// The first list of modules.
+    modules: Addr,
+    length: Field,
+    next: Field,
+    slots: Field,
+    slot_bytes: u32,
+    slot_generation: Field,
+    slot_map: Field,
+}
+
+impl Layout {
+    fn of(memory: &Words<'_>, maps: &[LinkMap]) -> Option<Self> {
+        let described =
+            |map: &&LinkMap| symbol(memory, map, "_thread_db_link_map_l_tls_modid").is_some();
+        let libc = maps.iter().find(described)?;
+        let at = |name: &str| symbol(memory, libc, &format!("_thread_db_{name}"));
+        let field = |name: &str| {
+            let at = at(name)?;
+            let (bits, offset) = (memory.half(at)?, memory.half(at.wrapping_add(8))?);
+            Some(Field { bits, offset })
+        };
+        let global = maps.iter().find_map(|map| symbol(memory, map, "_rtld_global"))?;
+        let modules = field("rtld_global__dl_tls_dtv_slotinfo_list")?.of(global);
+        Some(Self {
+            module_id: field("link_map_l_tls_modid")?,
+            static_offset: field("link_map_l_tls_offset")?,
+            vector: field("pthread_dtvp")?,
+            elements: field("dtv_dtv")?,
+            counter: field("dtv_t_counter")?,
+            pointer: field("dtv_t_pointer_val")?,
+            modules: Addr(memory.word(modules)?),
+            length: field("dtv_slotinfo_list_len")?,
+            next: field("dtv_slotinfo_list_next")?,
+            slots: field("dtv_slotinfo_list_slotinfo")?,
+            slot_bytes: memory.half(at("sizeof_dtv_slotinfo")?)?,
+            slot_generation: field("dtv_slotinfo_gen")?,
+            slot_map: field("dtv_slotinfo_map")?,
+        })
+    }
+
+    /// In which generation a module got its number, if it has it now.
+    fn generation(
+        &self,
+        memory: &Words<'_>,
+        module: u64,
+        link_map: Addr,
+    ) -> Result<u64, NoThreadLocal> {
+        let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
+        let (mut list, mut index) = (self.modules, module);
+        for _ in 0..LISTS_LIMIT {
+            let length = word(self.length.of(list))?;
+            if index < length {
+                let slots = self.slots.of(list);
+                let slot = slots.wrapping_add(index.wrapping_mul(self.slot_bytes.into()));
+                let is_its_own = word(self.slot_map.of(slot))? == link_map.0;
+                let generation = word(self.slot_generation.of(slot))?;
+                return is_its_own.then_some(generation).ok_or(NoThreadLocal::NoModule);
+            }
+            index -= length;
+            list = Addr(word(self.next.of(list))?);
+            if list == Addr(0) {
+                break;
+            }
+        }
+        Err(NoThreadLocal::NoModule)
+    }
+}
