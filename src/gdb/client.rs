@@ -16,7 +16,7 @@ use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
 use super::{
-    btrace, catches, hex, lldb_trace, memory, monitor, search, signals, stack, stop_reply,
+    btrace, catches, hex, lldb, lldb_trace, memory, monitor, search, stack, stop_reply,
     thread_local, xfer,
 };
 use crate::session::{Forks, Run, Start, Stop, StopReason};
@@ -185,7 +185,8 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     fn send(&mut self, packets: Vec<u8>) -> io::Result<()> {
-        self.last_sent = packets;
+        self.last_sent =
+            if self.features.expands_runs { frame::compress(packets) } else { packets };
         self.line.get_mut().transport.send(&self.last_sent)
     }
 
@@ -248,7 +249,11 @@ impl<'a, R: Run> Client<'a, R> {
 
     /// Packets that read or write, without choosing or running anything.
     fn answer_data(&mut self, body: &[u8]) -> Answer {
-        let tid = self.chosen.general();
+        let named = Some(body).filter(|_| self.features.names_threads).and_then(lldb::with_thread);
+        let (body, tid) = named.unwrap_or((body, self.chosen.general()));
+        if named.is_some() && !self.served.session.is_alive(tid) {
+            return Answer::malformed();
+        }
         if body == b"qfThreadInfo" || body.starts_with(b"qXfer:threads:") {
             self.chosen.list();
         }
@@ -259,7 +264,8 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::Reply(reply);
         }
         if let Some(list) = body.strip_prefix(b"QPassSignals:") {
-            let Some(signals) = signals::set(list) else { return Answer::malformed() };
+            let signals = self.features.signals.set(list);
+            let Some(signals) = signals else { return Answer::malformed() };
             self.served.session.run_mut().pass_signals(signals);
             return Answer::ok();
         }
@@ -315,7 +321,10 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     fn negotiate(&mut self, body: &[u8]) -> Answer {
-        self.features = supported::parse(body);
+        // LLDB asks again when it has told more of itself already.
+        let ClientFeatures { lists_threads, names_threads, signals, .. } = self.features;
+        let said = supported::parse(body);
+        self.features = ClientFeatures { lists_threads, names_threads, signals, ..said };
         let packets =
             self.stub.answer(self.served, self.chosen.general(), b"qSupported:xmlRegisters=i386");
         let features = frame::first_body(&packets).unwrap_or_default();
@@ -356,7 +365,7 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     fn resume(&mut self, body: &[u8]) -> Answer {
-        let Some(mut resume) = resume::parse(body, &self.chosen) else {
+        let Some(mut resume) = resume::parse(body, &self.chosen, self.features.signals) else {
             return Answer::malformed();
         };
         self.aim(&mut resume);

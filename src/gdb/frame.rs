@@ -95,6 +95,63 @@ pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// Replies shorter than this are sent as they are.
+const COMPRESSED_FROM_BYTES: usize = 64;
+/// A count of repetitions is written as itself plus 29, and no byte above `~` is.
+const COUNT_OFFSET: u8 = 29;
+const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
+const LEAST_REPEATED: usize = 3;
+
+/// The same packets with runs of a byte written as its number (gdb manual, "Overview" of the remote
+/// protocol).
+pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
+    if packets.len() < COMPRESSED_FROM_BYTES {
+        return packets;
+    }
+    let mut compressed = Vec::with_capacity(packets.len() / 2);
+    let mut rest = packets.as_slice();
+    while let Some(end) = rest.iter().position(|byte| *byte == b'#') {
+        let (packet, behind) = rest.split_at((end + 3).min(rest.len()));
+        let body = packet.get(1..end).unwrap_or_default();
+        compressed.extend(encode(&runs(body)));
+        rest = behind;
+    }
+    // Texts stay legible.
+    if compressed.len() * 4 > packets.len() * 3 { packets } else { compressed }
+}
+
+/// A body with its runs counted. An escaped byte is never repeated: LLDB would repeat what it stands
+/// for, and gdb what stands there.
+fn runs(body: &[u8]) -> Vec<u8> {
+    let mut written = Vec::with_capacity(body.len() / 2);
+    let mut rest = body;
+    while let Some(&byte) = rest.first() {
+        if byte == b'}' {
+            let (pair, behind) = rest.split_at(rest.len().min(2));
+            written.extend_from_slice(pair);
+            rest = behind;
+            continue;
+        }
+        let same = rest.iter().take_while(|other| **other == byte).count();
+        let mut repeated = (same - 1).min(MOST_REPEATED);
+        written.push(byte);
+        if repeated >= LEAST_REPEATED {
+            while matches!(count(repeated), b'#' | b'$' | b'+' | b'-') {
+                repeated -= 1;
+            }
+            written.extend_from_slice(&[b'*', count(repeated)]);
+        } else {
+            repeated = 0;
+        }
+        rest = &rest[1 + repeated..];
+    }
+    written
+}
+
+fn count(repeated: usize) -> u8 {
+    u8::try_from(repeated).unwrap_or(0).saturating_add(COUNT_OFFSET)
+}
+
 /// The body of the first packet in framed bytes.
 pub(super) fn first_body(packets: &[u8]) -> Option<Vec<u8>> {
     let mut framer = Framer { input: packets.to_vec() };
@@ -132,4 +189,55 @@ pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
 
 fn sum(body: &[u8]) -> u8 {
     body.iter().fold(0, |sum, byte| sum.wrapping_add(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As clients do: all at once, or runs before escapes.
+    fn expand(body: &[u8], at_once: bool) -> Vec<u8> {
+        let mut plain: Vec<u8> = Vec::new();
+        let mut bytes = body.iter().copied();
+        while let Some(byte) = bytes.next() {
+            match byte {
+                b'*' => {
+                    let repeated = usize::from(bytes.next().unwrap() - COUNT_OFFSET);
+                    plain.extend(std::iter::repeat_n(*plain.last().unwrap(), repeated));
+                }
+                b'}' if at_once => plain.push(bytes.next().unwrap() ^ 0x20),
+                _ => plain.push(byte),
+            }
+        }
+        if at_once { plain } else { unescape(&plain) }
+    }
+
+    proptest! {
+        #[test]
+        fn every_client_expands_what_is_compressed(
+            pieces in proptest::collection::vec((any::<u8>(), 1_usize..300), 1..20),
+        ) {
+            let data: Vec<u8> =
+                pieces.iter().flat_map(|(byte, count)| vec![*byte; *count]).collect();
+            let packets = compress(encode(&escape(&data)));
+            let body = first_body(&packets).unwrap();
+            prop_assert!(packets.len() == encode(&body).len());
+            prop_assert_eq!(expand(&body, true), data.as_slice());
+            prop_assert_eq!(expand(&body, false), data.as_slice());
+        }
+    }
+
+    #[test]
+    fn runs_are_counted_without_signs_of_the_protocol() {
+        assert_eq!(runs(b"0000"), b"0* ");
+        assert_eq!(runs(b"000"), b"000");
+        // Seven and eight zeros would be counted by `#` and `$`.
+        assert_eq!(runs(b"0000000"), b"0*\"0");
+        assert_eq!(runs(b"00000000"), b"0*\"00");
+        assert_eq!(runs(&[b'x'; 98]), b"x*~");
+        let many = [encode(&[b'0'; 80]), encode(b"OK")].concat();
+        assert_eq!(compress(many), b"$0*l#c6$OK#9a".to_vec());
+        assert_eq!(compress(encode(b"0000000000")), encode(b"0000000000"));
+    }
 }

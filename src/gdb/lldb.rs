@@ -1,8 +1,9 @@
 //! Packets that LLDB sends and gdb does not: what it runs on, what a process is, which memory there
 //! is, and all threads at once.
 
+use super::signals::Numbering;
 use super::thread_id::{self, ThreadChoice};
-use super::{frame, hex, signals};
+use super::{frame, hex};
 use crate::common::{Addr, Tid, Visible};
 use crate::session::{Protection, Run, Session, Stop, StopReason, ThreadInfo};
 use serde_json::{Value, json};
@@ -12,11 +13,15 @@ use std::fmt::Write;
 const TRIPLE: &str = "x86_64-pc-linux-gnu";
 
 /// The reply to a question of LLDB's; `None` for other packets.
-pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn answer<R: Run>(
+    session: &Session<R>,
+    signals: Numbering,
+    body: &[u8],
+) -> Option<Vec<u8>> {
     let reply = match body {
         b"qHostInfo" => host(),
         b"qProcessInfo" => process(session)?,
-        b"jThreadsInfo" => threads(session),
+        b"jThreadsInfo" => threads(session, signals),
         _ => {
             let addr = body.strip_prefix(b"qMemoryRegionInfo:")?;
             hex::number(addr).map_or_else(|| "E01".to_owned(), |addr| region(session, Addr(addr)))
@@ -63,7 +68,7 @@ fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
 }
 
 /// All threads, as `jThreadsInfo` wants them.
-fn threads<R: Run>(session: &Session<R>) -> String {
+fn threads<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     let last = session.last_stop();
     let entry = |thread: &ThreadInfo| {
         let mut entry = json!({ "tid": thread.tid.0, "reason": "none" });
@@ -72,7 +77,7 @@ fn threads<R: Run>(session: &Session<R>) -> String {
         }
         if thread.tid == last.thread {
             entry["reason"] = reason(last).into();
-            entry["signal"] = signal(last).into();
+            entry["signal"] = signal(last, signals).into();
         }
         entry
     };
@@ -94,11 +99,24 @@ fn reason(stop: Stop) -> &'static str {
     }
 }
 
-fn signal(stop: Stop) -> u8 {
+fn signal(stop: Stop, signals: Numbering) -> u8 {
     match stop.reason {
-        StopReason::Signal(number) => signals::to_gdb(number),
+        StopReason::Signal(number) => signals.number(number),
         StopReason::Interrupted => 2,
         _ => 5,
+    }
+}
+
+/// A packet about a thread's registers without the thread that stands behind it.
+pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
+    const THREAD: &[u8] = b";thread:";
+    let is_of_thread =
+        matches!(body, [b'g' | b'G' | b'p' | b'P', ..]) || body.starts_with(b"QSaveRegisterState");
+    let at = body.windows(THREAD.len()).position(|window| window == THREAD)?;
+    let (plain, id) = (&body[..at], &body[at + THREAD.len()..]);
+    match thread_id::parse(id.strip_suffix(b";").unwrap_or(id)) {
+        Some(ThreadChoice::One(tid)) if is_of_thread => Some((plain, tid)),
+        _ => None,
     }
 }
 

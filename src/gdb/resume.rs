@@ -2,8 +2,9 @@
 
 use super::chosen::Chosen;
 use super::conditions::Conditions;
+use super::hex;
+use super::signals::Numbering;
 use super::thread_id::{self, ThreadChoice};
-use super::{hex, signals};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 
@@ -72,10 +73,10 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
 }
 
 /// Reads a run control packet; `None` when it is malformed or asks for what a history cannot do.
-pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
+pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
-        let order = Order { action, direction, thread, locked, signal: signal_of(body) };
+        let order = Order { action, direction, thread, locked, signal: signal_of(body, signals) };
         Some(Resume { order, range: None, process: None })
     };
     match body {
@@ -83,14 +84,16 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen) -> Option<Resume> {
         b"bc" => simple(Action::Continue, Direction::Backward),
         b"s" | [b'S', ..] => simple(Action::Step, Direction::Forward),
         b"c" | [b'C', ..] => simple(Action::Continue, Direction::Forward),
-        _ => parse_actions(body.strip_prefix(b"vCont;")?, chosen),
+        _ => parse_actions(body.strip_prefix(b"vCont;")?, chosen, signals),
     }
 }
 
 /// The signal of `C` and `S`, as the kernel numbers it.
-fn signal_of(action: &[u8]) -> i32 {
+fn signal_of(action: &[u8], signals: Numbering) -> i32 {
     match action {
-        [b'C' | b'S', number @ ..] => hex::number(number).and_then(signals::from_gdb).unwrap_or(0),
+        [b'C' | b'S', number @ ..] => {
+            hex::number(number).and_then(|number| signals.signal(number)).unwrap_or(0)
+        }
         _ => 0,
     }
 }
@@ -104,9 +107,11 @@ struct Part {
     process: Option<Pid>,
 }
 
-fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
-    let parts: Vec<Part> =
-        list.split(|byte| *byte == b';').map(parse_part).collect::<Option<_>>()?;
+fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
+    let parts: Vec<Part> = list
+        .split(|byte| *byte == b';')
+        .map(|part| parse_part(part, signals))
+        .collect::<Option<_>>()?;
     // A thread takes the leftmost action that fits it. One thread steps, or all continue; without
     // an action for the others they stand still.
     let named = parts.iter().find_map(|part| match part.threads {
@@ -126,7 +131,7 @@ fn parse_actions(list: &[u8], chosen: &Chosen) -> Option<Resume> {
     Some(Resume { order, range: part.range, process: part.process })
 }
 
-fn parse_part(part: &[u8]) -> Option<Part> {
+fn parse_part(part: &[u8], signals: Numbering) -> Option<Part> {
     let (what, thread, process) = match hex::split(part, b':') {
         Some((what, id)) => (what, thread_id::parse(id)?, thread_id::whole_process(id)),
         None => (part, ThreadChoice::All, None),
@@ -141,5 +146,5 @@ fn parse_part(part: &[u8]) -> Option<Part> {
         }
         _ => return None,
     };
-    Some(Part { action, signal: signal_of(what), range, threads: thread, process })
+    Some(Part { action, signal: signal_of(what, signals), range, threads: thread, process })
 }

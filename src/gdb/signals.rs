@@ -15,8 +15,47 @@ const GDB_REAL_TIME_33: u8 = 45;
 const GDB_REAL_TIME_32: u8 = 77;
 const GDB_REAL_TIME_64: u8 = 78;
 
+/// How a client numbers signals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Numbering {
+    /// As gdb does, on all systems.
+    #[default]
+    Gdb,
+    /// As the kernel does: LLDB, where packets name their threads.
+    Kernel,
+}
+
+impl Numbering {
+    /// The client's number of a signal.
+    pub(super) fn number(self, linux: i32) -> u8 {
+        match self {
+            Self::Gdb => to_gdb(linux),
+            Self::Kernel => u8::try_from(linux).unwrap_or(SIGTRAP),
+        }
+    }
+
+    /// The kernel's number of one of the client's signals; none where it has none.
+    pub(super) fn signal(self, number: u64) -> Option<i32> {
+        match self {
+            Self::Gdb => from_gdb(number),
+            Self::Kernel => i32::try_from(number).ok().filter(|number| (1..=64).contains(number)),
+        }
+    }
+
+    /// The signals of `QPassSignals:N;N...`, the client's numbers in hexadecimal; signal 1 in bit 0.
+    pub(super) fn set(self, list: &[u8]) -> Option<u64> {
+        let mut signals = 0;
+        for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {
+            if let Some(linux) = self.signal(hex::number(number)?) {
+                signals |= 1 << (linux - 1);
+            }
+        }
+        Some(signals)
+    }
+}
+
 /// gdb's number of a signal. What has none is `SIGTRAP`, which gdb does not print.
-pub(super) fn to_gdb(linux: i32) -> u8 {
+fn to_gdb(linux: i32) -> u8 {
     let real_time = linux - FIRST_REAL_TIME;
     match (linux, u8::try_from(real_time)) {
         (1..=31, _) => {
@@ -31,20 +70,9 @@ pub(super) fn to_gdb(linux: i32) -> u8 {
 }
 
 /// The kernel's number of one of gdb's signals; none where it has none.
-pub(super) fn from_gdb(number: u64) -> Option<i32> {
+fn from_gdb(number: u64) -> Option<i32> {
     let number = u8::try_from(number).ok().filter(|number| *number != 0)?;
     (1..=64).find(|linux| to_gdb(*linux) == number && (number != SIGTRAP || *linux == 5))
-}
-
-/// The signals of `QPassSignals:N;N...`, gdb's numbers in hexadecimal; signal 1 in bit 0.
-pub(super) fn set(list: &[u8]) -> Option<u64> {
-    let mut signals = 0;
-    for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {
-        if let Some(linux) = from_gdb(hex::number(number)?) {
-            signals |= 1 << (linux - 1);
-        }
-    }
-    Some(signals)
 }
 
 #[cfg(test)]
@@ -62,7 +90,10 @@ mod tests {
 
     #[test]
     fn sets_of_signals() {
-        assert_eq!(set(b"e;14;1e"), Some(1 << 13 | 1 << 16 | 1 << 9));
-        assert_eq!((set(b""), set(b"e;x")), (Some(0), None));
+        let gdb = |list| Numbering::Gdb.set(list);
+        assert_eq!(gdb(b"e;14;1e"), Some(1 << 13 | 1 << 16 | 1 << 9));
+        assert_eq!((gdb(b""), gdb(b"e;x")), (Some(0), None));
+        assert_eq!(Numbering::Kernel.set(b"e;11;a;0;41"), Some(1 << 13 | 1 << 16 | 1 << 9));
+        assert_eq!((Numbering::Kernel.number(17), Numbering::Gdb.number(17)), (17, 20));
     }
 }

@@ -1,8 +1,9 @@
 //! Stop replies: why the run stands where it stands, with the registers that every client asks for
 //! next.
 
+use super::signals::Numbering;
 use super::supported::ClientFeatures;
-use super::{hex, signals, thread_id};
+use super::{hex, thread_id};
 use crate::common::Tid;
 use crate::session::{
     Access, BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason, Watchpoint,
@@ -25,7 +26,7 @@ pub(super) fn format<R: Run>(
 ) -> Vec<u8> {
     match stop.reason {
         StopReason::Gone(Ending::Signal(number)) => {
-            return of_process(format!("X{:02x}", signals::to_gdb(number)), stop, client);
+            return of_process(format!("X{:02x}", client.signals.number(number)), stop, client);
         }
         StopReason::Gone(ending) => {
             let status = if let Ending::Exited(status) = ending { status & 0xff } else { 0 };
@@ -34,7 +35,7 @@ pub(super) fn format<R: Run>(
         _ => {}
     }
     let tid = client.thread_id(session, stop.thread);
-    let (signal, description) = match signal(session, stop) {
+    let (signal, description) = match signal(session, stop, client.signals) {
         // LLDB would deliver the signal on resuming, and refuses to while going backwards.
         number if client.lldb && number != SIGTRAP => (SIGTRAP, describe(session)),
         number => (number, String::new()),
@@ -120,13 +121,13 @@ fn describe<R: Run>(session: &Session<R>) -> String {
     format!("reason:exception;description:{};", hex::encode(words.as_bytes()))
 }
 
-/// gdb's number of the signal to show.
-fn signal<R: Run>(session: &Session<R>, stop: Stop) -> u8 {
+/// The client's number of the signal to show.
+fn signal<R: Run>(session: &Session<R>, stop: Stop, numbering: Numbering) -> u8 {
     match stop.reason {
         StopReason::Interrupted => SIGINT,
-        StopReason::Signal(number) => signals::to_gdb(number),
+        StopReason::Signal(number) => numbering.number(number),
         StopReason::Arrived => match session.run().fatal_signal() {
-            Some((tid, number)) if tid == stop.thread => signals::to_gdb(number),
+            Some((tid, number)) if tid == stop.thread => numbering.number(number),
             _ => SIGTRAP,
         },
         _ => SIGTRAP,

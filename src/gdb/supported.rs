@@ -1,6 +1,7 @@
 //! `qSupported`: what the client can do, and what this server can.
 
 use super::frame::PACKET_SIZE_BYTES;
+use super::signals::Numbering;
 use super::thread_id;
 use crate::common::Tid;
 use crate::session::{Forks, Run, Session};
@@ -21,6 +22,12 @@ pub(super) struct ClientFeatures {
     pub(super) forks: Forks,
     /// It wants all threads in each stop reply.
     pub(super) lists_threads: bool,
+    /// Its packets about registers name their thread.
+    pub(super) names_threads: bool,
+    /// How it numbers signals.
+    pub(super) signals: Numbering,
+    /// It is a debugger that expands runs in replies, as gdb and LLDB do.
+    pub(super) expands_runs: bool,
     /// It is LLDB, or one of its front ends: gdb alone offers to relocate instructions.
     pub(super) lldb: bool,
 }
@@ -45,6 +52,11 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         hwbreak: has(b"hwbreak+"),
         exec_events: has(b"exec-events+"),
         lists_threads: false,
+        names_threads: false,
+        signals: Numbering::Gdb,
+        expands_runs: list
+            .split(|byte| *byte == b';')
+            .any(|item| item.starts_with(b"xmlRegisters=")),
         multiprocess: forks != Forks::default(),
         forks,
         lldb,

@@ -6,7 +6,8 @@ use crate::common::{Pid, Tid};
 use crate::gdb::chosen::Chosen;
 use crate::gdb::conditions::Conditions;
 use crate::gdb::resume::Resume;
-use crate::gdb::{lldb, signals, stop_reply};
+use crate::gdb::signals::Numbering;
+use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
@@ -113,7 +114,8 @@ impl<R: Run> Client<'_, R> {
             }
             // What a program that goes on by itself gets is the kernel's business.
             _ if body.starts_with(b"QProgramSignals:") => {
-                signals::set(&body[b"QProgramSignals:".len()..]).map(|_| b"OK".to_vec())
+                let list = &body[b"QProgramSignals:".len()..];
+                self.features.signals.set(list).map(|_| b"OK".to_vec())
             }
             _ => None,
         }
@@ -125,10 +127,15 @@ impl<R: Run> Client<'_, R> {
             self.features.lists_threads = true;
             return Some(b"OK".to_vec());
         }
+        if body == b"QThreadSuffixSupported" {
+            // LLDB takes a server that knows this for one of its own, with the kernel's numbers.
+            (self.features.names_threads, self.features.signals) = (true, Numbering::Kernel);
+            return Some(b"OK".to_vec());
+        }
         if let Some(id) = body.strip_prefix(b"qThreadStopInfo") {
             return Some(self.thread_stop(lldb::asked_thread(id)));
         }
-        lldb::answer(&self.served.session, body)
+        lldb::answer(&self.served.session, self.features.signals, body)
     }
 
     /// Why a thread stands where it stands: the stop's own, or nothing of its own.

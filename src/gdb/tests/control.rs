@@ -41,6 +41,19 @@ fn a_reverse_step_without_a_thread_is_of_the_last_stopped_one() {
 }
 
 #[test]
+fn packets_about_registers_may_name_their_thread() {
+    let threads = ["QThreadSuffixSupported", "p10;thread:1;", "p10;thread:2;", "Hg2", "p10"];
+    let replies = exchange(&threads);
+    assert_eq!((replies[0].as_str(), &replies[2]), ("OK", &replies[4]));
+    assert_ne!(replies[1], replies[2]);
+    let all = last(&["QThreadSuffixSupported", "g;thread:2;"]);
+    assert_eq!(all, last(&["Hg2", "g"]));
+    // A thread that is not there, and clients that did not ask.
+    assert_eq!(last(&["QThreadSuffixSupported", "p10;thread:99;"]), "E01");
+    assert_eq!(last(&["p10;thread:2;"]), "E01");
+}
+
+#[test]
 fn a_chosen_thread_steps_alone() {
     let reply = last(&["Z0,2004,1", "Hc1", "bs", "bs"]);
     assert!(reply.starts_with("T05thread:1;10:1210000000000000;"), "{reply}");
