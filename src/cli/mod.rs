@@ -25,6 +25,7 @@ mod rm;
 mod serve;
 mod snapshot;
 mod stats;
+mod temporary;
 
 use crate::common::Visible;
 use crate::gdb;

@@ -1,5 +1,6 @@
 //! `contraflow replay`: gdb on a recording, or a server for another debugger.
 
+use super::temporary::Temporary;
 use super::{Failure, arguments, open, quoted, say};
 use crate::gdb::{self, Listener, Options};
 use crate::recording::{Reader, Store};
@@ -76,15 +77,13 @@ fn debug(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
 
 /// A directory that shows the recording's files under their own paths. Lives as long as gdb.
 struct Place {
-    dir: PathBuf,
+    dir: Temporary,
     program: Option<PathBuf>,
 }
 
 impl Place {
     fn make(reader: &Reader) -> Result<Self, Failure> {
-        let dir = std::env::temp_dir().join(format!("contraflow-{}", std::process::id()));
-        fs::create_dir(&dir)?;
-        let mut place = Self { dir, program: None };
+        let mut place = Self { dir: Temporary::make()?, program: None };
         fs::write(place.script(), gdb::SCRIPT)?;
         let records = reader.sideband()?;
         let mut paths: HashMap<FileId, String> = HashMap::new();
@@ -127,7 +126,7 @@ impl Place {
     }
 
     fn script(&self) -> PathBuf {
-        self.dir.join("contraflow.py")
+        self.dir.dir().join("contraflow.py")
     }
 
     fn inside(&self, path: &Path) -> PathBuf {
@@ -135,7 +134,7 @@ impl Place {
         // A path of a hostile recording must not lead out of the directory.
         let normal =
             relative.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
-        self.dir.join("root").join(normal.collect::<PathBuf>())
+        self.dir.dir().join("root").join(normal.collect::<PathBuf>())
     }
 
     fn show(&self, recording: &Path, path: &str, image: &ImageId) -> io::Result<()> {
@@ -151,7 +150,7 @@ impl Place {
     fn commands(&self, recording: &Path) -> Result<Vec<OsString>, Failure> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
         let mut commands =
-            vec![command(&["set sysroot".as_ref(), self.dir.join("root").as_os_str()])];
+            vec![command(&["set sysroot".as_ref(), self.dir.dir().join("root").as_os_str()])];
         if let Some(program) = &self.program {
             commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
         }
@@ -161,12 +160,5 @@ impl Place {
         let server = ["target remote |".as_ref(), &*this, "replay --stdio".as_ref(), &*recording];
         commands.push(command(&server));
         Ok(commands.into_iter().flat_map(|command| ["-ex".into(), command]).collect())
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What stays behind in the temporary directory does no harm.
-        let _ = fs::remove_dir_all(&self.dir);
     }
 }

@@ -1,6 +1,7 @@
 //! `contraflow serve`: a live program under a debugger that can go back.
 
 use super::replay::listener;
+use super::temporary::Temporary;
 use super::{Failure, arguments, say};
 use crate::capture::{Backend, Filter, History, PtConfig, Request};
 use crate::common::Pid;
@@ -102,33 +103,22 @@ fn standard_streams() -> Result<Listener, Failure> {
 /// Where the history is while the program lives.
 enum Place {
     Kept(PathBuf),
-    Temporary(PathBuf),
+    Temporary(Temporary),
 }
 
 impl Place {
     fn of(save: Option<PathBuf>) -> Result<Self, Failure> {
-        if let Some(dir) = save {
-            return Ok(Self::Kept(dir));
-        }
-        let dir = std::env::temp_dir().join(format!("contraflow-live-{}", std::process::id()));
-        std::fs::create_dir(&dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-        Ok(Self::Temporary(dir))
+        Ok(match save {
+            Some(dir) => Self::Kept(dir),
+            None => Self::Temporary(Temporary::make()?),
+        })
     }
 
     /// Where the program's own is. Those of children that are followed are beside it.
     fn dir(&self) -> PathBuf {
         match self {
             Self::Kept(dir) => dir.clone(),
-            Self::Temporary(dir) => dir.join("program"),
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        if let Self::Temporary(dir) = self {
-            // What stays behind in the temporary directory does no harm.
-            let _ = std::fs::remove_dir_all(dir);
+            Self::Temporary(temporary) => temporary.dir().join("program"),
         }
     }
 }

@@ -1,0 +1,106 @@
+//! A directory of this program's own in the temporary directory, for as long as it runs. That of one
+//! that was killed stays behind, and is removed by the next that needs one.
+
+use super::Failure;
+use nix::fcntl::{Flock, FlockArg};
+use nix::unistd::geteuid;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const NAME: &str = "contraflow-";
+/// Locked while somebody needs the directory.
+const LOCK: &str = ".contraflow-lock";
+/// Names that are tried: a number of a process that is gone is given again.
+const TRIES: u32 = 1000;
+
+/// The directory.
+#[derive(Debug)]
+pub(super) struct Temporary {
+    dir: PathBuf,
+    /// Held up to the end.
+    _lock: Flock<File>,
+}
+
+impl Temporary {
+    /// Makes one, for nobody else to read.
+    pub(super) fn make() -> Result<Self, Failure> {
+        Self::make_in(&std::env::temp_dir())
+    }
+
+    fn make_in(parent: &Path) -> Result<Self, Failure> {
+        sweep(parent);
+        let failed = |error: io::Error| format!("{}: {error}", parent.display());
+        for number in 0..TRIES {
+            let dir = parent.join(format!("{NAME}{}-{number}", std::process::id()));
+            match DirBuilder::new().mode(0o700).create(&dir) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(error) => return Err(failed(error).into()),
+            }
+            let lock = File::create_new(dir.join(LOCK)).map_err(failed)?;
+            // Whoever sweeps just now may have been faster, and removes it.
+            if let Some(lock) = held(lock) {
+                return Ok(Self { dir, _lock: lock });
+            }
+        }
+        Err(format!("{}: no name is left for a directory", parent.display()).into())
+    }
+
+    /// Where it is.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // What stays behind does no harm, and is swept.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Removes the directories of this user's that nobody needs any more.
+fn sweep(parent: &Path) {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME));
+    for dir in named.map(|entry| entry.path()) {
+        let known = fs::symlink_metadata(&dir);
+        let is_own = known.is_ok_and(|dir| dir.is_dir() && dir.uid() == geteuid().as_raw());
+        // Without a lock it is somebody else's, or just being made.
+        let lock = File::open(dir.join(LOCK)).ok().filter(|_| is_own);
+        if let Some(_lock) = lock.and_then(held) {
+            let _ = fs::remove_dir_all(&dir);
+        }
+    }
+}
+
+/// The lock, if nobody else holds it.
+fn held(lock: File) -> Option<Flock<File>> {
+    Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_behind_is_swept_and_what_is_needed_stays() {
+        let parent = tempfile::tempdir().unwrap();
+        let needed = Temporary::make_in(parent.path()).unwrap();
+        let left = parent.path().join("contraflow-1-0");
+        let foreign = parent.path().join("contraflow-of-a-user");
+        for dir in [&left, &foreign] {
+            fs::create_dir(dir).unwrap();
+            fs::write(dir.join("file"), "text").unwrap();
+        }
+        fs::write(left.join(LOCK), "").unwrap();
+        let next = Temporary::make_in(parent.path()).unwrap();
+        assert!(needed.dir().exists() && next.dir().exists() && foreign.exists());
+        assert!(!left.exists());
+        let gone = next.dir().to_owned();
+        drop(next);
+        assert!(!gone.exists() && needed.dir().exists());
+    }
+}
