@@ -137,19 +137,16 @@ impl Window {
     }
 
     /// Has an area ready for one more thread.
-    pub(super) fn prepare_area(
-        &mut self,
-        tracee: Tracee,
-        gadget: Addr,
-        near: u64,
-    ) -> Result<(), Error> {
+    pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
             return Ok(());
         }
         let buffer_bytes = self.buffer_bytes;
         let size = Area { base: 0, offset: 0, buffer_bytes }.size_bytes();
-        let base = place(&mappings(self.pid)?, near, size, u64::MAX).ok_or_else(no_room)?;
+        // Not by the code: what is in reach of that is for zones.
+        let maps = mappings(self.pid)?;
+        let base = place(&maps, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
         let area = Area { base, offset: self.allocate(size)?, buffer_bytes };
         let (range, offset) = (AddrRange::sized(Addr(base), size), area.offset);
         self.alias(tracee, gadget, offset, range, READ_WRITE)?;

@@ -177,9 +177,8 @@ impl Process {
 
     /// Has an area ready for a thread to come.
     pub(super) fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
-        let near = self.translator.zones().first().map_or(0, |zone| zone.base);
         let gadget = self.gadget();
-        self.window.prepare_area(tracee, gadget, near)?;
+        self.window.prepare_area(tracee, gadget)?;
         self.hide_ranges();
         Ok(())
     }
