@@ -25,7 +25,7 @@ enum Compare {
 use Compare::{Gaps, Path as Same};
 
 /// In a directory with `text` (a thousand numbered lines), `other` (the same with a change),
-/// `hello.c`, `hello.s` and `hello.o`.
+/// `hello.c`, `hello.s`, `hello.o` and `Hello.java`.
 const CHEAP: [(Compare, &str); 6] = [
     (Same, "expr 6 * 7"),
     (Same, "date -u -d 2001-02-03T04:05:06Z +%s"),
@@ -35,7 +35,7 @@ const CHEAP: [(Compare, &str); 6] = [
     (Gaps, "python3 -c print(sum(i*i\u{a0}for\u{a0}i\u{a0}in\u{a0}range(10000)))"),
 ];
 
-const ALL: [(Compare, &str); 62] = [
+const ALL: [(Compare, &str); 64] = [
     (Same, "sed -n 10,20p text"),
     (Same, "cut -d: -f2 text"),
     (Same, "ls -l text"),
@@ -110,6 +110,9 @@ const ALL: [(Compare, &str); 62] = [
     (Gaps, "timeout 0.2 sleep 10"),
     (Gaps, "make -f /nowhere"),
     (Gaps, "gdb -nx -batch -ex print\u{a0}6*7"),
+    (Gaps, "node -e let\u{a0}s=0;for(let\u{a0}i=0;i<1e6;i++)s+=i%7;console.log(s)"),
+    // A compiler of 20 threads and much code that is made as it runs, and then the program.
+    (Gaps, "java Hello.java"),
 ];
 
 fn prepare(scene: &Scene) {
@@ -125,6 +128,9 @@ fn prepare(scene: &Scene) {
     let source = "int printf(const char *, ...);\nstatic int twice(int x) { return 2 * x; }\n\
                   int main() { return printf(\"hello %d\\n\", twice(21)) < 0; }\n";
     std::fs::write(scene.path("hello.c"), source).unwrap();
+    let source = "class Hello { public static void main(String[] words) {\n\
+                  System.out.println(\"hello \" + 6 * 7); } }\n";
+    std::fs::write(scene.path("Hello.java"), source).unwrap();
     for flag in ["-S", "-c"] {
         let mut gcc = Command::new("gcc");
         gcc.args(["-O1", flag, "hello.c"]).current_dir(scene.path(""));

@@ -11,6 +11,7 @@ use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Tid;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 impl Process {
@@ -101,10 +102,12 @@ impl Process {
         let edges = self.translator.edges_from(self.edges_told);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
-            for (first, since) in self.young.drain(..) {
-                let young = edges.iter_mut().skip(first.saturating_sub(self.edges_told));
-                young.for_each(|edge| edge.since = since);
+            for (changed, tsc) in since(&self.young, self.edges_told, edges.len()) {
+                for edge in edges.get_mut(changed).unwrap_or_default() {
+                    edge.since = tsc;
+                }
             }
+            self.young.clear();
             let pushes = self.translator.return_addresses(self.pushes_told);
             let quiet_jumps = self.translator.quiet_jumps(self.quiet_told);
             self.edges_told += edges.len();
@@ -141,5 +144,42 @@ impl Process {
         }
         self.recorder.flush_if_due()?;
         self.become_ring_if_full()
+    }
+}
+
+/// Of `count` edges, the first of which has the number `told`: which of them are of code that is as
+/// it is since a time. Each of `young` says so from a number on, up to the next one; they are in
+/// order, and of a program that makes code as it runs there are as many as edges.
+fn since(
+    young: &[(usize, u64)],
+    told: usize,
+    count: usize,
+) -> impl Iterator<Item = (Range<usize>, u64)> {
+    let inside = move |number: usize| number.saturating_sub(told).min(count);
+    let ends = young.iter().skip(1).map(|(first, _)| *first).chain([usize::MAX]);
+    young.iter().zip(ends).map(move |((first, tsc), end)| (inside(*first)..inside(end), *tsc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_edge_is_as_old_as_the_last_change_before_it(
+            mut young in prop::collection::vec((0_usize..60, 1_u64..99), 0..20),
+            told in 0_usize..40,
+            count in 0_usize..40,
+        ) {
+            young.sort_by_key(|(first, _)| *first);
+            let mut found = vec![0; count];
+            for (edges, tsc) in since(&young, told, count) {
+                found[edges].fill(tsc);
+            }
+            let last = |number: usize| young.iter().rev().find(|(first, _)| *first <= number);
+            let expected = (told..told + count).map(|number| last(number).map_or(0, |(_, tsc)| *tsc));
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
     }
 }
