@@ -4,6 +4,7 @@
 mod begin;
 mod clock;
 mod code_files;
+mod culprit;
 mod debug_registers;
 mod error;
 mod filter;

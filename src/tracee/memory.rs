@@ -2,10 +2,10 @@
 //! may, without regard to page protection.
 
 use super::error::Error;
+use super::procfs::living;
 use crate::common::{Addr, Pid};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 /// The memory of one program image: to be opened again after an exec.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct Memory {
 impl Memory {
     /// Opens the memory of a process.
     pub fn open(pid: Pid) -> Result<Self, Error> {
-        let path = PathBuf::from(format!("/proc/{pid}/mem"));
+        let path = living(pid).join("mem");
         let file = File::options().read(true).write(true).open(&path);
         Ok(Self { file: file.map_err(|error| Error::Proc { path, error })? })
     }

@@ -19,8 +19,8 @@ pub use error::Error;
 pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
-    Dispositions, PageMap, PageState, Signals, auxv, comm, command_line, dispositions, executable,
-    mappings, private_pages, process_of, signals, state, threads, undumped,
+    Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,
+    executable, mappings, private_pages, process_of, signals, state, threads, undumped,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};

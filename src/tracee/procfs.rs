@@ -9,10 +9,23 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Where it is told of a process's memory and program: with its first thread, or where that has
+/// ended by itself (`pthread_exit`), with another one.
+pub(super) fn living(pid: Pid) -> PathBuf {
+    let first = PathBuf::from(format!("/proc/{pid}"));
+    let lives = |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok();
+    if lives(&first) {
+        return first;
+    }
+    let others = threads(pid).into_iter().map(|tid| first.join(format!("task/{tid}")));
+    others.into_iter().find(lives).unwrap_or(first)
+}
 
 /// The process's mappings, by address.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
-    let path = PathBuf::from(format!("/proc/{pid}/maps"));
+    let path = living(pid).join("maps");
     // A file name may be any bytes; what is not UTF-8 is shown, not used.
     let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = text.map_err(|error| Error::Proc { path: path.clone(), error })?;
@@ -23,7 +36,7 @@ pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
 /// `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be terabytes. None
 /// where the kernel does not tell.
 pub fn undumped(pid: Pid) -> Vec<u64> {
-    let text = fs::read(format!("/proc/{pid}/smaps")).unwrap_or_default();
+    let text = fs::read(living(pid).join("smaps")).unwrap_or_default();
     undumped_of(&String::from_utf8_lossy(&text))
 }
 
@@ -49,7 +62,7 @@ pub fn comm(pid: Pid, tid: Tid) -> String {
 
 /// The arguments of a process, its own name first.
 pub fn command_line(pid: Pid) -> Vec<OsString> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = fs::read(living(pid).join("cmdline")).unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
     line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
@@ -101,12 +114,12 @@ fn set_of(status: &str, name: &str) -> u64 {
 
 /// The auxiliary vector as the kernel keeps it.
 pub fn auxv(pid: Pid) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/auxv")).unwrap_or_default()
+    fs::read(living(pid).join("auxv")).unwrap_or_default()
 }
 
 /// The path of the program that the process runs.
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
-    let path = PathBuf::from(format!("/proc/{pid}/exe"));
+    let path = living(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
 }
 
@@ -125,7 +138,7 @@ pub struct PageMap(File);
 impl PageMap {
     /// Opens it; none where the kernel does not tell.
     pub fn open(pid: Pid) -> Option<Self> {
-        File::open(format!("/proc/{pid}/pagemap")).ok().map(Self)
+        File::open(living(pid).join("pagemap")).ok().map(Self)
     }
 
     /// As [`private_pages`].
@@ -217,6 +230,22 @@ pub fn state(pid: Pid) -> Option<State> {
         tracer: field("TracerPid").parse().unwrap_or(0),
         seccomp: field("Seccomp").parse().unwrap_or(0),
     })
+}
+
+/// The number of the system call that a thread is in (proc(5), "syscall"). None where it is in
+/// none, or is gone. One that runs, and so is about to leave the kernel or to sleep there, is waited
+/// for a little.
+pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
+    const TRIES: u32 = 1000;
+    const PAUSE: Duration = Duration::from_millis(1);
+    for _ in 0..TRIES {
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+        match text.split_whitespace().next() {
+            Some("running") => std::thread::sleep(PAUSE),
+            number => return number?.parse().ok(),
+        }
+    }
+    None
 }
 
 /// The threads of a process; none where it is gone.

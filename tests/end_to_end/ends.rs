@@ -1,8 +1,8 @@
 //! Ends that nobody planned, of translated programs and of their recorder: each leaves what was
 //! recorded until then, and an error is one clear sentence.
 
-use crate::comparison::{addresses, path_of};
-use crate::support::{Scene, contraflow, have, text};
+use crate::comparison::{addresses, path_of, record, status, without_gaps};
+use crate::support::{Scene, contraflow, have, run_gdb, text};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -210,5 +210,52 @@ fn many_threads_end_at_once() {
             assert_eq!(status.expect("no hang").code(), Some(7));
             assert!(!addresses(&dir).is_empty());
         }
+    }
+}
+
+/// Ends a program of five threads in some way, and gives what gdb knows at the end. Its three
+/// threads that wait are there in any case.
+fn at_the_end(backend: &str, way: &str, status: i32) -> String {
+    let scene = Scene::new();
+    let program = scene.compile("lastly.c", &["-ldl"]);
+    let command = [program.to_str().unwrap(), way];
+    let (dir, output) = record(&scene, backend, &[], &command);
+    assert_eq!(crate::comparison::status(&output), status, "{}", text(&output.stderr));
+    without_gaps(&dir).unwrap();
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    run_gdb(replay, "bt\nprint known_at_the_end\nprint waiting\ninfo threads")
+}
+
+#[test]
+fn all_threads_and_all_memory_are_known_at_the_end() {
+    if !have("gdb") {
+        return;
+    }
+    let cases = [
+        ("first", 3, "ends_all", 4),
+        ("other", 3, "ends_all", 5),
+        ("crash", 128 + 11, "ends_all", 5),
+        ("alone", 3, "ends_all", 4),
+    ];
+    for backend in ["soft", "step"] {
+        for (way, status, function, threads) in cases {
+            let said = at_the_end(backend, way, status);
+            let found = said.lines().filter(|line| line.contains(" Thread ")).count();
+            let is_known = said.contains("$1 = 4711") && said.contains("$2 = 3");
+            let is_of_culprit = said.split(">>> print").next().unwrap().contains(function);
+            assert!(is_known && is_of_culprit && found == threads, "{backend}, {way}:\n{said}");
+        }
+    }
+}
+
+#[test]
+fn threads_that_wait_make_way_for_another_program() {
+    for backend in ["soft", "step"] {
+        let scene = Scene::new();
+        let program = scene.compile("lastly.c", &["-ldl"]);
+        let (dir, output) = record(&scene, backend, &[], &[program.to_str().unwrap(), "exec"]);
+        assert_eq!((text(&output.stdout), status(&output)), ("executed\n".to_owned(), 0));
+        without_gaps(&dir).unwrap();
     }
 }

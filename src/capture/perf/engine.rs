@@ -310,7 +310,7 @@ impl<'a> Engine<'a> {
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
-            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
             let book = super::tap::lock(&process.book);
             final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;

@@ -3,16 +3,16 @@
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
 use super::thread::{Doing, Thread};
+use crate::capture::culprit::{LastStop, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
-use crate::tracee::{PtraceEvent, Signo, Stop, Tracee, comm, executable, wait_for};
+use crate::tracee::{PtraceEvent, Signo, Stop, Tracee, comm, executable, threads, wait_for};
 
 /// `exit_group`.
-const EXIT_GROUP: u64 = 231;
 /// CS of 64-bit user code in Linux (`__USER_CS`).
 const USER_CS_64: u64 = 0x33;
 
@@ -220,17 +220,22 @@ impl Engine<'_> {
         thread.ending = final_state::thread(thread.tracee, thread.siginfo);
         let final_pc = thread.ending.as_ref().map(|ending| Addr(ending.registers.rip));
         self.note_end(tid, &thread, final_pc)?;
-        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
-        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        if ends_process && process.culprit.is_none() {
-            process.culprit = Some((tid, signal));
+        let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
+        let ends_process = process.culprit.take(&stop);
+        let others = self.threads.values().filter(|t| t.pid == pid && t.doing != Doing::AtEnd);
+        let alive: Vec<Tid> = others.map(|thread| thread.tracee.0).collect();
+        let executes = one_executes(pid, alive.iter().copied());
+        if executes {
+            process.culprit.forget();
         }
         if self.request.only_thread.is_some() {
+            // Of the others nothing is known but this.
+            let others = threads(pid).into_iter().filter(|other| *other != tid);
+            let ends_process = ends_process && !one_executes(pid, others);
             return self.end_alone(pid, thread, ends_process.then_some(status));
         }
-        let last = !self.threads.values().any(|t| t.pid == pid && t.doing != Doing::AtEnd);
-        if process.culprit.is_some() || last {
+        if (ends_process || alive.is_empty()) && !executes {
             thread.doing = Doing::AtEnd;
             self.threads.insert(tid, thread);
             return self.end_if_all_are(pid);

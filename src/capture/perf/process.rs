@@ -5,9 +5,10 @@ use super::error::Error as PerfError;
 use super::filter::words;
 use super::tap::{Listener, lock};
 use crate::capture::Error;
+use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::recorder::{Prepared, Recorder, Request};
-use crate::common::{Pid, Tid};
+use crate::common::Pid;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{Memory, mappings};
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ pub(super) struct Process {
     /// Threads of the recorder that will end by themselves soon.
     pub(super) workers: Vec<JoinHandle<()>>,
     /// The thread that ended the process, and the signal that did, if one did.
-    pub(super) culprit: Option<(Tid, i32)>,
+    pub(super) culprit: Culprit,
 }
 
 impl Process {
@@ -57,7 +58,7 @@ impl Process {
             filter: None,
             armed: Arc::new(AtomicBool::new(false)),
             workers: Vec::new(),
-            culprit: None,
+            culprit: Culprit::default(),
         })
     }
 

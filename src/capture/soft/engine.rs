@@ -198,7 +198,7 @@ impl Engine {
         let ending: Vec<_> = threads.iter().filter_map(|thread| thread.ending.clone()).collect();
         let Some(process) = self.processes.get(&pid) else { return Ok(()) };
         if !ending.is_empty() {
-            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
             let hidden = process.space.hidden();
             final_state::write(&process.recorder, &process.memory, ending, signal, hidden)?;

@@ -8,6 +8,7 @@ use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
+use crate::capture::culprit::{LastStop, one_executes};
 use crate::capture::debug_registers::watch;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
@@ -18,9 +19,6 @@ use crate::sideband::Event;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 use crate::translate::slots;
 
-const EXIT_GROUP: u64 = 231;
-const EXECVE: u64 = 59;
-const EXECVEAT: u64 = 322;
 /// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
 const USER_CS_64: u64 = 0x33;
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
@@ -243,24 +241,22 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let Ok(registers) = thread.tracee.registers() else { return Ok(()) };
         let call = (registers.orig_rax.cast_signed() >= 0).then_some(registers.orig_rax);
+        let siginfo = thread.siginfo;
         let program = process.last_state(thread, &registers);
         thread.ending = program
             .as_ref()
             .map(|program| final_state::thread_with(thread.tracee, program, thread.siginfo));
         process.thread_ended(tid, program.map(|program| Addr(program.rip)));
         process.write_packets()?;
-        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
-        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
-        if ends_process && process.culprit.is_none() {
-            process.culprit = Some((tid, signal));
-        }
+        let stop = LastStop { tid, status, call, siginfo };
+        let ends_process = process.culprit.take(&stop);
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
-        let last = others().all(|t| t.doing == Doing::AtEnd);
-        let in_exec = |t: &Thread| {
-            let call = t.tracee.registers().map_or(0, |r| r.orig_rax);
-            matches!(call, EXECVE | EXECVEAT)
-        };
-        let hold = (ends_process || last) && !others().any(in_exec);
+        let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
+        let executes = one_executes(pid, alive());
+        if executes {
+            process.culprit.forget();
+        }
+        let hold = (ends_process || alive().next().is_none()) && !executes;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
             thread.doing = Doing::AtEnd;
@@ -280,9 +276,10 @@ impl Engine {
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let thread = self.threads.remove(&tid);
         let pid = thread.as_ref().map_or(Pid(tid.0), |thread| thread.pid);
-        if let Some(thread) = thread.filter(|thread| thread.doing != Doing::AtEnd)
-            && let Some(process) = self.processes.get_mut(&pid)
-        {
+        let unseen = thread.filter(|thread| thread.doing != Doing::AtEnd);
+        // The others may have waited for this one.
+        let was_awaited = unseen.is_some();
+        if let Some((thread, process)) = unseen.zip(self.processes.get_mut(&pid)) {
             process.lost(thread);
         }
         if Tid(pid.0) == tid {
@@ -293,7 +290,7 @@ impl Engine {
             };
             return self.finish(pid, exit);
         }
-        self.end_if_all_are(pid)
+        if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
     }
 }
 

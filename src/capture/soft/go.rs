@@ -194,7 +194,7 @@ impl Engine {
         }
         if self.is_at_end() {
             let process = self.processes.get(&self.program);
-            let culprit = process.and_then(|process| process.culprit).map(|(tid, _)| tid);
+            let culprit = process.and_then(|process| process.culprit.known()).map(|(tid, _)| tid);
             let known = culprit.filter(|tid| self.threads.contains_key(tid));
             return Some((known.unwrap_or(Tid(self.program.0)), News::Ending));
         }

@@ -14,6 +14,7 @@ use super::thread::{Place, Thread};
 use super::turns::Turns;
 use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::Space;
@@ -75,7 +76,7 @@ pub(super) struct Process {
     /// Calls that write stop, too.
     pub(super) watches_kernel_writes: bool,
     /// The thread that ended the process, and the signal that did, if one did.
-    pub(super) culprit: Option<(Tid, i32)>,
+    pub(super) culprit: Culprit,
 }
 
 impl Process {
@@ -120,7 +121,7 @@ impl Process {
             leaves: None,
             debugger: None,
             watches_kernel_writes: false,
-            culprit: None,
+            culprit: Culprit::default(),
         };
         let begun = process.begin(tracee);
         if begun.is_err() {

@@ -22,7 +22,6 @@ pub(super) const EXECVE: u64 = 59;
 const SHMDT: u64 = 67;
 const ARCH_PRCTL: u64 = 158;
 const REMAP_FILE_PAGES: u64 = 216;
-pub(super) const EXIT_GROUP: u64 = 231;
 pub(super) const EXECVEAT: u64 = 322;
 const PKEY_MPROTECT: u64 = 329;
 const RSEQ: u64 = 334;

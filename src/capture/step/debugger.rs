@@ -241,7 +241,8 @@ impl Engine {
             return Some((first, News::Ended(self.exit)));
         }
         if self.is_at_end() {
-            let culprit = self.processes.get(&self.program).and_then(|process| process.culprit);
+            let culprit =
+                self.processes.get(&self.program).and_then(|process| process.culprit.known());
             let known = culprit.map(|(tid, _)| tid).filter(|tid| self.threads.contains_key(tid));
             return Some((known.unwrap_or(first), News::Ending));
         }

@@ -279,7 +279,7 @@ impl Engine {
         if let Some(process) = self.processes.get(&pid)
             && !ending.is_empty()
         {
-            let (culprit, signal) = process.culprit.unwrap_or((Tid(pid.0), 0));
+            let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
             final_state::write(&process.recorder, &process.memory, ending, signal, &[])?;
         }

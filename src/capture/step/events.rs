@@ -1,11 +1,12 @@
 //! What a stop means: steps, signals, births, ends. Decides what goes into the path; the loop
 //! decides who goes on.
 
-use super::calls::{self, EXECVE, EXECVEAT, EXIT_GROUP};
+use super::calls;
 use super::engine::{BACKEND, Engine, release};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
+use crate::capture::culprit::{LastStop, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
@@ -197,17 +198,15 @@ impl Engine {
         thread.call = thread.call.filter(|call| call.entered);
         thread.retire_call();
         end_path(process, thread, final_pc)?;
-        let signal = i32::try_from(status & 0x7f).unwrap_or(0);
-        let ends_process = signal != 0 || call == Some(EXIT_GROUP);
-        if ends_process && process.culprit.is_none() {
-            process.culprit = Some((tid, signal));
-        }
+        let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
+        let ends_process = process.culprit.take(&stop);
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
-        let in_exec = |t: &Thread| {
-            t.call.is_some_and(|call| matches!(call.number, EXECVE | EXECVEAT) && !call.retired)
-        };
-        let last = others().all(|t| t.doing == Doing::AtEnd);
-        let hold = (ends_process || last) && !others().any(in_exec);
+        let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
+        let executes = one_executes(pid, alive());
+        if executes {
+            process.culprit.forget();
+        }
+        let hold = (ends_process || alive().next().is_none()) && !executes;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
             thread.doing = Doing::AtEnd;

@@ -4,6 +4,7 @@ use super::code::Code;
 use super::thread::Thread;
 use super::trap::Ignored;
 use crate::capture::Error;
+use crate::capture::culprit::Culprit;
 use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
@@ -25,7 +26,7 @@ pub(super) struct Process {
     pub(super) has_new_ranges: bool,
     pub(super) trap_ignored: Ignored,
     /// The thread that ended the process, and the signal that did, if one did.
-    pub(super) culprit: Option<(Tid, i32)>,
+    pub(super) culprit: Culprit,
 }
 
 impl Process {
@@ -39,7 +40,7 @@ impl Process {
             resolver: Resolver::new(filter),
             has_new_ranges: false,
             trap_ignored: Ignored::of(pid),
-            culprit: None,
+            culprit: Culprit::default(),
         };
         process.look_at_mappings(Tid(pid.0))?;
         Ok(process)

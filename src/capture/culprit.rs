@@ -1,0 +1,100 @@
+//! Who ended a process, as its threads tell at their ends (`PTRACE_EVENT_EXIT` of ptrace(2)). Where
+//! one of them ends them all, the stops of the others may well come before its own.
+
+use super::final_state::signal_of;
+use crate::common::{Pid, Tid};
+use crate::tracee::{SiginfoBytes, Signo, call_of};
+
+const EXECVE: u64 = 59;
+const EXIT: u64 = 60;
+const EXIT_GROUP: u64 = 231;
+const EXECVEAT: u64 = 322;
+
+/// A thread at its end.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastStop {
+    pub(super) tid: Tid,
+    /// The message of the stop: the status that it ends with, as wait(2) has it.
+    pub(super) status: u64,
+    /// The system call that it is in.
+    pub(super) call: Option<u64>,
+    /// The last signal that it was given.
+    pub(super) siginfo: Option<SiginfoBytes>,
+}
+
+/// The thread that ended its process, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Culprit {
+    known: Option<(Tid, Signo)>,
+    /// It ended the process itself: it is not one that was there.
+    is_sure: bool,
+}
+
+impl Culprit {
+    /// Takes in the last stop of a thread. Gives whether its process ends with it: all but those
+    /// that end by themselves do so, or make way for the program that another one executes.
+    pub(super) fn take(&mut self, stop: &LastStop) -> bool {
+        let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
+        let has_signal = || stop.siginfo.is_some_and(|info| signal_of(&info) == signal);
+        let is_sure = stop.call == Some(EXIT_GROUP) || signal != 0 && has_signal();
+        let ends = signal != 0 || stop.call != Some(EXIT);
+        if ends && (self.known.is_none() || is_sure && !self.is_sure) {
+            *self = Self { known: Some((stop.tid, signal)), is_sure };
+        }
+        ends
+    }
+
+    /// The thread, and the signal that it ended the process by; 0: none.
+    pub(super) fn known(&self) -> Option<(Tid, Signo)> {
+        self.known
+    }
+
+    /// Threads were told to end, and it was no end of their process: it is as if they had ended
+    /// by themselves.
+    pub(super) fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+/// Whether one of these threads executes a program: it waits in the kernel until all others are
+/// gone, so they must not be kept at their ends.
+pub(super) fn one_executes(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
+    tids.any(|tid| matches!(call_of(pid, tid), Some(EXECVE | EXECVEAT)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(tid: i32, status: u64, call: Option<u64>, signal: Option<u8>) -> LastStop {
+        let siginfo = signal.map(|signal| {
+            let mut info: SiginfoBytes = [0; size_of::<libc::siginfo_t>()];
+            info[0] = signal;
+            info
+        });
+        LastStop { tid: Tid(tid), status, call, siginfo }
+    }
+
+    #[test]
+    fn whoever_called_exit_group_ended_the_process() {
+        const FUTEX: u64 = 202;
+        let mut culprit = Culprit::default();
+        assert!(!culprit.take(&stop(1, 0, Some(EXIT), None)));
+        assert_eq!(culprit.known(), None);
+        assert!(culprit.take(&stop(2, 3 << 8, Some(FUTEX), None)));
+        assert!(culprit.take(&stop(3, 3 << 8, None, None)));
+        assert!(culprit.take(&stop(4, 3 << 8, Some(EXIT_GROUP), None)));
+        assert!(culprit.take(&stop(5, 3 << 8, Some(EXIT_GROUP), None)));
+        assert_eq!(culprit.known(), Some((Tid(4), 0)));
+    }
+
+    #[test]
+    fn whoever_had_the_signal_ended_the_process() {
+        let mut culprit = Culprit::default();
+        assert!(culprit.take(&stop(1, 11, Some(EXIT), None)));
+        assert_eq!(culprit.known(), Some((Tid(1), 11)));
+        assert!(culprit.take(&stop(2, 0x8b, None, Some(11))));
+        assert!(culprit.take(&stop(3, 11, None, Some(10))));
+        assert_eq!(culprit.known(), Some((Tid(2), 11)));
+    }
+}
