@@ -26,6 +26,7 @@ mod retstack;
 mod skim;
 mod tally;
 mod tnt;
+mod touch;
 
 pub use assign::{Assigned, Gpr, assigned, is_syscall};
 pub use block::BlockCache;
@@ -37,6 +38,7 @@ pub use outline::{Turn, TurnKind, outline};
 pub use pace::{Meter, Moment, Pace};
 pub use skim::{CallWatch, Leaving};
 pub use tally::{Bounds, Tally};
+pub use touch::reads;
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,13 @@
 //! Watchpoints that the CPU has no debug registers for: more than four, or large ones. The program
-//! is stepped, one thread after the other, and what is watched is compared after each instruction.
+//! is stepped, one thread after the other: what is watched for writes is compared after each
+//! instruction, and for reads each instruction that was executed is looked at.
 
 use super::live::Live;
 use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
 use crate::capture::{Live as Program, Watch};
-use crate::common::Tid;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::flow::{MAX_INSN_BYTES, reads};
+use crate::image::core::Registers;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -23,8 +26,8 @@ pub(super) struct Split {
     pub(super) slow: Vec<Watchpoint>,
 }
 
-/// Gives the CPU what it can watch; reads first, which nothing else notices. None: the rest cannot
-/// be compared.
+/// Gives the CPU what it can watch; reads first, which are not all noticed otherwise. None: the
+/// rest is too much to compare.
 pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
     let mut split = Split::default();
     let of_access =
@@ -36,9 +39,9 @@ pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
             split.slow.push(*watchpoint);
         }
     }
-    let compared = split.slow.iter().try_fold(0_u64, |sum, w| sum.checked_add(w.size_bytes))?;
-    let fine = split.slow.iter().all(|w| w.access == Access::Write);
-    (fine && compared <= COMPARED_LIMIT_BYTES).then_some(split)
+    let mut compared = split.slow.iter().filter(|w| w.access != Access::Read);
+    let compared = compared.try_fold(0_u64, |sum, w| sum.checked_add(w.size_bytes))?;
+    (compared <= COMPARED_LIMIT_BYTES).then_some(split)
 }
 
 fn watch(watchpoint: &Watchpoint) -> Watch {
@@ -53,6 +56,14 @@ struct Wait {
     left: u32,
 }
 
+/// An instruction that is about to be executed.
+#[derive(Clone, Copy, Debug)]
+struct Insn {
+    code: [u8; MAX_INSN_BYTES],
+    known: usize,
+    registers: Registers,
+}
+
 /// A run that compares.
 pub(super) struct Watching<'a> {
     pub(super) order: &'a Order,
@@ -62,7 +73,7 @@ pub(super) struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Steps until something is written, or there is something else to tell.
+    /// Steps until something is written or read, or there is something else to tell.
     pub(super) fn run(&self, live: &mut Live) -> Stop {
         let before = self.values(live);
         let mut waits: BTreeMap<Tid, Wait> = BTreeMap::new();
@@ -75,6 +86,7 @@ impl Watching<'_> {
                     wait.left -= 1;
                     continue;
                 }
+                let next = self.next_insn(live, thread);
                 let (stop, is_waiting) = self.step(live, thread, std::mem::take(&mut signal));
                 let wait = waits.entry(thread).or_default();
                 if is_waiting {
@@ -83,8 +95,10 @@ impl Watching<'_> {
                 } else {
                     (*wait, all_wait) = (Wait::default(), false);
                 }
-                if let Some(written) = self.written(live, &before) {
-                    return Stop { thread: stop.thread, reason: StopReason::Watchpoint(written) };
+                let executed = next.filter(|_| !is_waiting && stop.reason == StopReason::Step);
+                let read = || executed.and_then(|insn| self.read(live, thread, &insn));
+                if let Some(accessed) = self.written(live, &before).or_else(read) {
+                    return Stop { thread: stop.thread, reason: StopReason::Watchpoint(accessed) };
                 }
                 let goes_on = is_waiting || stop.reason == StopReason::Step;
                 if !goes_on || self.order.action == Action::Step {
@@ -124,8 +138,36 @@ impl Watching<'_> {
         (stop, is_waiting)
     }
 
+    fn watched_for_reads(&self) -> impl Iterator<Item = &Watchpoint> {
+        self.split.slow.iter().filter(|watchpoint| watchpoint.access != Access::Write)
+    }
+
+    /// A thread's next instruction, where it matters what that reads.
+    fn next_insn(&self, live: &Live, thread: Tid) -> Option<Insn> {
+        self.watched_for_reads().next()?;
+        let registers = live.live_registers(thread)?;
+        let mut code = [0; MAX_INSN_BYTES];
+        let known = live.read_memory(thread, Addr(registers.rip), &mut code);
+        Some(Insn { code, known, registers })
+    }
+
+    /// What an instruction that a thread has executed read of that which is watched.
+    fn read(&self, live: &Live, thread: Tid, insn: &Insn) -> Option<Watchpoint> {
+        let code = insn.code.get(..insn.known)?;
+        let read = reads(code, &insn.registers, &live.live_registers(thread)?);
+        let is_read = |watchpoint: &&Watchpoint| {
+            let range = AddrRange::sized(watchpoint.addr, watchpoint.size_bytes);
+            read.iter().any(|read| read.overlaps(range))
+        };
+        self.watched_for_reads().find(is_read).copied()
+    }
+
+    /// What is watched for writes; nothing of the rest.
     fn values(&self, live: &Live) -> Vec<Vec<u8>> {
         let value = |watchpoint: &Watchpoint| {
+            if watchpoint.access == Access::Read {
+                return Vec::new();
+            }
             let mut bytes = vec![0; usize::try_from(watchpoint.size_bytes).unwrap_or(0)];
             let known = live.read_memory(self.order.thread, watchpoint.addr, &mut bytes);
             bytes.truncate(known);

@@ -3,6 +3,7 @@
 use super::Live;
 use crate::capture::News;
 use crate::common::{Addr, Tid};
+use crate::image::core::Registers;
 use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
@@ -49,6 +50,11 @@ impl Live {
     }
 
     pub(super) fn live_pc(&self, tid: Tid) -> Option<Addr> {
-        Some(Addr(self.program.borrow().thread(tid)?.registers.rip))
+        Some(Addr(self.live_registers(tid)?.rip))
+    }
+
+    /// The general registers of a thread, as they are now.
+    pub(in crate::session) fn live_registers(&self, tid: Tid) -> Option<Registers> {
+        Some(self.program.borrow().thread(tid)?.registers)
     }
 }

@@ -1,0 +1,145 @@
+//! Which memory one instruction has read: by its bytes and the registers before and behind it.
+
+use crate::common::{Addr, AddrRange};
+use crate::image::core::Registers;
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
+
+/// Bytes that an instruction may read whose operand has no size of its own (XRSTOR).
+const LARGEST_BYTES: u64 = 4096;
+
+/// The direction flag: strings are read downwards.
+const DF: u64 = 1 << 10;
+
+/// What the 64-bit instruction at the start of `bytes` has read of memory, with the general
+/// registers before it and behind it. Of a gather, which takes addresses from a vector, nothing is
+/// known.
+pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
+    let mut insn = Instruction::default();
+    let options = DecoderOptions::NONE;
+    Decoder::with_ip(64, bytes, registers.rip, options).decode_out(&mut insn);
+    if insn.is_invalid() {
+        return Vec::new();
+    }
+    let mut factory = InstructionInfoFactory::new();
+    let reads = |access| {
+        matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    };
+    let repeats = insn.has_rep_prefix() || insn.has_repne_prefix();
+    let repeats = repeats && insn.is_string_instruction();
+    let rounds = if repeats { registers.rcx.wrapping_sub(behind.rcx) } else { 1 };
+    if rounds == 0 {
+        return Vec::new();
+    }
+    let used = factory.info(&insn).used_memory().iter();
+    let range = |memory: &iced_x86::UsedMemory| {
+        let addr = memory.virtual_address(0, |register, _, _| value(register, registers))?;
+        let size = if repeats { insn.memory_size() } else { memory.memory_size() };
+        let size = u64::try_from(size.size()).ok().filter(|size| *size > 0);
+        let size = size.unwrap_or(LARGEST_BYTES);
+        let down = if registers.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
+        Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
+    };
+    used.filter(|memory| reads(memory.access())).filter_map(range).collect()
+}
+
+/// What a register adds to an address.
+fn value(register: Register, r: &Registers) -> Option<u64> {
+    let full = match register.full_register() {
+        Register::RAX => r.rax,
+        Register::RCX => r.rcx,
+        Register::RDX => r.rdx,
+        Register::RBX => r.rbx,
+        Register::RSP => r.rsp,
+        Register::RBP => r.rbp,
+        Register::RSI => r.rsi,
+        Register::RDI => r.rdi,
+        Register::R8 => r.r8,
+        Register::R9 => r.r9,
+        Register::R10 => r.r10,
+        Register::R11 => r.r11,
+        Register::R12 => r.r12,
+        Register::R13 => r.r13,
+        Register::R14 => r.r14,
+        Register::R15 => r.r15,
+        Register::RIP => r.rip,
+        Register::FS => r.fs_base,
+        Register::GS => r.gs_base,
+        // The others begin at 0 in 64-bit code (SDM volume 1, "Segmentation in 64-Bit Mode").
+        Register::ES | Register::CS | Register::SS | Register::DS => 0,
+        _ => return None,
+    };
+    Some(if register.size() == 4 { full & u64::from(u32::MAX) } else { full })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Vec<(u64, u64)> {
+        read_with(bytes, 4, 0)
+    }
+
+    fn read_with(bytes: &[u8], rounds: u64, rflags: u64) -> Vec<(u64, u64)> {
+        let registers = Registers {
+            rip: 0x1000,
+            rax: 0x2000,
+            rbx: 0xffff_ffff_0000_3000,
+            rcx: 4,
+            rsp: 0x7000,
+            rsi: 0x5000,
+            rdi: 0x6000,
+            fs_base: 0x10_0000,
+            eflags: rflags,
+            ..Registers::default()
+        };
+        let behind = Registers { rcx: 4 - rounds, ..registers };
+        let reads = reads(bytes, &registers, &behind);
+        reads.into_iter().map(|range| (range.start.0, range.size_bytes())).collect()
+    }
+
+    #[test]
+    fn operands_of_all_kinds() {
+        // mov eax,[rax+rcx*8+0x10]
+        assert_eq!(read(&[0x8b, 0x44, 0xc8, 0x10]), [(0x2030, 4)]);
+        // mov rax,[rip+0x100]
+        assert_eq!(read(&[0x48, 0x8b, 0x05, 0, 1, 0, 0]), [(0x1107, 8)]);
+        // mov rax,fs:[0x28]
+        assert_eq!(read(&[0x64, 0x48, 0x8b, 0x04, 0x25, 0x28, 0, 0, 0]), [(0x10_0028, 8)]);
+        // mov al,[ebx]
+        assert_eq!(read(&[0x67, 0x8a, 0x03]), [(0x3000, 1)]);
+        // add [rax],ecx; lock cmpxchg [rax],ecx
+        assert_eq!(read(&[0x01, 0x08]), [(0x2000, 4)]);
+        assert_eq!(read(&[0xf0, 0x0f, 0xb1, 0x08]), [(0x2000, 4)]);
+        // pop rcx; ret; push [rax]
+        assert_eq!(read(&[0x59]), [(0x7000, 8)]);
+        assert_eq!(read(&[0xc3]), [(0x7000, 8)]);
+        assert_eq!(read(&[0xff, 0x30]), [(0x2000, 8)]);
+        // vmovdqu ymm0,[rsi]
+        assert_eq!(read(&[0xc5, 0xfe, 0x6f, 0x06]), [(0x5000, 32)]);
+    }
+
+    #[test]
+    fn what_reads_nothing() {
+        // mov [rax],ecx; lea eax,[rax]; push rax; nop [rax]; syscall; an opcode that is none
+        let silent: [&[u8]; 6] =
+            [&[0x89, 0x08], &[0x8d, 0x00], &[0x50], &[0x0f, 0x1f, 0x00], &[0x0f, 0x05], &[0x06]];
+        for bytes in silent {
+            assert_eq!(read(bytes), [], "{bytes:x?}");
+        }
+    }
+
+    #[test]
+    fn strings_are_read_as_far_as_the_count_goes() {
+        // movsd; rep movsd; repe cmpsb; lodsq
+        assert_eq!(read(&[0xa5]), [(0x5000, 4)]);
+        assert_eq!(read(&[0xf3, 0xa5]), [(0x5000, 16)]);
+        assert_eq!(read_with(&[0xf3, 0xa6], 3, 0), [(0x5000, 3), (0x6000, 3)]);
+        assert_eq!(read_with(&[0xf3, 0xa5], 4, DF), [(0x4ff4, 16)]);
+        assert_eq!(read_with(&[0xa5], 0, DF), [(0x5000, 4)]);
+        assert_eq!(read_with(&[0xf3, 0xa5], 0, 0), []);
+        assert_eq!(read(&[0x48, 0xad]), [(0x5000, 8)]);
+    }
+}
