@@ -16,8 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A trace grows to at least this by repetition.
-const TRACE_BYTES: usize = 16 << 20;
+/// A trace grows to at least so many MiB by repetition, or to what the environment's `TRACE_MIB` says.
+const TRACE_MIB: usize = 16;
+
+fn trace_bytes() -> usize {
+    let wanted = std::env::var("TRACE_MIB").ok().and_then(|text| text.parse().ok());
+    wanted.unwrap_or(TRACE_MIB) << 20
+}
 
 /// A recorded program, its trace repeated.
 struct Subject {
@@ -42,7 +47,7 @@ impl Subject {
         let timeline = Timeline::open(reader, Options::default()).expect("a timeline");
         let tid = timeline.threads().next().expect("a thread");
         let once = timeline.trace(tid).expect("a trace").as_ref().to_vec();
-        let trace = once.repeat(TRACE_BYTES.div_ceil(once.len()));
+        let trace = once.repeat(trace_bytes().div_ceil(once.len()));
         Self { name: name.to_owned(), timeline, tid, trace }
     }
 

@@ -63,7 +63,11 @@ fn refuse(pid: Pid) -> Result<(), Error> {
         return because("it is the recorder itself".to_owned());
     }
     match (state.letter, state.tracer, state.seccomp) {
-        ('Z' | 'X', ..) => because("it has ended".to_owned()),
+        ('Z' | 'X', ..) if threads(pid).len() < 2 => because("it has ended".to_owned()),
+        ('Z' | 'X', ..) => because(
+            "its first thread has ended, without which the kernel does not tell of its end"
+                .to_owned(),
+        ),
         ('T' | 't', 0, _) => {
             because("it is stopped; let it continue first (kill -CONT)".to_owned())
         }
