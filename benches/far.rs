@@ -32,7 +32,7 @@ def line_of(text):
     with open(SOURCE) as source:
         return next(n for n, found in enumerate(source, 1) if text in found)
 
-gdb.execute("tbreak %d" % line_of("late();"), to_string=True)
+gdb.execute("tbreak far.c:%d" % line_of("late();"), to_string=True)
 gdb.execute("reverse-continue", to_string=True)
 timed("line", "reverse-step", line_of("for (int i = 0; i < 1700"))
 gdb.execute("reverse-step", to_string=True)

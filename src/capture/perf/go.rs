@@ -82,7 +82,7 @@ impl Engine<'_> {
         }
         let runs_alone = go.locked || steps_alone;
         // Past an INT3 that is to come there, threads go while it is not there yet.
-        let passes = step.call.is_none() && (go.step || go.stops.contains(&ip));
+        let passes = step.call.is_none() && (go.step || go.stops.contains(&ip) && !has_signal);
         if passes {
             if let Some(debugger) = &mut self.debugger {
                 debugger.stepping = Some((go.thread, step));

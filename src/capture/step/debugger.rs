@@ -162,6 +162,9 @@ impl Engine {
             // Settled now, for it may be that another thread is told of before this one goes on.
             if std::mem::take(&mut thread.held) {
                 thread.deliver = go.signal;
+                // gdb, which steps over a breakpoint as the signal comes, has one put there for when
+                // the signal is dealt with, be it that nothing is done.
+                thread.passes = go.signal == 0;
             } else if go.signal != 0 {
                 // Only where a signal stopped it can a thread be given one.
                 thread.sent = go.signal;
