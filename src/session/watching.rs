@@ -78,9 +78,10 @@ impl Watching<'_> {
         let before = self.values(live);
         let mut waits: BTreeMap<Tid, Wait> = BTreeMap::new();
         let mut signal = self.order.signal;
+        let mut has_waited = false;
         loop {
             let mut all_wait = true;
-            for thread in self.threads(live) {
+            for thread in self.threads(live, has_waited) {
                 let wait = waits.entry(thread).or_default();
                 if wait.left > 0 {
                     wait.left -= 1;
@@ -100,8 +101,9 @@ impl Watching<'_> {
                 if let Some(accessed) = self.written(live, &before).or_else(read) {
                     return Stop { thread: stop.thread, reason: StopReason::Watchpoint(accessed) };
                 }
-                let goes_on = is_waiting || stop.reason == StopReason::Step;
-                if !goes_on || self.order.action == Action::Step {
+                has_waited |= is_waiting;
+                let steps = self.order.action == Action::Step && thread == self.order.thread;
+                if !is_waiting && (steps || stop.reason != StopReason::Step) {
                     return stop;
                 }
                 if (self.interrupted)() {
@@ -114,9 +116,10 @@ impl Watching<'_> {
         }
     }
 
-    /// The threads that run, the one that the debugger looks at first.
-    fn threads(&self, live: &Live) -> Vec<Tid> {
-        let alone = self.order.locked || self.order.action == Action::Step;
+    /// The threads that run, the one that the debugger looks at first. One that steps is alone, until
+    /// it has to wait.
+    fn threads(&self, live: &Live, has_waited: bool) -> Vec<Tid> {
+        let alone = self.order.locked || self.order.action == Action::Step && !has_waited;
         if alone {
             return vec![self.order.thread];
         }

@@ -3,6 +3,7 @@
 use super::engine::Engine;
 use super::feed::Item;
 use super::process::Process;
+use super::signals::leaves_it_running;
 use super::thread::{Doing, Thread};
 use super::ticks::Ticks;
 use crate::capture::Error;
@@ -272,9 +273,10 @@ impl Process {
         if signal == 0 {
             return self.go_on_in_cache(thread);
         }
-        if held != 0 {
-            let bit = 1_u64 << (signal - 1).clamp(0, 63);
-            let caught = dispositions(thread.tid())?.caught & bit != 0;
+        // What neither ends the thread nor brings it to a handler is dealt with in the cache.
+        let known = dispositions(thread.tid())?;
+        if held != 0 && !leaves_it_running(signal, known) {
+            let caught = known.caught & 1 << (signal - 1).clamp(0, 63) != 0;
             return thread.deliver(signal, caught);
         }
         // Only where a signal stopped it can a thread be given one.

@@ -13,7 +13,7 @@ use crate::common::{Addr, AddrRange, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
 use crate::sideband::Event;
-use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, mappings};
+use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, mappings};
 use crate::translate::{Location, slots};
 
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
@@ -299,10 +299,7 @@ impl Process {
         self.note_delivery(thread, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
-        let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-        let harmless =
-            matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);
-        if !caught && (known.ignored & bit != 0 || harmless || stops) && signal != libc::SIGKILL {
+        if leaves_it_running(signal, known) {
             thread.go_on(signal)?;
             return Ok(None);
         }
@@ -344,4 +341,15 @@ impl Process {
         thread.deliver(signal, caught)?;
         Ok(None)
     }
+}
+
+/// Whether a thread that is given a signal goes on where it is, if need be when its process is
+/// continued: there is no handler, and the signal is ignored, or stops the process (signal(7)).
+pub(super) fn leaves_it_running(signal: Signo, known: Dispositions) -> bool {
+    let bit = 1_u64 << (signal - 1).clamp(0, 63);
+    let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
+    let harmless = matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);
+    known.caught & bit == 0
+        && (known.ignored & bit != 0 || harmless || stops)
+        && signal != libc::SIGKILL
 }

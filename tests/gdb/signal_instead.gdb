@@ -1,0 +1,10 @@
+# only: live stepped plain
+break reach
+continue
+signal SIGCHLD
+print handled
+print reached
+continue
+signal SIGUSR1
+print handled == 10
+print reached
