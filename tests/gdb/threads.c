@@ -1,8 +1,8 @@
-// Threads that take turns, so that each run is the same.
+// Threads that wait for their turns in the kernel, so that each run is the same.
 #include <pthread.h>
-#include <sched.h>
+#include <unistd.h>
 
-static volatile long turn;
+static int turns[3][2]; static char token;
 static volatile int n;
 
 __attribute__((noinline)) static void work(long self) {
@@ -11,14 +11,14 @@ __attribute__((noinline)) static void work(long self) {
 }
 
 __attribute__((noinline)) static void pass(long self) {
-    turn = (self + 1) % 3;
+    (void)!write(turns[(self + 1) % 3][1], "", 1);
 }
 
 static void *run(void *argument) {
     long self = (long)argument;
     for (int i = 0; i < 3; i++) {
-        while (turn != self)
-            sched_yield();
+        while (read(turns[self][0], &token, 1) != 1)
+            ;
         work(self);
         pass(self);
     }
@@ -31,6 +31,9 @@ __attribute__((noinline)) static void done(void) {
 
 int main(void) {
     pthread_t other[2];
+    for (int i = 0; i < 3; i++)
+        (void)!pipe(turns[i]);
+    pass(2);
     pthread_create(&other[0], 0, run, (void *)1);
     pthread_create(&other[1], 0, run, (void *)2);
     run((void *)0);
