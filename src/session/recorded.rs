@@ -19,6 +19,18 @@ pub struct Recorded<H> {
     wanted: Wanted,
     /// System calls that the last way went over because nobody knows their numbers.
     unknown: Cell<u64>,
+    /// The last step was back, and of one thread alone.
+    alone: Option<Alone>,
+}
+
+/// A thread that stepped back alone, to its instruction before: the others did not come along, and
+/// what they executed between is yet to be gone over. So gdb takes a thread over a breakpoint that is
+/// not its own.
+#[derive(Clone, Copy, Debug)]
+struct Alone {
+    thread: Tid,
+    /// Where the others are.
+    others: u64,
 }
 
 /// What the run control of one resume has at hand.
@@ -27,6 +39,8 @@ struct Walk<'a> {
     last: &'a Stop,
     breakpoints: &'a Breakpoints,
     interrupted: &'a dyn Fn() -> bool,
+    /// How the position was come to.
+    alone: Option<Alone>,
 }
 
 impl Walk<'_> {
@@ -43,7 +57,8 @@ impl<H: History> Recorded<H> {
     /// A run that stands at the end of its history.
     pub fn at_end(history: H) -> Self {
         let position = history.total();
-        Self { history, position, wanted: Wanted::default(), unknown: Cell::new(0) }
+        let (wanted, unknown) = (Wanted::default(), Cell::new(0));
+        Self { history, position, wanted, unknown, alone: None }
     }
 
     /// The history.
@@ -64,8 +79,15 @@ impl<H: History> Recorded<H> {
             return walk.stop(StopReason::Edge(Edge::Begin));
         };
         // Other threads ran between the two instructions: their breakpoints count.
-        self.travel(walk, Direction::Backward, target + 1)
-            .unwrap_or_else(|| self.finish_step(walk, Direction::Backward, target))
+        if let Some(stop) = self.travel(walk, Direction::Backward, target + 1) {
+            return stop;
+        }
+        if walk.order.locked {
+            let before = walk.alone.filter(|alone| alone.thread == tid);
+            let others = before.map_or(self.position, |alone| alone.others);
+            self.alone = Some(Alone { thread: tid, others });
+        }
+        self.finish_step(walk, Direction::Backward, target)
     }
 
     fn step_forward(&mut self, walk: &Walk<'_>) -> Stop {
@@ -176,8 +198,26 @@ impl<H: History> Recorded<H> {
 
     /// The nearest breakpoint or happening.
     fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
+        let goes_on = direction == Direction::Backward && !walk.order.locked;
+        let Some(alone) = walk.alone.filter(|_| goes_on) else {
+            return self.find_from(self.position, walk, direction, until);
+        };
+        let mut from = alone.others;
+        loop {
+            let running = |position| self.history.running_at(position);
+            match self.find_from(from, walk, direction, until) {
+                // It has gone over that already.
+                Found::At(at) if at >= self.position && running(at) == Some(alone.thread) => {
+                    from = at;
+                }
+                found => return found,
+            }
+        }
+    }
+
+    fn find_from(&self, from: u64, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let addrs = walk.breakpoints.addrs();
-        let (from, only) = (self.position, walk.only());
+        let only = walk.only();
         let search = Search { from, until, direction, only, addrs };
         let found = if addrs.is_empty() {
             Found::Nothing
@@ -276,7 +316,8 @@ impl<H: History> Run for Recorded<H> {
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let walk = Walk { order, last, breakpoints, interrupted };
+        let alone = self.alone.take();
+        let walk = Walk { order, last, breakpoints, interrupted, alone };
         self.unknown.set(0);
         match (order.action, order.direction) {
             (Action::Step, Direction::Forward) => self.step_forward(&walk),
@@ -291,7 +332,7 @@ impl<H: History> Run for Recorded<H> {
         if position > total {
             return Err(Error::NoSuchPosition { position, total });
         }
-        self.position = position;
+        (self.position, self.alone) = (position, None);
         Ok(())
     }
 

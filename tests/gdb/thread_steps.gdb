@@ -1,4 +1,5 @@
 # only: recorded live
+# program: threads.c
 break done
 continue
 break work
@@ -13,7 +14,6 @@ next
 print $_thread
 reverse-next
 break work thread 1
-reverse-next
 reverse-next
 reverse-continue
 print $_thread
