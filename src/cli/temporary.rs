@@ -40,8 +40,8 @@ impl Temporary {
                 Err(error) => return Err(failed(error).into()),
             }
             let lock = File::create_new(dir.join(LOCK)).map_err(failed)?;
-            // Whoever sweeps just now may have been faster, and removes it.
-            if let Some(lock) = held(lock) {
+            // Whoever sweeps just now may have been faster, and removes it or has done so.
+            if let Some(lock) = held(lock, &dir) {
                 return Ok(Self { dir, _lock: lock });
             }
         }
@@ -70,20 +70,42 @@ fn sweep(parent: &Path) {
         let is_own = known.is_ok_and(|dir| dir.is_dir() && dir.uid() == geteuid().as_raw());
         // Without a lock it is somebody else's, or just being made.
         let lock = File::open(dir.join(LOCK)).ok().filter(|_| is_own);
-        if let Some(_lock) = lock.and_then(held) {
+        if let Some(_lock) = lock.and_then(|lock| held(lock, &dir)) {
             let _ = fs::remove_dir_all(&dir);
         }
     }
 }
 
-/// The lock, if nobody else holds it.
-fn held(lock: File) -> Option<Flock<File>> {
-    Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()
+/// The lock of `dir`, if nobody else holds it. Whoever held it before may have removed the directory,
+/// and somebody else made one of that name.
+fn held(lock: File, dir: &Path) -> Option<Flock<File>> {
+    let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()?;
+    is_at(&lock, &dir.join(LOCK)).then_some(lock)
+}
+
+/// Whether a file that is open is still the one at `path`.
+fn is_at(file: &File, path: &Path) -> bool {
+    let same = |file: fs::Metadata, found: fs::Metadata| {
+        (file.dev(), file.ino()) == (found.dev(), found.ino())
+    };
+    file.metadata().and_then(|file| Ok(same(file, fs::metadata(path)?))).unwrap_or(false)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_just_being_made_is_not_swept() {
+        let parent = tempfile::tempdir().unwrap();
+        let make = || {
+            for _ in 0..300 {
+                let made = Temporary::make_in(parent.path()).unwrap();
+                fs::write(made.dir().join("file"), "text").unwrap();
+            }
+        };
+        std::thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(make))));
+    }
 
     #[test]
     fn what_was_left_behind_is_swept_and_what_is_needed_stays() {
