@@ -12,7 +12,6 @@ use crate::recording::Exit;
 use crate::sideband::Event;
 use crate::tracee::{PtraceEvent, Signo, Stop, Tracee, comm, executable, threads, wait_for};
 
-/// `exit_group`.
 /// CS of 64-bit user code in Linux (`__USER_CS`).
 const USER_CS_64: u64 = 0x33;
 

@@ -151,7 +151,7 @@ impl Machine {
     }
 }
 
-/// The line about something, of a build that captures by hardware.
+/// The only line about something.
 pub(super) fn said(facts: &Facts, about: &str) -> Finding {
     let all = findings(facts, &Choice::of(facts));
     let mut about_it = all.into_iter().filter(|finding| finding.about == about);
