@@ -6,6 +6,7 @@ mod clock;
 mod code_files;
 mod culprit;
 mod debug_registers;
+mod debugged;
 mod error;
 mod filter;
 mod final_state;

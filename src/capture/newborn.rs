@@ -8,6 +8,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
 use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Looks for news without a pause, before each is waited for patiently.
@@ -24,8 +25,10 @@ pub(super) struct Newborn {
     memory: Memory,
     /// Its parent waits until it executes a program or ends, and may share its memory.
     pub(super) is_awaited: bool,
+    /// The process that made it.
+    parent: Pid,
     /// Somebody knows of it.
-    pub(super) is_told: bool,
+    is_told: bool,
 }
 
 /// How a child came to stop that ran by itself.
@@ -39,9 +42,9 @@ pub(super) enum Fate {
 }
 
 impl Newborn {
-    pub(super) fn new(pid: Pid, is_awaited: bool) -> Result<Self, Error> {
+    pub(super) fn new(pid: Pid, parent: Pid, is_awaited: bool) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        Ok(Self { pid, memory, is_awaited, is_told: false })
+        Ok(Self { pid, memory, is_awaited, parent, is_told: false })
     }
 
     pub(super) fn tid(&self) -> Tid {
@@ -147,6 +150,70 @@ impl Newborn {
             std::thread::sleep(LOOK_PERIOD);
         }
         Ok((wait_for(self.tid())?, asked))
+    }
+}
+
+/// The children that stand at their birth, until somebody says what is to become of them.
+#[derive(Debug, Default)]
+pub(super) struct Newborns(BTreeMap<Pid, Newborn>);
+
+impl Newborns {
+    pub(super) fn add(&mut self, newborn: Newborn) {
+        self.0.insert(newborn.pid, newborn);
+    }
+
+    pub(super) fn get(&self, pid: Pid) -> Option<&Newborn> {
+        self.0.get(&pid)
+    }
+
+    pub(super) fn take(&mut self, pid: Pid) -> Option<Newborn> {
+        self.0.remove(&pid)
+    }
+
+    /// Those that somebody knows of.
+    pub(super) fn told(&self) -> impl Iterator<Item = &Newborn> {
+        self.0.values().filter(|newborn| newborn.is_told)
+    }
+
+    /// Somebody hears of news: of a child that is born, too.
+    pub(super) fn tell(&mut self, news: News) {
+        if let News::Forked(child) | News::Vforked(child) = news
+            && let Some(newborn) = self.0.get_mut(&child)
+        {
+            newborn.is_told = true;
+        }
+    }
+
+    /// Whether a thread may go on, as far as they have a say in that: one process at a time runs,
+    /// and the parent of one that it waits for does not.
+    pub(super) fn allow(&self, tid: Tid) -> Option<bool> {
+        match self.get(Pid(tid.0)) {
+            Some(newborn) => Some(newborn.is_awaited),
+            None => self.told().next().map(|_| false),
+        }
+    }
+
+    /// One goes on by itself. Gives whether there was one.
+    pub(super) fn leave(&mut self, pid: Pid) -> bool {
+        self.take(pid).map(Newborn::leave).is_some()
+    }
+
+    /// All go on by themselves.
+    pub(super) fn leave_all(&mut self) {
+        std::mem::take(&mut self.0).into_values().for_each(Newborn::leave);
+    }
+
+    /// Those of a process that nobody will hear of go on by themselves.
+    pub(super) fn leave_untold_of(&mut self, parent: Pid) {
+        let untold = self.0.values().filter(|one| one.parent == parent && !one.is_told);
+        for pid in untold.map(|one| one.pid).collect::<Vec<_>>() {
+            self.leave(pid);
+        }
+    }
+
+    /// Ends all, and waits until they have.
+    pub(super) fn kill_all(&mut self) {
+        std::mem::take(&mut self.0).into_values().for_each(Newborn::kill);
     }
 }
 

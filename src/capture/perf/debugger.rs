@@ -65,7 +65,7 @@ impl Thread {
     /// The thread stands still until the debugger lets it go on.
     pub(super) fn stand(&mut self, news: News) {
         self.doing = Doing::Standing;
-        self.news = Some(news);
+        self.pending.news = Some(news);
     }
 }
 
@@ -223,10 +223,8 @@ impl Engine<'_> {
         else {
             return Ok(());
         };
-        let sent = std::mem::take(&mut thread.sent) == signal;
-        let bit = 1 << (signal - 1).clamp(0, 63);
-        let passes = debugger.go.as_ref().is_some_and(|go| go.passed & bit != 0);
-        if sent || passes {
+        let passed = debugger.go.as_ref().map_or(0, |go| go.passed);
+        if !thread.pending.asks(signal, passed) {
             return self.let_run(tid, signal);
         }
         thread.held = signal;

@@ -4,12 +4,16 @@ use super::debugger::Debugger;
 use super::engine::Engine;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::capture::debug_registers::slots;
+use crate::capture::culprit::Culprit;
+use crate::capture::debug_registers::{slots, watch};
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
+use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, TRAP_BIT, Tracee, signals, wait_any};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A thread that executes so many single instructions lets the others run for a while.
@@ -27,28 +31,15 @@ impl Engine<'_> {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
-        let first = Tid(self.program.0);
-        if self.is_gone() {
-            return Ok((first, News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            self.let_end()?;
-            return Ok((first, News::Ended(self.exit)));
+        if let Some(end) = self.end()? {
+            return Ok(end);
         }
         let _forwarding = Forwarding::to(self.program);
         let news = self.go_until(go, interrupted);
         let halted = self.halt_all();
         self.lift();
         let news = news.and_then(|news| halted.map(|()| news))?;
-        match news {
-            (_, News::Ended(_)) => Ok(news),
-            // What came meanwhile is told, rather than a thread that is gone.
-            _ if self.is_gone() => Ok((first, News::Ended(self.exit))),
-            (tid, told) if !self.threads.contains_key(&tid) => {
-                Ok((self.threads.keys().next().copied().unwrap_or(first), told))
-            }
-            _ => Ok(news),
-        }
+        Ok(self.settled(news))
     }
 
     fn go_until(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
@@ -57,7 +48,7 @@ impl Engine<'_> {
         debugger.go = Some(go.clone());
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            thread.news = None;
+            thread.pending.news = None;
             // Kept, for it may be that another thread is told of before this one goes on.
             if go.signal != 0 {
                 thread.chosen = go.signal;
@@ -148,7 +139,7 @@ impl Engine<'_> {
         self.plant();
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
         // Who has something to tell waits to be asked.
-        let others = standing.filter(|other| other.tid() != thread && other.news.is_none());
+        let others = standing.filter(|other| other.tid() != thread && other.pending.news.is_none());
         let tids: Vec<Tid> = others.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
         std::thread::sleep(TURN);
@@ -160,7 +151,7 @@ impl Engine<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
-        thread.news = None;
+        thread.pending.news = None;
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
         if std::mem::take(&mut thread.group_stopped) {
@@ -169,7 +160,7 @@ impl Engine<'_> {
         }
         if signal != 0 && held == 0 {
             // Only where a signal stopped it can a thread be given one.
-            thread.sent = signal;
+            thread.pending.sent = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
             return self.let_run(tid, 0);
         }
@@ -264,59 +255,6 @@ impl Engine<'_> {
         tids.into_iter().try_for_each(|tid| self.watch_with(tid))
     }
 
-    /// What another thread came to while all were being stopped, or stands at now.
-    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
-        for thread in self.threads.values_mut().filter(|thread| thread.tid() != go.thread) {
-            if thread.doing != Doing::Standing {
-                continue;
-            }
-            let Ok(ip) = thread.tracee.instruction_pointer() else { continue };
-            match thread.news.take() {
-                Some(News::Stop) | None if go.stops.contains(&ip) => {
-                    return Some((thread.tid(), News::Stop));
-                }
-                Some(News::Stop | News::Stepped) | None => {}
-                Some(news) => return Some((thread.tid(), news)),
-            }
-        }
-        None
-    }
-
-    /// What there is to tell; of `first` rather than of others, which may wait.
-    fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, News)> {
-        let leader = Tid(self.program.0);
-        if self.is_gone() {
-            return Some((leader, News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            let culprit =
-                self.processes.get(&self.program).and_then(|process| process.culprit.known());
-            let known = culprit.map(|(tid, _)| tid).filter(|tid| self.threads.contains_key(tid));
-            return Some((known.unwrap_or(leader), News::Ending));
-        }
-        let told = self.threads.values_mut().filter(|thread| thread.news.is_some());
-        let mut told: Vec<_> = told.filter(|thread| !alone || thread.tid() == first).collect();
-        told.sort_by_key(|thread| thread.tid() != first);
-        let thread = told.into_iter().next()?;
-        thread.news.take().map(|news| (thread.tid(), news))
-    }
-
-    pub(super) fn is_gone(&self) -> bool {
-        !self.processes.contains_key(&self.program)
-    }
-
-    pub(super) fn is_at_end(&self) -> bool {
-        !self.threads.is_empty() && self.threads.values().all(|t| t.doing == Doing::AtEnd)
-    }
-
-    /// All threads stand at their end: lets them.
-    pub(super) fn let_end(&mut self) -> Result<(), Error> {
-        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
-            gone_is_fine(thread.tracee.resume(0))?;
-        }
-        self.wait_for_end()
-    }
-
     fn wait_for_end(&mut self) -> Result<(), Error> {
         while !self.is_gone() {
             let Some((tid, stop)) = next_stop(&|| false)? else { continue };
@@ -329,22 +267,6 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Leaves the program, all of whose threads stand still.
-    pub(super) fn leave(&mut self) -> Result<(), Error> {
-        if self.is_gone() {
-            return Ok(());
-        }
-        if self.is_at_end() {
-            return self.let_end();
-        }
-        self.lift();
-        self.debugger = None;
-        for thread in self.threads.values() {
-            gone_is_fine(crate::capture::debug_registers::watch(thread.tracee, &[]))?;
-        }
-        self.part(self.program)
-    }
-
     /// Ends the program.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         if self.is_gone() {
@@ -353,6 +275,46 @@ impl Engine<'_> {
         Tracee::kill_process(self.program);
         self.debugger = None;
         self.let_end()
+    }
+}
+
+impl Debugged for Engine<'_> {
+    type Thread = Thread;
+
+    fn program(&self) -> Pid {
+        self.program
+    }
+
+    fn threads(&self) -> &BTreeMap<Tid, Thread> {
+        &self.threads
+    }
+
+    fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Thread> {
+        &mut self.threads
+    }
+
+    fn culprit(&self) -> Option<Culprit> {
+        self.processes.get(&self.program).map(|process| process.culprit)
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    fn let_end(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values().filter(|thread| thread.doing == Doing::AtEnd) {
+            gone_is_fine(thread.tracee.resume(0))?;
+        }
+        self.wait_for_end()
+    }
+
+    fn part_from_program(&mut self) -> Result<(), Error> {
+        self.lift();
+        self.debugger = None;
+        for thread in self.threads.values() {
+            gone_is_fine(watch(thread.tracee, &[]))?;
+        }
+        self.part(self.program)
     }
 }
 

@@ -7,6 +7,7 @@ use super::pmu::Pmu;
 use super::sideband::Recipe;
 use super::tap::lock;
 use super::thread::{Doing, Thread};
+use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::live::{Go, News};
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
@@ -84,7 +85,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
-        self.engine.threads.keys().copied().collect()
+        self.engine.tids()
     }
 
     pub(in crate::capture) fn name(&self, tid: Tid) -> String {
@@ -93,13 +94,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        let thread = self.engine.threads.get(&tid)?;
-        if thread.doing == Doing::AtEnd {
-            return thread.ending.clone();
-        }
-        let registers = thread.tracee.registers().ok()?;
-        let siginfo = thread.siginfo.filter(|_| thread.held != 0);
-        Some(final_state::thread_with(thread.tracee, &registers, siginfo))
+        self.engine.threads.get(&tid)?.state()
     }
 
     pub(in crate::capture) fn set_registers(
@@ -156,7 +151,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
-        self.engine.leave()
+        self.engine.leave_program()
     }
 
     pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! A thread that the CPU traces.
 
 use super::tap::Tap;
-use crate::capture::News;
+use crate::capture::debugged::{DebuggedThread, Pending};
+use crate::capture::final_state;
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
@@ -38,10 +39,8 @@ pub(super) struct Thread {
     pub(super) held: Signo,
     /// The signal that the debugger wants it to have when it goes on.
     pub(super) chosen: Signo,
-    /// A signal that the debugger sent, which it is not asked about.
-    pub(super) sent: Signo,
     /// What the debugger is to hear of it.
-    pub(super) news: Option<News>,
+    pub(super) pending: Pending,
     /// The system call that it has entered, where that was seen.
     pub(super) call: Option<u64>,
     /// That call was taken back: it is told of before it is made.
@@ -70,13 +69,38 @@ impl Thread {
             ending: None,
             held: 0,
             chosen: 0,
-            sent: 0,
-            news: None,
+            pending: Pending::default(),
             call: None,
             takes_back: false,
             caught: None,
             watches: false,
             group_stopped: false,
+        }
+    }
+}
+
+impl DebuggedThread for Thread {
+    fn process(&self) -> Pid {
+        self.pid
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.doing == Doing::AtEnd
+    }
+
+    fn next_ip(&self) -> Option<Addr> {
+        let stands = self.doing == Doing::Standing;
+        stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
+    }
+
+    fn state(&self) -> Option<core::Thread> {
+        match self.doing {
+            Doing::AtEnd => self.ending.clone(),
+            _ => final_state::thread(self.tracee, self.siginfo.filter(|_| self.held != 0)),
         }
     }
 }

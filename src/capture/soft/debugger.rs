@@ -56,7 +56,7 @@ impl Thread {
     /// The thread stands still until the debugger lets it go on.
     pub(super) fn stand(&mut self, news: News) {
         self.doing = Doing::Standing;
-        self.news = Some(news);
+        self.pending.news = Some(news);
     }
 
     /// Lets a thread that stands at a signal have it, or another.
@@ -80,9 +80,7 @@ impl Process {
 
     /// Whether the debugger wants to stop for a signal.
     pub(super) fn wants(&self, thread: &mut Thread, signal: Signo) -> bool {
-        let sent = std::mem::take(&mut thread.sent) == signal;
-        let bit = 1 << (signal - 1).clamp(0, 63);
-        !sent && self.debugger.as_ref().is_some_and(|debugger| debugger.passed & bit == 0)
+        self.debugger.as_ref().is_some_and(|debugger| thread.pending.asks(signal, debugger.passed))
     }
 
     /// The thread has come out of the cache where threads stop, at `ip`.

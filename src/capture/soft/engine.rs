@@ -6,7 +6,7 @@ use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::error::gone_is_fine;
-use crate::capture::newborn::Newborn;
+use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
@@ -77,7 +77,7 @@ pub(super) struct Engine {
     /// program.
     pub(super) borrowers: BTreeMap<Tid, Pid>,
     /// Children that a debugger says what becomes of.
-    pub(super) newborns: BTreeMap<Pid, Newborn>,
+    pub(super) newborns: Newborns,
     /// The one of them that the debugger follows, and has left the program for, which waits for it:
     /// the two part when it executes a program or ends.
     pub(super) parting: Option<Pid>,
@@ -102,7 +102,7 @@ impl Engine {
             early: BTreeMap::new(),
             waiting: VecDeque::new(),
             borrowers: BTreeMap::new(),
-            newborns: BTreeMap::new(),
+            newborns: Newborns::default(),
             parting: None,
             finished: Vec::new(),
             notes: Vec::new(),
@@ -214,8 +214,8 @@ impl Engine {
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if pid == self.program {
             self.exit = exit;
-            self.leave_newborns_untold();
         }
+        self.newborns.leave_untold_of(pid);
         self.threads.retain(|_, thread| thread.pid != pid);
         if let Some(process) = self.processes.remove(&pid) {
             let (finished, notes) = process.finish(exit)?;

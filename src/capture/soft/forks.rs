@@ -6,6 +6,7 @@ use super::events::{disturbed, leave_system_call, runs_64_bit_code};
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::newborn::{Fate, Newborn};
@@ -16,7 +17,6 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
-use std::collections::BTreeMap;
 
 impl Engine {
     /// Whether the debugger of a process is told of its children.
@@ -36,7 +36,8 @@ impl Engine {
         event: PtraceEvent,
     ) -> Result<(), Error> {
         let waits = event == PtraceEvent::Vfork;
-        let newborn = Newborn::new(child, waits)?;
+        let program = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let newborn = Newborn::new(child, program, waits)?;
         if !waits {
             // The parent's call ends, so that both stand behind it.
             gone_is_fine(Tracee(parent).resume_to_call(0))?;
@@ -63,16 +64,16 @@ impl Engine {
             let steps = process.is_stepping(thread);
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
                 // gdb, which steps over a breakpoint so, takes no other answer.
-                thread.owes = Some(birth);
+                thread.pending.owed = Some(birth);
                 thread.stand(News::Stepped);
             } else {
-                thread.owes = (steps && !waits).then_some(News::Stepped);
+                thread.pending.owed = (steps && !waits).then_some(News::Stepped);
                 thread.stand(birth);
             }
             Ok(())
         })?;
         match disturbance {
-            None => drop(self.newborns.insert(child, newborn)),
+            None => self.newborns.add(newborn),
             Some(stop) => {
                 newborn.leave();
                 self.waiting.push_back((parent, stop));
@@ -92,7 +93,7 @@ impl Engine {
             if !tells {
                 return process.go_on_in_cache(thread);
             }
-            thread.owes = process.is_stepping(thread).then_some(News::Stepped);
+            thread.pending.owed = process.is_stepping(thread).then_some(News::Stepped);
             thread.stand(News::VforkDone);
             Ok(())
         })
@@ -118,10 +119,8 @@ impl Engine {
         if self.parting.is_some() {
             return Vec::new();
         }
-        let told = self.newborns.values().filter(|newborn| newborn.is_told);
-        let newborns = told.map(|newborn| (newborn.tid(), newborn.pid));
-        let others = self.threads.values().filter(|thread| thread.pid != self.program);
-        newborns.chain(others.map(|thread| (thread.tid(), thread.pid))).collect()
+        let newborns = self.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
+        newborns.chain(self.tids_beside()).collect()
     }
 
     /// Lets a child that was told of run by itself, until it executes a program, and is the one
@@ -132,7 +131,7 @@ impl Engine {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
-        let Some(newborn) = self.newborns.get(&child) else {
+        let Some(newborn) = self.newborns.get(child) else {
             return Ok((Tid(child.0), News::Ended(None)));
         };
         let tid = newborn.tid();
@@ -140,13 +139,13 @@ impl Engine {
         match newborn.run(go, interrupted)? {
             Fate::Stands(news) => Ok((tid, news)),
             Fate::Ended(exit) => {
-                self.newborns.remove(&child);
+                self.newborns.take(child);
                 self.part_for_good(child, Some(exit))?;
                 Ok((tid, News::Ended(Some(exit))))
             }
             Fate::Executed if !runs_64_bit_code(Tracee(tid))? => {
                 self.notes.push(format!("process {child} runs a 32-bit program: not recorded"));
-                self.newborns.remove(&child).into_iter().for_each(Newborn::leave);
+                self.newborns.leave(child);
                 self.part_for_good(child, None)?;
                 Ok((tid, News::Ended(None)))
             }
@@ -175,7 +174,7 @@ impl Engine {
     /// A child that stands in the program is the one that is debugged from now on.
     fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
-        let (parent, newborn) = (self.program, self.newborns.remove(&child));
+        let (parent, newborn) = (self.program, self.newborns.take(child));
         self.program = child;
         let begun = self.begin_at(prepared);
         if begun.is_err() {
@@ -193,12 +192,11 @@ impl Engine {
     }
 
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
-        if let Some(newborn) = self.newborns.remove(&pid) {
-            newborn.leave();
+        if self.newborns.leave(pid) {
             return self.part_for_good(pid, None);
         }
         if pid == self.program {
-            let told = self.newborns.values().find(|newborn| newborn.is_told);
+            let told = self.newborns.told().next();
             if let Some(child) = told.filter(|child| child.is_awaited) {
                 self.parting = Some(child.pid);
                 return Ok(());
@@ -209,11 +207,10 @@ impl Engine {
                 (None, Some(other)) => self.program = other,
                 (None, None) => {
                     self.leave_newborns();
-                    return self.detach_debugged();
+                    return self.leave_program();
                 }
             }
         }
-        self.leave_newborns_untold();
         self.part_from(pid)
     }
 
@@ -237,24 +234,12 @@ impl Engine {
     }
 
     fn leave_newborns(&mut self) {
-        std::mem::take(&mut self.newborns).into_values().for_each(Newborn::leave);
-        for thread in self.threads.values_mut() {
-            thread.news = thread.news.filter(|news| !news.is_birth());
-            thread.owes = thread.owes.filter(|news| !news.is_birth());
-        }
-    }
-
-    /// Children that nobody will hear of go on by themselves.
-    pub(super) fn leave_newborns_untold(&mut self) {
-        let all = std::mem::take(&mut self.newborns);
-        let (told, untold): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(_, newborn)| newborn.is_told);
-        self.newborns = told;
-        untold.into_values().for_each(Newborn::leave);
+        self.newborns.leave_all();
+        self.forget_births();
     }
 
     pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
-        if let Some(newborn) = self.newborns.remove(&pid) {
+        if let Some(newborn) = self.newborns.take(pid) {
             newborn.kill();
             return Ok(());
         }
@@ -262,15 +247,6 @@ impl Engine {
             return self.kill_process(pid);
         }
         Ok(())
-    }
-
-    /// Somebody hears of news: of a child that is born, too.
-    pub(super) fn tell_birth(&mut self, news: News) {
-        if let News::Forked(child) | News::Vforked(child) = news
-            && let Some(newborn) = self.newborns.get_mut(&child)
-        {
-            newborn.is_told = true;
-        }
     }
 }
 

@@ -8,12 +8,16 @@ use super::thread::{Doing, Thread};
 use super::ticks::Ticks;
 use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::culprit::Culprit;
 use crate::capture::debug_registers::{slots, watch};
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
+use crate::recording::Exit;
 use crate::tracee::dispositions;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often a running program is looked after: whether somebody interrupts, what it recorded.
@@ -29,28 +33,23 @@ impl Engine {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
-        let first = Tid(self.program.0);
-        if self.newborns.contains_key(&Pid(go.thread.0)) {
+        if self.newborns.get(Pid(go.thread.0)).is_some() {
             return self.run_newborn(Pid(go.thread.0), go, interrupted);
         }
-        if !self.processes.contains_key(&self.program) {
-            return Ok((first, News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            self.let_end()?;
-            return Ok((first, News::Ended(self.exit)));
+        if let Some(end) = self.end()? {
+            return Ok(end);
         }
         let runs = match self.begin(go)? {
             Begun::Runs(runs) => runs,
             Begun::Already(tid, news) => {
-                self.tell_birth(news);
+                self.newborns.tell(news);
                 return Ok((tid, news));
             }
         };
         let _forwarding = Forwarding::to(self.program);
         let _ticks = Ticks::start(LOOK_PERIOD);
         let news = loop {
-            if let Some(news) = self.take_news(go.thread, runs) {
+            if let Some(news) = self.take_news(go.thread, runs == Runs::One) {
                 break news;
             }
             if interrupted() {
@@ -64,38 +63,26 @@ impl Engine {
             }
         };
         self.halt_all()?;
-        self.tell_birth(news.1);
+        self.newborns.tell(news.1);
         if let Some(debugger) =
             self.processes.get_mut(&self.program).and_then(|p| p.debugger.as_mut())
         {
             (debugger.stepping, debugger.behind) = (None, None);
         }
-        match news {
-            (_, News::Ended(_)) => Ok(news),
-            // What came meanwhile is told, rather than a thread that is gone.
-            _ if !self.processes.contains_key(&self.program) => Ok((first, News::Ended(self.exit))),
-            (tid, told) if !self.threads.contains_key(&tid) => {
-                let other = self.of_program().next().map_or(first, Thread::tid);
-                Ok((other, told))
-            }
-            _ => Ok(news),
-        }
+        Ok(self.settled(news))
     }
 
     /// Lets the threads go on that are to.
     fn begin(&mut self, go: &Go) -> Result<Begun, Error> {
-        let owed = self.threads.get_mut(&go.thread).and_then(|thread| thread.owes.take());
-        if let Some(news) = owed
-            && (go.step && go.signal == 0 || news.is_birth())
-        {
-            return Ok(Begun::Already(go.thread, news));
+        if let Some((tid, news)) = self.take_owed(go) {
+            return Ok(Begun::Already(tid, news));
         }
         let next = self.next_call(go)?;
         let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits;
         let stands = self.threads.get(&go.thread).is_some_and(stands);
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            thread.news = None;
+            thread.pending.news = None;
             // Kept, for it may be that another thread is told of before this one goes on.
             if go.signal != 0 {
                 thread.chosen = go.signal;
@@ -131,7 +118,7 @@ impl Engine {
         let others_run =
             !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
         process.translator.set_stops(&stops);
-        if others_run && let Some((tid, news)) = self.news_of_others(go)? {
+        if others_run && let Some((tid, news)) = self.news_of_others(go) {
             return Ok(Begun::Already(tid, news));
         }
         if steps_alone {
@@ -143,7 +130,9 @@ impl Engine {
             })?;
         }
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
-        let standing = self.of_program().filter(|thread| thread.doing == Doing::Standing);
+        let program = self.program;
+        let of_program = self.threads.values().filter(|thread| thread.pid == program);
+        let standing = of_program.filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
             self.with(tid, Process::let_go_on)?;
@@ -166,54 +155,6 @@ impl Engine {
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
 
-    /// What another thread came to while all were being stopped, or stands at now.
-    fn news_of_others(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
-        let program = self.program;
-        for thread in self.threads.values_mut().filter(|thread| thread.pid == program) {
-            if thread.tid() == go.thread || thread.doing != Doing::Standing {
-                continue;
-            }
-            if let Some(birth) = thread.owes.take_if(|owed| owed.is_birth()) {
-                return Ok(Some((thread.tid(), birth)));
-            }
-            let ip = Addr(thread.tracee.registers()?.rip);
-            match thread.news.take() {
-                Some(News::Stop) | None if go.stops.contains(&ip) => {
-                    return Ok(Some((thread.tid(), News::Stop)));
-                }
-                Some(News::Stop | News::Stepped) | None => {}
-                Some(news) => return Ok(Some((thread.tid(), news))),
-            }
-        }
-        Ok(None)
-    }
-
-    /// What there is to tell; of `first` rather than of others, which may wait.
-    fn take_news(&mut self, first: Tid, runs: Runs) -> Option<(Tid, News)> {
-        if !self.processes.contains_key(&self.program) {
-            return Some((Tid(self.program.0), News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            let process = self.processes.get(&self.program);
-            let culprit = process.and_then(|process| process.culprit.known()).map(|(tid, _)| tid);
-            let known = culprit.filter(|tid| self.threads.contains_key(tid));
-            return Some((known.unwrap_or(Tid(self.program.0)), News::Ending));
-        }
-        let program = self.program;
-        let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
-        let ran = |thread: &Thread| runs == Runs::All || thread.tid() == first;
-        let told = of_program.filter(|thread| thread.news.is_some() && ran(thread));
-        let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|thread| thread.tid() != first);
-        let thread = told.into_iter().next()?;
-        thread.news.take().map(|news| (thread.tid(), news))
-    }
-
-    pub(super) fn is_at_end(&self) -> bool {
-        let mut threads = self.of_program().peekable();
-        threads.peek().is_some() && threads.all(|thread| thread.doing == Doing::AtEnd)
-    }
-
     /// Stops all threads that run.
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
@@ -228,18 +169,45 @@ impl Engine {
         }
         Ok(())
     }
+}
 
-    /// All threads stand at their end: lets them.
-    pub(super) fn let_end(&mut self) -> Result<(), Error> {
-        for thread in self.of_program() {
+impl Debugged for Engine {
+    type Thread = Thread;
+
+    fn program(&self) -> Pid {
+        self.program
+    }
+
+    fn threads(&self) -> &BTreeMap<Tid, Thread> {
+        &self.threads
+    }
+
+    fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Thread> {
+        &mut self.threads
+    }
+
+    fn culprit(&self) -> Option<Culprit> {
+        self.processes.get(&self.program).map(|process| process.culprit)
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    fn let_end(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values().filter(|thread| thread.pid == self.program) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
-        while self.processes.contains_key(&self.program) {
+        while !self.is_gone() {
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;
             }
         }
         Ok(())
+    }
+
+    fn part_from_program(&mut self) -> Result<(), Error> {
+        self.part_from(self.program)
     }
 }
 
@@ -267,7 +235,7 @@ impl Process {
     fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
-        thread.news = None;
+        thread.pending.news = None;
         let ip = thread.tracee.registers()?.rip;
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
         if signal == 0 {
@@ -280,7 +248,7 @@ impl Process {
             return thread.deliver(signal, caught);
         }
         // Only where a signal stopped it can a thread be given one.
-        thread.sent = signal;
+        thread.pending.sent = signal;
         thread.tracee.send(thread.pid, signal)?;
         self.go_on_in_cache(thread)
     }

@@ -6,9 +6,9 @@ use super::engine::{BACKEND, Engine};
 use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
+use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
-use crate::capture::newborn::Newborn;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -73,7 +73,7 @@ impl Live {
         if let Some(child) = self.engine.parting {
             return vec![Tid(child.0)];
         }
-        self.engine.of_program().map(Thread::tid).collect()
+        self.engine.tids()
     }
 
     pub(in crate::capture) fn name(&self, tid: Tid) -> String {
@@ -85,16 +85,10 @@ impl Live {
     }
 
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        if let Some(newborn) = self.engine.newborns.get(&Pid(tid.0)) {
+        if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
-        let thread = self.engine.threads.get(&tid)?;
-        if matches!(thread.doing, Doing::AtEnd | Doing::Waiting) {
-            return thread.ending.clone();
-        }
-        let registers = thread.tracee.registers().ok()?;
-        let siginfo = thread.siginfo.filter(|_| thread.held != 0);
-        Some(final_state::thread_with(thread.tracee, &registers, siginfo))
+        self.engine.threads.get(&tid)?.state()
     }
 
     pub(in crate::capture) fn set_registers(
@@ -127,18 +121,16 @@ impl Live {
 
     pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
         let engine = &self.engine;
-        match engine.newborns.get(&Pid(tid.0)) {
-            Some(newborn) => newborn.is_awaited,
-            None if engine.newborns.values().any(|newborn| newborn.is_told) => false,
-            None => engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program),
-        }
+        let is_own = || engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program);
+        engine.newborns.allow(tid).unwrap_or_else(is_own)
     }
 
     pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         // What shares its parent's memory must not show more of it than that.
-        let shared = self.engine.newborns.get(&pid).filter(|newborn| newborn.is_awaited);
-        let owner = if shared.is_some() { self.engine.program } else { pid };
-        match (self.engine.processes.get(&owner), self.engine.newborns.get(&pid)) {
+        let newborn = self.engine.newborns.get(pid);
+        let is_shared = newborn.is_some_and(|newborn| newborn.is_awaited);
+        let owner = if is_shared { self.engine.program } else { pid };
+        match (self.engine.processes.get(&owner), newborn) {
             (Some(process), _) => process.read_visible(addr, buf),
             (None, Some(newborn)) => newborn.read(addr, buf),
             (None, None) => 0,
@@ -184,7 +176,7 @@ impl Live {
 
     pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()?;
-        self.engine.detach_debugged()
+        self.engine.leave_program()
     }
 
     pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
@@ -223,10 +215,6 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn of_program(&self) -> impl Iterator<Item = &Thread> {
-        self.threads.values().filter(|thread| thread.pid == self.program)
-    }
-
     fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.threads.get(&tid).filter(|thread| thread.doing == Doing::Standing);
         thread.ok_or(Error::NotStanding { tid })
@@ -234,7 +222,7 @@ impl Engine {
 
     /// Writes all that was recorded so far.
     fn save_all(&mut self) -> Result<(), Error> {
-        let tids: Vec<Tid> = self.of_program().map(Thread::tid).collect();
+        let tids = self.tids();
         let Some(process) = self.processes.get_mut(&self.program) else { return Ok(()) };
         for tid in tids {
             process.tell(tid, Item::Flush);
@@ -244,16 +232,8 @@ impl Engine {
         Ok(process.recorder.flush()?)
     }
 
-    pub(super) fn detach_debugged(&mut self) -> Result<(), Error> {
-        if self.is_at_end() {
-            return self.let_end();
-        }
-        self.part_from(self.program)
-    }
-
     fn kill_debugged(&mut self) -> Result<(), Error> {
-        let others = std::mem::take(&mut self.newborns);
-        others.into_values().for_each(Newborn::kill);
+        self.newborns.kill_all();
         if let Some(child) = self.parting {
             return self.part_for_good(child, None);
         }

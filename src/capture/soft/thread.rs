@@ -2,8 +2,9 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::forced::FORCED;
-use crate::capture::{Error, News};
-use crate::common::{Pid, Tid};
+use crate::capture::debugged::{DebuggedThread, Pending};
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};
@@ -75,17 +76,12 @@ pub(super) struct Thread {
     pub(super) held: Signo,
     /// The signal that the debugger wants it to have when it goes on.
     pub(super) chosen: Signo,
-    /// A signal that the debugger sent, which it is not asked about.
-    pub(super) sent: Signo,
     /// Where it stands before a system call that the debugger was told of, and its number.
     pub(super) caught: Option<(u64, u64)>,
     /// What the debugger is to hear of it.
-    pub(super) news: Option<News>,
+    pub(super) pending: Pending,
     /// It stands in a system call that waits for its child.
     pub(super) waits: bool,
-    /// What the debugger is to hear of it as soon as it is to go on: that a step is done in whose
-    /// midst a child was born; or of that child, where the step was told first.
-    pub(super) owes: Option<News>,
     /// Nothing has asked it to stop since it was made.
     pub(super) is_young: bool,
     /// What it had registered with the kernel when the recorder came.
@@ -112,11 +108,9 @@ impl Thread {
             siginfo: None,
             held: 0,
             chosen: 0,
-            sent: 0,
             caught: None,
-            news: None,
+            pending: Pending::default(),
             waits: false,
-            owes: None,
             is_young: true,
             rseq: None,
             ending: None,
@@ -147,5 +141,31 @@ impl Thread {
             }
         }
         Ok(())
+    }
+}
+
+impl DebuggedThread for Thread {
+    fn process(&self) -> Pid {
+        self.pid
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.doing == Doing::AtEnd
+    }
+
+    fn next_ip(&self) -> Option<Addr> {
+        let stands = self.doing == Doing::Standing && !self.waits;
+        stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
+    }
+
+    fn state(&self) -> Option<core::Thread> {
+        match self.doing {
+            Doing::AtEnd | Doing::Waiting => self.ending.clone(),
+            _ => final_state::thread(self.tracee, self.siginfo.filter(|_| self.held != 0)),
+        }
     }
 }

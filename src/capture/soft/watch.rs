@@ -26,7 +26,7 @@ impl Process {
         self.mend(thread, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
             // It is told all the same, a little later.
-            thread.news = Some(News::Watch(watch));
+            thread.pending.news = Some(News::Watch(watch));
             return Ok(Some(stop));
         }
         let ip = thread.tracee.registers()?.rip;

@@ -4,13 +4,16 @@
 use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
+use crate::capture::culprit::Culprit;
 use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Forks, Go, News};
-use crate::capture::newborn::Newborn;
 use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
+use crate::recording::Exit;
 use crate::tracee::{Stop, wait_any};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A thread that executes so many single instructions lets the others run for one of them.
@@ -35,7 +38,7 @@ pub(super) struct Debugger {
 
 impl Thread {
     /// Stands in the program, with nothing of the kernel's left to do.
-    fn is_in_program(&self) -> bool {
+    pub(super) fn is_in_program(&self) -> bool {
         self.doing == Doing::Ready
             && self.call.is_none()
             && self.restarts.is_none()
@@ -64,7 +67,7 @@ impl Engine {
             return false;
         }
         if !thread.passes && go.stops.contains(&thread.ip) {
-            thread.news = Some(News::Stop);
+            thread.pending.news = Some(News::Stop);
             return true;
         }
         if go.catches == Catches::None || thread.caught.is_some() {
@@ -74,7 +77,7 @@ impl Engine {
         let call = process.and_then(|process| super::calls::next_call(process, thread));
         thread.caught = call.filter(|number| go.catches.has(*number));
         if let Some(number) = thread.caught {
-            thread.news = Some(News::Call(number));
+            thread.pending.news = Some(News::Call(number));
         }
         thread.caught.is_some()
     }
@@ -85,29 +88,24 @@ impl Engine {
         go: &Go,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(Tid, News), Error> {
-        if self.newborns.contains_key(&Pid(go.thread.0)) {
+        if self.newborns.get(Pid(go.thread.0)).is_some() {
             self.follow(Pid(go.thread.0))?;
         }
-        let first = Tid(self.program.0);
-        if self.is_gone() {
-            return Ok((first, News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            self.let_end()?;
-            return Ok((first, News::Ended(self.exit)));
+        if let Some(end) = self.end()? {
+            return Ok(end);
         }
         if let Some(news) = self.begin(go)? {
-            self.tell_birth(news.1);
+            self.newborns.tell(news.1);
             return Ok(news);
         }
         let _forwarding = Forwarding::to(self.program);
         let mut stops = 0_u32;
         let news = loop {
-            if let Some(news) = self.take_news(go) {
+            if let Some(news) = self.take_news(go.thread, self.is_alone()) {
                 break news;
             }
             self.schedule()?;
-            if let Some(news) = self.take_news(go) {
+            if let Some(news) = self.take_news(go.thread, self.is_alone()) {
                 break news;
             }
             stops = stops.wrapping_add(1);
@@ -123,25 +121,19 @@ impl Engine {
             self.take_in(tid, stop)?;
         };
         self.halt_all()?;
-        self.tell_birth(news.1);
-        match news {
-            (_, News::Ended(_)) => Ok(news),
-            // What came meanwhile is told, rather than a thread that is gone.
-            _ if self.is_gone() => Ok((first, News::Ended(self.exit))),
-            (tid, told) if !self.threads.contains_key(&tid) => {
-                Ok((self.of_program().next().map_or(first, Thread::tid), told))
-            }
-            _ => Ok(news),
-        }
+        self.newborns.tell(news.1);
+        Ok(self.settled(news))
+    }
+
+    /// Whether only the thread that was told to runs.
+    fn is_alone(&self) -> bool {
+        self.debugger.as_ref().is_some_and(|debugger| debugger.alone)
     }
 
     /// Tells the threads what to do; gives what another has to tell before they do.
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
-        let owed = self.threads.get_mut(&go.thread).and_then(|thread| thread.owes.take());
-        if let Some(news) = owed
-            && (go.step && go.signal == 0 || news.is_birth())
-        {
-            return Ok(Some((go.thread, news)));
+        if let Some(owed) = self.take_owed(go) {
+            return Ok(Some(owed));
         }
         self.watch_all(go)?;
         let Some(debugger) = &mut self.debugger else { return Ok(None) };
@@ -158,7 +150,7 @@ impl Engine {
         debugger.alone = go.locked || steps_alone && !is_theirs;
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            (thread.moved, thread.passes, thread.news) = (false, true, None);
+            (thread.moved, thread.passes, thread.pending.news) = (false, true, None);
             // Settled now, for it may be that another thread is told of before this one goes on.
             if std::mem::take(&mut thread.held) {
                 thread.deliver = go.signal;
@@ -167,7 +159,7 @@ impl Engine {
                 thread.passes = go.signal == 0;
             } else if go.signal != 0 {
                 // Only where a signal stopped it can a thread be given one.
-                thread.sent = go.signal;
+                thread.pending.sent = go.signal;
                 gone_is_fine(thread.tracee.send(thread.pid, go.signal))?;
             }
         }
@@ -216,50 +208,6 @@ impl Engine {
         Ok(())
     }
 
-    /// What another thread came to while all were being stopped, or stands at now.
-    fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
-        let program = self.program;
-        let others = |t: &&mut Thread| t.pid == program && t.tid() != go.thread;
-        for thread in self.threads.values_mut().filter(others) {
-            if let Some(birth) = thread.owes.take_if(|owed| owed.is_birth()) {
-                return Some((thread.tid(), birth));
-            }
-            match thread.news.take() {
-                Some(News::Stop) | None if thread.is_in_program() => {
-                    if go.stops.contains(&thread.ip) {
-                        return Some((thread.tid(), News::Stop));
-                    }
-                }
-                Some(News::Stop | News::Stepped) | None => {}
-                Some(news) => return Some((thread.tid(), news)),
-            }
-        }
-        None
-    }
-
-    /// What there is to tell; of the thread that was told to go on rather than of others.
-    fn take_news(&mut self, go: &Go) -> Option<(Tid, News)> {
-        let first = Tid(self.program.0);
-        if self.is_gone() {
-            return Some((first, News::Ended(self.exit)));
-        }
-        if self.is_at_end() {
-            let culprit =
-                self.processes.get(&self.program).and_then(|process| process.culprit.known());
-            let known = culprit.map(|(tid, _)| tid).filter(|tid| self.threads.contains_key(tid));
-            return Some((known.unwrap_or(first), News::Ending));
-        }
-        let alone = self.debugger.as_ref().is_some_and(|debugger| debugger.alone);
-        let ran = |thread: &Thread| !alone || thread.tid() == go.thread;
-        let program = self.program;
-        let told =
-            self.threads.values_mut().filter(|t| t.pid == program && t.news.is_some() && ran(t));
-        let mut told: Vec<_> = told.collect();
-        told.sort_by_key(|thread| thread.tid() != go.thread);
-        let thread = told.into_iter().next()?;
-        thread.news.take().map(|news| (thread.tid(), news))
-    }
-
     /// Waits for a stop; None where somebody interrupted before there was one.
     fn wait_or_interrupted(
         &mut self,
@@ -292,22 +240,20 @@ impl Engine {
         }
         if thread.executed && thread.call.is_none() {
             (thread.executed, thread.watches) = (false, false);
-            thread.news = Some(News::Executed);
+            thread.pending.news = Some(News::Executed);
         }
         if !thread.watches {
             gone_is_fine(watch(thread.tracee, &debugger.slots))?;
             thread.watches = true;
         }
         if let Some(addr) = take_watched(thread.tracee, &debugger.slots).unwrap_or(None) {
-            thread.news = Some(News::Watch(addr));
+            thread.pending.news = Some(News::Watch(addr));
         }
         let Some(go) = &debugger.go else { return Ok(()) };
         if thread.deliver != 0 {
-            let sent = std::mem::take(&mut thread.sent) == thread.deliver;
-            let bit = 1 << (thread.deliver - 1).clamp(0, 63);
-            if !sent && go.passed & bit == 0 {
+            if thread.pending.asks(thread.deliver, go.passed) {
                 thread.held = true;
-                thread.news = Some(News::Signal(thread.deliver));
+                thread.pending.news = Some(News::Signal(thread.deliver));
             }
             return Ok(());
         }
@@ -317,19 +263,19 @@ impl Engine {
             thread.returned = None;
             if steps && go.locked && news.is_birth() {
                 // gdb, which steps over a breakpoint so, takes no other answer.
-                (thread.news, thread.owes) = (Some(News::Stepped), Some(news));
+                (thread.pending.news, thread.pending.owed) = (Some(News::Stepped), Some(news));
                 return Ok(());
             }
-            thread.news = is_wanted.then_some(news).or(thread.news);
-            thread.owes = steps.then_some(News::Stepped);
+            thread.pending.news = is_wanted.then_some(news).or(thread.pending.news);
+            thread.pending.owed = steps.then_some(News::Stepped);
             return Ok(());
         }
         if let Some(number) = thread.returned.take().filter(|number| go.catches.has(*number)) {
-            thread.news = Some(News::CallReturn(number));
+            thread.pending.news = Some(News::CallReturn(number));
         }
         let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
-        if steps && thread.news.is_none() {
-            thread.news = Some(News::Stepped);
+        if steps && thread.pending.news.is_none() {
+            thread.pending.news = Some(News::Stepped);
         }
         Ok(())
     }
@@ -353,20 +299,6 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn is_gone(&self) -> bool {
-        !self.processes.contains_key(&self.program)
-    }
-
-    pub(super) fn is_at_end(&self) -> bool {
-        let mut threads = self.of_program().peekable();
-        threads.peek().is_some() && threads.all(|thread| thread.doing == Doing::AtEnd)
-    }
-
-    /// All threads stand at their end: lets them.
-    pub(super) fn let_end(&mut self) -> Result<(), Error> {
-        self.let_process_end(self.program)
-    }
-
     fn let_process_end(&mut self, pid: Pid) -> Result<(), Error> {
         if pid == self.program {
             self.debugger = None;
@@ -379,17 +311,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Leaves the program, all of whose threads stand still.
-    pub(super) fn leave(&mut self) -> Result<(), Error> {
-        if self.is_gone() {
-            return Ok(());
-        }
-        if self.is_at_end() {
-            return self.let_end();
-        }
-        self.part_from(self.program)
-    }
-
     /// A process all of whose threads stand still goes on by itself, and its recording ends here.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
@@ -398,14 +319,9 @@ impl Engine {
         self.release_process(pid)
     }
 
-    pub(super) fn of_program(&self) -> impl Iterator<Item = &Thread> {
-        self.threads.values().filter(|thread| thread.pid == self.program)
-    }
-
     /// Ends the program, and what stands beside it.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
-        let newborns = std::mem::take(&mut self.newborns);
-        newborns.into_values().for_each(Newborn::kill);
+        self.newborns.kill_all();
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.kill_process(pid))
     }
@@ -429,6 +345,38 @@ impl Engine {
             self.handle(tid, stop)?;
         }
         Ok(())
+    }
+}
+
+impl Debugged for Engine {
+    type Thread = Thread;
+
+    fn program(&self) -> Pid {
+        self.program
+    }
+
+    fn threads(&self) -> &BTreeMap<Tid, Thread> {
+        &self.threads
+    }
+
+    fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Thread> {
+        &mut self.threads
+    }
+
+    fn culprit(&self) -> Option<Culprit> {
+        self.processes.get(&self.program).map(|process| process.culprit)
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    fn let_end(&mut self) -> Result<(), Error> {
+        self.let_process_end(self.program)
+    }
+
+    fn part_from_program(&mut self) -> Result<(), Error> {
+        self.part_from(self.program)
     }
 }
 

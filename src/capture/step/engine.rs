@@ -5,7 +5,7 @@ use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::filter::Ranges;
-use crate::capture::newborn::Newborn;
+use crate::capture::newborn::Newborns;
 use crate::capture::path::Path;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
@@ -54,7 +54,7 @@ pub(super) struct Engine {
     /// First stops of threads whose birth was not told yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that a debugger says what becomes of.
-    pub(super) newborns: BTreeMap<Pid, Newborn>,
+    pub(super) newborns: Newborns,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
     pub(super) notes: Vec<String>,
     /// The recorder leaves the program when it is asked to.
@@ -75,7 +75,7 @@ impl Engine {
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             early: BTreeMap::new(),
-            newborns: BTreeMap::new(),
+            newborns: Newborns::default(),
             finished: Vec::new(),
             notes: Vec::new(),
             leaving: None,
@@ -291,8 +291,8 @@ impl Engine {
         self.threads.retain(|_, thread| thread.pid != pid);
         if pid == self.program {
             self.exit = exit;
-            self.leave_newborns_untold();
         }
+        self.newborns.leave_untold_of(pid);
         if let Some(process) = self.processes.remove(&pid) {
             self.notes.extend(process.resolver.notes());
             self.finished.push(process.recorder.finish(exit)?);

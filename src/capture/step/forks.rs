@@ -6,13 +6,13 @@ use super::engine::{BACKEND, Engine};
 use super::events::stopped;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use crate::capture::debugged::Debugged;
 use crate::capture::live::News;
 use crate::capture::newborn::Newborn;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::tracee::PtraceEvent;
-use std::collections::BTreeMap;
 
 impl Engine {
     /// Whether a debugger is told of a child of the process.
@@ -32,7 +32,7 @@ impl Engine {
     ) -> Result<bool, Error> {
         let waits = event == PtraceEvent::Vfork;
         let Some(thread) = self.threads.get_mut(&parent) else { return Ok(false) };
-        self.newborns.insert(child, Newborn::new(child, waits)?);
+        self.newborns.add(Newborn::new(child, thread.pid, waits)?);
         if waits {
             thread.retire_call();
             thread.waits = true;
@@ -41,9 +41,9 @@ impl Engine {
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
                 // gdb, which steps over a breakpoint so, takes no other answer.
-                thread.owes = Some(News::Vforked(child));
+                thread.pending.owed = Some(News::Vforked(child));
             }
-            thread.news = Some(if alone { News::Stepped } else { News::Vforked(child) });
+            thread.pending.news = Some(if alone { News::Stepped } else { News::Vforked(child) });
         } else {
             thread.forked = Some(child);
         }
@@ -52,16 +52,14 @@ impl Engine {
 
     /// The threads of what stands beside the program, as far as that was told.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
-        let told = self.newborns.values().filter(|newborn| newborn.is_told);
-        let newborns = told.map(|newborn| (newborn.tid(), newborn.pid));
-        let others = self.threads.values().filter(|thread| thread.pid != self.program);
-        newborns.chain(others.map(|thread| (thread.tid(), thread.pid))).collect()
+        let newborns = self.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
+        newborns.chain(self.tids_beside()).collect()
     }
 
     /// A child that stands at its birth is the one that is debugged from now on.
     pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
-        let Some(newborn) = self.newborns.remove(&child) else { return Ok(()) };
+        let Some(newborn) = self.newborns.take(child) else { return Ok(()) };
         let begun = Process::start(prepared, &self.request.filter, child);
         let mut process = match begun {
             Ok(process) => process,
@@ -80,23 +78,21 @@ impl Engine {
     }
 
     pub(super) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
-        if let Some(newborn) = self.newborns.remove(&pid) {
-            newborn.leave();
+        if self.newborns.leave(pid) {
             return Ok(());
         }
         if pid == self.program {
-            let told = self.newborns.values().find(|newborn| newborn.is_told);
+            let told = self.newborns.told().next();
             let other = self.processes.keys().find(|other| **other != pid).copied();
             match (told.map(|newborn| newborn.pid), other) {
                 (Some(child), _) => self.follow(child)?,
                 (None, Some(other)) => self.program = other,
                 (None, None) => {
                     self.leave_newborns();
-                    return self.leave();
+                    return self.leave_program();
                 }
             }
         }
-        self.leave_newborns_untold();
         self.part_from(pid)
     }
 
@@ -107,26 +103,14 @@ impl Engine {
         others.into_iter().try_for_each(|pid| self.part_from(pid))
     }
 
-    /// Children that nobody will hear of go on by themselves.
-    pub(super) fn leave_newborns_untold(&mut self) {
-        let all = std::mem::take(&mut self.newborns);
-        let (told, untold): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            all.into_iter().partition(|(_, newborn)| newborn.is_told);
-        self.newborns = told;
-        untold.into_values().for_each(Newborn::leave);
-    }
-
     fn leave_newborns(&mut self) {
-        std::mem::take(&mut self.newborns).into_values().for_each(Newborn::leave);
-        for thread in self.threads.values_mut() {
-            thread.news = thread.news.filter(|news| !news.is_birth());
-            thread.owes = thread.owes.filter(|news| !news.is_birth());
-            thread.forked = None;
-        }
+        self.newborns.leave_all();
+        self.forget_births();
+        self.threads.values_mut().for_each(|thread| thread.forked = None);
     }
 
     pub(super) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
-        if let Some(newborn) = self.newborns.remove(&pid) {
+        if let Some(newborn) = self.newborns.take(pid) {
             newborn.kill();
             return Ok(());
         }
@@ -134,15 +118,6 @@ impl Engine {
             return self.kill_process(pid);
         }
         Ok(())
-    }
-
-    /// Somebody hears of news: of a child that is born, too.
-    pub(super) fn tell_birth(&mut self, news: News) {
-        if let News::Forked(child) | News::Vforked(child) = news
-            && let Some(newborn) = self.newborns.get_mut(&child)
-        {
-            newborn.is_told = true;
-        }
     }
 }
 

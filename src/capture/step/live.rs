@@ -3,6 +3,7 @@
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::thread::{Doing, Thread};
+use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::live::{Go, News};
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::restart::asks_to_restart;
@@ -50,7 +51,7 @@ impl Live {
     }
 
     pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
-        self.engine.of_program().map(Thread::tid).collect()
+        self.engine.tids()
     }
 
     pub(in crate::capture) fn name(&self, tid: Tid) -> String {
@@ -59,16 +60,10 @@ impl Live {
     }
 
     pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        if let Some(newborn) = self.engine.newborns.get(&Pid(tid.0)) {
+        if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
-        let thread = self.engine.threads.get(&tid)?;
-        if thread.doing == Doing::AtEnd || thread.waits && thread.doing == Doing::InCall {
-            return thread.ending.clone();
-        }
-        let registers = thread.tracee.registers().ok()?;
-        let siginfo = thread.siginfo.filter(|_| thread.held);
-        Some(final_state::thread_with(thread.tracee, &registers, siginfo))
+        self.engine.threads.get(&tid)?.state()
     }
 
     pub(in crate::capture) fn set_registers(
@@ -143,15 +138,12 @@ impl Live {
 
     pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
         let engine = &self.engine;
-        match engine.newborns.get(&Pid(tid.0)) {
-            Some(newborn) => newborn.is_awaited,
-            None if engine.newborns.values().any(|newborn| newborn.is_told) => false,
-            None => engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program),
-        }
+        let is_own = || engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program);
+        engine.newborns.allow(tid).unwrap_or_else(is_own)
     }
 
     pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
-        match (self.engine.newborns.get(&pid), self.engine.processes.get(&pid)) {
+        match (self.engine.newborns.get(pid), self.engine.processes.get(&pid)) {
             (Some(newborn), _) => newborn.read(addr, buf),
             (None, Some(process)) => process.memory.read(addr, buf),
             (None, None) => 0,
@@ -172,7 +164,7 @@ impl Live {
 
     pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()?;
-        self.engine.leave()
+        self.engine.leave_program()
     }
 
     pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {

@@ -1,9 +1,10 @@
 //! A thread that is being stepped.
 
 use super::trap::{Ignored, Trap};
+use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::error::gone_is_fine;
 use crate::capture::path::Path;
-use crate::capture::{Error, News};
+use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
@@ -80,10 +81,8 @@ pub(super) struct Thread {
     pub(super) executed: bool,
     /// The signal to deliver waits for the debugger.
     pub(super) held: bool,
-    /// The signal that the debugger sent it.
-    pub(super) sent: Signo,
-    /// What the debugger has not been told yet.
-    pub(super) news: Option<News>,
+    /// What the debugger is to hear of it.
+    pub(super) pending: Pending,
     /// Its debug registers watch what they are to.
     pub(super) watches: bool,
     /// The system call before which the debugger looked at it.
@@ -94,9 +93,6 @@ pub(super) struct Thread {
     pub(super) forked: Option<Pid>,
     /// It stands or is in a call that waits for its child.
     pub(super) waits: bool,
-    /// What the debugger is to hear of it as soon as it is to go on: that a step is done in whose
-    /// midst a child was born; or of that child, where the step was told first.
-    pub(super) owes: Option<News>,
 }
 
 impl Thread {
@@ -120,14 +116,12 @@ impl Thread {
             group_stopped: false,
             executed: false,
             held: false,
-            sent: 0,
-            news: None,
+            pending: Pending::default(),
             watches: false,
             caught: None,
             returned: None,
             forked: None,
             waits: false,
-            owes: None,
         }
     }
 
@@ -159,5 +153,30 @@ impl Thread {
         }
         self.doing = Doing::Stopped;
         gone_is_fine(self.tracee.listen())
+    }
+}
+
+impl DebuggedThread for Thread {
+    fn process(&self) -> Pid {
+        self.pid
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.pending
+    }
+
+    fn is_at_end(&self) -> bool {
+        self.doing == Doing::AtEnd
+    }
+
+    fn next_ip(&self) -> Option<Addr> {
+        self.is_in_program().then_some(self.ip)
+    }
+
+    fn state(&self) -> Option<core::Thread> {
+        if self.doing == Doing::AtEnd || self.waits && self.doing == Doing::InCall {
+            return self.ending.clone();
+        }
+        final_state::thread(self.tracee, self.siginfo.filter(|_| self.held))
     }
 }
