@@ -58,26 +58,50 @@ fn control(slots: &[Slot]) -> u64 {
     slots.iter().enumerate().map(one).fold(0, |all, bits| all | bits)
 }
 
-/// Lets a thread's debug registers watch this, and nothing else.
-pub(super) fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
+/// What a thread's debug registers watch.
+#[derive(Debug, Default)]
+pub(super) struct Watched(Vec<Slot>);
+
+impl Watched {
+    /// Lets them watch this, and nothing else, of a thread that stands still.
+    pub(super) fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
+        if self.0 != slots {
+            watch(tracee, slots)?;
+            self.0 = slots.to_vec();
+        }
+        Ok(())
+    }
+
+    /// The thread, which stands still, is about to be left: they watch nothing.
+    pub(super) fn end(&self, tracee: Tracee) -> Result<(), Error> {
+        if self.0.is_empty() { Ok(()) } else { watch(tracee, &[]) }
+    }
+
+    /// Another program is executed: the kernel has cleared them.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    /// What is watched and was accessed since the last call.
+    pub(super) fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let status = tracee.debug_register(STATUS)?;
+        let hit = self.0.iter().enumerate().find(|(index, _)| status >> index & 1 != 0);
+        if hit.is_some() {
+            tracee.set_debug_register(STATUS, 0)?;
+        }
+        Ok(hit.map(|(_, slot)| slot.of))
+    }
+}
+
+fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
     tracee.set_debug_register(CONTROL, 0)?;
     for (index, slot) in slots.iter().take(SLOTS).enumerate() {
         tracee.set_debug_register(index, slot.addr)?;
     }
     tracee.set_debug_register(CONTROL, control(slots))
-}
-
-/// The watch that one of `slots` is for whose memory the thread has accessed since the last call.
-pub(super) fn take_watched(tracee: Tracee, slots: &[Slot]) -> Result<Option<Addr>, Error> {
-    if slots.is_empty() {
-        return Ok(None);
-    }
-    let status = tracee.debug_register(STATUS)?;
-    let hit = slots.iter().enumerate().find(|(index, _)| status >> index & 1 != 0);
-    if hit.is_some() {
-        tracee.set_debug_register(STATUS, 0)?;
-    }
-    Ok(hit.map(|(_, slot)| slot.of))
 }
 
 #[cfg(test)]

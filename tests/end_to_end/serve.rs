@@ -35,6 +35,7 @@ also_stepped! {
     signals_come_when_the_debugger_lets_them
     watchpoints_stop_behind_the_access
     watchpoints_are_of_all_threads
+    a_program_that_was_watched_is_left
     threads_stop_together_and_none_is_lost
     signals_of_several_threads_at_once_all_come
     another_program_is_executed
@@ -367,6 +368,20 @@ fn watchpoints_are_of_all_threads() {
     }
     assert!(said.contains("exited normally"), "{said}");
     assert_eq!(live.end(), ("total 20000\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn a_program_that_was_watched_is_left() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O1"]);
+    let live = Live::start(&scene, &[], &[name(&program)]);
+    let said = live.gdb(&program, "break main\ncontinue\nwatch counter\ncontinue\ndetach");
+    assert!(answer(&said, "continue", 1).contains("New value = 1"), "{said}");
+    // The CPU does not watch on.
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::engine::Engine;
 use super::go::has_trapped;
 use super::thread::{Doing, Thread};
-use crate::capture::debug_registers::{Slot, take_watched, watch};
+use crate::capture::debug_registers::Slot;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Go, News};
 use crate::capture::restart::{asks_to_restart, stand_before_call};
@@ -171,7 +171,7 @@ impl Engine<'_> {
             return Ok(true);
         };
         let code = final_state::code_of(&info);
-        let watched = take_watched(thread.tracee, &debugger.slots).unwrap_or(None);
+        let watched = thread.watched.take_hit(thread.tracee).unwrap_or(None);
         let stepped = debugger.stepping.filter(|(stepping, _)| *stepping == tid);
         let at = registers.rip.wrapping_sub(1);
         if code == SI_KERNEL && debugger.planted.contains_key(&at) {
@@ -293,7 +293,8 @@ impl Engine<'_> {
             return Ok(());
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        (thread.watches, thread.call, thread.caught) = (false, None, None);
+        (thread.call, thread.caught) = (None, None);
+        thread.watched.forget();
         thread.stand(News::Executed);
         self.watch_with(tid)
     }
@@ -303,10 +304,7 @@ impl Engine<'_> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(());
         };
-        if !std::mem::replace(&mut thread.watches, true) {
-            gone_is_fine(watch(thread.tracee, &debugger.slots))?;
-        }
-        Ok(())
+        gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))
     }
 }
 

@@ -5,7 +5,7 @@ use super::engine::Engine;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::culprit::Culprit;
-use crate::capture::debug_registers::{slots, watch};
+use crate::capture::debug_registers::slots;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
@@ -245,11 +245,7 @@ impl Engine<'_> {
     /// Lets the debug registers of all threads watch what is asked for.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let slots = slots(&go.watches);
-        let debugger = self.debugger.get_or_insert_with(Debugger::default);
-        if debugger.slots != slots {
-            debugger.slots = slots;
-            self.threads.values_mut().for_each(|thread| thread.watches = false);
-        }
+        self.debugger.get_or_insert_with(Debugger::default).slots = slots;
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.watch_with(tid))
@@ -312,7 +308,7 @@ impl Debugged for Engine<'_> {
         self.lift();
         self.debugger = None;
         for thread in self.threads.values() {
-            gone_is_fine(watch(thread.tracee, &[]))?;
+            gone_is_fine(thread.watched.end(thread.tracee))?;
         }
         self.part(self.program)
     }

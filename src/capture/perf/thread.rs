@@ -1,6 +1,7 @@
 //! A thread that the CPU traces.
 
 use super::tap::Tap;
+use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::final_state;
 use crate::common::{Addr, Pid, Tid};
@@ -24,7 +25,6 @@ pub(super) enum Doing {
 
 /// A traced thread.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each becomes true and false at its own time")]
 pub(super) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
@@ -47,8 +47,7 @@ pub(super) struct Thread {
     pub(super) takes_back: bool,
     /// Where it stands before a system call that the debugger was told of.
     pub(super) caught: Option<Addr>,
-    /// Its debug registers watch what they are to.
-    pub(super) watches: bool,
+    pub(super) watched: Watched,
     /// It was taken out of a stop by job control, to which it goes back.
     pub(super) group_stopped: bool,
 }
@@ -73,7 +72,7 @@ impl Thread {
             call: None,
             takes_back: false,
             caught: None,
-            watches: false,
+            watched: Watched::default(),
             group_stopped: false,
         }
     }

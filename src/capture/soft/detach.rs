@@ -126,6 +126,10 @@ impl Process {
         let states = final_state::in_order(states, first.tid());
         final_state::write(&self.recorder, &self.memory, states, 0, self.space.hidden())?;
         self.withdraw(first.tracee, threads)?;
-        threads.iter().try_for_each(|thread| gone_is_fine(thread.tracee.detach(thread.held)))
+        for Thread { tracee, watched, held, .. } in threads {
+            gone_is_fine(watched.end(*tracee))?;
+            gone_is_fine(tracee.detach(*held))?;
+        }
+        Ok(())
     }
 }

@@ -9,7 +9,6 @@ use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, one_executes};
-use crate::capture::debug_registers::watch;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
@@ -94,8 +93,8 @@ impl Engine {
         if is_thread {
             self.add_thread(child, pid, Place::Cache)?;
             self.with(child, |process, thread| {
-                if let Some(debugger) = process.debugger.as_ref().filter(|d| !d.slots.is_empty()) {
-                    watch(thread.tracee, &debugger.slots)?;
+                if let Some(debugger) = &process.debugger {
+                    thread.watched.set(thread.tracee, &debugger.slots)?;
                 }
                 let mut registers = thread.tracee.registers()?;
                 registers.gs_base = thread.area.base;

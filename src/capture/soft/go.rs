@@ -9,7 +9,7 @@ use super::ticks::Ticks;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
-use crate::capture::debug_registers::{slots, watch};
+use crate::capture::debug_registers::slots;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
@@ -102,15 +102,11 @@ impl Engine {
         debugger.behind = next;
         debugger.passed = go.passed;
         debugger.forks = go.forks;
-        let slots = slots(&go.watches);
-        if slots != debugger.slots {
-            debugger.slots.clone_from(&slots);
-            let program = self.program;
-            let standing =
-                self.threads.values().filter(|t| t.pid == program && t.doing == Doing::Standing);
-            for thread in standing {
-                watch(thread.tracee, &slots)?;
-            }
+        debugger.slots = slots(&go.watches);
+        let program = self.program;
+        let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
+        for thread in of_program.filter(|thread| thread.doing == Doing::Standing) {
+            gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
         }
         let stops = debugger.stops();
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };

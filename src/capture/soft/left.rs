@@ -99,6 +99,7 @@ impl Engine {
             let _ = process.withdraw(first, &quiet);
         }
         for (thread, signal) in stopped {
+            let _ = thread.watched.end(thread.tracee);
             let _ = thread.tracee.detach(signal);
         }
     }

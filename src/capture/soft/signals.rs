@@ -127,7 +127,7 @@ impl Process {
                 }
             }
             (Doing::Running, libc::SIGTRAP, TRAP_HWBKPT) if thread.place == Place::Cache => {
-                if let Some(addr) = self.take_watched(thread)? {
+                if let Some(addr) = thread.watched.take_hit(thread.tracee)? {
                     return self.watched(thread, addr);
                 }
             }
@@ -226,7 +226,7 @@ impl Process {
             }
             None => self.tell(tid, Item::Leave { ip: next }),
         }
-        let watched = self.take_watched(thread)?;
+        let watched = thread.watched.take_hit(thread.tracee)?;
         if self.is_stepping(thread) || watched.is_some() {
             if insn.is_some_and(|insn| insn.pushes_flags) {
                 self.hide_trap_flag(thread)?;

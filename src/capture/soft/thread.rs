@@ -2,6 +2,7 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::forced::FORCED;
+use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -80,6 +81,7 @@ pub(super) struct Thread {
     pub(super) caught: Option<(u64, u64)>,
     /// What the debugger is to hear of it.
     pub(super) pending: Pending,
+    pub(super) watched: Watched,
     /// It stands in a system call that waits for its child.
     pub(super) waits: bool,
     /// Nothing has asked it to stop since it was made.
@@ -110,6 +112,7 @@ impl Thread {
             chosen: 0,
             caught: None,
             pending: Pending::default(),
+            watched: Watched::default(),
             waits: false,
             is_young: true,
             rseq: None,

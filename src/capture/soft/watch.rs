@@ -5,18 +5,11 @@ use super::exact::Exactness;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
-use crate::capture::debug_registers::take_watched;
 use crate::capture::{Error, News};
 use crate::common::Addr;
 use crate::tracee::Stop;
 
 impl Process {
-    /// What the thread has accessed that is watched, if it has since the last time.
-    pub(super) fn take_watched(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
-        let Some(debugger) = &self.debugger else { return Ok(None) };
-        Ok(take_watched(thread.tracee, &debugger.slots)?)
-    }
-
     /// The thread, in the cache, stopped behind an access. Gives a stop that came in between.
     pub(super) fn watched(
         &mut self,

@@ -5,7 +5,7 @@ use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::culprit::Culprit;
-use crate::capture::debug_registers::{Slot, slots, take_watched, watch};
+use crate::capture::debug_registers::{Slot, slots};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Forks, Go, News};
@@ -195,17 +195,9 @@ impl Engine {
     /// Lets the debug registers of all threads watch what is asked for.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
-        let slots = slots(&go.watches);
-        if slots != debugger.slots {
-            debugger.slots = slots;
-            self.threads.values_mut().for_each(|thread| thread.watches = false);
-        }
-        let slots = &debugger.slots;
-        for thread in self.threads.values_mut().filter(|t| !t.watches && t.doing == Doing::Ready) {
-            watch(thread.tracee, slots)?;
-            thread.watches = true;
-        }
-        Ok(())
+        debugger.slots = slots(&go.watches);
+        let mut ready = self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready);
+        ready.try_for_each(|t| gone_is_fine(t.watched.set(t.tracee, &debugger.slots)))
     }
 
     /// Waits for a stop; None where somebody interrupted before there was one.
@@ -239,14 +231,12 @@ impl Engine {
             return Ok(());
         }
         if thread.executed && thread.call.is_none() {
-            (thread.executed, thread.watches) = (false, false);
+            thread.executed = false;
+            thread.watched.forget();
             thread.pending.news = Some(News::Executed);
         }
-        if !thread.watches {
-            gone_is_fine(watch(thread.tracee, &debugger.slots))?;
-            thread.watches = true;
-        }
-        if let Some(addr) = take_watched(thread.tracee, &debugger.slots).unwrap_or(None) {
+        gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
+        if let Some(addr) = thread.watched.take_hit(thread.tracee).unwrap_or(None) {
             thread.pending.news = Some(News::Watch(addr));
         }
         let Some(go) = &debugger.go else { return Ok(()) };
@@ -314,7 +304,7 @@ impl Engine {
     /// A process all of whose threads stand still goes on by itself, and its recording ends here.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
-            gone_is_fine(watch(thread.tracee, &[]))?;
+            gone_is_fine(thread.watched.end(thread.tracee))?;
         }
         self.release_process(pid)
     }

@@ -1,6 +1,7 @@
 //! A thread that is being stepped.
 
 use super::trap::{Ignored, Trap};
+use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::error::gone_is_fine;
 use crate::capture::path::Path;
@@ -83,8 +84,7 @@ pub(super) struct Thread {
     pub(super) held: bool,
     /// What the debugger is to hear of it.
     pub(super) pending: Pending,
-    /// Its debug registers watch what they are to.
-    pub(super) watches: bool,
+    pub(super) watched: Watched,
     /// The system call before which the debugger looked at it.
     pub(super) caught: Option<u64>,
     /// The system call that it has made.
@@ -117,7 +117,7 @@ impl Thread {
             executed: false,
             held: false,
             pending: Pending::default(),
-            watches: false,
+            watched: Watched::default(),
             caught: None,
             returned: None,
             forked: None,
