@@ -116,14 +116,18 @@ impl Watching<'_> {
         }
     }
 
-    /// The threads that run, the one that the debugger looks at first. One that steps is alone, until
-    /// it has to wait.
+    /// The threads that run, the one that the debugger looks at first, and none of other processes.
+    /// One that steps is alone, until it has to wait.
     fn threads(&self, live: &Live, has_waited: bool) -> Vec<Tid> {
         let alone = self.order.locked || self.order.action == Action::Step && !has_waited;
         if alone {
             return vec![self.order.thread];
         }
-        let mut threads: Vec<Tid> = live.threads().iter().map(|thread| thread.tid).collect();
+        let all = live.threads();
+        let looked_at = all.iter().find(|thread| thread.tid == self.order.thread);
+        let pid = looked_at.map(|thread| thread.pid).or_else(|| live.process());
+        let of_process = all.iter().filter(|thread| Some(thread.pid) == pid);
+        let mut threads: Vec<Tid> = of_process.map(|thread| thread.tid).collect();
         threads.sort_by_key(|tid| *tid != self.order.thread);
         threads
     }
