@@ -37,15 +37,15 @@ fn session(recording: Recording) -> Session<Recorded<Recording>> {
     Session::new(Recorded::at_end(recording))
 }
 
-/// `:PORT`, `HOST:PORT`, or `unix:PATH`.
+/// A socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
 pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
-        return Ok(Listener::Unix(path.into()));
+        return Ok(Listener::unix(Path::new(path))?);
     }
     let wrong = || format!("{address}: give :PORT, HOST:PORT or unix:PATH");
     if let Some(port) = address.strip_prefix(':') {
         let port = port.parse().map_err(|_| wrong())?;
-        return Ok(Listener::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port))));
+        return Ok(Listener::tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))?);
     }
     let found = address.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
     if !found.ip().is_loopback() {
@@ -54,7 +54,7 @@ pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
              reads the recording"
         );
     }
-    Ok(Listener::Tcp(found))
+    Ok(Listener::tcp(found)?)
 }
 
 /// Runs gdb on the recording, with its files in the places where gdb looks for them.

@@ -57,8 +57,12 @@ impl Door {
 
     /// Waits for the next client. While it is served, others are turned away.
     pub(super) fn admit(&self) -> io::Result<Client> {
-        self.state.occupied.store(false, Ordering::SeqCst);
         self.clients.recv().unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()))
+    }
+
+    /// The client has left: the next one is let in.
+    pub(super) fn vacate(&self) {
+        self.state.occupied.store(false, Ordering::SeqCst);
     }
 }
 
@@ -79,6 +83,11 @@ impl Drop for Door {
 fn watch(bound: &Bound, state: &Arc<State>, clients: &SyncSender<io::Result<Client>>) {
     loop {
         let accepted = accept(bound);
+        // It hung up before it was let in.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionAborted;
+        if accepted.as_ref().is_err_and(is_gone) {
+            continue;
+        }
         if state.closed.load(Ordering::SeqCst) {
             return;
         }
@@ -111,8 +120,9 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
     match bound {
         Bound::Tcp(listener) => {
             let (stream, _) = listener.accept()?;
-            // A step is one small packet each way: Nagle's algorithm would delay every one.
-            stream.set_nodelay(true)?;
+            // A step is one small packet each way: Nagle's algorithm would delay every one. Where it
+            // cannot be switched off, the client has gone, or it is slower.
+            let _ = stream.set_nodelay(true);
             Ok(Accepted::Tcp(stream))
         }
         Bound::Unix(listener, _) => Ok(Accepted::Unix(listener.accept()?.0)),
@@ -159,4 +169,30 @@ fn say_busy(mut stream: impl Socket) -> io::Result<()> {
     stream.send(&[b"+", &*frame::encode(BUSY)].concat())?;
     let _ = stream.read(&mut request)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listener::Listener;
+    use super::*;
+    use std::io::{Read, Write};
+
+    #[test]
+    fn who_comes_before_anybody_waits_is_let_in_alone() {
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let Ok(Listener::Socket(bound)) = Listener::tcp(anywhere) else { panic!() };
+        let address = bound.address();
+        let door = Door::open(bound);
+        let _first = TcpStream::connect(&address).unwrap();
+        while !door.state.occupied.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        let _client = door.admit().unwrap();
+        let mut second = TcpStream::connect(&address).unwrap();
+        second.set_read_timeout(Some(PATIENCE)).unwrap();
+        second.write_all(b"$?#3f").unwrap();
+        let mut said = [0; 8];
+        second.read_exact(&mut said).unwrap();
+        assert_eq!(&said, b"+$E.cont");
+    }
 }

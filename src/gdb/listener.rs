@@ -11,36 +11,40 @@ use std::path::{Path, PathBuf};
 /// Where to wait for a client.
 #[derive(Debug)]
 pub enum Listener {
-    /// A TCP address; port 0 lets the system choose.
-    Tcp(SocketAddr),
-    /// A Unix socket, which only the owner may connect to.
-    Unix(PathBuf),
+    /// A socket, which can be connected to from now on.
+    Socket(Bound),
     /// The standard streams, as gdb's `target remote | COMMAND` connects them.
     Stdio,
     /// Streams that are open already: what comes in, and what goes out.
     Streams(File, File),
 }
 
+impl Listener {
+    /// A socket at a TCP address; port 0 lets the system choose.
+    pub fn tcp(addr: SocketAddr) -> Result<Self, Error> {
+        let bound = TcpListener::bind(addr).map(|socket| Self::Socket(Bound::Tcp(socket)));
+        bound.map_err(|source| Error::Listen { on: addr.to_string(), source })
+    }
+
+    /// A Unix socket, which only the owner may connect to.
+    pub fn unix(path: &Path) -> Result<Self, Error> {
+        let bound = bind_unix(path);
+        let bound =
+            bound.map_err(|source| Error::Listen { on: path.display().to_string(), source })?;
+        Ok(Self::Socket(Bound::Unix(bound, path.to_owned())))
+    }
+}
+
 /// A socket that clients can connect to.
 #[derive(Debug)]
-pub(super) enum Bound {
+pub enum Bound {
+    /// At a TCP address.
     Tcp(TcpListener),
+    /// In the file system, from where it is removed in the end.
     Unix(UnixListener, PathBuf),
 }
 
 impl Bound {
-    pub(super) fn tcp(addr: SocketAddr) -> Result<Self, Error> {
-        let bound = TcpListener::bind(addr).map(Self::Tcp);
-        bound.map_err(|source| Error::Listen { on: addr.to_string(), source })
-    }
-
-    pub(super) fn unix(path: &Path) -> Result<Self, Error> {
-        let bound = bind_unix(path);
-        let bound =
-            bound.map_err(|source| Error::Listen { on: path.display().to_string(), source })?;
-        Ok(Self::Unix(bound, path.to_owned()))
-    }
-
     /// What to tell gdb's `target remote`.
     pub(super) fn address(&self) -> String {
         match self {

@@ -44,7 +44,7 @@ mod xfer;
 #[cfg(test)]
 mod tests;
 
-pub use listener::Listener;
+pub use listener::{Bound, Listener};
 pub use server::{Error, OnDisconnect, Options, serve, serve_streams};
 
 /// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with

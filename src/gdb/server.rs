@@ -2,7 +2,7 @@
 
 use super::client::{Client, Ended};
 use super::door::Door;
-use super::listener::{Bound, Listener};
+use super::listener::Listener;
 use super::target::Served;
 use super::transport::{StandardStreams, Stream, Transport};
 use crate::session::{Run, Session};
@@ -96,8 +96,7 @@ pub fn serve<R: Run>(
             served.session.run_mut().kill();
             return Ok(());
         }
-        Listener::Tcp(addr) => Bound::tcp(addr)?,
-        Listener::Unix(path) => Bound::unix(&path)?,
+        Listener::Socket(bound) => bound,
     };
     (options.announce)(&format!("listening on {}", bound.address()));
     let door = Door::open(bound);
@@ -118,6 +117,7 @@ pub fn serve<R: Run>(
         if over || served.exits || options.once {
             return Ok(());
         }
+        door.vacate();
     }
 }
 

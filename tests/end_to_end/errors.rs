@@ -394,6 +394,14 @@ fn a_port_in_use() {
     let mut command = contraflow();
     command.args(["replay", "--listen", "nonsense"]).arg(&recorded.dir);
     fails(&mut command, "give :PORT, HOST:PORT or unix:PATH");
+    // It is noticed before anything is done to the process.
+    let mut process = Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut command = contraflow();
+    command.args(["serve", &address, "-p", &process.id().to_string()]);
+    fails(&mut command, "cannot listen on");
+    assert_eq!(process.try_wait().unwrap(), None);
+    process.kill().unwrap();
+    process.wait().unwrap();
 }
 
 #[test]

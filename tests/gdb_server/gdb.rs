@@ -27,7 +27,7 @@ impl Server {
             let mut options = Options { once: true, announce, ..Options::default() };
             configure(&mut options);
             let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
-            serve(Listener::Tcp(anywhere), session, options).unwrap();
+            serve(Listener::tcp(anywhere).unwrap(), session, options).unwrap();
         });
         let line = address.recv().unwrap();
         let address = line.strip_prefix("listening on ").unwrap().to_owned();

@@ -22,7 +22,7 @@ use contraflow::gdb::{Listener, Options, serve};
 fn server_process() {
     let session = history::load(std::env::var_os("HISTORY").expect("HISTORY").as_ref());
     let listener = match std::env::var("LISTEN") {
-        Ok(addr) => Listener::Tcp(addr.parse().expect("an address")),
+        Ok(addr) => Listener::tcp(addr.parse().expect("an address")).expect("listening"),
         Err(_) => Listener::Stdio,
     };
     let options = Options::default();

@@ -58,7 +58,7 @@ fn gdb_talks_over_a_unix_socket_that_is_removed_again() {
     let server = thread::spawn(move || {
         let announce = Box::new(move |line: &str| announced.send(line.to_owned()).unwrap());
         let options = Options { announce, ..Options::default() };
-        serve(Listener::Unix(socket), history::load(&history), options).unwrap();
+        serve(Listener::unix(&socket).unwrap(), history::load(&history), options).unwrap();
     });
     assert_eq!(address.recv().unwrap(), format!("listening on {}", path.display()));
     let text = gdb::run(&program, path.to_str().unwrap(), &["reverse-stepi", "cf-when", "detach"]);
@@ -99,8 +99,7 @@ fn a_second_client_is_told_and_the_first_is_not_disturbed() {
 fn a_port_in_use_is_named() {
     let taken = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let addr = taken.local_addr().unwrap();
-    let program = program();
-    let error = serve(Listener::Tcp(addr), history::load(&program.history), Options::default());
+    let error = Listener::tcp(addr);
     assert!(matches!(&error, Err(Error::Listen { .. })));
     let text = error.unwrap_err().to_string();
     assert!(text.contains(&addr.to_string()) && text.contains("in use"), "{text}");
@@ -115,7 +114,8 @@ fn ctrl_c_ends_a_long_search() {
         let session = Session::new(Recorded::at_end(Slow(history::read(&history))));
         let announce = Box::new(move |line: &str| announced.send(line.to_owned()).unwrap());
         let options = Options { once: true, announce, ..Options::default() };
-        serve(Listener::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))), session, options).unwrap();
+        let anywhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        serve(Listener::tcp(anywhere).unwrap(), session, options).unwrap();
     });
     let line = address.recv().unwrap();
     let interrupt = "python import os, signal, threading; \
