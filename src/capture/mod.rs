@@ -25,6 +25,7 @@ mod soft;
 mod space;
 mod start;
 mod step;
+mod trap_flag;
 mod written;
 
 pub use error::Error;

@@ -1,6 +1,6 @@
 //! A recorded program is the program: its input, output, status and signals are its own.
 
-use crate::support::{Scene, contraflow, text};
+use crate::support::{Scene, contraflow, have, text};
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -85,5 +85,23 @@ fn address_space_randomization_is_off_unless_kept() {
             &mut std::io::stderr(),
             format_args!("SKIPPED: this kernel does not randomize addresses\n"),
         );
+    }
+}
+
+#[test]
+fn registers_that_a_system_call_leaves_alone_stay() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("int80.c", &["-O1", "-static"]);
+    let native = Command::new(&program).output().unwrap();
+    if !native.status.success() {
+        eprintln!("SKIPPED: the kernel has no INT 0x80: {}", native.status);
+        return;
+    }
+    for backend in ["soft", "step"] {
+        let recorded = record(&scene).args(["--backend", backend]).arg(&program).output().unwrap();
+        assert_eq!((backend, recorded.stdout), (backend, native.stdout.clone()));
     }
 }

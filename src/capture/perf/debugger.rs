@@ -8,6 +8,7 @@ use crate::capture::debug_registers::Slot;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Go, News};
 use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::trap_flag::{hidden_in_r11, hide_on_stack};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
@@ -27,8 +28,6 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
-/// The trap flag. A step sets it, and the program must not see that.
-const TRAP_FLAG: u64 = 0x100;
 const CLONE: u64 = 56;
 const VFORK: u64 = 58;
 const CLONE_VM: u64 = 0x100;
@@ -199,15 +198,15 @@ impl Engine<'_> {
             && code != HANDLER_ENTERED
         {
             debugger.stepping = None;
-            if step.call.is_some() && registers.r11 & TRAP_FLAG != 0 {
-                // SYSCALL left the flags there (SDM volume 2, "SYSCALL").
-                registers.r11 &= !TRAP_FLAG;
+            let r11 = hidden_in_r11(&registers);
+            if step.call.is_some() && r11 != registers.r11 {
+                registers.r11 = r11;
                 thread.tracee.set_registers(&registers)?;
             }
             if step.pushes_flags
                 && let Some(process) = self.processes.get(&thread.pid)
             {
-                hide_trap_flag(&process.memory, Addr(registers.rsp));
+                hide_on_stack(&registers, &process.memory);
             }
         }
         if stepped.is_some() {
@@ -327,15 +326,5 @@ fn remove(memory: &Memory, planted: &BTreeMap<u64, u8>) {
     for (&at, &byte) in planted {
         // What is not mapped any more has none.
         let _ = memory.write(Addr(at), &[byte]);
-    }
-}
-
-/// PUSHF was stepped.
-fn hide_trap_flag(memory: &Memory, at: Addr) {
-    let mut flags = [0; 2];
-    if memory.read(at, &mut flags) == flags.len() {
-        flags[1] &= !1;
-        // The program pushed there a moment ago; if it is gone already, nobody sees it.
-        let _ = memory.write(at, &flags);
     }
 }

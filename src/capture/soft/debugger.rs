@@ -7,15 +7,13 @@ use crate::capture::clock::now;
 use crate::capture::debug_registers::Slot;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Catches, Error, Forks, News};
-use crate::common::{Addr, Tid};
+use crate::common::Tid;
 use crate::tracee::Signo;
 use crate::translate::{CacheMemory, slots};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
-/// The trap flag. A step sets it, and the program must not see that.
-const TRAP_FLAG: u16 = 0x100;
 
 /// What the debugger of a process wants to stop for.
 #[derive(Debug, Default)]
@@ -162,21 +160,6 @@ impl Process {
         self.tell(thread.tid(), Item::Leave { ip: registers.rip });
         thread.tracee.set_registers(&stand_before_call(&registers))?;
         thread.doing = Doing::Standing;
-        Ok(())
-    }
-
-    /// An instruction that pushes the flags was stepped.
-    pub(super) fn hide_trap_flag(&self, thread: &Thread) -> Result<(), Error> {
-        let registers = thread.tracee.registers()?;
-        let at = Addr(registers.rsp);
-        let mut flags = [0; 2];
-        if registers.eflags & u64::from(TRAP_FLAG) == 0
-            && self.memory.read(at, &mut flags) == flags.len()
-        {
-            let own = u16::from_le_bytes(flags) & !TRAP_FLAG;
-            // The program pushed there a moment ago; if it is gone already, nobody sees it.
-            let _ = self.memory.write(at, &own.to_le_bytes());
-        }
         Ok(())
     }
 }

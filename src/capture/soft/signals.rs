@@ -8,6 +8,7 @@ use super::forced::FORCED;
 use super::process::Process;
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
+use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
@@ -229,7 +230,7 @@ impl Process {
         let watched = thread.watched.take_hit(thread.tracee)?;
         if self.is_stepping(thread) || watched.is_some() {
             if insn.is_some_and(|insn| insn.pushes_flags) {
-                self.hide_trap_flag(thread)?;
+                hide_on_stack(&thread.tracee.registers()?, &self.memory);
             }
             self.tell(tid, Item::Leave { ip: next });
             thread.stand(watched.map_or(News::Stepped, News::Watch));

@@ -6,16 +6,13 @@ use super::trap::Ignored;
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
+use crate::capture::trap_flag::hidden_in_r11;
 use crate::common::Addr;
 use crate::sideband::Event;
-
-/// The trap flag. Single-stepping sets it, and the program must not see that.
-const TF: u64 = 0x100;
 
 const MMAP: u64 = 9;
 const MPROTECT: u64 = 10;
 const MUNMAP: u64 = 11;
-const RT_SIGRETURN: u64 = 15;
 const MREMAP: u64 = 25;
 const SHMAT: u64 = 30;
 pub(super) const EXECVE: u64 = 59;
@@ -143,10 +140,7 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
         result => result?,
     };
     let mut registers = before;
-    if call.number != RT_SIGRETURN {
-        // SYSCALL left the flags in R11 (SDM volume 2, "SYSCALL").
-        registers.r11 &= !TF;
-    }
+    registers.r11 = hidden_in_r11(&before);
     registers.rsi = call.hidden_rsi.unwrap_or(registers.rsi);
     if (registers.r11, registers.rsi) != (before.r11, before.rsi) {
         thread.tracee.set_registers(&registers)?;
@@ -179,17 +173,4 @@ fn changes_mappings(number: u64) -> bool {
             | REMAP_FILE_PAGES
             | PKEY_MPROTECT
     )
-}
-
-/// PUSHF was executed: the flags on the stack must not show the trap flag.
-pub(super) fn hide_trap_flag(process: &Process, thread: &Thread) -> Result<(), Error> {
-    let registers = thread.tracee.registers()?;
-    let at = Addr(registers.rsp.wrapping_add(1));
-    let mut byte = [0];
-    if registers.eflags & TF == 0 && process.memory.read(at, &mut byte) == 1 {
-        byte[0] &= !1;
-        // The program pushed there a moment ago; if it is gone already, nobody sees it.
-        let _ = process.memory.write(at, &byte);
-    }
-    Ok(())
 }

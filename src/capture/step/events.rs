@@ -10,6 +10,7 @@ use crate::capture::culprit::{LastStop, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
+use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
@@ -319,7 +320,10 @@ fn stepped(
     thread.retire(insn, next);
     thread.doing = Doing::Ready;
     thread.trap.at_step = true;
-    if insn.pushes_flags { calls::hide_trap_flag(process, thread) } else { Ok(()) }
+    if insn.pushes_flags {
+        hide_on_stack(&thread.tracee.registers()?, &process.memory);
+    }
+    Ok(())
 }
 
 /// A signal is about to be delivered to the program.

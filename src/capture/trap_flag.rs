@@ -1,0 +1,44 @@
+//! The trap flag, which a step sets and the program must not see.
+
+use crate::common::Addr;
+use crate::tracee::Memory;
+use libc::user_regs_struct as Registers;
+
+/// TF of EFLAGS.
+const TRAP_FLAG: u64 = 0x100;
+
+/// PUSHF was stepped, behind which these are the registers: takes the flag from the stack, unless it
+/// is the program's own.
+pub(super) fn hide_on_stack(registers: &Registers, memory: &Memory) {
+    let at = Addr(registers.rsp.wrapping_add(1));
+    let mut byte = [0];
+    if registers.eflags & TRAP_FLAG == 0 && memory.read(at, &mut byte) == 1 {
+        byte[0] &= !1;
+        // The program pushed there a moment ago; if it is gone already, nobody sees it.
+        let _ = memory.write(at, &byte);
+    }
+}
+
+/// What R11 is to be behind a system call. SYSCALL leaves the flags there, and its return address in
+/// RCX (SDM volume 2, "SYSCALL"); other ways into the kernel leave both as they were.
+pub(super) fn hidden_in_r11(registers: &Registers) -> u64 {
+    let is_left = registers.rcx == registers.rip && registers.eflags & TRAP_FLAG == 0;
+    if is_left { registers.r11 & !TRAP_FLAG } else { registers.r11 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_syscall_left_is_hidden() {
+        // SAFETY: zeros are plain numbers.
+        let none: Registers = unsafe { std::mem::zeroed() };
+        let behind = Registers { rip: 0x1002, rcx: 0x1002, r11: 0x346, eflags: 0x246, ..none };
+        assert_eq!(hidden_in_r11(&behind), 0x246);
+        // INT 0x80, or the return from a signal handler.
+        assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..behind }), 0x346);
+        // The program steps itself.
+        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..behind }), 0x346);
+    }
+}
