@@ -85,7 +85,7 @@ impl Engine<'_> {
                 self.take_turns(steps_alone && !go.locked)?;
                 return Ok(news);
             }
-        } else if step.call.is_some() && go.stops.contains(&ip) {
+        } else if step.call.is_some() && go.stops.contains(&ip) && !has_signal {
             self.enter_call(go.thread, interrupted)?;
         }
         if go.step
@@ -106,10 +106,10 @@ impl Engine<'_> {
     fn enter_call(&mut self, tid: Tid, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let tracee = thread.tracee;
-        let signal = std::mem::take(&mut thread.chosen);
+        // A signal that it stood at is dropped.
         thread.held = 0;
         thread.doing = Doing::Running;
-        gone_is_fine(self.pmu.resume(tracee, signal, true))?;
+        gone_is_fine(self.pmu.resume(tracee, 0, true))?;
         loop {
             let Some((other, stop)) = next_stop(interrupted)? else { return Ok(()) };
             if other == tid && stop == Stop::Call {
@@ -150,19 +150,19 @@ impl Engine<'_> {
     fn let_thread_go(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
-        let signal = std::mem::take(&mut thread.chosen);
+        let mut signal = std::mem::take(&mut thread.chosen);
         thread.pending.news = None;
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
-        if std::mem::take(&mut thread.group_stopped) {
-            thread.doing = Doing::Stopped;
-            return gone_is_fine(thread.tracee.listen());
-        }
         if signal != 0 && held == 0 {
             // Only where a signal stopped it can a thread be given one.
             thread.pending.sent = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
-            return self.let_run(tid, 0);
+            signal = 0;
+        }
+        if std::mem::take(&mut thread.group_stopped) {
+            thread.doing = Doing::Stopped;
+            return gone_is_fine(thread.tracee.listen());
         }
         self.let_run(tid, signal)
     }

@@ -226,3 +226,21 @@ fn a_process_that_was_taken_over_is_left_as_it_was() {
     assert_eq!(left, None, "it runs on");
     assert_eq!(Reader::open(&it.request.output.unwrap()).unwrap().manifest().pid, Pid(pid.0));
 }
+
+#[test]
+fn a_signal_is_given_at_a_breakpoint_on_a_system_call() {
+    let Some((_one, scene, program)) = bare() else { return };
+    let mut it = Debugged::start(request(scene.path(), &program, "live", Kept::Full));
+    it.session.run_mut().catch_calls(Catches::Of(BTreeSet::from([WRITE])));
+    assert_eq!(it.forth(Action::Continue), StopReason::Call(WRITE));
+    it.session.run_mut().catch_calls(Catches::None);
+    let (call, handler) = (it.pc(), symbol(&program, "handler"));
+    for at in [call, handler] {
+        it.session.insert_breakpoint(BreakpointKind::Software, at);
+    }
+    let order = it.order(Action::Continue, Direction::Forward);
+    assert_eq!(it.go(Order { signal: SIGUSR1, ..order }), SOFTWARE);
+    assert_eq!(it.pc(), handler);
+    assert_eq!((it.forth(Action::Continue), it.pc()), (SOFTWARE, call));
+    it.end(2);
+}
