@@ -36,6 +36,7 @@ also_stepped! {
     watchpoints_stop_behind_the_access
     watchpoints_are_of_all_threads
     a_program_that_was_watched_is_left
+    signals_that_are_ignored_are_told
     threads_stop_together_and_none_is_lost
     signals_of_several_threads_at_once_all_come
     another_program_is_executed
@@ -223,6 +224,23 @@ fn signals_come_when_the_debugger_lets_them() {
     assert!(answer(&said, "continue", 3).contains("No more reverse-execution"), "{said}");
     assert!(answer(&said, "continue", 4).contains("terminated with signal SIGSEGV"), "{said}");
     assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+#[test]
+fn signals_that_are_ignored_are_told() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let shell = Path::new("/bin/sh");
+    let script = "trap '' USR1; kill -USR1 $$; kill -WINCH $$; echo on";
+    let live = Live::start(&scene, &[], &[name(shell), "-c", script]);
+    let said =
+        live.gdb(shell, "handle SIGWINCH stop print\ncontinue\ncontinue\ncontinue\ncontinue");
+    assert!(answer(&said, "continue", 0).contains("received signal SIGUSR1"), "{said}");
+    assert!(answer(&said, "continue", 1).contains("received signal SIGWINCH"), "{said}");
+    assert!(said.contains("exited normally"), "{said}");
+    assert_eq!(live.end(), ("on\n".to_owned(), Some(0)));
 }
 
 #[test]

@@ -246,6 +246,13 @@ impl Process {
         // Only where a signal stopped it can a thread be given one.
         thread.pending.sent = signal;
         thread.tracee.send(thread.pid, signal)?;
+        if held != 0 {
+            // gdb, which steps over a breakpoint as the signal comes, has one put there for when the
+            // signal is dealt with, be it that nothing is done.
+            self.enter(thread)?;
+            thread.doing = Doing::Running;
+            return Ok(thread.tracee.resume(0)?);
+        }
         self.go_on_in_cache(thread)
     }
 }

@@ -300,7 +300,7 @@ impl Process {
         self.note_delivery(thread, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
-        if leaves_it_running(signal, known) {
+        if leaves_it_running(signal, known) && !self.wants(thread, signal) {
             thread.go_on(signal)?;
             return Ok(None);
         }
