@@ -206,8 +206,8 @@ pub(super) struct Serve {
     /// Debug the process PID, which runs already; it goes on by itself when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
-    /// How control flow is captured
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
+    /// How control flow is captured; if nothing is said, by translation
+    #[arg(long, value_enum, default_value_t = Backend::Auto, hide_default_value = true)]
     pub(super) backend: Backend,
     /// Keep the history as a recording in this directory, which is new or empty
     #[arg(long, value_name = "DIR")]

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand. Results go to stdout, progress and messages to
 //! stderr. The exit status is 0, or 2 for an error; gaps in a history are data and no error.
-//! `doctor` has 2 where no program can be recorded, too. `record` exits with the program's own status, and `replay` with gdb's.
+//! `doctor` has 2 where no program can be recorded, too. `record` exits with the program's own
+//! status, and `replay` with gdb's.
 
 mod arguments;
 mod disassembly;
@@ -31,6 +32,7 @@ use crate::common::Visible;
 use crate::gdb;
 use arguments::{Arguments, Command};
 use clap::Parser;
+use std::io::Write;
 use std::process::ExitCode;
 
 /// What a subcommand fails with: a sentence for the user.
@@ -67,7 +69,8 @@ pub fn main() -> ExitCode {
 
 /// A message. Names, paths and the like in it are as others made them.
 fn say(message: &dyn std::fmt::Display) {
-    eprintln!("contraflow: {}", Visible(message));
+    // Whoever closed stderr does not want to know.
+    let _ = writeln!(std::io::stderr(), "contraflow: {}", Visible(message));
 }
 
 /// Somebody closed our output, as `head` does: no fault.

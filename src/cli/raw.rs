@@ -1,7 +1,7 @@
 //! A raw trace with the code that it ran, as the command line describes it: opens the files.
 
-use super::Failure;
 use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
+use super::{Failure, say};
 use crate::common::{Addr, AddrRange};
 use crate::flow::Config;
 use crate::image::core::Core;
@@ -59,8 +59,8 @@ impl Raw {
     pub(super) fn config(&self) -> Config {
         let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
         match errata {
-            None => eprintln!("contraflow: no --cpu is given, so no errata are worked around"),
-            Some((cpu, None)) => eprintln!("contraflow: no errata are known of processor {cpu}"),
+            None => say(&"no --cpu is given, so no errata are worked around"),
+            Some((cpu, None)) => say(&format!("no errata are known of processor {cpu}")),
             Some((_, Some(_))) => {}
         }
         Config {

@@ -49,10 +49,10 @@ pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     }
     let found = address.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
     if !found.ip().is_loopback() {
-        eprintln!(
-            "contraflow: warning: {found} can be reached from other machines, and whoever connects \
-             reads the recording"
-        );
+        say(&format!(
+            "warning: {found} can be reached from other machines, and whoever connects reads the \
+             recording, or controls the program"
+        ));
     }
     Ok(Listener::tcp(found)?)
 }

@@ -43,7 +43,7 @@ impl Default for Options {
             once: false,
             persists: false,
             on_disconnect: OnDisconnect::Keep,
-            announce: Box::new(|line| eprintln!("{line}")),
+            announce: Box::new(|line| drop(writeln!(io::stderr(), "{line}"))),
         }
     }
 }

@@ -29,6 +29,16 @@ fn standard_streams_and_status() {
 }
 
 #[test]
+fn the_status_does_not_depend_on_who_reads_what_the_recorder_says() {
+    let scene = Scene::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut record = contraflow();
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "/bin/sh", "-c", "exit 5"]);
+    assert_eq!(record.stderr(writer).status().unwrap().code(), Some(5));
+}
+
+#[test]
 fn the_disposition_of_sigpipe_is_the_default() {
     let scene = Scene::new();
     let output =
