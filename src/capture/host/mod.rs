@@ -1,6 +1,6 @@
 //! What this machine can do for a recorder, and why not: asked of its files and tried, never
 //! guessed. [`Facts`] are gathered below a root directory, so that the trees of other machines can
-//! be looked at; [`Choice`] says what is made of them, and [`findings`] tells all in plain words.
+//! be looked at; [`Choice`] says what is made of them, and [`findings()`] tells all in plain words.
 
 mod choice;
 mod cpu;
