@@ -60,9 +60,11 @@ impl Breakpoints {
         removed
     }
 
-    /// Inserts a watchpoint.
+    /// Inserts a watchpoint; inserting twice is inserting once.
     pub fn watch(&mut self, watchpoint: Watchpoint) {
-        self.watchpoints.push(watchpoint);
+        if !self.watchpoints.contains(&watchpoint) {
+            self.watchpoints.push(watchpoint);
+        }
     }
 
     /// Removes a watchpoint; whether it was there.
@@ -102,5 +104,24 @@ impl Breakpoints {
             BreakpointKind::Software => &mut self.software,
             BreakpointKind::Hardware => &mut self.hardware,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inserted_twice_is_there_once() {
+        let mut breakpoints = Breakpoints::default();
+        let watchpoint = Watchpoint { addr: Addr(16), size_bytes: 4, access: Access::Write };
+        for _ in 0..2 {
+            breakpoints.insert(BreakpointKind::Software, Addr(1));
+            breakpoints.watch(watchpoint);
+        }
+        assert_eq!((breakpoints.addrs().len(), breakpoints.watchpoints()), (1, &[watchpoint][..]));
+        assert!(breakpoints.remove(BreakpointKind::Software, Addr(1)));
+        assert!(breakpoints.unwatch(watchpoint));
+        assert!(breakpoints.addrs().is_empty() && breakpoints.watchpoints().is_empty());
     }
 }
