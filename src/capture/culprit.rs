@@ -3,7 +3,8 @@
 
 use super::final_state::signal_of;
 use crate::common::{Pid, Tid};
-use crate::tracee::{SiginfoBytes, Signo, call_of};
+use crate::recording::Exit;
+use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
 
 const EXECVE: u64 = 59;
 const EXIT: u64 = 60;
@@ -53,6 +54,15 @@ impl Culprit {
     /// by themselves.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
+    }
+}
+
+/// How a process ended, by the last stop that its tracer was told.
+pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
+    match stop {
+        Stop::Exited(code) => Some(Exit::Code(code)),
+        Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
+        _ => None,
     }
 }
 

@@ -115,6 +115,11 @@ pub(super) fn kernel_registers(registers: &Registers) -> libc::user_regs_struct 
     }
 }
 
+/// Changes a thread's extended state, in XSAVE layout.
+pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Error> {
+    Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
+}
+
 /// Writes the core. `threads` are in gdb's order: the one that ended the process first. `hidden`
 /// is the recorder's own memory.
 pub(super) fn write(

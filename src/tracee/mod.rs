@@ -20,8 +20,9 @@ pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,
-    executable, mappings, private_pages, process_of, signals, state, threads, undumped,
+    executable, is_thread_of, mappings, private_pages, process_of, signals, state, threads,
+    undumped,
 };
 pub use program::{ProgramError, resolve};
-pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee};
+pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};
 pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_or_signal};

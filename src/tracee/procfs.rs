@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Where it is told of a process's memory and program: with its first thread, or where that has
@@ -216,6 +216,11 @@ pub fn process_of(tid: Tid) -> Option<Pid> {
     let status = status(&format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok().map(Pid)
+}
+
+/// Whether a task is a thread of a process, and not a process of its own.
+pub fn is_thread_of(tid: Tid, pid: Pid) -> bool {
+    Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
 /// The state of a process; none: there is no such process.

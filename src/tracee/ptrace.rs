@@ -12,6 +12,8 @@ pub type Signo = i32;
 
 /// SIGTRAP in a signal mask: a step's end cannot be blocked without harm.
 pub const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
+/// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
+pub const USER_CS_64: u64 = 0x33;
 
 /// A `siginfo_t` as the kernel gives it.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];

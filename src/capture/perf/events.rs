@@ -3,17 +3,16 @@
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
 use super::thread::{Doing, Thread};
-use crate::capture::culprit::{LastStop, one_executes};
+use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
-use crate::tracee::{PtraceEvent, Signo, Stop, Tracee, comm, executable, threads, wait_for};
-
-/// CS of 64-bit user code in Linux (`__USER_CS`).
-const USER_CS_64: u64 = 0x33;
+use crate::tracee::{
+    PtraceEvent, Signo, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, threads, wait_for,
+};
 
 impl Engine<'_> {
     /// Takes in a stop of a thread.
@@ -334,17 +333,4 @@ fn refilter(tap: &Tap, filter: &str) -> Result<(), Error> {
     }
     tap.enable();
     Ok(())
-}
-
-fn exit_of(stop: Stop) -> Option<Exit> {
-    match stop {
-        Stop::Exited(code) => Some(Exit::Code(code)),
-        Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
-        _ => None,
-    }
-}
-
-/// Whether the new task is a thread of the process, and not a process of its own.
-fn is_thread_of(child: Tid, pid: Pid) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists()
 }

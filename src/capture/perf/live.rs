@@ -17,8 +17,6 @@ use crate::recording::TscClock;
 use crate::tracee::{self, Tracee, mappings};
 use std::path::{Path, PathBuf};
 
-const NT_X86_XSTATE: u32 = 0x202;
-
 /// A program under a debugger.
 #[derive(Debug)]
 pub(in crate::capture) struct Live {
@@ -111,7 +109,7 @@ impl Live {
         tid: Tid,
         area: &[u8],
     ) -> Result<(), Error> {
-        Ok(self.standing(tid)?.tracee.set_register_set(NT_X86_XSTATE, area)?)
+        final_state::set_extended_state(self.standing(tid)?.tracee, area)
     }
 
     fn standing(&self, tid: Tid) -> Result<&Thread, Error> {

@@ -9,12 +9,10 @@ use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Addr, Tid};
-use crate::tracee::{self, Rseq, Tracee};
+use crate::tracee::{self, Rseq, Tracee, USER_CS_64};
 
 const RSEQ: u64 = 334;
 const RSEQ_UNREGISTER: u64 = 1;
-/// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
-const USER_CS_64: u64 = 0x33;
 
 impl Engine {
     /// Begins to record a process whose threads all stand still.

@@ -8,18 +8,15 @@ use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
-use crate::capture::culprit::{LastStop, one_executes};
+use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::recording::Exit;
 use crate::sideband::Event;
-use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
+use crate::tracee::{PtraceEvent, Stop, Tracee, USER_CS_64, is_thread_of, wait_for};
 use crate::translate::slots;
 
-/// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
-const USER_CS_64: u64 = 0x33;
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
@@ -282,12 +279,7 @@ impl Engine {
             process.lost(thread);
         }
         if Tid(pid.0) == tid {
-            let exit = match stop {
-                Stop::Exited(code) => Some(Exit::Code(code)),
-                Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
-                _ => None,
-            };
-            return self.finish(pid, exit);
+            return self.finish(pid, exit_of(stop));
         }
         if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
     }
@@ -377,10 +369,6 @@ fn shares_memory(event: PtraceEvent, registers: &Registers) -> bool {
         PtraceEvent::Clone => registers.orig_rax == CLONE && registers.rdi & VM != 0,
         _ => false,
     }
-}
-
-fn is_thread_of(tid: Tid, pid: Pid) -> bool {
-    std::fs::metadata(format!("/proc/{pid}/task/{tid}")).is_ok()
 }
 
 /// What [`Process::make_exact`] could not do is done by whoever handles the stop.

@@ -17,7 +17,6 @@ use crate::recording::TscClock;
 use crate::tracee::{self, Memory, Tracee};
 use std::path::{Path, PathBuf};
 
-const NT_X86_XSTATE: u32 = 0x202;
 const PROT_WRITE: u64 = 2;
 
 /// A program under a debugger.
@@ -106,8 +105,7 @@ impl Live {
         tid: Tid,
         area: &[u8],
     ) -> Result<(), Error> {
-        let thread = self.engine.standing(tid)?;
-        Ok(thread.tracee.set_register_set(NT_X86_XSTATE, area)?)
+        final_state::set_extended_state(self.engine.standing(tid)?.tracee, area)
     }
 
     pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {

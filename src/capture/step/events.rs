@@ -6,7 +6,7 @@ use super::engine::{BACKEND, Engine, release};
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use super::trap::Fate;
-use crate::capture::culprit::{LastStop, one_executes};
+use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
@@ -15,7 +15,9 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::sideband::Event;
-use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, comm, executable, wait_for};
+use crate::tracee::{
+    PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, wait_for,
+};
 
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
@@ -222,7 +224,7 @@ impl Engine {
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
         if self.processes.contains_key(&Pid(tid.0)) {
-            return self.finish(Pid(tid.0), Process::exit_of(stop));
+            return self.finish(Pid(tid.0), exit_of(stop));
         }
         // The others may have waited for this one.
         match removed {
@@ -230,14 +232,6 @@ impl Engine {
             _ => Ok(()),
         }
     }
-}
-
-/// CS of 64-bit user code in Linux (`__USER_CS`).
-const USER_CS_64: u64 = 0x33;
-
-/// Whether the new task is a thread of the process, and not a process of its own.
-fn is_thread_of(child: Tid, pid: Pid) -> bool {
-    std::path::Path::new(&format!("/proc/{pid}/task/{child}")).exists()
 }
 
 fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {

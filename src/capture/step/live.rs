@@ -14,7 +14,6 @@ use crate::recording::TscClock;
 use crate::tracee;
 use std::path::{Path, PathBuf};
 
-const NT_X86_XSTATE: u32 = 0x202;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 
@@ -94,7 +93,7 @@ impl Live {
         tid: Tid,
         area: &[u8],
     ) -> Result<(), Error> {
-        Ok(self.standing(tid)?.tracee.set_register_set(NT_X86_XSTATE, area)?)
+        final_state::set_extended_state(self.standing(tid)?.tracee, area)
     }
 
     fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {

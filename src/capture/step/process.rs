@@ -10,7 +10,6 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
 use crate::capture::step::code::Change;
 use crate::common::{Addr, Pid, Tid};
-use crate::recording::Exit;
 use crate::sideband::Event;
 use crate::tracee::{Memory, executable};
 
@@ -106,14 +105,5 @@ impl Process {
     /// Writes the packets of a thread's path that came together.
     pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
         Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
-    }
-
-    /// How the process ended, by the status that its tracer was told.
-    pub(super) fn exit_of(stop: crate::tracee::Stop) -> Option<Exit> {
-        match stop {
-            crate::tracee::Stop::Exited(code) => Some(Exit::Code(code)),
-            crate::tracee::Stop::Killed { signal, .. } => Some(Exit::Signal(signal)),
-            _ => None,
-        }
     }
 }
