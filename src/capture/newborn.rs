@@ -18,6 +18,30 @@ const LOOK_PERIOD: Duration = Duration::from_millis(1);
 /// Stops between two looks at whether somebody interrupts.
 const STOPS_PER_LOOK: u32 = 1024;
 
+/// System calls that make processes (`arch/x86/entry/syscalls/syscall_64.tbl`).
+const CLONE: u64 = 56;
+const VFORK: u64 = 58;
+const CLONE3: u64 = 435;
+/// `CLONE_VM` (clone(2)).
+const SHARES_MEMORY: u64 = 0x100;
+
+/// Whether a child shares its parent's memory, for as long as it executes no program: by the registers
+/// of either at its birth.
+pub(super) fn shares_memory(registers: &libc::user_regs_struct, memory: &Memory) -> bool {
+    let flags = match registers.orig_rax {
+        VFORK => SHARES_MEMORY,
+        CLONE => registers.rdi,
+        CLONE3 => {
+            // They come first in `struct clone_args`.
+            let mut flags = [0; 8];
+            memory.read(Addr(registers.rdi), &mut flags);
+            u64::from_le_bytes(flags)
+        }
+        _ => 0,
+    };
+    flags & SHARES_MEMORY != 0
+}
+
 /// A child that stands at its birth.
 #[derive(Debug)]
 pub(super) struct Newborn {

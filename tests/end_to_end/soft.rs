@@ -201,6 +201,18 @@ fn programs_have_their_own_cpus() {
 }
 
 #[test]
+fn children_share_their_parents_memory() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("sharing.c", &["-O1"]);
+        for options in [&[][..], &["--follow-forks"]] {
+            let scene = Scene::new();
+            assert_passes_through(&scene, options, &[program.to_str().unwrap()]);
+        }
+    }
+}
+
+#[test]
 fn what_is_saved_meanwhile_is_what_was_recorded() {
     if have("gcc") {
         let scene = Scene::new();

@@ -7,13 +7,14 @@ use super::thread::{Doing, Thread};
 use crate::capture::debug_registers::Slot;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Go, News};
+use crate::capture::newborn::shares_memory;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::capture::trap_flag::{hidden_in_r11, hide_on_stack};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
-use crate::tracee::{Memory, PtraceEvent, Signo, Stop, Tracee, wait_for};
+use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
 const INT3: u8 = 0xcc;
@@ -28,9 +29,7 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
-const CLONE: u64 = 56;
 const VFORK: u64 = 58;
-const CLONE_VM: u64 = 0x100;
 
 /// Who looks at the program.
 #[derive(Debug, Default)]
@@ -98,12 +97,11 @@ impl Engine<'_> {
     }
 
     /// A child was made, with INT3s of ours in its memory.
-    pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid, event: PtraceEvent) {
-        let Some(debugger) = &mut self.debugger else { return };
+    pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid) {
+        let process = self.processes.get(&self.program);
+        let (Some(debugger), Some(process)) = (&mut self.debugger, process) else { return };
         let registers = Tracee(parent).registers();
-        let shares = event == PtraceEvent::Vfork
-            || registers.is_ok_and(|r| r.orig_rax == CLONE && r.rdi & CLONE_VM != 0);
-        if shares {
+        if registers.is_ok_and(|registers| shares_memory(&registers, &process.memory)) {
             // The parent waits for it, and stops where the call ends.
             debugger.lifted_for = Some(parent);
             if let Some(thread) = self.threads.get_mut(&parent) {

@@ -33,8 +33,8 @@ impl Engine<'_> {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
-            Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) => {
-                self.born(tid, event)
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                self.born(tid)
             }
             Stop::Signal(signal) => self.signalled(tid, signal),
             Stop::Group(_) if self.is_leaving => self.stands(tid),
@@ -121,7 +121,7 @@ impl Engine<'_> {
     }
 
     /// The thread made a thread or a process.
-    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+    fn born(&mut self, parent: Tid) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
@@ -139,25 +139,19 @@ impl Engine<'_> {
             if is_thread {
                 gone_is_fine(Tracee(child).detach(0))?;
             } else {
-                self.forked(parent, pid, Pid(child.0), event)?;
+                self.forked(parent, pid, Pid(child.0))?;
             }
         }
         self.go_on(parent, 0)
     }
 
     /// A child process stands at its birth: it is followed or left alone.
-    fn forked(
-        &mut self,
-        parent: Tid,
-        pid: Pid,
-        child: Pid,
-        event: PtraceEvent,
-    ) -> Result<(), Error> {
+    fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
             lock(&process.book).recorder.event(parent, Event::Fork { child })?;
         }
         let tid = Tid(child.0);
-        self.keep_stops_out_of(parent, child, event);
+        self.keep_stops_out_of(parent, child);
         if !self.request.follow_forks || self.is_leaving {
             return gone_is_fine(Tracee(tid).detach(0));
         }

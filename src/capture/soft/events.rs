@@ -10,6 +10,7 @@ use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::shares_memory;
 use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -125,7 +126,7 @@ impl Engine {
         };
         let (program, _) = process.convert(thread, &registers, &at);
         tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
-        let shares = shares_memory(event, &registers);
+        let shares = shares_memory(&registers, &process.memory);
         if !shares {
             // The child has a copy of all but the cache, which it must not use.
             let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
@@ -359,16 +360,6 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
 
 pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
     Ok(tracee.registers()?.cs == USER_CS_64)
-}
-
-/// Whether a child shares its parent's memory (`CLONE_VM`).
-fn shares_memory(event: PtraceEvent, registers: &Registers) -> bool {
-    const VM: u64 = 0x100;
-    match event {
-        PtraceEvent::Vfork => true,
-        PtraceEvent::Clone => registers.orig_rax == CLONE && registers.rdi & VM != 0,
-        _ => false,
-    }
 }
 
 /// What [`Process::make_exact`] could not do is done by whoever handles the stop.
