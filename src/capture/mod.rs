@@ -39,6 +39,7 @@ pub(crate) use perf::{
     this_thread,
 };
 pub use recorder::{History, Outcome, Request};
+pub use signals::Leaving;
 #[cfg(test)]
 pub(crate) use snapshot::counts;
 pub use snapshot::{recorder_of, snapshot};

@@ -1,6 +1,8 @@
 //! Signals sent to the recorder: what the terminal sends goes to the program as well, so the
 //! recorder ignores it; what somebody sends to the recorder alone is passed on.
 
+use super::recorder::Request;
+use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
@@ -13,7 +15,12 @@ pub(super) struct Forwarding {
 }
 
 impl Forwarding {
-    pub(super) fn to(pid: crate::common::Pid) -> Self {
+    /// For a program that was launched. One that was taken over is not whom the terminal means.
+    pub(super) fn for_request(request: &Request, pid: Pid) -> Option<Self> {
+        request.attach.is_none().then(|| Self::to(pid))
+    }
+
+    pub(super) fn to(pid: Pid) -> Self {
         PROGRAM.store(pid.0, Ordering::Relaxed);
         let forward: extern "C" fn(libc::c_int) = forward;
         let handlers = [
@@ -60,12 +67,14 @@ static TRACER: AtomicI32 = AtomicI32::new(0);
 /// While it lives, a signal that would end the recorder asks it to leave the program instead. This
 /// thread's waiting is interrupted then.
 #[derive(Debug)]
-pub(super) struct Leaving {
+pub struct Leaving {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Leaving {
-    pub(super) fn on_signals() -> Self {
+    /// Of SIGINT, SIGTERM, SIGHUP and SIGQUIT, for the thread that calls this, which must be the one
+    /// that traces.
+    pub fn on_signals() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         LEAVING.store(false, Ordering::Relaxed);
         let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM];
@@ -79,7 +88,7 @@ impl Leaving {
     }
 
     /// Whether it is time.
-    pub(super) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         ORPHANED.load(Ordering::Relaxed) || !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
     }
 }

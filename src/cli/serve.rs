@@ -3,7 +3,7 @@
 use super::replay::listener;
 use super::temporary::Temporary;
 use super::{Failure, arguments, say};
-use crate::capture::{Backend, Filter, History, PtConfig, Request};
+use crate::capture::{Backend, Filter, History, Leaving, PtConfig, Request};
 use crate::common::Pid;
 use crate::gdb::{self, Listener, OnDisconnect, Options};
 use crate::recording::Store;
@@ -57,11 +57,13 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         arguments::Backend::Step => Backend::Step,
     };
     let mut live = session::Live::new(backend, request);
+    let leaving = Leaving::on_signals();
     let options = Options {
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
         persists: start.is_none(),
         on_disconnect,
+        is_to_end: Box::new(move || leaving.is_asked()),
         announce: Box::new(|line| say(&line)),
     };
     if let Some(start) = start {

@@ -65,27 +65,31 @@ impl Answer {
 /// The connection: units in, bytes out.
 struct Line<'a> {
     transport: &'a mut dyn Transport,
+    options: &'a Options,
     framer: Framer,
     polled: Instant,
     broken: bool,
 }
 
 impl Line<'_> {
-    /// The next unit; `None` when the client has gone.
+    /// The next unit; `None` when the client has gone, or the server is to end.
     fn next(&mut self) -> io::Result<Option<Unit>> {
         loop {
             if let Some(unit) = self.framer.take() {
                 return Ok(Some(unit));
             }
-            let bytes = if self.broken { Vec::new() } else { self.transport.wait()? };
-            if bytes.is_empty() {
+            if self.broken || (self.options.is_to_end)() {
                 return Ok(None);
             }
-            self.framer.push(&bytes);
+            match self.transport.wait() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(bytes) if bytes.is_empty() => return Ok(None),
+                bytes => self.framer.push(&bytes?),
+            }
         }
     }
 
-    /// Whether the user pressed Ctrl-C, or has gone.
+    /// Whether the user pressed Ctrl-C, or has gone, or the server is to end.
     fn is_interrupted(&mut self) -> bool {
         if self.polled.elapsed() < POLL_PERIOD {
             return false;
@@ -99,7 +103,7 @@ impl Line<'_> {
             Ok(None) => {}
             Err(_) => self.broken = true,
         }
-        self.broken || self.framer.take_interrupt()
+        self.broken || self.framer.take_interrupt() || (self.options.is_to_end)()
     }
 }
 
@@ -135,7 +139,8 @@ impl<'a, R: Run> Client<'a, R> {
     ) -> Self {
         let stopped = served.session.last_stop().thread;
         let polled = Instant::now();
-        let line = Line { transport, framer: Framer::default(), polled, broken: false };
+        let framer = Framer::default();
+        let line = Line { transport, options, framer, polled, broken: false };
         Self {
             served,
             options,

@@ -9,11 +9,13 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
+/// How often somebody who waits looks whether the server is to end.
+const WAIT_PERIOD: Duration = Duration::from_millis(200);
 /// A client that is turned away gets this long to listen.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Clients that are being turned away at once; more are hung up on.
@@ -55,9 +57,18 @@ impl Door {
         Self { clients, state, knock, doorman: Some(doorman) }
     }
 
-    /// Waits for the next client. While it is served, others are turned away.
-    pub(super) fn admit(&self) -> io::Result<Client> {
-        self.clients.recv().unwrap_or_else(|_| Err(io::ErrorKind::NotConnected.into()))
+    /// Waits for the next client, or for the end. While it is served, others are turned away.
+    pub(super) fn admit(&self, is_to_end: &dyn Fn() -> bool) -> io::Result<Option<Client>> {
+        while !is_to_end() {
+            match self.clients.recv_timeout(WAIT_PERIOD) {
+                Ok(client) => return client.map(Some),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(io::ErrorKind::NotConnected.into());
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// The client has left: the next one is let in.
@@ -187,7 +198,7 @@ mod tests {
         while !door.state.occupied.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        let _client = door.admit().unwrap();
+        let _client = door.admit(&|| false).unwrap().unwrap();
         let mut second = TcpStream::connect(&address).unwrap();
         second.set_read_timeout(Some(PATIENCE)).unwrap();
         second.write_all(b"$?#3f").unwrap();

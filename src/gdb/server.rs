@@ -32,6 +32,9 @@ pub struct Options {
     pub persists: bool,
     /// What becomes of a live program when its client vanishes.
     pub on_disconnect: OnDisconnect,
+    /// Whether the server is to end: what it started is killed then, and what it took over goes on by
+    /// itself. Asked now and then, and whenever a signal interrupts its waiting.
+    pub is_to_end: Box<dyn Fn() -> bool>,
     /// Told what to show to the user, a line at a time: where the server listens.
     pub announce: Box<dyn FnMut(&str)>,
 }
@@ -43,6 +46,7 @@ impl Default for Options {
             once: false,
             persists: false,
             on_disconnect: OnDisconnect::Keep,
+            is_to_end: Box::new(|| false),
             announce: Box::new(|line| drop(writeln!(io::stderr(), "{line}"))),
         }
     }
@@ -88,12 +92,12 @@ pub fn serve<R: Run>(
         Listener::Stdio => {
             serve_client(&mut served, &mut StandardStreams::open(), &options);
             // Nobody else will come.
-            served.session.run_mut().kill();
+            end(&mut served, &options);
             return Ok(());
         }
         Listener::Streams(input, output) => {
             serve_client(&mut served, &mut StandardStreams::of(input, output), &options);
-            served.session.run_mut().kill();
+            end(&mut served, &options);
             return Ok(());
         }
         Listener::Socket(bound) => bound,
@@ -101,11 +105,14 @@ pub fn serve<R: Run>(
     (options.announce)(&format!("listening on {}", bound.address()));
     let door = Door::open(bound);
     loop {
-        let mut client = door.admit().map_err(Error::Accept)?;
+        let Some(mut client) = door.admit(&*options.is_to_end).map_err(Error::Accept)? else {
+            end(&mut served, &options);
+            return Ok(());
+        };
         let ended = serve_client(&mut served, &mut *client, &options);
-        if options.once {
-            // Nobody will come for a program that was left behind.
-            served.session.run_mut().kill();
+        let is_last = options.once || (options.is_to_end)();
+        if is_last {
+            end(&mut served, &options);
         }
         // The next client does not know of it.
         served.session.run_mut().leave_all_beside();
@@ -114,11 +121,17 @@ pub fn serve<R: Run>(
             (options.announce)(&failure);
         }
         let over = (over || ended == Ended::Killed) && !options.persists;
-        if over || served.exits || options.once {
+        if over || served.exits || is_last {
             return Ok(());
         }
         door.vacate();
     }
+}
+
+/// Nobody will come for a program that is left behind.
+fn end<R: Run>(served: &mut Served<R>, options: &Options) {
+    let run = served.session.run_mut();
+    if (options.is_to_end)() { run.abandon() } else { run.kill() }
 }
 
 /// Serves clients at connections that the caller has, one after the other, until one of them kills
@@ -147,6 +160,7 @@ fn serve_client<R: Run>(
     // A connection that breaks is a client that has gone.
     let ended = ended.unwrap_or(Ended::Gone);
     match options.on_disconnect {
+        _ if (options.is_to_end)() => {}
         OnDisconnect::Kill if ended == Ended::Gone => served.session.run_mut().kill(),
         OnDisconnect::Detach if ended == Ended::Gone => served.session.run_mut().leave(),
         _ => {}

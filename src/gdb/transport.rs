@@ -4,15 +4,19 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 /// Bytes taken in one read.
 const READ_BYTES: usize = 0x1_0000;
+/// How long one wait for another thread's bytes takes.
+const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
 /// A stream that can be waited on, and looked at without waiting.
 pub(super) trait Transport {
-    /// Waits for bytes. Empty means that the client has gone.
+    /// Waits for bytes. Empty means that the client has gone; where a signal comes, or after a
+    /// while, it is interrupted.
     fn wait(&mut self) -> io::Result<Vec<u8>>;
 
     /// The bytes that are there now, if any. Empty means that the client has gone.
@@ -50,7 +54,7 @@ impl<S: Socket> Transport for S {
         let read = read_some(self);
         self.set_nonblocking(false)?;
         match read {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) if is_for_now(&error) => Ok(None),
             read => read.map(Some),
         }
     }
@@ -82,15 +86,14 @@ impl<S: Read + Write> Transport for Stream<S> {
 
 fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; READ_BYTES];
-    loop {
-        match stream.read(&mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            read => {
-                bytes.truncate(read?);
-                return Ok(bytes);
-            }
-        }
-    }
+    let count = stream.read(&mut bytes)?;
+    bytes.truncate(count);
+    Ok(bytes)
+}
+
+/// Whether there is nothing to read just now.
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// The standard streams, or two files in their place. Input cannot be polled with the standard
@@ -117,6 +120,9 @@ impl StandardStreams {
         thread::spawn(move || {
             loop {
                 let read = read();
+                if read.as_ref().is_err_and(is_for_now) {
+                    continue;
+                }
                 let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
                 if sender.send(read).is_err() || last {
                     break;
@@ -129,7 +135,11 @@ impl StandardStreams {
 
 impl Transport for StandardStreams {
     fn wait(&mut self) -> io::Result<Vec<u8>> {
-        self.input.recv().unwrap_or_else(|_| Ok(Vec::new()))
+        match self.input.recv_timeout(WAIT_PERIOD) {
+            Ok(read) => read,
+            Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::Interrupted.into()),
+            Err(RecvTimeoutError::Disconnected) => Ok(Vec::new()),
+        }
     }
 
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {

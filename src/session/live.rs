@@ -35,6 +35,8 @@ pub struct Live {
     request: Request,
     /// A program was started already.
     has_run: bool,
+    /// The program was there before: it was taken over.
+    was_there: bool,
     /// The history up to the live end, decoded when it is first asked for.
     history: OnceCell<Option<Recorded<Recording>>>,
     /// The history does not stand at its end, which is now.
@@ -466,6 +468,10 @@ impl Run for Live {
             self.failure.replace(Some(error.to_string()));
         }
         self.ended.get_or_insert(Ending::Unknown);
+    }
+
+    fn abandon(&mut self) {
+        if self.was_there { self.leave() } else { self.kill() }
     }
 
     fn kill(&mut self) {

@@ -339,4 +339,8 @@ pub trait Run {
 
     /// The debugger wants the run to end: a live program is killed.
     fn kill(&mut self) {}
+
+    /// Whoever drives a live program ends: what was started is killed, and what was there before goes
+    /// on by itself.
+    fn abandon(&mut self) {}
 }

@@ -502,6 +502,42 @@ fn tracer_and_maps(pid: u32) -> (String, String) {
 }
 
 #[test]
+fn a_server_that_is_told_to_end_leaves_what_was_there_before() {
+    let scene = Scene::new();
+    let ends = |live: &Live, signal: &str| {
+        let server = live.server.id().to_string();
+        assert!(Command::new("kill").args([signal, &server]).status().unwrap().success());
+    };
+    // While it waits for a client; while one looks; while the program runs.
+    for (signal, packet) in [("-INT", None), ("-TERM", Some("?")), ("-INT", Some("c"))] {
+        let mut subject = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = subject.id();
+        let live = Live::start_by("soft", &scene, &["-p", &pid.to_string()], &[]);
+        assert_ne!(tracer_and_maps(pid).0, "0");
+        let client = packet.map(|packet| {
+            let mut client = Client::connect(&live.address);
+            client.ask("qC");
+            client.send(packet);
+            client
+        });
+        ends(&live, signal);
+        assert_eq!(live.status(), Some(0), "{signal} {packet:?}");
+        drop(client);
+        assert_eq!(tracer_and_maps(pid).0, "0");
+        assert_eq!(subject.try_wait().unwrap(), None);
+        subject.kill().unwrap();
+        subject.wait().unwrap();
+    }
+    let live = Live::start_by("soft", &scene, &[], &["sleep", "1000"]);
+    let mut client = Client::connect(&live.address);
+    let thread = client.ask("qC");
+    let pid = i32::from_str_radix(thread.strip_prefix("QC").unwrap(), 16).unwrap();
+    ends(&live, "-TERM");
+    assert_eq!(live.status(), Some(0));
+    assert!(!Path::new(&format!("/proc/{pid}")).exists(), "what it started is killed");
+}
+
+#[test]
 fn a_running_process_is_interrupted_and_left() {
     if !have("sh") {
         return;

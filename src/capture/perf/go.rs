@@ -34,7 +34,7 @@ impl Engine<'_> {
         if let Some(end) = self.end()? {
             return Ok(end);
         }
-        let _forwarding = Forwarding::to(self.program);
+        let _forwarding = Forwarding::for_request(&self.request, self.program);
         let news = self.go_until(go, interrupted);
         let halted = self.halt_all();
         self.lift();

@@ -46,7 +46,7 @@ impl Engine {
                 return Ok((tid, news));
             }
         };
-        let _forwarding = Forwarding::to(self.program);
+        let _forwarding = Forwarding::for_request(&self.request, self.program);
         let _ticks = Ticks::start(LOOK_PERIOD);
         let news = loop {
             if let Some(news) = self.take_news(go.thread, runs == Runs::One) {

@@ -15,6 +15,7 @@ impl Live {
             program: RefCell::new(Program::vacant(&request)),
             request,
             has_run: false,
+            was_there: false,
             history: OnceCell::from(None),
             in_past: false,
             stopped: Tid(0),
@@ -95,6 +96,7 @@ impl Live {
         self.stopped = program.threads().first().copied().unwrap_or(Tid(program.pid().0));
         self.program = RefCell::new(program);
         (self.has_run, self.ended, self.history) = (true, None, OnceCell::new());
+        self.was_there = request.attach.is_some();
         if request.attach.is_none() {
             self.request = Request { force: self.request.force, ..request };
         }
