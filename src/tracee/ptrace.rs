@@ -3,6 +3,7 @@
 //! nix's wrappers know no real-time signals, so the raw call is made here.
 
 use super::error::Error;
+use super::procfs::process_of;
 use super::stop::{PtraceEvent, Stop, wait_for};
 use crate::common::{Addr, Pid, Tid};
 use nix::errno::Errno;
@@ -206,10 +207,7 @@ impl Tracee {
     /// Takes up what was put off: the stops come again.
     pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
         if stopped.signal {
-            let process = std::fs::read_to_string(format!("/proc/{}/status", self.0)).ok();
-            let line = process.as_deref().and_then(|s| s.lines().find(|l| l.starts_with("Tgid:")));
-            let pid = line.and_then(|line| line[5..].trim().parse().ok()).unwrap_or(self.0.0);
-            self.send(Pid(pid), libc::SIGSTOP)?;
+            self.send(process_of(self.0).unwrap_or(Pid(self.0.0)), libc::SIGSTOP)?;
         }
         if stopped.group {
             self.interrupt()?;

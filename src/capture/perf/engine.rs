@@ -17,7 +17,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_or_signal};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The backend's name in a manifest.
@@ -71,7 +71,9 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
             Ok(tids) => tids,
             Err(error) => {
                 prepared.give_up();
-                release(pid);
+                tracee::detach_all(pid);
+                // Its terminal is not to be taken away.
+                wait_for_end(pid);
                 return Err(error);
             }
         },
@@ -385,30 +387,17 @@ impl<'a> Engine<'a> {
     /// Something failed: all threads go on untraced, and a program that was launched is waited for,
     /// so that its terminal is not taken away.
     pub(super) fn let_go(&mut self, is_launched: bool) {
-        for thread in self.threads.values() {
-            let tracee = thread.tracee;
-            // Only a thread that stands still can be detached from.
-            if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
-                let signal = match wait_for(tracee.0) {
-                    Ok(Stop::Signal(signal)) => signal,
-                    _ => 0,
-                };
-                // What is gone need not be detached from.
-                let _ = tracee.detach(signal);
-            }
-        }
-        let program = Tid(self.program.0);
-        while is_launched && self.threads.contains_key(&program) {
-            if !matches!(wait_for(program), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {
-                break;
-            }
+        // Also where threads were not traced yet.
+        let pids = self.threads.values().map(|thread| thread.pid).chain([self.program]);
+        pids.collect::<BTreeSet<Pid>>().into_iter().for_each(tracee::detach_all);
+        if is_launched {
+            wait_for_end(self.program);
         }
     }
 }
 
-/// The program goes on by itself, and is waited for, so that its terminal is not taken away.
-fn release(pid: Pid) {
-    tracee::detach_all(pid);
+/// Waits for a program that goes on by itself.
+fn wait_for_end(pid: Pid) {
     while matches!(wait_for(Tid(pid.0)), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {}
 }
 
