@@ -102,7 +102,8 @@ pub(super) fn find<R: Run>(
             }
         };
         if hits == count {
-            let _ = writeln!(text, "and more: monitor find {} {}", Visible(what), 10 * count);
+            let more = (10 * count).min(HITS_LIMIT);
+            let _ = writeln!(text, "and more: monitor find {} {more}", Visible(what));
             break;
         }
         hits += 1;
