@@ -67,7 +67,7 @@ pub(super) struct Record {
     #[arg(long, visible_alias = "size-limit", value_name = "SIZE", requires = "full", value_parser = byte_count)]
     pub(super) max_size: Option<u64>,
     /// Keep the end of the history: the last MIB MiB of records of each thread, in memory while it
-    /// runs (a record is 4 or 12 bytes, and stands for some 5 to 30 instructions) [default: 64]
+    /// runs (a record is 4 bytes, and stands for some 5 to 30 instructions) [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) ring: Option<u64>,
     /// Trace the function FUNC only, and what it runs itself (not what it calls); again for more,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// MiB of records of a thread that a ring keeps.
-const DEFAULT_RING_MIB: u64 = 64;
+const DEFAULT_RING_MIB: u64 = 32;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     let only_thread = arguments.tid.map(Tid);

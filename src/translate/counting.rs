@@ -6,7 +6,7 @@
 //! near jump or call. So the count does not depend on how the code is cut into superblocks.
 
 use super::address_map::AddressMap;
-use super::edge::{Edge, EdgeKind};
+use super::edge::Edge;
 use super::insn::{Treatment, decode, treat};
 use super::slots;
 use super::superblock::Location;
@@ -44,7 +44,7 @@ pub(super) type Bounded = AddressMap<u64, Vec<(Bound, u32)>>;
 impl Edge {
     /// Branches of the path and of the way out.
     pub fn branches(&self) -> u8 {
-        self.bit_count + u8::from(matches!(self.kind, EdgeKind::Return | EdgeKind::Indirect))
+        self.bit_count + u8::from(self.kind.is_indirect())
     }
 }
 
@@ -110,8 +110,7 @@ impl<M: CacheMemory> Translator<M> {
         }
         // Of those, no two have the same number of branches.
         let branches = SPENT.wrapping_sub(counter);
-        let is_indirect = |edge: &&Edge| matches!(edge.kind, EdgeKind::Return | EdgeKind::Indirect);
-        let of_superblock = self.edges_of(number).filter(is_indirect);
+        let of_superblock = self.edges_of(number).filter(|edge| edge.kind.is_indirect());
         of_superblock.copied().find(|edge| u64::from(edge.branches()) == branches)
     }
 

@@ -5,9 +5,9 @@
 pub enum EdgeKind {
     /// To an address known beforehand: [`Edge::target`].
     Direct,
-    /// By a near return; the record holds the target.
+    /// By a near return, to where the next record's path starts.
     Return,
-    /// By an indirect jump or call; the record holds the target.
+    /// By an indirect jump or call, to where the next record's path starts.
     Indirect,
     /// Into the kernel by SYSCALL; [`Edge::target`] is where it would come back to.
     Syscall,
@@ -19,9 +19,14 @@ impl EdgeKind {
     /// Bytes of the record, its number included.
     pub const fn record_bytes(self) -> usize {
         match self {
-            Self::Direct | Self::Syscall => 4,
-            Self::Return | Self::Indirect | Self::SyscallReturn => 12,
+            Self::Direct | Self::Return | Self::Indirect | Self::Syscall => 4,
+            Self::SyscallReturn => 12,
         }
+    }
+
+    /// Whether only what comes next tells where control goes.
+    pub const fn is_indirect(self) -> bool {
+        matches!(self, Self::Return | Self::Indirect)
     }
 }
 

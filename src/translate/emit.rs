@@ -133,14 +133,6 @@ impl Emitter {
         self.advance(4);
     }
 
-    /// Writes the record of an edge whose target is in RDX.
-    pub(super) fn record_with_target(&mut self, edge: u32) {
-        self.record_edge(edge);
-        // mov [r11 + 4], rdx
-        self.put(&[0x49, 0x89, 0x53, 4]);
-        self.advance(12);
-    }
-
     /// Writes the record of an edge with the time.
     pub(super) fn record_with_time(&mut self, edge: u32) {
         self.store(Gpr::Rax, slots::RAX);
@@ -205,8 +197,6 @@ mod tests {
     #[test]
     fn records_go_to_r11() {
         assert_eq!(text(|e| e.record(7)), "movl $7,(%r11); lea 4(%r11),%r11");
-        let expected = "movl $7,(%r11); mov %rdx,4(%r11); lea 0xC(%r11),%r11";
-        assert_eq!(text(|e| e.record_with_target(7)), expected);
         let timed = text(|e| e.record_with_time(7));
         assert!(timed.contains("rdtsc; mov %eax,4(%r11); mov %edx,8(%r11); lea 0xC"), "{timed}");
     }

@@ -52,6 +52,18 @@ pub(super) enum Item {
     Settled(Sender<()>),
 }
 
+impl Item {
+    /// Where the thread was before what this tells of, if it says so.
+    fn place(&self) -> Option<u64> {
+        match self {
+            Self::Partial { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
+            Self::Native { insn, .. } => Some(insn.ip.0),
+            Self::Leave { ip } => Some(*ip),
+            _ => None,
+        }
+    }
+}
+
 /// What came of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
@@ -194,6 +206,12 @@ impl Worker {
             if let Item::Records { frees: Some((busy, index)), .. } = item {
                 busy.free(index);
             }
+            return;
+        }
+        if let Some(ip) = item.place()
+            && encoder.arrive(&self.dictionary, ip).is_err()
+        {
+            tally.damaged = true;
             return;
         }
         let mut flush = false;

@@ -10,12 +10,12 @@ use crate::capture::Error;
 use crate::common::Addr;
 use crate::flow::{Class, MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
-use crate::translate::slots;
+use crate::translate::{EdgeKind, slots};
 
 /// Programs are below (arch/x86 in the kernel: `TASK_SIZE_MAX`).
 const PROGRAM_END: u64 = 1 << 47;
 /// Bytes of the record of an indirect branch.
-const RECORD_BYTES: u64 = 12;
+const RECORD_BYTES: u64 = EdgeKind::Indirect.record_bytes() as u64;
 const WORD_BYTES: u64 = 8;
 /// The opcode of RET with an operand (SDM volume 2, "RET").
 const RET_IMM16: u8 = 0xc2;

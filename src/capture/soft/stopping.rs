@@ -9,7 +9,7 @@ use std::collections::HashMap;
 impl Process {
     /// Whether the records in the thread's buffer, up to `pointer`, tell of a branch to code that
     /// ends its trace.
-    pub(super) fn comes_to_stop(&self, thread: &Thread, pointer: u64) -> bool {
+    pub(super) fn comes_to_stop(&self, thread: &mut Thread, pointer: u64) -> bool {
         let ranges = self.resolver.ranges();
         if !ranges.stops() {
             return false;
@@ -22,14 +22,11 @@ impl Process {
         while let Some((number, behind)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
             let Some(edge) = self.translator.edges_from(number as usize).first() else { break };
-            rest = behind;
-            if edge.kind.record_bytes() > 4 {
-                let Some((value, behind)) = rest.split_first_chunk::<8>() else { break };
-                rest = behind;
-                let value = u64::from_le_bytes(*value);
-                if edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(value) {
-                    return true;
-                }
+            rest = behind.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
+            let before = thread.last_record.replace(edge.kind);
+            let is_target = before.is_some_and(EdgeKind::is_indirect);
+            if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
+                return true;
             }
             let stops = || {
                 let superblock = self.translator.superblock(edge.superblock);

@@ -9,6 +9,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};
+use crate::translate::EdgeKind;
 use std::sync::Arc;
 
 /// Where a thread's registers belong.
@@ -64,6 +65,8 @@ pub(super) struct Thread {
     pub(super) buffer: usize,
     /// The time-stamp counter when each buffer was begun.
     pub(super) began: [u64; BUFFERS],
+    /// Where somebody wants to know: the kind of the last record in its last full buffer.
+    pub(super) last_record: Option<EdgeKind>,
     /// The address of the first record that the encoder was not told of.
     pub(super) told: u64,
     /// The program's own.
@@ -103,6 +106,7 @@ impl Thread {
             busy,
             buffer: 0,
             began: [0; BUFFERS],
+            last_record: None,
             told: area.buffer(0),
             gs_base: 0,
             blocked: 0,

@@ -31,7 +31,7 @@ impl Builder<'_, '_> {
                 self.emitter.aim(field, self.site.miss);
             }
         } else {
-            self.emitter.record_with_target(edge);
+            self.emitter.record(edge);
         }
         self.emitter.jump_by_target();
     }

@@ -53,22 +53,25 @@ pub(super) enum Treatment {
     Return,
     /// Bits, return addresses, and an indirect branch.
     Indirect,
-    /// Anything else.
+    /// Anything else whose target is known.
     Slow,
-    /// Anything else whose record holds 8 bytes more.
-    SlowWithValue,
+    /// Any other return or indirect branch.
+    SlowIndirect,
+    /// The return from a system call, whose record holds the time.
+    Timed,
 }
 
 impl Treatment {
     /// Whether the record is not among the plain ones.
     #[inline]
     pub(super) fn is_slow(self) -> bool {
-        matches!(self, Self::Slow | Self::SlowWithValue)
+        matches!(self, Self::Slow | Self::SlowIndirect | Self::Timed)
     }
 
-    /// Whether the record holds 8 bytes more.
-    pub(super) fn has_value(self) -> bool {
-        !matches!(self, Self::Direct | Self::Slow)
+    /// Whether only what comes next tells where control goes.
+    #[inline]
+    pub(super) fn is_indirect(self) -> bool {
+        matches!(self, Self::Return | Self::Indirect | Self::SlowIndirect)
     }
 }
 
@@ -138,8 +141,10 @@ impl Plain {
 }
 
 fn treatment(edge: &Edge) -> Treatment {
-    let slow =
-        if edge.kind.record_bytes() == 4 { Treatment::Slow } else { Treatment::SlowWithValue };
+    let slow = if edge.kind.is_indirect() { Treatment::SlowIndirect } else { Treatment::Slow };
+    if edge.kind == EdgeKind::SyscallReturn {
+        return Treatment::Timed;
+    }
     if edge.since != 0 || edge.bit_count > PLAIN_BITS {
         return slow;
     }

@@ -21,6 +21,8 @@ pub(super) struct Filtered {
     before: u64,
     /// The path begins with whatever comes next.
     begins: bool,
+    /// The last record, of a return or indirect branch, while it is not known where that leads.
+    owed: Option<Edge>,
     running: bool,
     /// Where the path stands; 0 where a record may begin anywhere.
     here: u64,
@@ -37,6 +39,7 @@ impl Filtered {
             psb_period_bytes,
             before: 0,
             begins: false,
+            owed: None,
             running: false,
             here: 0,
             time: 0,
@@ -83,6 +86,7 @@ impl Filtered {
         self.before += self.path.instructions();
         self.path = Path::new(self.psb_period_bytes, &self.ranges, None);
         self.begins = true;
+        self.owed = None;
         self.running = false;
         self.here = 0;
         self.set_time(tsc);
@@ -119,9 +123,19 @@ impl Filtered {
                 behind = rest;
             }
             bytes = behind;
-            self.record(dictionary, edge, value)?;
+            self.arrive(dictionary, edge.start)?;
+            if edge.kind.is_indirect() {
+                self.owed = Some(*edge);
+            } else {
+                self.record(dictionary, edge, value)?;
+            }
         }
         Ok(bytes.len())
+    }
+
+    /// Execution is at `ip`: there the last record led.
+    pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
+        self.owed.take().map_or(Ok(()), |edge| self.record(dictionary, &edge, ip))
     }
 
     fn record(
@@ -233,6 +247,7 @@ impl Filtered {
     }
 
     pub(super) fn end(&mut self) {
+        self.owed = None;
         if self.here != 0 {
             self.leave(self.here);
         }

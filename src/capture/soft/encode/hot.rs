@@ -23,6 +23,14 @@ impl Records<'_> {
         Some(u32::from_le_bytes(*number))
     }
 
+    /// Where the path of the next record starts. None if there is none.
+    #[inline(always)]
+    fn next_start(&self, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
+        let Some((number, _)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
+        let plain = dictionary.plain.get(u32::from_le_bytes(*number) as usize);
+        plain.map(|plain| Some(plain.start)).ok_or(BadRecord)
+    }
+
     #[inline(always)]
     fn value(&mut self) -> Option<u64> {
         let (value, rest) = self.bytes.split_first_chunk::<8>()?;
@@ -54,6 +62,9 @@ impl Encoder {
         bytes: &[u8],
     ) -> Result<usize, BadRecord> {
         let mut records = Records { bytes };
+        if let Some(start) = records.next_start(dictionary)? {
+            self.arrive(dictionary, start)?;
+        }
         let mut hot = self.heat(Batch::default());
         loop {
             let whole = records.bytes;
@@ -61,10 +72,13 @@ impl Encoder {
             let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
             let fits = plain.start == hot.here && hot.batch.len() < hot.limit;
             if !fits || plain.treatment.is_slow() {
-                let has_value = plain.treatment.has_value();
-                let value = if has_value { records.value() } else { Some(0) };
+                let value = match plain.treatment {
+                    Treatment::Direct | Treatment::Slow => Some(0),
+                    Treatment::Timed => records.value(),
+                    _ => records.next_start(dictionary)?,
+                };
                 let Some(value) = value else {
-                    records.bytes = whole;
+                    self.owe(number, plain, &mut records, whole);
                     break;
                 };
                 self.cool(&mut hot);
@@ -81,8 +95,8 @@ impl Encoder {
                 hot.goes_to(plain, plain.target, number);
                 continue;
             }
-            let Some(target) = records.value() else {
-                records.bytes = whole;
+            let Some(target) = records.next_start(dictionary)? else {
+                self.owe(number, plain, &mut records, whole);
                 break;
             };
             if plain.peak > 0 {
@@ -98,6 +112,16 @@ impl Encoder {
         }
         self.cool(&mut hot);
         Ok(records.bytes.len())
+    }
+
+    /// A record is not whole, or what comes next has yet to tell where it leads.
+    #[cold]
+    fn owe<'a>(&mut self, number: u32, plain: &Plain, records: &mut Records<'a>, whole: &'a [u8]) {
+        if plain.treatment.is_indirect() {
+            self.owed = number;
+        } else {
+            records.bytes = whole;
+        }
     }
 
     /// What is rare is done: the state for what is not.

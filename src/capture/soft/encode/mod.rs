@@ -47,6 +47,9 @@ pub(super) struct Encoder {
     tsc: u64,
     /// The path begins with whatever comes next.
     begins: bool,
+    /// The last record, of a return or indirect branch, while it is not known where that leads; 0:
+    /// there is none.
+    owed: u32,
     /// In the program; else in the kernel, and `PacketEn` is 0.
     running: bool,
     /// Where the path stands; 0 where a record may begin anywhere.
@@ -73,6 +76,7 @@ impl Encoder {
             mode_told: false,
             tsc: 0,
             begins: false,
+            owed: 0,
             running: false,
             here: 0,
             loud: 0,
@@ -98,7 +102,7 @@ impl Encoder {
     }
 
     /// Encodes the record of an edge that is not among the plain ones, or for which a PSB is due.
-    /// `value` is what the record holds besides its number.
+    /// `value` is where a return or indirect branch leads, or the time of a return from the kernel.
     fn record(
         &mut self,
         dictionary: &Dictionary,
@@ -130,6 +134,14 @@ impl Encoder {
         Ok(())
     }
 
+    /// Execution is at `ip`: there the last record led.
+    pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
+        match std::mem::take(&mut self.owed) {
+            0 => Ok(()),
+            number => self.record(dictionary, number, ip),
+        }
+    }
+
     /// The thread is born at this time, which its first PSB+ tells: it comes before the return
     /// from the system call that made the thread.
     pub(super) fn born(&mut self, tsc: u64) {
@@ -140,6 +152,7 @@ impl Encoder {
     pub(super) fn begin(&mut self, tsc: u64) {
         self.begins = true;
         self.tsc = tsc;
+        self.owed = 0;
         self.running = false;
         self.here = 0;
         self.psb_at = self.out.len();
@@ -268,8 +281,10 @@ impl Encoder {
         }
     }
 
-    /// The history ends where the last record leads.
+    /// The history ends where the last record leads; or where its path starts, if it is not known
+    /// where that leads.
     pub(super) fn end(&mut self, dictionary: &Dictionary) {
+        self.owed = 0;
         let ip = self.here;
         if self.running && ip != 0 {
             self.settle_for(dictionary, ip);

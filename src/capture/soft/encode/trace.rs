@@ -73,6 +73,15 @@ impl Trace {
         either!(self, encoder => encoder.records(dictionary, bytes), encoder.records(dictionary, bytes))
     }
 
+    /// The thread stands at `ip`: there its last record led.
+    pub(in crate::capture::soft) fn arrive(
+        &mut self,
+        dictionary: &Dictionary,
+        ip: u64,
+    ) -> Result<(), BadRecord> {
+        either!(self, encoder => encoder.arrive(dictionary, ip), encoder.arrive(dictionary, ip))
+    }
+
     /// The thread is born at this time.
     pub(in crate::capture::soft) fn born(&mut self, tsc: u64) {
         either!(self, encoder => encoder.born(tsc), encoder.born(tsc));
