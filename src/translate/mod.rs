@@ -1,5 +1,6 @@
 //! Code in, code out: translates a program's code, as it runs, into a cache where every way out
-//! of a superblock writes a record of 4 or 12 bytes. The records are the path.
+//! of a superblock writes its number: 4 bytes, and 8 more with the time where a system call returns.
+//! The records are the path: where an indirect branch leads is where the next record's path starts.
 //!
 //! At the edges of a superblock the program's registers and flags are its own, but for R11, which
 //! points to where the next record goes (the program's R11 waits in a slot). No glue touches the
@@ -17,6 +18,7 @@ mod builder;
 mod counting;
 mod edge;
 mod emit;
+mod glue;
 mod hook;
 mod insn;
 mod links;
@@ -33,6 +35,7 @@ pub use address_map::AddressMap;
 pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_counted};
 pub use edge::{Edge, EdgeKind, Jump};
+pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::Hook;
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use translator::{CacheMemory, TranslateError, Translator};

@@ -259,3 +259,34 @@ fn threads_that_wait_make_way_for_another_program() {
         without_gaps(&dir).unwrap();
     }
 }
+
+#[test]
+fn threads_that_are_ended_anywhere_stand_in_the_program() {
+    let scene = Scene::new();
+    let program = scene.compile("callers.c", &["-O1", "-fno-optimize-sibling-calls", "-pthread"]);
+    for round in 0..4 {
+        let how: &[_] = if round % 2 == 0 { &["--full"] } else { &["--ring", "16"] };
+        let options = [&["--force"], how].concat();
+        let (dir, output) = record(&scene, "soft", &options, &[program.to_str().unwrap()]);
+        assert_eq!(status(&output), 3, "{}", text(&output.stderr));
+        without_gaps(&dir).unwrap();
+        let info = text(&contraflow().arg("info").arg(&dir).output().unwrap().stdout);
+        let threads: Vec<_> = info.lines().filter(|line| line.starts_with("thread ")).collect();
+        assert_eq!(threads.len(), 7, "{info}");
+        let mut interrupted = 0;
+        for line in threads {
+            let tid = line.split_whitespace().nth(1).unwrap();
+            let (_, end) = line.split_once("ended at 0x").expect(&info);
+            let end = end.split(',').next().unwrap();
+            // Those that were ended stand where the kernel interrupted them; the first one made a call.
+            let mut dump = contraflow();
+            dump.arg("dump").arg(&dir).args(["--thread", tid, "events"]);
+            let events = text(&dump.output().unwrap().stdout);
+            let last = events.lines().last().expect(&events);
+            let is_interrupted = last.contains(&format!("AsyncDisabled {{ at: Addr({end})"));
+            assert!(is_interrupted || last.contains(" Disabled"), "{tid} ended at {end}: {last}");
+            interrupted += usize::from(is_interrupted);
+        }
+        assert_eq!(interrupted, 6, "{info}");
+    }
+}

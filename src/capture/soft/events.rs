@@ -323,10 +323,10 @@ impl Process {
             self.tell(tid, Item::Leave { ip: registers.rip });
             return Some(Registers { gs_base: thread.gs_base, ..*registers });
         }
-        let located = self.translator.locate(registers.rip);
-        let Some(at) = located.filter(|at| at.exact) else {
-            // Killed inside the glue. What was recorded is told.
-            let in_glue = located.is_none_or(|at| at.point.state.r11_in_slot);
+        let Some(exact) = self.exact_soon(thread, registers) else {
+            // What was recorded is told.
+            let in_glue = self.translator.locate(registers.rip);
+            let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
             let area = thread.area;
             let inside = (0..super::area::BUFFERS)
                 .any(|i| (area.buffer(i)..=area.guard(i).start.0).contains(&registers.r11));
@@ -338,15 +338,12 @@ impl Process {
             }
             return None;
         };
-        let (program, pointer) = self.convert(thread, registers, &at);
-        self.take_records(thread, pointer);
-        if !at.point.state.recorded {
-            let superblock = self.translator.superblock(at.superblock);
-            let path = superblock.map_or(&[][..], |superblock| &superblock.path);
-            let steps = path[..usize::from(at.point.index).min(path.len())].to_vec();
-            self.tell(tid, Item::Partial { steps, ip: at.point.ip });
-            self.tell(tid, Item::Leave { ip: at.point.ip });
+        self.take_records(thread, exact.pointer);
+        if let Some((steps, ip)) = exact.partial {
+            self.tell(tid, Item::Partial { steps, ip });
+            self.tell(tid, Item::Leave { ip });
         }
+        let program = exact.program;
         Some(Registers { gs_base: thread.gs_base, ..program })
     }
 }

@@ -10,7 +10,7 @@ use crate::tracee::{self, Stop, Stopped};
 use crate::translate::{Location, slots};
 
 /// Glue is far shorter than this.
-const STEPS_LIMIT: u32 = 1000;
+pub(super) const STEPS_LIMIT: u32 = 1000;
 
 /// A thread's registers as the kernel gives them.
 pub(super) type Registers = libc::user_regs_struct;
@@ -62,7 +62,7 @@ impl Process {
     }
 
     /// The program's registers, if the thread stands where they are at hand.
-    fn exact_at(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Exact> {
+    pub(super) fn exact_at(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Exact> {
         let shared = self.window.shared.clone();
         let load = |slot| shared.load(thread.area.slot(slot));
         let request = load(slots::REQUEST);
@@ -152,7 +152,15 @@ impl Process {
             return Ok(false);
         }
         let registers = thread.tracee.registers()?;
-        let record = registers.r11;
+        let fresh = self.carry_over(thread, registers.r11);
+        thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
+        self.write_packets()?;
+        Ok(true)
+    }
+
+    /// A record does not fit the thread's buffer: gives its place in the next one.
+    pub(super) fn carry_over(&mut self, thread: &mut Thread, record: u64) -> u64 {
+        let guard = thread.area.guard(thread.buffer);
         // What the store did not fault for is there already.
         let mut begun = vec![0; usize::try_from(guard.start.0.saturating_sub(record)).unwrap_or(0)];
         self.window.shared.read(thread.area.offset_of(record), &mut begun);
@@ -160,17 +168,18 @@ impl Process {
         let fresh = thread.told;
         let offset = thread.area.offset_of(fresh);
         crate::translate::CacheMemory::write(&self.window.shared, offset, &begun);
-        thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
         // What the slot says is of an earlier use of the buffer, maybe, and nobody's pointer now.
         self.window.shared.store(thread.area.slot(slots::TRACE_POINTER), fresh);
-        self.write_packets()?;
-        Ok(true)
+        fresh
     }
 }
 
-struct Exact {
-    program: Registers,
-    pointer: u64,
+/// Where a thread stands between two instructions of its program.
+pub(super) struct Exact {
+    /// The program's registers.
+    pub(super) program: Registers,
+    /// Behind its last record.
+    pub(super) pointer: u64,
     /// What of a path was executed and is in no record, and where that leads.
-    partial: Option<(Vec<crate::translate::Step>, u64)>,
+    pub(super) partial: Option<(Vec<crate::translate::Step>, u64)>,
 }

@@ -19,6 +19,7 @@ mod exact;
 mod feed;
 mod forced;
 mod forks;
+mod glue;
 mod go;
 mod kernel_writes;
 mod left;

@@ -14,7 +14,7 @@ use crate::common::{Addr, AddrRange, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
 use crate::sideband::Event;
-use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, mappings};
+use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, mappings, news_of};
 use crate::translate::{Location, slots};
 
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
@@ -43,6 +43,21 @@ impl Engine {
 }
 
 impl Process {
+    /// The thread has room for records again. Gives a stop that came while it waited for that.
+    fn go_on_recording(
+        &mut self,
+        thread: &mut Thread,
+        signal: Signo,
+    ) -> Result<Option<Stop>, Error> {
+        self.mend(thread, signal)?;
+        let stop = news_of(thread.tid())?;
+        if stop.is_none() {
+            thread.tracee.resume(0)?;
+        }
+        // Otherwise it was killed, and stands at its end.
+        Ok(stop)
+    }
+
     /// Handles a stop for a signal. Gives a stop that came in between and is to be handled, too.
     fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
         let asks = || self.window.shared.load(thread.area.slot(slots::REQUEST)) != 0;
@@ -94,9 +109,7 @@ impl Process {
             }
             (Doing::Running, libc::SIGSEGV, 1..) if thread.place == Place::Cache => {
                 if self.flip(thread)? {
-                    self.mend(thread, signal)?;
-                    thread.tracee.resume(0)?;
-                    return Ok(None);
+                    return self.go_on_recording(thread, signal);
                 }
                 if let Some(addr) = final_state::fault_address(&info)
                     && self.space.is_masked(addr.page().0)

@@ -1,0 +1,249 @@
+//! The glue between the program's instructions, executed one instruction at a time for a thread that
+//! cannot any more: one that was killed in its midst. What the glue does is in [`super::emit`].
+
+use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+
+const LONGEST_INSN_BYTES: usize = 15;
+
+/// Memory of the process in whose cache the thread stands.
+pub trait GlueMemory {
+    /// Reads all of `bytes`. Gives whether they are there.
+    fn read(&self, addr: u64, bytes: &mut [u8]) -> bool;
+
+    /// Writes all of `bytes`. Gives whether that is possible.
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool;
+}
+
+/// The registers that glue reads and writes, as the thread has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of the registers")]
+pub struct GlueRegisters {
+    pub rip: u64,
+    pub rsp: u64,
+    pub rax: u64,
+    pub rcx: u64,
+    pub rdx: u64,
+    pub r11: u64,
+    pub gs_base: u64,
+}
+
+impl GlueRegisters {
+    /// Executes the instruction at RIP. `tsc` is what RDTSC gives. False, and nothing done that
+    /// matters, if it is none of the glue's or needs memory that is not there.
+    pub fn step(&mut self, memory: &impl GlueMemory, tsc: u64) -> bool {
+        let mut next = *self;
+        let done = next.execute(memory, tsc).is_some();
+        if done {
+            *self = next;
+        }
+        done
+    }
+
+    fn execute(&mut self, memory: &impl GlueMemory, tsc: u64) -> Option<()> {
+        let mut bytes = [0; LONGEST_INSN_BYTES];
+        // A page may end behind the instruction.
+        let known = (1..=LONGEST_INSN_BYTES).rev().find(|&len| {
+            let bytes = &mut bytes[..len];
+            memory.read(self.rip, bytes)
+        })?;
+        let insn = Decoder::with_ip(64, &bytes[..known], self.rip, DecoderOptions::NONE).decode();
+        self.rip = insn.next_ip();
+        match insn.mnemonic() {
+            Mnemonic::Mov | Mnemonic::Movzx => {
+                let value = self.operand(&insn, 1, memory)?;
+                self.set_operand(&insn, 0, value, memory)?;
+            }
+            Mnemonic::Lea => {
+                let value = self.address(&insn, 1)?;
+                self.set_operand(&insn, 0, value, memory)?;
+            }
+            Mnemonic::Push => {
+                let value = self.operand(&insn, 0, memory)?;
+                self.rsp = self.rsp.wrapping_sub(8);
+                memory.write(self.rsp, &value.to_le_bytes()).then_some(())?;
+            }
+            Mnemonic::Pop => {
+                let value = load(memory, self.rsp, 8)?;
+                self.rsp = self.rsp.wrapping_add(8);
+                self.set_operand(&insn, 0, value, memory)?;
+            }
+            Mnemonic::Jmp if insn.op0_kind() == OpKind::NearBranch64 => {
+                self.rip = insn.near_branch_target();
+            }
+            Mnemonic::Jmp => self.rip = self.operand(&insn, 0, memory)?,
+            Mnemonic::Jrcxz if self.rcx == 0 => self.rip = insn.near_branch_target(),
+            Mnemonic::Rdtsc => (self.rax, self.rdx) = (tsc & 0xffff_ffff, tsc >> 32),
+            // It asks for the tracer, who is here.
+            Mnemonic::Jrcxz | Mnemonic::Nop | Mnemonic::Int3 => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn register(&self, register: Register) -> Option<u64> {
+        Some(match register.full_register() {
+            Register::RAX => self.rax,
+            Register::RCX => self.rcx,
+            Register::RDX => self.rdx,
+            Register::R11 => self.r11,
+            Register::RSP => self.rsp,
+            Register::GS => self.gs_base,
+            Register::CS | Register::DS | Register::ES | Register::SS => 0,
+            _ => return None,
+        })
+    }
+
+    fn address(&self, insn: &Instruction, number: u32) -> Option<u64> {
+        insn.virtual_address(number, 0, |register, _, _| self.register(register))
+    }
+
+    fn operand(&self, insn: &Instruction, number: u32, memory: &impl GlueMemory) -> Option<u64> {
+        match insn.op_kind(number) {
+            OpKind::Register => {
+                let register = insn.op_register(number);
+                Some(cut(self.register(register)?, register.size()))
+            }
+            OpKind::Memory => load(memory, self.address(insn, number)?, insn.memory_size().size()),
+            _ => insn.try_immediate(number).ok(),
+        }
+    }
+
+    fn set_operand(
+        &mut self,
+        insn: &Instruction,
+        number: u32,
+        value: u64,
+        memory: &impl GlueMemory,
+    ) -> Option<()> {
+        if insn.op_kind(number) == OpKind::Memory {
+            let bytes = value.to_le_bytes();
+            let bytes = bytes.get(..insn.memory_size().size())?;
+            return memory.write(self.address(insn, number)?, bytes).then_some(());
+        }
+        let register = insn.op_register(number);
+        // One of 32 bits clears the upper half; glue writes no smaller ones.
+        let value = cut(value, register.size());
+        match register.full_register() {
+            Register::RAX => self.rax = value,
+            Register::RCX => self.rcx = value,
+            Register::RDX => self.rdx = value,
+            Register::R11 => self.r11 = value,
+            Register::RSP => self.rsp = value,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// The low `size` bytes.
+fn cut(value: u64, size: usize) -> u64 {
+    if size < 8 { value & ((1 << (size * 8)) - 1) } else { value }
+}
+
+fn load(memory: &impl GlueMemory, addr: u64, size: usize) -> Option<u64> {
+    let mut bytes = [0; 8];
+    memory.read(addr, bytes.get_mut(..size)?).then(|| u64::from_le_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::emit::{Emitter, Gpr};
+    use super::super::slots;
+    use super::*;
+    use std::cell::RefCell;
+
+    const CODE: u64 = 0x1000;
+    const AREA: u64 = 0x2000;
+    const STACK: u64 = 0x1800;
+
+    struct Bytes(RefCell<Vec<u8>>);
+
+    impl GlueMemory for Bytes {
+        fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
+            let at = usize::try_from(addr).unwrap_or(usize::MAX);
+            let all = self.0.borrow();
+            let Some(known) = all.get(at..).and_then(|all| all.get(..bytes.len())) else {
+                return false;
+            };
+            bytes.copy_from_slice(known);
+            true
+        }
+
+        fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+            let at = usize::try_from(addr).unwrap_or(usize::MAX);
+            let mut all = self.0.borrow_mut();
+            let Some(known) = all.get_mut(at..).and_then(|all| all.get_mut(..bytes.len())) else {
+                return false;
+            };
+            known.copy_from_slice(bytes);
+            true
+        }
+    }
+
+    fn memory(code: &[u8]) -> Bytes {
+        let bytes = Bytes(RefCell::new(vec![0; 0x20_0000]));
+        assert!(bytes.write(CODE, code));
+        bytes
+    }
+
+    /// A return of `extra` bytes more, whose target is asked whether it is the one.
+    fn returning(target: u64) -> (Vec<u8>, u64, u64) {
+        let mut emitter = Emitter::new(CODE, Vec::new());
+        emitter.store(Gpr::Rdx, slots::RDX);
+        emitter.put(&[0x5a, 0x48, 0x8d, 0xa4, 0x24]);
+        emitter.put_u32(16);
+        emitter.store(Gpr::Rcx, slots::RCX);
+        emitter.record(7);
+        emitter.jump_by_target();
+        let entry = emitter.here();
+        emitter.set_rcx(target.wrapping_neg());
+        emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 1, 0xf4]);
+        emitter.load(Gpr::Rcx, slots::RCX);
+        emitter.load(Gpr::Rdx, slots::RDX);
+        emitter.record_with_time(9);
+        let end = emitter.here();
+        (emitter.bytes, entry, end)
+    }
+
+    #[test]
+    fn a_return_goes_where_its_address_says() {
+        let target = 0x5555_4321;
+        let (code, entry, end) = returning(target);
+        let memory = memory(&code);
+        assert!(memory.write(STACK, &target.to_le_bytes()));
+        let slot = AREA + u64::from(slots::TARGETS) + (target & 0xffff) * 8;
+        assert!(memory.write(slot, &entry.to_le_bytes()));
+        let before = GlueRegisters {
+            rip: CODE,
+            rsp: STACK,
+            rax: 1,
+            rcx: 2,
+            rdx: 3,
+            r11: 0x1400,
+            gs_base: AREA,
+        };
+        let mut registers = before;
+        let tsc = 0x1234_5678_9abc_def0;
+        while registers.rip != end {
+            assert!(registers.step(&memory, tsc), "at {:#x}", registers.rip);
+        }
+        let after = GlueRegisters { rip: end, rsp: STACK + 24, r11: 0x1410, ..before };
+        assert_eq!(registers, after);
+        let mut records = [0; 16];
+        assert!(memory.read(0x1400, &mut records));
+        let expected = [&7_u32.to_le_bytes()[..], &9_u32.to_le_bytes(), &tsc.to_le_bytes()];
+        assert_eq!(records[..], expected.concat());
+    }
+
+    #[test]
+    fn what_is_not_glue_or_not_there_is_not_executed() {
+        // add rcx, rdx; mov [r11], 7 at an address without memory; pop at one.
+        let at_no_memory = GlueRegisters { r11: u64::MAX, rsp: 1 << 40, ..Default::default() };
+        for code in [&[0x48, 0x01, 0xd1][..], &[0x41, 0xc7, 0x03, 7, 0, 0, 0], &[0x5a]] {
+            let mut registers = GlueRegisters { rip: CODE, ..at_no_memory };
+            let before = registers;
+            assert!(!registers.step(&memory(code), 0));
+            assert_eq!(registers, before);
+        }
+    }
+}
