@@ -12,7 +12,7 @@ int main(void)
 {
     static const operation table[] = { add, twist, scale, turn };
     unsigned x = 1;
-    for (int i = 0; i < 60000000; i++)
+    for (int i = 0; i < 300000000; i++)
         x = table[(x >> 5) & 3](x);
     printf("%u\n", x);
     return 0;

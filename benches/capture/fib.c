@@ -8,6 +8,6 @@ __attribute__((noinline)) static unsigned fib(unsigned n)
 
 int main(void)
 {
-    printf("%u\n", fib(38));
+    printf("%u\n", fib(41));
     return 0;
 }

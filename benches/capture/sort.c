@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { COUNT = 3000000 };
+enum { COUNT = 6000000 };
 
 static int compare(const void *a, const void *b)
 {
