@@ -2,10 +2,11 @@
 //! decoder on the same trace and code. Prints a table; measures, and asserts only that all agree.
 //!
 //! Traces are those of real programs, recorded and repeated: what a long run of the same code would
-//! give. `cargo bench --bench decode`. Needs gcc; libipt-dev for the peer.
+//! give. `cargo bench --bench decode`, with names of traces behind `--` for those alone. Needs gcc;
+//! libipt-dev for the peer.
 
 use contraflow::common::{Tid, Tsc};
-use contraflow::flow::{Code, Config, Decoder, FlowItem, Tally};
+use contraflow::flow::{Code, Config, Decoder, FlowItem, Span, Tally};
 use contraflow::image::{CodeSource, Image};
 use contraflow::recording::{Manifest, Reader, Writer};
 use contraflow::sideband::Record;
@@ -115,11 +116,12 @@ fn list(subject: &Subject) -> u64 {
     let mut code = Code::new(subject.image());
     let mut decoder = Decoder::new(&subject.trace, Config::default());
     let mut insns = 0;
-    while let Some(item) = decoder.next(&mut code) {
-        match item {
-            FlowItem::Block(span) => insns += u64::from(span.insns),
-            FlowItem::Gap(gap) => panic!("{gap}"),
-            FlowItem::Event(_) => {}
+    let mut show = |spans: &[Span]| {
+        insns += spans.iter().map(|span| u64::from(span.insns)).sum::<u64>();
+    };
+    while let Some(item) = decoder.list(&mut code, &mut show) {
+        if let FlowItem::Gap(gap) = item {
+            panic!("{gap}");
         }
     }
     insns
@@ -190,6 +192,12 @@ fn compiled(dir: &Path, name: &str) -> Option<String> {
     gcc.is_ok_and(|status| status.success()).then(|| program.to_string_lossy().into_owned())
 }
 
+/// Whether to measure a trace: one that is named on the command line, or any where none is.
+fn is_wanted(name: &str) -> bool {
+    let mut names = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).peekable();
+    names.peek().is_none() || names.any(|arg| arg == name)
+}
+
 fn main() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let dir = dir.path();
@@ -197,11 +205,14 @@ fn main() {
         "{:<8} {:>6} {:>7} {:<16} {:>7} {:>8} {:>7}",
         "trace", "MB", "Minsns", "decoder", "ns/insn", "MB/s", "libipt/"
     );
-    let mut subjects = vec![Subject::record(dir, "ls", &["/bin/ls", "-l", "/etc/passwd"])];
-    if Path::new("/bin/gzip").exists() {
+    let mut subjects = Vec::new();
+    if is_wanted("ls") {
+        subjects.push(Subject::record(dir, "ls", &["/bin/ls", "-l", "/etc/passwd"]));
+    }
+    if is_wanted("gzip") && Path::new("/bin/gzip").exists() {
         subjects.push(Subject::record(dir, "gzip", &["/bin/gzip", "-c", "/etc/services"]));
     }
-    for name in ["fib", "sort", "dispatch"] {
+    for name in ["fib", "sort", "dispatch"].into_iter().filter(|name| is_wanted(name)) {
         let program = compiled(dir, name);
         subjects.extend(program.map(|program| Subject::record(dir, name, &[&program])));
     }

@@ -1,7 +1,7 @@
 //! Blocks and the cache of them: code decoded once, walked many times. Knows no packets and reads
 //! no code itself.
 
-use super::chain::Chains;
+use super::chains::Chains;
 use super::item::{Exit, Span};
 use super::{Class, Insn};
 use crate::common::Addr;
@@ -88,10 +88,6 @@ pub(super) struct BlockId(u32);
 
 impl BlockId {
     pub(super) const NONE: Self = Self(u32::MAX);
-
-    pub(super) const fn number(self) -> u32 {
-        self.0
-    }
 }
 
 /// A run of instructions from `ip` up to and including its first branch.
@@ -110,8 +106,6 @@ pub(super) struct Block {
     sizes: u32,
     /// The blocks behind: going straight on, and branching.
     links: [BlockId; 2],
-    /// The round of a tally that counted the block last.
-    round: u32,
     /// A tally, and the block's number in it.
     pub(super) number: (u32, u32),
 }
@@ -129,7 +123,6 @@ impl Block {
             mode,
             sizes: 0,
             links: [BlockId::NONE; 2],
-            round: 0,
             number: (0, 0),
         }
     }
@@ -163,13 +156,6 @@ impl Block {
         Span { ip, last, insns, mode: self.mode, exit }
     }
 
-    /// Whether the block was not yet counted in the round of a tally; from now on it is.
-    #[inline]
-    pub(super) const fn is_news(&mut self, round: u32) -> bool {
-        let before = std::mem::replace(&mut self.round, round);
-        before != round
-    }
-
     /// Whether `addr` lies in the block, on an instruction boundary or not.
     pub(super) const fn covers(&self, addr: Addr) -> bool {
         addr.0.wrapping_sub(self.ip.0) < self.size_bytes as u64
@@ -195,12 +181,14 @@ impl Way {
 /// clone it for a decoder on another core. Valid only for the image that filled it.
 #[derive(Clone, Debug)]
 pub struct BlockCache {
-    pub(super) blocks: Vec<Block>,
+    blocks: Vec<Block>,
     /// Sizes of instructions in bytes, block after block.
     sizes: Vec<u8>,
     /// Open addressing with linear probing: block numbers by address, `u32::MAX` where free.
     slots: Vec<u32>,
     pub(super) chains: Chains,
+    /// How often it was emptied.
+    pub(super) emptied: u32,
     limit: usize,
 }
 
@@ -223,7 +211,7 @@ impl BlockCache {
         let limit = blocks.clamp(16, 1 << 28);
         let slots = vec![FREE; FIRST_SLOTS];
         let chains = Chains::default();
-        Self { blocks: Vec::new(), sizes: Vec::new(), slots, chains, limit }
+        Self { blocks: Vec::new(), sizes: Vec::new(), slots, chains, emptied: 0, limit }
     }
 
     /// How many blocks it holds.
@@ -239,6 +227,11 @@ impl BlockCache {
     #[inline]
     pub(super) fn get(&self, id: BlockId) -> Option<&Block> {
         self.blocks.get(id.0 as usize)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: BlockId) -> Option<&mut Block> {
+        self.blocks.get_mut(id.0 as usize)
     }
 
     /// `id` if it is the block at `ip`.
@@ -277,13 +270,6 @@ impl BlockCache {
         }
     }
 
-    /// Marks the block as counted in the round of a tally; gives it if it was not yet.
-    #[inline]
-    pub(super) fn mark(&mut self, id: BlockId, round: u32) -> Option<&mut Block> {
-        let block = self.blocks.get_mut(id.0 as usize)?;
-        block.is_news(round).then_some(block)
-    }
-
     /// Adds a finished block. May empty the cache before.
     pub(super) fn add(&mut self, draft: &Draft) -> BlockId {
         if self.blocks.len() >= self.limit || self.sizes.len() > u32::MAX as usize / 2 {
@@ -301,6 +287,7 @@ impl BlockCache {
     }
 
     fn clear(&mut self) {
+        self.emptied = self.emptied.wrapping_add(1);
         self.blocks.clear();
         self.sizes.clear();
         self.chains.clear();

@@ -3,8 +3,9 @@
 use super::item::GapReason;
 use super::psb::Fault;
 use super::tnt::TntBits;
+use crate::common::Addr;
 use crate::pt::{
-    BlockContext, Errata, Erratum, IpCompression, IpPayload, Packet, PacketError, decode, decode_in,
+    BlockContext, Errata, Erratum, IpPayload, LastIp, Packet, PacketError, decode, decode_in,
 };
 
 /// Reads packets in order.
@@ -17,6 +18,8 @@ pub(super) struct Cursor<'t> {
 }
 
 const LONG_TNT_BYTES: usize = 8;
+/// The size of eight short TNT packets.
+const EIGHT_BYTES: usize = 8;
 const LARGEST_TIP_BYTES: usize = 9;
 /// The size of the TMA packet and the byte that erratum SKZ84 puts behind it.
 const SKZ84_TMA_BYTES: usize = 8;
@@ -85,6 +88,14 @@ impl<'t> Cursor<'t> {
     pub(super) fn take_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;
         while bits.has_room() && self.context == BlockContext::None {
+            if bits.has_room_for_long()
+                && let Some(word) = self.trace.get(self.offset..).and_then(<[u8]>::first_chunk)
+                && bits.append_eight(u64::from_le_bytes(*word))
+            {
+                self.offset += EIGHT_BYTES;
+                packets += EIGHT_BYTES;
+                continue;
+            }
             match self.trace.get(self.offset) {
                 Some(&byte) if byte & 1 == 0 && byte > 2 => {
                     bits.append_short(byte);
@@ -107,6 +118,37 @@ impl<'t> Cursor<'t> {
             }
         }
         packets
+    }
+
+    /// Whether short TNT packets are what they seem to be.
+    pub(super) fn is_outside_blocks(&self) -> bool {
+        self.context == BlockContext::None
+    }
+
+    /// Moves the bits of the short TNT packets that come next to `bits`, until there are `wanted`.
+    /// Only outside of blocks of items.
+    /// Whether that is all that can be had: there are as many, or a TIP comes next.
+    #[expect(clippy::inline_always, reason = "what moves stays in registers")]
+    #[inline(always)]
+    pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, wanted: u8) -> bool {
+        while bits.len() < wanted {
+            match self.trace.get(self.offset) {
+                Some(byte) if byte & 1 == 0 && *byte > 2 => {
+                    bits.append_short(*byte);
+                    self.offset += 1;
+                }
+                Some(byte) => return byte & 0x1f == 0x0d,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// As [`Self::take_tnts`], to be called seldom.
+    #[inline(never)]
+    pub(super) fn with_tnts(mut self, mut bits: TntBits) -> (Self, TntBits) {
+        self.take_tnts::<false>(&mut bits);
+        (self, bits)
     }
 
     /// The payload of the long TNT packet that comes next. None for anything else.
@@ -147,35 +189,25 @@ impl<'t> Cursor<'t> {
         let Some(rest) = self.trace.get(self.offset..) else { return false };
         let Some(byte) = rest.first().filter(|byte| **byte & 0x1f == 0x0d) else { return false };
         let is_usual = matches!(byte >> 5, 1..=3) && rest.len() >= LARGEST_TIP_BYTES;
-        is_usual || self.decode_tip(rest).is_some()
+        is_usual || decode_tip(rest).is_some()
     }
 
-    /// The payload of the TIP that comes next, and where that ends. None for anything else.
+    /// The address that the TIP which comes next gives, against `last_ip`, which it becomes; and
+    /// where the packet ends. None, and nothing changed, for anything else.
     #[inline]
-    pub(super) fn peek_tip(&self) -> Option<(IpPayload, usize)> {
-        let rest = self.trace.get(self.offset..).filter(|_| self.is_at_tip())?;
-        let (opcode, payload) = rest.split_first()?;
+    pub(super) fn peek_tip(&self, last_ip: &mut LastIp) -> Option<(Addr, usize)> {
+        let rest = self.trace.get(self.offset..)?;
         // The usual forms, without looking for what else the packet might be.
-        if let Some(word) = payload.first_chunk() {
-            let word = u64::from_le_bytes(*word);
-            let (compression, size) = match opcode >> 5 {
-                1 => (IpCompression::Update16, 2),
-                2 => (IpCompression::Update32, 4),
-                3 => (IpCompression::SignExtend48, 6),
-                _ => return self.decode_tip(rest),
-            };
-            let value = word & ((1 << (8 * size)) - 1);
-            return Some((IpPayload { compression, value }, self.offset + 1 + size));
+        if let Some([opcode, payload @ ..]) = rest.first_chunk::<LARGEST_TIP_BYTES>()
+            && opcode & 0x1f == 0x0d
+            && let words @ 1..=3 = opcode >> 5
+        {
+            let ip = last_ip.reconstruct_words(words, u64::from_le_bytes(*payload));
+            return Some((ip, self.offset + 1 + 2 * usize::from(words)));
         }
-        self.decode_tip(rest)
-    }
-
-    #[cold]
-    fn decode_tip(&self, rest: &[u8]) -> Option<(IpPayload, usize)> {
-        match decode(rest) {
-            Ok((Packet::Tip(payload), len)) => Some((payload, self.offset + len)),
-            _ => None,
-        }
+        let (payload, len) = decode_tip(rest)?;
+        let ip = LastIp::reconstruct(last_ip, payload)?;
+        Some((ip, self.offset + len))
     }
 
     /// Moves behind a TIP, to where [`Self::peek_tip`] said that it ends.
@@ -197,5 +229,16 @@ impl<'t> Cursor<'t> {
         let Some(peeked) = self.peek()? else { return Ok(None) };
         self.pass(&peeked);
         Ok(Some((peeked.offset, peeked.packet)))
+    }
+}
+
+/// The TIP at the beginning of `rest`, and its size. Takes nothing by reference that moves with
+/// every packet: that would be kept in memory.
+#[cold]
+#[inline(never)]
+fn decode_tip(rest: &[u8]) -> Option<(IpPayload, usize)> {
+    match decode(rest) {
+        Ok((Packet::Tip(payload), len)) => Some((payload, len)),
+        _ => None,
     }
 }

@@ -171,7 +171,7 @@ impl<'t> Decoder<'t> {
     /// so that the caller can go on with other code where the image changed.
     #[inline]
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
-        if self.state == State::On && self.queue.is_empty() {
+        if self.is_on() {
             if self.tnt.is_empty() && self.bound.is_empty() {
                 self.read_ahead();
             }
@@ -181,6 +181,12 @@ impl<'t> Decoder<'t> {
             }
         }
         self.next_any(code)
+    }
+
+    /// Whether the next item is a block, or found on the way to one.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.state == State::On && self.queue.is_empty()
     }
 
     /// Takes the TNT bits that come next as far as nothing stands between them that matters.

@@ -70,7 +70,7 @@ impl Decoder<'_> {
 
     /// The block that a return goes to, and its address.
     #[inline]
-    pub(super) fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+    fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;
         let next = code.block(call)?.link(Way::Fall);
         code.block(next).filter(|next| next.is_at(to, self.mode))?;
@@ -94,14 +94,13 @@ impl Decoder<'_> {
 
     /// Takes the TIP that comes next and goes to a known block: that block, and its address.
     #[inline]
-    pub(super) fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
+    fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         // A clock has to see the packet.
         if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
         }
-        let (payload, end) = self.cursor.peek_tip()?;
         let mut last_ip = self.last_ip;
-        let ip = last_ip.reconstruct(payload)?;
+        let (ip, end) = self.cursor.peek_tip(&mut last_ip)?;
         let next = code.cache.find(ip, self.mode)?;
         self.last_ip = last_ip;
         self.cursor.pass_tip(end);

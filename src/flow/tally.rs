@@ -1,8 +1,9 @@
 //! What a stretch of the trace executed, without its order: how many instructions, and which
 //! blocks. Reads no trace itself.
 
-use super::block::{Block, BlockId};
-use super::chain::{Chain, ChainId};
+use super::block::{BlockCache, BlockId};
+use super::chain::{Chain, Mark};
+use super::chains::ChainId;
 use super::code::Code;
 use super::item::Span;
 use crate::common::Addr;
@@ -18,13 +19,11 @@ pub type Bounds = (Addr, Addr);
 pub struct Tally {
     /// Instructions executed in this round.
     pub insns: u64,
-    /// In no order of theirs, each once.
-    blocks: Vec<u32>,
+    executed: Executed,
     names: Names,
-    /// Blocks and chains that were counted in this round bear it. No other round of any tally is
-    /// the same.
+    /// Chains that were counted in this round bear it. No other round of any tally is the same.
     round: u32,
-    /// Blocks whose number is one of this tally's bear it.
+    /// Blocks and chains whose numbers are of this tally bear it.
     owner: u32,
 }
 
@@ -37,21 +36,28 @@ impl Default for Tally {
 impl Tally {
     /// Nothing yet.
     pub fn new() -> Self {
-        let (insns, blocks, names) = (0, Vec::new(), Names::default());
-        Self { insns, blocks, names, round: unique(), owner: unique() }
+        let (executed, names) = (Executed::default(), Names::default());
+        Self { insns: 0, executed, names, round: unique(), owner: unique() }
     }
 
     /// Begins a new round, with nothing executed. Blocks keep their numbers.
     pub fn restart(&mut self) {
         self.insns = 0;
-        self.blocks.clear();
+        self.executed.clear();
         self.round = unique();
     }
 
-    /// The numbers of the blocks that were executed in this round, each once, in the order in which
-    /// they were met.
-    pub fn blocks(&self) -> &[u32] {
-        &self.blocks
+    /// The numbers of the blocks that were executed in this round, each once, in ascending order.
+    pub fn blocks(&self) -> impl Iterator<Item = u32> {
+        self.words().flat_map(|(word, bits)| {
+            let numbers = (0..64).filter(move |bit| bits >> bit & 1 != 0);
+            numbers.map(move |bit| word << 6 | bit)
+        })
+    }
+
+    /// The same as bits: which 64 numbers in a row, and those of them, the lowest in the lowest bit.
+    pub fn words(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.executed.words()
     }
 
     /// All blocks that have a number, in order of the numbers.
@@ -62,7 +68,7 @@ impl Tally {
     /// Adds a block, or a part of one.
     pub fn add(&mut self, bounds: Bounds) {
         let number = self.names.number(bounds);
-        self.add_number(number);
+        self.executed.add(mark_of(number));
     }
 
     /// Whether the chain was counted in this round.
@@ -71,33 +77,46 @@ impl Tally {
         chain.round == self.round
     }
 
-    fn add_number(&mut self, number: u32) {
-        // The same code may be there as several blocks.
-        if self.names.is_news(number, self.round) {
-            self.blocks.push(number);
-        }
-    }
-
+    /// Adds the blocks of a chain.
     #[inline]
-    pub(super) fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
-        if let Some(block) = code.cache.mark(id, self.round) {
-            self.add_marked(block);
+    pub(super) fn add_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
+        match cache.chains.mark(at, self.round, self.owner) {
+            Some(marks) => marks.iter().for_each(|mark| self.executed.add(*mark)),
+            None => self.add_new_chain(cache, at),
         }
     }
 
     #[cold]
-    fn add_marked(&mut self, block: &mut Block) {
+    #[inline(never)]
+    fn add_new_chain(&mut self, cache: &mut BlockCache, at: ChainId) {
+        let mut marks: Vec<Mark> = Vec::new();
+        for index in 0..cache.chains.blocks(at).len() {
+            let Some(id) = cache.chains.blocks(at).get(index).copied() else { break };
+            let Some(number) = self.number(cache, id) else { continue };
+            let (word, bit) = mark_of(number);
+            match marks.iter_mut().find(|mark| mark.0 == word) {
+                Some(mark) => mark.1 |= bit,
+                None => marks.push((word, bit)),
+            }
+        }
+        for mark in &marks {
+            self.executed.add(*mark);
+        }
+        cache.chains.set_marks(at, self.owner, &marks);
+    }
+
+    fn number(&mut self, cache: &mut BlockCache, id: BlockId) -> Option<u32> {
+        let block = cache.get_mut(id)?;
         if block.number.0 != self.owner {
             block.number = (self.owner, self.names.number((block.ip, block.last())));
         }
-        self.add_number(block.number.1);
+        Some(block.number.1)
     }
 
-    /// Adds the blocks of a chain.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn add_chain(&mut self, code: &mut Code<'_>, id: ChainId) {
-        code.cache.mark_chain(id, self.round, |block| self.add_marked(block));
+    pub(super) fn add_block(&mut self, code: &mut Code<'_>, id: BlockId) {
+        if let Some(number) = self.number(&mut code.cache, id) {
+            self.executed.add(mark_of(number));
+        }
     }
 
     pub(super) fn add_span(&mut self, code: &mut Code<'_>, span: &Span) {
@@ -116,23 +135,90 @@ impl Tally {
 struct Names {
     bounds: Vec<Bounds>,
     numbers: HashMap<Bounds, u32>,
-    /// In which round each was executed last.
-    rounds: Vec<u32>,
 }
 
 impl Names {
     fn number(&mut self, bounds: Bounds) -> u32 {
         *self.numbers.entry(bounds).or_insert_with(|| {
             self.bounds.push(bounds);
-            self.rounds.push(0);
             u32::try_from(self.bounds.len() - 1).unwrap_or(u32::MAX)
         })
     }
+}
 
-    /// Whether the block was not yet executed in this round; from now on it was.
-    fn is_news(&mut self, number: u32, round: u32) -> bool {
-        let last = self.rounds.get_mut(number as usize);
-        last.is_some_and(|last| std::mem::replace(last, round) != round)
+const fn mark_of(number: u32) -> Mark {
+    (number >> 6, 1 << (number & 63))
+}
+
+/// A set of numbers as bits.
+#[derive(Debug, Default)]
+struct Executed {
+    words: Vec<u64>,
+    /// Which words have a bit set.
+    used: Vec<u64>,
+}
+
+impl Executed {
+    #[inline]
+    fn add(&mut self, (word, bits): Mark) {
+        let word = word as usize;
+        let Some(all) = self.words.get_mut(word) else {
+            self.grow(word);
+            return self.add_grown(word, bits);
+        };
+        *all |= bits;
+        if let Some(used) = self.used.get_mut(word >> 6) {
+            *used |= 1 << (word & 63);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self, word: usize) {
+        let groups = (word >> 6) + 1;
+        self.words.resize(groups << 6, 0);
+        self.used.resize(groups, 0);
+    }
+
+    #[cold]
+    fn add_grown(&mut self, word: usize, bits: u64) {
+        self.words[word] |= bits;
+        self.used[word >> 6] |= 1 << (word & 63);
+    }
+
+    /// The words with a bit set, in order.
+    fn words(&self) -> impl Iterator<Item = Mark> {
+        let groups = self.used.iter().zip(self.words.chunks(64)).zip(0_u32..);
+        groups.flat_map(|((used, words), group)| {
+            Ones(*used).filter_map(move |word| {
+                let bits = words.get(word as usize)?;
+                Some((group << 6 | word, *bits))
+            })
+        })
+    }
+
+    fn clear(&mut self) {
+        for (used, words) in self.used.iter_mut().zip(self.words.chunks_mut(64)) {
+            for word in Ones(std::mem::take(used)) {
+                words[word as usize] = 0;
+            }
+        }
+    }
+}
+
+/// The places of the bits that are set.
+struct Ones(u64);
+
+impl Iterator for Ones {
+    type Item = u32;
+
+    #[inline]
+    fn next(&mut self) -> Option<u32> {
+        if self.0 == 0 {
+            return None;
+        }
+        let place = self.0.trailing_zeros();
+        self.0 &= self.0 - 1;
+        Some(place)
     }
 }
 

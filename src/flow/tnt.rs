@@ -35,13 +35,10 @@ impl TntBits {
         Self { bits: self.bits, len: if self.len < count { self.len } else { count } }
     }
 
-    /// The first `count` bits, at most 15, as a number with a stop bit above.
+    /// The first 16 bits, those that are not there being clear.
     #[inline]
-    pub(super) const fn key(self, count: u8) -> u16 {
-        let len = self.first(count).len;
-        #[expect(clippy::cast_possible_truncation, reason = "at most 16 bits are left")]
-        let key = (1 << len | self.bits.unbounded_shr(64 - len as u32)) as u16;
-        key
+    pub(super) const fn next_16(self) -> u16 {
+        (self.bits >> 48) as u16
     }
 
     /// Uses up `count` bits.
@@ -75,10 +72,27 @@ impl TntBits {
         self.len += len;
     }
 
-    /// Whether a long TNT packet's bits still fit behind these.
+    /// Appends the bits of the eight short TNT packets of a little-endian word, if they are that and
+    /// each has six bits; there must be room for a long packet's.
+    #[inline]
+    pub(super) const fn append_eight(&mut self, word: u64) -> bool {
+        if word & 0x8181_8181_8181_8181 != 0x8080_8080_8080_8080 {
+            return false;
+        }
+        // The first packet's bits come highest; then the groups of 6, 12 and 24 bits are joined.
+        let sixes = word.swap_bytes() >> 1 & 0x3f3f_3f3f_3f3f_3f3f;
+        let twelves = sixes & 0x003f_003f_003f_003f | (sixes & 0x3f00_3f00_3f00_3f00) >> 2;
+        let halves = twelves & 0x0fff_0000_0fff | (twelves & 0x0fff_0000_0fff_0000) >> 4;
+        let all = halves & 0xff_ffff | (halves & 0x00ff_ffff_0000_0000) >> 8;
+        self.bits |= (all << 16) >> self.len;
+        self.len += 48;
+        true
+    }
+
+    /// Whether the bits of a long TNT packet, or of eight short ones, still fit behind these.
     #[inline]
     pub(super) const fn has_room_for_long(self) -> bool {
-        self.len <= 64 - 47
+        self.len <= 64 - 48
     }
 
     /// Appends the bits of a long TNT packet, whose payload of 48 bits has a bit set above bit 0.
@@ -141,6 +155,25 @@ mod tests {
             joined.skip_one();
         }
         assert!(joined.is_empty());
+    }
+
+    #[test]
+    fn eight_packets_are_eight_times_one() {
+        for word in [0xfe80_9aa4_b6c2_d4e8_u64, 0x80fe_82fc_84fa_86f8, 0xfefe_fefe_fefe_fefe] {
+            for before in [0x02_u8 << 2, 0b1011_0110, 0b110] {
+                let (mut joined, mut single) = (TntBits::default(), TntBits::default());
+                joined.append_short(before);
+                single.append_short(before);
+                assert!(joined.has_room_for_long() && joined.append_eight(word));
+                word.to_le_bytes().iter().for_each(|byte| single.append_short(*byte));
+                assert_eq!(joined, single);
+            }
+        }
+        let mut none = TntBits::default();
+        for word in [0x7ebe_fefe_fefe_fefe, 0xfefe_fefe_fefe_fe02, 0xfefe_fefe_2dfe_fefe] {
+            assert!(!none.append_eight(word));
+        }
+        assert!(none.is_empty());
     }
 
     #[test]

@@ -60,6 +60,19 @@ impl LastIp {
         Some(Addr(self.ip))
     }
 
+    /// The address that a payload of one, two or three words of 16 bits stands for, which becomes
+    /// the last IP: [`Self::reconstruct`] of an update of 16 or 32 bits, or of 48 bits that are
+    /// sign-extended. Bits of `value` above the payload are of no matter.
+    #[inline]
+    pub fn reconstruct_words(&mut self, words: u8, value: u64) -> Addr {
+        // Without a branch for each form: which comes next is hard to foresee.
+        let replaced = (1 << (16 * (words & 3))) - 1;
+        let updated = self.ip & !replaced | value & replaced;
+        self.ip = if words == 3 { sign_extend_48(value) } else { updated };
+        self.fresh = true;
+        Addr(self.ip)
+    }
+
     /// The shortest payload for `ip`, which becomes the last IP. The first one after a reset leans
     /// on no earlier IP.
     pub fn compress(&mut self, ip: Addr) -> IpPayload {
@@ -86,7 +99,7 @@ impl LastIp {
 }
 
 /// Bits 63 to 48 become copies of bit 47.
+#[inline]
 const fn sign_extend_48(value: u64) -> u64 {
-    let low = value & LOW_48;
-    if low >> 47 == 0 { low } else { low | !LOW_48 }
+    ((value << 16).cast_signed() >> 16).cast_unsigned()
 }

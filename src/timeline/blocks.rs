@@ -3,55 +3,45 @@
 use crate::common::Addr;
 use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
-/// Numbers for the blocks of a thread.
-#[derive(Clone, Debug, Default)]
+/// The blocks that one worker met, by the numbers that it gave them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Dictionary {
-    numbers: HashMap<Bounds, u32>,
+    pub(super) blocks: Vec<Bounds>,
 }
 
 impl Dictionary {
-    pub(super) fn number(&mut self, block: Bounds) -> u32 {
-        let fresh = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
-        *self.numbers.entry(block).or_insert(fresh)
-    }
-
-    /// The blocks that hold one of these addresses.
+    /// The numbers of the blocks that hold one of these addresses.
     pub(super) fn with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         let holds = |ip: Addr, last: Addr| addrs.range(ip..=last.max(ip)).next().is_some();
-        let blocks = self.numbers.iter().filter(|((ip, last), _)| holds(*ip, *last));
-        blocks.map(|(_, number)| *number).collect()
-    }
-
-    /// The blocks in the order of their numbers.
-    pub(super) fn in_order(&self) -> Vec<Bounds> {
-        let mut blocks: Vec<_> = self.numbers.iter().collect();
-        blocks.sort_unstable_by_key(|(_, number)| **number);
-        blocks.into_iter().map(|(block, _)| *block).collect()
+        let blocks = self.blocks.iter().zip(0..).filter(|((ip, last), _)| holds(*ip, *last));
+        blocks.map(|(_, number)| number).collect()
     }
 }
 
-impl FromIterator<Bounds> for Dictionary {
-    fn from_iter<I: IntoIterator<Item = Bounds>>(blocks: I) -> Self {
-        Self { numbers: blocks.into_iter().zip(0..).collect() }
-    }
-}
-
-/// Numbers of blocks: sorted, each as the difference to the one before, in LEB128.
+/// Numbers of blocks, as bits: each byte that is not 0 behind the number of those before it that
+/// are, in LEB128. Blocks that are executed together were mostly met together, and got numbers in a
+/// row.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlockSet(Box<[u8]>);
 
 impl BlockSet {
-    /// A set of numbers, in any order.
-    pub(super) fn new(mut numbers: Vec<u32>) -> Self {
-        numbers.sort_unstable();
-        numbers.dedup();
-        let mut bytes = Vec::with_capacity(numbers.len() * 2);
-        let mut before = 0;
-        for number in numbers {
-            push_leb128(&mut bytes, number - before);
-            before = number;
+    /// A set of numbers: which 64 in a row, in ascending order, and those of them, the lowest in
+    /// the lowest bit.
+    pub(super) fn new(words: impl Iterator<Item = (u32, u64)>) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        let mut next = 0;
+        for (word, mut bits) in words {
+            while bits != 0 {
+                let inside = bits.trailing_zeros() / 8;
+                let byte = bits.to_le_bytes()[inside as usize];
+                bits &= !(0xff << (8 * inside));
+                let at = u64::from(word) << 3 | u64::from(inside);
+                push_leb128(&mut bytes, at - next);
+                bytes.push(byte);
+                next = at + 1;
+            }
         }
         Self(bytes.into())
     }
@@ -59,23 +49,21 @@ impl BlockSet {
     /// The numbers.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         let mut rest = self.0.iter();
-        let mut number = 0_u32;
-        std::iter::from_fn(move || {
-            let mut value = 0_u32;
-            for shift in (0..32).step_by(7) {
-                let byte = *rest.next()?;
-                value |= u32::from(byte & 0x7f) << shift;
-                if byte < 0x80 {
-                    break;
-                }
-            }
-            number = number.wrapping_add(value);
-            Some(number)
+        let mut next = 0_u64;
+        let bytes = std::iter::from_fn(move || {
+            let at = next.wrapping_add(take_leb128(&mut rest)?);
+            next = at.wrapping_add(1);
+            Some((at, *rest.next()?))
+        });
+        bytes.flat_map(|(at, byte)| {
+            let numbers = (0..8).filter(move |bit| byte >> bit & 1 != 0);
+            // What no worker wrote leads to no block.
+            numbers.map(move |bit| u32::try_from(at << 3 | bit).unwrap_or(u32::MAX))
         })
     }
 }
 
-fn push_leb128(bytes: &mut Vec<u8>, mut value: u32) {
+fn push_leb128(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -83,15 +71,33 @@ fn push_leb128(bytes: &mut Vec<u8>, mut value: u32) {
     bytes.push(value.to_le_bytes()[0]);
 }
 
+fn take_leb128<'a>(bytes: &mut impl Iterator<Item = &'a u8>) -> Option<u64> {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let byte = *bytes.next()?;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            break;
+        }
+    }
+    Some(value)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     proptest! {
         #[test]
-        fn a_block_set_gives_its_numbers_back(numbers: BTreeSet<u32>) {
-            let set = BlockSet::new(numbers.iter().rev().copied().collect());
+        fn a_block_set_gives_its_numbers_back(far: BTreeSet<u32>, near: BTreeSet<u8>) {
+            let numbers: BTreeSet<u32> = far.into_iter().chain(near.into_iter().map(u32::from)).collect();
+            let mut words: BTreeMap<u32, u64> = BTreeMap::new();
+            for number in &numbers {
+                *words.entry(number >> 6).or_default() |= 1 << (number & 63);
+            }
+            let set = BlockSet::new(words.into_iter());
             prop_assert_eq!(set.numbers().collect::<BTreeSet<_>>(), numbers);
         }
     }

@@ -1,5 +1,6 @@
 //! What the index keeps of each segment, made on all cores and handed over in order.
 
+use super::blocks::BlockSet;
 use super::effects::{Effect, Effects};
 use super::parallel::Workers;
 use super::piece::{Piece, World};
@@ -45,7 +46,7 @@ pub(super) struct Digest {
     /// Who made it.
     pub(super) worker: usize,
     /// The blocks that were executed, in numbers of the worker.
-    pub(super) blocks: Vec<u32>,
+    pub(super) blocks: BlockSet,
     /// The blocks that got the worker's next numbers.
     pub(super) fresh: Vec<Bounds>,
 }
@@ -117,7 +118,7 @@ impl Worker {
         let names = self.tally.names();
         let fresh = names.get(self.told..).unwrap_or_default().to_vec();
         self.told = names.len();
-        let blocks = self.tally.blocks().to_vec();
+        let blocks = BlockSet::new(self.tally.words());
         let (start, end) = bounds;
         Digest { piece, start, end, content, worker: self.number, blocks, fresh }
     }

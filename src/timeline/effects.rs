@@ -221,8 +221,10 @@ impl Effects<'_> {
 impl CallWatch for Effects<'_> {
     #[inline]
     fn arrive(&mut self, ip: Addr, index: u64) {
-        self.index = index;
-        Effects::arrive(self, ip);
+        if !matches!(self.left, Known::Here(None)) {
+            self.index = index;
+            self.arrive_from(ip);
+        }
     }
 
     fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr) {
@@ -246,7 +248,6 @@ impl CallWatch for Effects<'_> {
     #[inline]
     fn leave_by(&mut self, by: Leaving) {
         self.left = Known::Here(match by {
-            Leaving::Plain => None,
             Leaving::Call { site, return_address } => Some(Left::Call { site, return_address }),
             Leaving::Return => Some(Left::Return),
         });

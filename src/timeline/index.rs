@@ -6,7 +6,7 @@ use super::blocks::{BlockSet, Dictionary};
 use super::calls::Calls;
 use super::digest::{Digest, Source};
 use crate::common::{Addr, Tsc};
-use crate::flow::Gap;
+use crate::flow::{Bounds, Gap};
 use std::collections::BTreeSet;
 
 /// What is known of a segment without decoding it.
@@ -23,6 +23,8 @@ pub(super) struct Entry {
     pub(super) insns: u64,
     /// The call stack at its start.
     pub(super) calls: Calls,
+    /// Which worker's numbers its blocks have: that of one of [`Index::dictionaries`].
+    pub(super) worker: usize,
     pub(super) blocks: BlockSet,
     /// Whether its path has holes.
     pub(super) has_gaps: bool,
@@ -35,8 +37,12 @@ pub(super) struct Index {
     pub(super) insns: u64,
     /// The time, at each instruction before which the trace told a new one.
     pub(super) times: Vec<(u64, Tsc)>,
-    pub(super) dictionary: Dictionary,
+    /// The blocks of each worker that made it.
+    pub(super) dictionaries: Vec<Dictionary>,
 }
+
+/// Blocks, in the numbers of each worker.
+pub(super) type Wanted = Vec<BTreeSet<u32>>;
 
 impl Index {
     /// Decodes all pieces, and gives their holes, too. Told to `passed` now and then: how many bytes
@@ -48,20 +54,22 @@ impl Index {
     ) -> (Self, Vec<(u64, Gap)>) {
         let mut index = Self::default();
         let mut calls = Calls::default();
-        let mut numbers = Numbers::default();
         let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
             gaps.extend(digest.content.gaps.iter().map(|(at, gap)| (first + at, *gap)));
-            let blocks = numbers.blocks(&digest, &mut index.dictionary);
-            index.add(digest, blocks, &mut calls);
+            index.add(digest, &mut calls);
         };
         source.digest(workers, &mut take, passed);
         (index, gaps)
     }
 
-    fn add(&mut self, digest: Digest, blocks: BlockSet, calls: &mut Calls) {
+    fn add(&mut self, digest: Digest, calls: &mut Calls) {
         let first = self.insns;
+        if self.dictionaries.len() <= digest.worker {
+            self.dictionaries.resize(digest.worker + 1, Dictionary::default());
+        }
+        self.dictionaries[digest.worker].blocks.extend(digest.fresh);
         let content = digest.content;
         let entry = Entry {
             piece: digest.piece,
@@ -70,7 +78,8 @@ impl Index {
             first,
             insns: content.insns,
             calls: calls.clone(),
-            blocks,
+            worker: digest.worker,
+            blocks: digest.blocks,
             has_gaps: !content.gaps.is_empty(),
         };
         self.entries.push(entry);
@@ -107,36 +116,20 @@ impl Index {
     }
 
     /// The blocks that hold one of these addresses, for [`Entry::holds`].
-    pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
-        self.dictionary.with(addrs)
+    pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> Wanted {
+        self.dictionaries.iter().map(|dictionary| dictionary.with(addrs)).collect()
     }
-}
 
-/// For each worker, the dictionary's numbers of its blocks.
-#[derive(Debug, Default)]
-struct Numbers {
-    of_workers: Vec<Vec<u32>>,
-}
-
-impl Numbers {
-    /// The blocks of a digest. Which worker made it changes nothing: all blocks that nobody met
-    /// before are among its fresh ones, and in the order in which they were executed.
-    fn blocks(&mut self, digest: &Digest, dictionary: &mut Dictionary) -> BlockSet {
-        if self.of_workers.len() <= digest.worker {
-            self.of_workers.resize(digest.worker + 1, Vec::new());
-        }
-        let Some(numbers) = self.of_workers.get_mut(digest.worker) else {
-            return BlockSet::default();
-        };
-        numbers.extend(digest.fresh.iter().map(|block| dictionary.number(*block)));
-        let number = |block: &u32| numbers.get(*block as usize).copied();
-        BlockSet::new(digest.blocks.iter().filter_map(number).collect())
+    /// All blocks; some more than once.
+    pub(super) fn blocks(&self) -> impl Iterator<Item = Bounds> {
+        self.dictionaries.iter().flat_map(|dictionary| dictionary.blocks.iter().copied())
     }
 }
 
 impl Entry {
     /// Whether one of these blocks was executed in the segment.
-    pub(super) fn holds(&self, blocks: &BTreeSet<u32>) -> bool {
-        self.blocks.numbers().any(|number| blocks.contains(&number))
+    pub(super) fn holds(&self, blocks: &Wanted) -> bool {
+        let wanted = blocks.get(self.worker).filter(|wanted| !wanted.is_empty());
+        wanted.is_some_and(|wanted| self.blocks.numbers().any(|number| wanted.contains(&number)))
     }
 }

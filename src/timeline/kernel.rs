@@ -156,7 +156,7 @@ fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     let images: Vec<_> = (0..epochs.len()).filter(ends).map(|i| &epochs[i].image).collect();
     let mut sites = BTreeMap::new();
     let blocks: BTreeSet<(Addr, Addr)> =
-        timeline.threads.iter().flat_map(|t| t.path.index.dictionary.in_order()).collect();
+        timeline.threads.iter().flat_map(|t| t.path.index.blocks()).collect();
     for (ip, last) in blocks {
         for image in &images {
             let mut bytes = [0; 2];

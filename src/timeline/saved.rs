@@ -9,11 +9,10 @@ use super::index::{Entry, Index};
 use super::piece::Piece;
 use super::stack::{Forest, Frame};
 use crate::common::{Tid, Tsc};
-use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
 
 /// Changed the layout, or what decoding gives? Bump the version: older indexes are rebuilt.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const MAGIC: [u8; 8] = *b"CFINDEX\n";
 /// Magic, version, key, CRC-32 of the rest.
 const HEADER_BYTES: usize = 8 + 4 + KEY_BYTES + 4;
@@ -34,7 +33,7 @@ struct Recording {
 struct Thread {
     tid: Tid,
     pieces: Vec<Piece>,
-    dictionary: Vec<Bounds>,
+    dictionaries: Vec<Dictionary>,
     /// Frames of call stacks, each with the number of the one outside of it.
     frames: Vec<(Frame, u32)>,
     entries: Vec<Segment>,
@@ -53,6 +52,7 @@ struct Segment {
     left: Option<Left>,
     execs: u32,
     has_gaps: bool,
+    worker: usize,
     blocks: BlockSet,
 }
 
@@ -101,6 +101,7 @@ fn thread(tid: Tid, path: &Path) -> Thread {
             left: entry.calls.left,
             execs: u32::try_from(entry.calls.execs).unwrap_or(u32::MAX),
             has_gaps: entry.has_gaps,
+            worker: entry.worker,
             blocks: entry.blocks.clone(),
         }
     };
@@ -114,7 +115,7 @@ fn thread(tid: Tid, path: &Path) -> Thread {
     Thread {
         tid,
         pieces: path.pieces.clone(),
-        dictionary: index.dictionary.in_order(),
+        dictionaries: index.dictionaries.clone(),
         times: index.times.iter().map(time).collect(),
         frames: forest.frames,
         entries,
@@ -180,12 +181,12 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
         };
         let first = insns;
         insns = insns.checked_add(segment.insns)?;
-        let Segment { insns, blocks, has_gaps, .. } = segment;
-        entries.push(Entry { piece, start, end: None, first, insns, calls, blocks, has_gaps });
+        let Segment { insns, worker, blocks, has_gaps, .. } = segment;
+        let end = None;
+        entries.push(Entry { piece, start, end, first, insns, calls, worker, blocks, has_gaps });
     }
     let times = times(&saved.times, insns)?;
-    let dictionary: Dictionary = saved.dictionary.into_iter().collect();
-    Some(Path { pieces, index: Index { entries, insns, times, dictionary } })
+    Some(Path { pieces, index: Index { entries, insns, times, dictionaries: saved.dictionaries } })
 }
 
 /// Times rise, and so do the instructions that they stand at.

@@ -85,7 +85,7 @@ impl Timeline {
             return InThread::Nothing;
         }
         let blocks = thread.path.index.blocks_with(search.addrs);
-        if blocks.is_empty() {
+        if blocks.iter().all(BTreeSet::is_empty) {
             return InThread::Nothing;
         }
         let entries = &thread.path.index.entries;

@@ -72,14 +72,24 @@ impl Segment {
     pub(super) fn decode(walker: &mut Walker<'_>) -> Self {
         let mut segment = Self::default();
         let mut builder = Builder::default();
-        while let Some(item) = walker.next() {
+        loop {
+            let epoch = walker.epoch();
+            let item = walker.list(&mut |spans| {
+                for span in spans {
+                    segment.push(span, epoch, &mut builder);
+                }
+            });
+            for (number, span) in builder.fresh.drain(..) {
+                segment.complete(number, &span, walker);
+            }
+            let Some(item) = item else { return segment };
+            walker.note(&item);
             match item {
-                FlowItem::Block(span) => segment.push(&span, walker, &mut builder),
+                FlowItem::Block(_) => {}
                 FlowItem::Event(event) => segment.mark(What::Event(event.kind)),
                 FlowItem::Gap(gap) => segment.mark(What::Gap(gap)),
             }
         }
-        segment
     }
 
     /// A segment of which nothing is known.
@@ -89,11 +99,15 @@ impl Segment {
         segment
     }
 
-    fn push(&mut self, span: &Span, walker: &mut Walker<'_>, builder: &mut Builder) {
-        let epoch = walker.epoch();
+    fn push(&mut self, span: &Span, epoch: usize, builder: &mut Builder) {
         let block = builder.guess(&self.blocks, span, epoch).unwrap_or_else(|| {
             let key = (span.ip.0, span.insns, span.exit, epoch);
-            let block = *builder.known.entry(key).or_insert_with(|| self.add_block(span, walker));
+            let Builder { known, fresh, .. } = builder;
+            let block = *known.entry(key).or_insert_with(|| {
+                let number = self.add_block(span);
+                fresh.push((number, *span));
+                number
+            });
             builder.learn(block, epoch);
             block
         });
@@ -102,27 +116,33 @@ impl Segment {
         self.insns += u64::from(span.insns);
     }
 
-    fn add_block(&mut self, span: &Span, walker: &mut Walker<'_>) -> u32 {
+    /// Adds a block, which is to be completed.
+    fn add_block(&mut self, span: &Span) -> u32 {
         let number = narrow(self.blocks.len());
-        let offsets = narrow(self.offsets.len());
-        // A block is at most 1024 instructions of 15 bytes.
-        let offset = |addr: Addr| u16::try_from(addr.0.wrapping_sub(span.ip.0)).unwrap_or(u16::MAX);
-        self.offsets.extend(walker.addrs(span).map(offset));
-        let end = match span.exit {
-            Exit::Call | Exit::FarCall => walker.last(span).map_or(span.last, |last| last.end),
-            _ => span.last,
-        };
         self.blocks.push(Block {
             ip: span.ip,
             last: span.last,
-            end,
+            end: span.last,
             insns: span.insns,
             exit: span.exit,
-            sigreturn: span.exit == Exit::FarCall
-                && is_sigreturn(&|addr, buf| walker.read(addr, buf), span.last),
-            offsets,
+            sigreturn: false,
+            offsets: 0,
         });
         number
+    }
+
+    /// Adds to a block what the code tells that stands there.
+    fn complete(&mut self, number: u32, span: &Span, walker: &mut Walker<'_>) {
+        let Some(block) = self.blocks.get_mut(number as usize) else { return };
+        block.offsets = narrow(self.offsets.len());
+        // A block is at most 1024 instructions of 15 bytes.
+        let offset = |addr: Addr| u16::try_from(addr.0.wrapping_sub(span.ip.0)).unwrap_or(u16::MAX);
+        self.offsets.extend(walker.addrs(span).map(offset));
+        if matches!(span.exit, Exit::Call | Exit::FarCall) {
+            block.end = walker.last(span).map_or(span.last, |last| last.end);
+        }
+        block.sigreturn = span.exit == Exit::FarCall
+            && is_sigreturn(&|addr, buf| walker.read(addr, buf), span.last);
     }
 
     fn mark(&mut self, what: What) {
@@ -238,6 +258,8 @@ pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Add
 #[derive(Default)]
 struct Builder {
     known: Known,
+    /// Blocks that are to be completed.
+    fresh: Vec<(u32, Span)>,
     /// The block before the next span.
     last: u32,
     /// For each block, which one followed it last, and in which epoch that one is.

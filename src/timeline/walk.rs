@@ -88,18 +88,32 @@ impl<'a> Walker<'a> {
     /// The next item.
     #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
-        if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() }
-    }
-
-    #[inline]
-    fn next_of_all(&mut self) -> Option<FlowItem> {
-        let code = self.code.as_mut()?;
-        let item = self.decoder.next(code);
+        let item = if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() };
         match &item {
             None | Some(FlowItem::Block(_)) => {}
             Some(other) => self.note(other),
         }
         item
+    }
+
+    /// As [`Self::next`] up to the next event or gap; the blocks that are executed on the way are
+    /// shown to `show`, several at a time. The code stays as it was then until [`Self::note`] is
+    /// told of the event or gap.
+    pub(super) fn list(&mut self, show: &mut impl FnMut(&[Span])) -> Option<FlowItem> {
+        if self.cut.is_none() {
+            return self.decoder.list(self.code.as_mut()?, show);
+        }
+        loop {
+            match self.next_of_cut()? {
+                FlowItem::Block(span) => show(&[span]),
+                item => return Some(item),
+            }
+        }
+    }
+
+    #[inline]
+    fn next_of_all(&mut self) -> Option<FlowItem> {
+        self.decoder.next(self.code.as_mut()?)
     }
 
     /// The next item of a part: passes over what comes before it, and ends behind it.
@@ -127,6 +141,9 @@ impl<'a> Walker<'a> {
                         cut.stage = Stage::Inside;
                         self.decoder = cut.part.decoder(cut.part.from, cut.world.config);
                     }
+                    if let Some(item) = &item {
+                        self.note(item);
+                    }
                 }
             }
         }
@@ -147,8 +164,9 @@ impl<'a> Walker<'a> {
         item
     }
 
+    /// Goes on with the code that stands there behind an event or gap that [`Self::list`] gave.
     #[cold]
-    fn note(&mut self, item: &FlowItem) {
+    pub(super) fn note(&mut self, item: &FlowItem) {
         match item {
             FlowItem::Event(Event { kind: EventKind::Tsc(at), .. }) => self.time_is(*at),
             FlowItem::Gap(gap) if matches!(gap.reason, GapReason::NoCode(_)) => self.hole = true,

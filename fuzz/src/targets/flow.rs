@@ -4,7 +4,7 @@
 use crate::seeds;
 use crate::traits::Traits;
 use contraflow::common::Addr;
-use contraflow::flow::{Code, Config, Decoder, Event, EventKind, FlowItem, Tally, outline};
+use contraflow::flow::{Code, Config, Decoder, Event, EventKind, FlowItem, Span, Tally, outline};
 use contraflow::image::CodeSource;
 use contraflow::pt::{ClockConfig, CrystalRatio, find_psb};
 use std::hash::Hash;
@@ -65,6 +65,7 @@ pub fn feed(bytes: &[u8], _: &Path, traits: &mut Traits) {
     }
     traits.magnitude("insns", usize::try_from(insns).unwrap_or(usize::MAX));
     assert_eq!((insns, others), counted(bytes, &config));
+    assert_eq!((insns, others), listed(bytes, &config));
     outlined(bytes, &config);
 }
 
@@ -80,6 +81,20 @@ fn kind(item: &FlowItem) -> u64 {
         FlowItem::Event(event) => hash(("event", discriminant(&event.kind))),
         FlowItem::Gap(gap) => hash(("gap", discriminant(&gap.reason))),
     }
+}
+
+/// Several blocks at a time.
+fn listed(bytes: &[u8], config: &Config) -> (u64, u64) {
+    let mut code = Code::new(&Program);
+    let mut decoder = Decoder::new(bytes, config.clone());
+    let (mut insns, mut others) = (0, 0);
+    let mut show = |spans: &[Span]| {
+        insns += spans.iter().map(|span| u64::from(span.insns)).sum::<u64>();
+    };
+    while decoder.list(&mut code, &mut show).is_some() {
+        others += 1;
+    }
+    (insns, others)
 }
 
 fn counted(bytes: &[u8], config: &Config) -> (u64, u64) {

@@ -4,7 +4,7 @@ use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
 use super::trace::Trace;
 use crate::common::Addr;
-use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Tally};
+use crate::flow::{BlockCache, Code, Config, Decoder, FlowItem, Gap, Span, Tally};
 use crate::pt::unit::{self, RtitCtl};
 use crate::pt::{ClockConfig, CrystalRatio, Errata, Erratum, Packet, find_psb};
 use proptest::prelude::*;
@@ -49,6 +49,19 @@ fn random_run_with(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     let config = any_filtering_unit(&mut random, &program);
     let traced = execute(&program, seed, 2000, config, mishaps);
     (program, traced)
+}
+
+/// The items of a trace, its blocks listed several at a time.
+fn listed(trace: &[u8], code: &mut Code<'_>) -> Vec<FlowItem> {
+    let mut decoder = Decoder::new(trace, Config::default());
+    let mut items = vec![];
+    loop {
+        let mut show = |spans: &[Span]| items.extend(spans.iter().copied().map(FlowItem::Block));
+        match decoder.list(code, &mut show) {
+            Some(item) => items.push(item),
+            None => return items,
+        }
+    }
 }
 
 fn segments(trace: &[u8]) -> Vec<(usize, Option<usize>)> {
@@ -192,7 +205,9 @@ proptest! {
         let (program, traced) = random_run(seed);
         let mut code = Code::with_cache(&program, BlockCache::with_limit(1));
         let decoded = decode(Decoder::new(&traced.trace, Config::default()), &mut code);
-        prop_assert_eq!(decoded.items, whole(&traced.trace, &program).items);
+        let expected = whole(&traced.trace, &program).items;
+        prop_assert_eq!(&decoded.items, &expected);
+        prop_assert_eq!(listed(&traced.trace, &mut code), expected);
     }
 
     #[test]
@@ -203,10 +218,11 @@ proptest! {
         if damaged {
             damage(&mut traced.trace, &mut Random::new(seed ^ 1));
         }
-        let listed = whole(&traced.trace, &program);
+        let whole = whole(&traced.trace, &program);
         let mut code = Code::new(&program);
         // The second time with all chains known.
         for _ in 0..2 {
+            prop_assert_eq!(&listed(&traced.trace, &mut code), &whole.items);
             let mut tally = Tally::new();
             let mut decoder = Decoder::new(&traced.trace, Config::default());
             let mut others = vec![];
@@ -214,12 +230,12 @@ proptest! {
                 others.push(item);
             }
             let is_other = |item: &&FlowItem| !matches!(item, FlowItem::Block(_));
-            let expected: Vec<_> = listed.items.iter().filter(is_other).copied().collect();
+            let expected: Vec<_> = whole.items.iter().filter(is_other).copied().collect();
             prop_assert_eq!(others, expected);
-            prop_assert_eq!(tally.insns, listed.addrs.len() as u64);
-            let numbers = tally.blocks().iter().map(|number| *number as usize);
+            prop_assert_eq!(tally.insns, whole.addrs.len() as u64);
+            let numbers = tally.blocks().map(|number| number as usize);
             let counted: BTreeSet<_> = numbers.map(|number| tally.names()[number]).collect();
-            let spans = listed.items.iter().filter_map(|item| match item {
+            let spans = whole.items.iter().filter_map(|item| match item {
                 FlowItem::Block(span) => Some((span.ip, span.last)),
                 _ => None,
             });

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 fn blocks(tally: &Tally) -> BTreeSet<Bounds> {
-    tally.blocks().iter().map(|number| tally.names()[*number as usize]).collect()
+    tally.blocks().map(|number| tally.names()[number as usize]).collect()
 }
 
 fn walked(part: &Part<'_>, world: World<'_>, execs: &[Tsc]) -> (Content, BTreeSet<Bounds>) {
@@ -98,12 +98,12 @@ fn a_tally_counts_in_rounds() {
     for at in [10, 20, 10] {
         tally.add(block(at));
     }
-    assert_eq!(tally.blocks(), [0, 1]);
+    assert!(tally.blocks().eq([0, 1]));
     tally.restart();
-    assert!(tally.blocks().is_empty());
+    assert_eq!(tally.blocks().count(), 0);
     for at in [30, 20, 30] {
         tally.add(block(at));
     }
-    assert_eq!(tally.blocks(), [2, 1]);
+    assert!(tally.blocks().eq([1, 2]));
     assert_eq!(tally.names(), [block(10), block(20), block(30)]);
 }

@@ -1,0 +1,195 @@
+//! Walking along a chain for the first time: through the code with the bits that are at hand, as
+//! the decoder would block by block.
+
+use super::block::{Block, BlockCache, BlockId, End, Way};
+use super::chain::{CHAIN_BITS, Call, Draft, Key, MAX_CALLS, Tail};
+use super::chains::ChainId;
+use super::code::Code;
+use super::item::{Exit, Span};
+use super::tnt::TntBits;
+use crate::common::Addr;
+use crate::pt::ExecMode;
+
+/// Blocks in a chain at most: their instructions are counted in 16 bits.
+const MAX_BLOCKS: usize = 40;
+const _: () = assert!(MAX_BLOCKS * BlockCache::BLOCK_INSNS as usize <= u16::MAX as usize);
+
+/// A walk along a chain.
+struct Walk {
+    has_tip: bool,
+    all: TntBits,
+    left: TntBits,
+    insns: u16,
+    depth: u8,
+    open: u8,
+    calls: [Option<Call>; MAX_CALLS],
+    blocks: Vec<BlockId>,
+    /// The chain up to the last bit that was used, or the TIP.
+    kept: Draft,
+}
+
+/// Where a block leads.
+enum Step {
+    To(Way, Addr),
+    /// Behind the call of this block.
+    Back(Call),
+    /// Out of the chain.
+    End(Tail),
+    /// The chain ends before this block.
+    Stop,
+}
+
+impl Code<'_> {
+    /// Adds the chain from an address. None where there is none: the next branch cannot be
+    /// executed with what is at hand.
+    ///
+    /// All that is walked is sure to be executed, but for what the trace's end or damage cuts off:
+    /// nothing binds before the branches that have their bits or TIP.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_chain(
+        &mut self,
+        from: Addr,
+        key: Key,
+        bits: TntBits,
+        mode: ExecMode,
+    ) -> Option<ChainId> {
+        let draft = self.walk_chain(from, mode, bits.first(CHAIN_BITS), key.has_tip())?;
+        self.cache.chains.add(from, key, &draft)
+    }
+
+    fn walk_chain(
+        &mut self,
+        from: Addr,
+        mode: ExecMode,
+        bits: TntBits,
+        has_tip: bool,
+    ) -> Option<Draft> {
+        let mut walk = Walk {
+            has_tip,
+            all: bits,
+            left: bits,
+            insns: 0,
+            depth: 0,
+            open: 0,
+            calls: [None; MAX_CALLS],
+            blocks: Vec::with_capacity(MAX_BLOCKS),
+            kept: Draft::default(),
+        };
+        let mut ip = from;
+        let mut id = BlockId::NONE;
+        let emptied = self.cache.emptied;
+        while (has_tip || !walk.left.is_empty()) && walk.blocks.len() < MAX_BLOCKS {
+            id = self.find_near(id, ip, mode);
+            let block = *self.block(id)?;
+            let before = walk.left.len();
+            let step = walk.step(id, &block);
+            let (way, to) = match step {
+                Step::To(way, to) => (Some((id, way)), to),
+                Step::Back(call) => (Some((call.block, Way::Fall)), call.return_address),
+                Step::End(_) => (None, Addr(0)),
+                Step::Stop => {
+                    let waits = block.end.takes_tip() && !walk.left.is_empty() && !has_tip;
+                    if walk.kept.tail.is_none() && waits {
+                        walk.kept.tail = Some(Tail::Ask);
+                    }
+                    break;
+                }
+            };
+            walk.blocks.push(id);
+            walk.insns += block.insns;
+            let tail = match step {
+                Step::End(tail) => tail,
+                Step::Back(_) => Tail::Return,
+                _ => Tail::Plain,
+            };
+            if walk.left.len() < before || tail.takes_tip() {
+                walk.keep(tail, to);
+            }
+            let Some((from, way)) = way else { break };
+            // Links are for going on; the last one is made when somebody does.
+            id = self.follow(from, way, to, mode);
+            ip = to;
+        }
+        let is_whole = emptied == self.cache.emptied && walk.kept.tail.is_some();
+        is_whole.then_some(walk.kept)
+    }
+
+    /// Puts the spans of a chain's blocks together.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn add_spans(&mut self, at: ChainId, bits: TntBits) {
+        let mut bits = bits;
+        let span = |id: &BlockId| {
+            let block = self.cache.get(*id)?;
+            let bit = if matches!(block.end, End::Jcc | End::Ret) { bits.pop() } else { None };
+            Some(block.span(exit(block.end, bit)))
+        };
+        let spans: Vec<Span> = self.cache.chains.blocks(at).iter().filter_map(span).collect();
+        self.cache.chains.set_spans(at, spans.into_iter());
+    }
+}
+
+/// How control leaves a block on a chain, with the bit that its branch takes.
+fn exit(end: End, bit: Option<bool>) -> Exit {
+    match end {
+        End::Jcc if bit == Some(true) => Exit::Taken,
+        End::Jcc => Exit::NotTaken,
+        End::Jmp => Exit::Jmp,
+        End::Call | End::CallIndirect => Exit::Call,
+        End::JmpIndirect => Exit::JmpIndirect,
+        End::Ret => Exit::Ret,
+        _ => Exit::Next,
+    }
+}
+
+impl Walk {
+    /// Takes the branch of a block.
+    fn step(&mut self, id: BlockId, block: &Block) -> Step {
+        match block.end {
+            End::Jcc => match self.left.pop() {
+                Some(true) => Step::To(Way::Branch, block.target),
+                Some(false) => Step::To(Way::Fall, block.fall()),
+                None => Step::Stop,
+            },
+            End::Jmp => Step::To(Way::Branch, block.target),
+            End::Call if self.push(id, block) => Step::To(Way::Branch, block.target),
+            End::Ret => match self.left.peek() {
+                Some(true) => {
+                    self.left.skip_one();
+                    self.pop().map_or(Step::End(Tail::Out), Step::Back)
+                }
+                // More bits may be behind as many as a chain has.
+                None if self.has_tip && self.all.len() < CHAIN_BITS => Step::End(Tail::TipReturn),
+                _ => Step::Stop,
+            },
+            End::JmpIndirect if self.has_tip => Step::End(Tail::TipJump),
+            End::CallIndirect if self.has_tip && self.push(id, block) => Step::End(Tail::TipCall),
+            _ => Step::Stop,
+        }
+    }
+
+    fn push(&mut self, id: BlockId, block: &Block) -> bool {
+        let Some(slot) = self.calls.get_mut(usize::from(self.open)) else { return false };
+        *slot = Some(Call::of(id, block, self.insns));
+        self.open += 1;
+        self.depth = self.depth.max(self.open);
+        true
+    }
+
+    fn pop(&mut self) -> Option<Call> {
+        self.open = self.open.checked_sub(1)?;
+        *self.calls.get(usize::from(self.open))?
+    }
+
+    /// What was walked so far is a chain.
+    fn keep(&mut self, tail: Tail, next: Addr) {
+        let kept = &mut self.kept;
+        kept.blocks.extend_from_slice(&self.blocks[kept.blocks.len()..]);
+        kept.calls.clear();
+        kept.calls.extend(self.calls.iter().flatten());
+        (kept.insns, kept.depth, kept.open) = (self.insns, self.depth, self.open);
+        kept.bits = self.all.len() - self.left.len();
+        (kept.next, kept.tail) = (next, Some(tail));
+    }
+}

@@ -1,0 +1,232 @@
+//! The table of chains. Holds nothing that the code does not imply.
+
+use super::block::BlockId;
+use super::chain::{Call, Chain, Draft, Key, Mark};
+use super::item::Span;
+use crate::common::Addr;
+
+const FIRST_SLOTS_LOG2: u32 = 12;
+/// 4 MiB.
+const LAST_SLOTS_LOG2: u32 = 17;
+/// Slots in which a chain may be, counted from its own on.
+const PLACES: usize = 4;
+/// When the blocks of chains are more than these, also of those that are gone, all chains are
+/// forgotten.
+const BLOCKS_LIMIT: usize = 1 << 20;
+/// No such place yet.
+const NOWHERE: u32 = u32::MAX;
+
+/// What is seldom asked of a chain. Places are those of the vectors of [`Chains`].
+#[derive(Clone, Copy, Debug)]
+struct Detail {
+    blocks: u32,
+    calls: u32,
+    spans: u32,
+    marks: u32,
+    /// The tally in whose numbers the marks are.
+    owner: u32,
+    count: u8,
+    /// Calls that are open at the end.
+    open: u8,
+    /// Calls that are open before the last block's branch.
+    inside: u8,
+    marks_count: u8,
+}
+
+/// A chain's place in its table, until the next chain is added.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ChainId(usize);
+
+/// The chains of a block cache: a table in which a new chain may take the place of an old one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chains {
+    slots: Vec<Chain>,
+    used: usize,
+    details: Vec<Detail>,
+    blocks: Vec<BlockId>,
+    calls: Vec<Call>,
+    spans: Vec<Span>,
+    marks: Vec<Mark>,
+}
+
+impl Chains {
+    pub(super) fn clear(&mut self) {
+        *self = Self { slots: std::mem::take(&mut self.slots), ..Self::default() };
+        self.slots.fill(Chain::NONE);
+    }
+
+    /// The chain from an address.
+    ///
+    /// What comes next depends on it, so that its latency counts. That it is in its own slot is
+    /// foreseen; to choose between two slots without a branch takes longer.
+    #[inline]
+    pub(super) fn find(&self, from: Addr, key: Key) -> Option<ChainId> {
+        let slot = self.slot(from, key);
+        if self.slots.get(slot)?.is(from, key) {
+            return Some(ChainId(slot));
+        }
+        self.find_behind(slot, from, key)
+    }
+
+    /// The chain, where another took its slot.
+    fn find_behind(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
+        let mut later = (1..PLACES).map(|later| self.wrap(first + later));
+        later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
+    }
+
+    #[inline]
+    const fn wrap(&self, slot: usize) -> usize {
+        slot & self.slots.len().wrapping_sub(1)
+    }
+
+    /// Where a new chain goes: to a free place, or where an old one is.
+    fn place(&self, from: Addr, key: Key) -> usize {
+        let first = self.slot(from, key);
+        let mut places = (0..PLACES).map(|later| self.wrap(first + later));
+        let is_free = |slot: &usize| self.slots.get(*slot).is_some_and(Chain::is_none);
+        // Whose turn it is to go is as good as random.
+        places.find(is_free).unwrap_or(self.wrap(first + self.details.len() % PLACES))
+    }
+
+    #[inline]
+    pub(super) fn get(&self, at: ChainId) -> Option<&Chain> {
+        self.slots.get(at.0)
+    }
+
+    /// The chain's own slot. Address and key are mixed each by itself: the bits are known later.
+    #[inline]
+    const fn slot(&self, from: Addr, key: Key) -> usize {
+        let from = from.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = key.number().wrapping_mul(0xd6e8_feb8_6659_fd93);
+        self.wrap(((from ^ key) >> 40) as usize)
+    }
+
+    /// Adds a chain. May forget others.
+    pub(super) fn add(&mut self, from: Addr, key: Key, draft: &Draft) -> Option<ChainId> {
+        if self.blocks.len().max(self.details.len()).max(self.marks.len()) > BLOCKS_LIMIT {
+            self.clear();
+        }
+        if self.used * 4 >= self.slots.len() && self.slots.len() < 1 << LAST_SLOTS_LOG2 {
+            self.grow();
+        }
+        let tail = draft.tail?;
+        let inside = draft.inside(tail);
+        let calls = draft.calls.get(..usize::from(inside.max(draft.open)))?;
+        let detail = Detail {
+            blocks: u32::try_from(self.blocks.len()).ok()?,
+            calls: u32::try_from(self.calls.len()).ok()?,
+            spans: NOWHERE,
+            marks: NOWHERE,
+            owner: 0,
+            count: u8::try_from(draft.blocks.len()).ok()?,
+            open: draft.open,
+            inside,
+            marks_count: 0,
+        };
+        let chain = Chain {
+            from,
+            next: draft.next,
+            key,
+            detail: u32::try_from(self.details.len()).ok()?,
+            round: 0,
+            insns: draft.insns,
+            bits_and_depth: draft.bits | draft.depth << 6,
+            tail,
+        };
+        self.details.push(detail);
+        self.blocks.extend_from_slice(&draft.blocks);
+        self.calls.extend_from_slice(calls);
+        self.put(chain)
+    }
+
+    fn put(&mut self, chain: Chain) -> Option<ChainId> {
+        let place = self.place(chain.from, chain.key);
+        let slot = self.slots.get_mut(place)?;
+        self.used += usize::from(slot.is_none());
+        *slot = chain;
+        Some(ChainId(place))
+    }
+
+    fn grow(&mut self) {
+        let slots = (self.slots.len() * 2).max(1 << FIRST_SLOTS_LOG2);
+        let old = std::mem::replace(&mut self.slots, vec![Chain::NONE; slots]);
+        self.used = 0;
+        for chain in old.into_iter().filter(|chain| !chain.is_none()) {
+            self.put(chain);
+        }
+    }
+
+    #[inline]
+    fn detail(&self, chain: &Chain) -> Option<&Detail> {
+        self.details.get(chain.detail as usize)
+    }
+
+    /// The calls that are open at the end, the outermost first.
+    #[inline]
+    pub(super) fn open_calls(&self, chain: &Chain) -> &[Call] {
+        self.detail(chain).and_then(|detail| self.calls(detail, detail.open)).unwrap_or_default()
+    }
+
+    /// The calls that are open before the last block's branch, the outermost first.
+    #[inline]
+    pub(super) fn calls_inside(&self, chain: &Chain) -> &[Call] {
+        self.detail(chain).and_then(|detail| self.calls(detail, detail.inside)).unwrap_or_default()
+    }
+
+    #[inline]
+    fn calls(&self, detail: &Detail, count: u8) -> Option<&[Call]> {
+        self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
+    }
+
+    /// The chain's blocks as numbers of the tally `owner`, if they are known; the chain is from now
+    /// on counted in that tally's round.
+    #[inline]
+    pub(super) fn mark(&mut self, at: ChainId, round: u32, owner: u32) -> Option<&[Mark]> {
+        let chain = self.slots.get_mut(at.0)?;
+        chain.round = round;
+        let detail = chain.detail as usize;
+        let detail = self.details.get(detail)?;
+        if detail.owner != owner {
+            return None;
+        }
+        self.marks.get(detail.marks as usize..)?.get(..usize::from(detail.marks_count))
+    }
+
+    /// The blocks of a chain, in the order in which they are executed.
+    pub(super) fn blocks(&self, at: ChainId) -> &[BlockId] {
+        let detail = self.get(at).and_then(|chain| self.detail(chain));
+        let blocks = detail.and_then(|detail| {
+            self.blocks.get(detail.blocks as usize..)?.get(..usize::from(detail.count))
+        });
+        blocks.unwrap_or_default()
+    }
+
+    /// Keeps which numbers the chain's blocks have in the tally `owner`.
+    pub(super) fn set_marks(&mut self, at: ChainId, owner: u32, marks: &[Mark]) {
+        let start = self.marks.len();
+        let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
+        let Some(detail) = self.details.get_mut(detail) else { return };
+        let places = (u32::try_from(start), u8::try_from(marks.len()));
+        if let (Ok(start), Ok(count)) = places {
+            (detail.owner, detail.marks, detail.marks_count) = (owner, start, count);
+            self.marks.extend_from_slice(marks);
+        }
+    }
+
+    /// The chain's blocks, executed. None while they are not put together.
+    #[inline]
+    pub(super) fn spans(&self, at: ChainId) -> Option<&[Span]> {
+        let detail = self.detail(self.get(at)?)?;
+        self.spans.get(detail.spans as usize..)?.get(..usize::from(detail.count))
+    }
+
+    /// Keeps the chain's blocks, executed.
+    pub(super) fn set_spans(&mut self, at: ChainId, spans: impl Iterator<Item = Span>) {
+        let start = u32::try_from(self.spans.len()).unwrap_or(NOWHERE);
+        let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
+        if let Some(detail) = self.details.get_mut(detail) {
+            detail.spans = start;
+            self.spans.extend(spans);
+        }
+    }
+}

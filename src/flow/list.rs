@@ -1,0 +1,45 @@
+//! Listing what is executed, several blocks at a time. Gives the same blocks, events and gaps as
+//! decoding item by item, in the same order, and faster.
+
+use super::chains::ChainId;
+use super::code::Code;
+use super::decoder::Decoder;
+use super::item::{FlowItem, Span};
+use super::lane::Sink;
+use super::tnt::TntBits;
+use crate::common::Addr;
+
+impl Decoder<'_> {
+    /// Decodes on to the next event or gap, or None at the end; the blocks that are executed on the
+    /// way are shown to `show`, in order. Together they are the items that [`Decoder::next`] gives.
+    pub fn list(
+        &mut self,
+        code: &mut Code<'_>,
+        show: &mut impl FnMut(&[Span]),
+    ) -> Option<FlowItem> {
+        loop {
+            if self.is_on() {
+                self.run_chains(code, &mut List { show });
+            }
+            match self.next_any(code)? {
+                FlowItem::Block(span) => show(&[span]),
+                item => return Some(item),
+            }
+        }
+    }
+}
+
+/// Shows the blocks of chains.
+struct List<'a, F> {
+    show: &'a mut F,
+}
+
+impl<F: FnMut(&[Span])> Sink for List<'_, F> {
+    #[inline]
+    fn chain(&mut self, _: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>) {
+        if code.cache.chains.spans(at).is_none() {
+            code.add_spans(at, bits);
+        }
+        (self.show)(code.cache.chains.spans(at).unwrap_or_default());
+    }
+}
