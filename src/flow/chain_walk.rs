@@ -79,8 +79,12 @@ impl Code<'_> {
         let mut ip = from;
         let mut id = BlockId::NONE;
         let emptied = self.cache.emptied;
-        while (has_tip || !walk.left.is_empty()) && walk.blocks.len() < MAX_BLOCKS {
+        while walk.blocks.len() < MAX_BLOCKS {
             id = self.find_near(id, ip, mode);
+            if emptied != self.cache.emptied {
+                // What was walked has other ids now.
+                return None;
+            }
             let block = *self.block(id)?;
             let before = walk.left.len();
             let step = walk.step(id, &block);
@@ -106,8 +110,9 @@ impl Code<'_> {
             if walk.left.len() < before || tail.takes_tip() {
                 walk.keep(tail, to);
             }
-            let Some((from, way)) = way else { break };
-            // Links are for going on; the last one is made when somebody does.
+            // What comes behind the last bit may never be executed.
+            let is_sure = has_tip || !walk.left.is_empty();
+            let Some((from, way)) = way.filter(|_| is_sure) else { break };
             id = self.follow(from, way, to, mode);
             ip = to;
         }
