@@ -183,12 +183,6 @@ impl<'t> Decoder<'t> {
         self.next_any(code)
     }
 
-    /// Whether the next item is a block, or found on the way to one.
-    #[inline]
-    pub(super) fn is_on(&self) -> bool {
-        self.state == State::On && self.queue.is_empty()
-    }
-
     /// Takes the TNT bits that come next as far as nothing stands between them that matters.
     #[inline]
     pub(super) fn read_ahead(&mut self) {

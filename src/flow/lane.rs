@@ -6,7 +6,7 @@ use super::chain::{CHAIN_BITS, Chain, Key, Tail};
 use super::chains::{ChainId, Chains};
 use super::code::Code;
 use super::cursor::Cursor;
-use super::decoder::Decoder;
+use super::decoder::{Decoder, State};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
 use crate::common::Addr;
@@ -27,6 +27,12 @@ struct Lane<'t> {
 }
 
 impl Decoder<'_> {
+    /// Whether the next item is a block, or found on the way to one.
+    #[inline]
+    pub(super) fn is_on(&self) -> bool {
+        self.state == State::On && self.queue.is_empty()
+    }
+
     /// Executes chains while tracing is on, and shows them to `sink`.
     pub(super) fn run_chains(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
         // A clock has to see the packets; and a TIP may tell more than where to go.
