@@ -28,7 +28,7 @@ extern uint64_t storm_stack;
 void storm_loop(volatile int *go_on);
 
 static volatile int go_on = 1, wanted, faults, handled, in_loop, bad, depth, deepest, longjmps;
-static volatile int jumps_out;
+static volatile int jumps_out, out_is_set;
 static sigjmp_buf out;
 /* What the process that queues signals may know: how many were taken, from the loop's start on. */
 static volatile int *taken;
@@ -97,7 +97,7 @@ static void on_signal(int number, siginfo_t *info, void *context)
     depth--;
     if (pace)
         pace[DEEP] = depth;
-    if (jumps_out && depth == 0 && handled % 8 == 0 && go_on) {
+    if (jumps_out && out_is_set && depth == 0 && handled % 8 == 0 && go_on) {
         longjmps++;
         siglongjmp(out, 1);
     }
@@ -263,6 +263,7 @@ int main(int argc, char **argv)
     }
     if (sigsetjmp(out, 1))
         depth = 0;
+    out_is_set = 1;
     if (go_on)
         storm_loop(&go_on);
     for (int i = 0; i < 2; i++)
