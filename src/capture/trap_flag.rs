@@ -6,6 +6,8 @@ use libc::user_regs_struct as Registers;
 
 /// TF of EFLAGS.
 const TRAP_FLAG: u64 = 0x100;
+/// RF, which SYSCALL does not leave.
+const RESUME_FLAG: u64 = 0x1_0000;
 
 /// PUSHF was stepped, behind which these are the registers: takes the flag from the stack, unless it
 /// is the program's own.
@@ -20,9 +22,12 @@ pub(super) fn hide_on_stack(registers: &Registers, memory: &Memory) {
 }
 
 /// What R11 is to be behind a system call. SYSCALL leaves the flags there, and its return address in
-/// RCX (SDM volume 2, "SYSCALL"); other ways into the kernel leave both as they were.
+/// RCX (SDM volume 2, "SYSCALL"); other ways into the kernel leave both as they were, and the return
+/// from a signal handler brings others. Where a signal waits, the kernel shows the flag in EFLAGS
+/// though it is not the program's, so that says nothing.
 pub(super) fn hidden_in_r11(registers: &Registers) -> u64 {
-    let is_left = registers.rcx == registers.rip && registers.eflags & TRAP_FLAG == 0;
+    let differs = (registers.r11 ^ registers.eflags) & !(TRAP_FLAG | RESUME_FLAG);
+    let is_left = registers.rcx == registers.rip && differs == 0;
     if is_left { registers.r11 & !TRAP_FLAG } else { registers.r11 }
 }
 
@@ -38,7 +43,9 @@ mod tests {
         assert_eq!(hidden_in_r11(&behind), 0x246);
         // INT 0x80, or the return from a signal handler.
         assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..behind }), 0x346);
-        // The program steps itself.
-        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..behind }), 0x346);
+        // A signal handler had it in its frame.
+        assert_eq!(hidden_in_r11(&Registers { r11: 0x9c06_35e4, ..behind }), 0x9c06_35e4);
+        // A signal waits.
+        assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..behind }), 0x246);
     }
 }
