@@ -1,5 +1,6 @@
 # only: live stepped plain
 # program: forks.c
+# gdb counts a breakpoint twice where a child's end comes as it steps over it.
 catch fork
 catch vfork
 break in_parent
@@ -10,7 +11,7 @@ continue
 continue
 print n
 continue
-info breakpoints
+info breakpoints 2 3
 continue
 finish
 print n
@@ -18,4 +19,4 @@ break plain_fork
 continue
 next
 next
-info breakpoints
+info breakpoints 2 3
