@@ -149,8 +149,13 @@ impl Place {
 
     fn commands(&self, recording: &Path) -> Result<Vec<OsString>, Failure> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
-        let mut commands =
-            vec![command(&["set sysroot".as_ref(), self.dir.dir().join("root").as_os_str()])];
+        let root = self.dir.dir().join("root");
+        let mut commands = vec![
+            // Of its own it waits 2 s for an answer, and takes one that comes late for that to its next
+            // question.
+            "set remotetimeout 60".into(),
+            command(&["set sysroot".as_ref(), root.as_os_str()]),
+        ];
         if let Some(program) = &self.program {
             commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
         }

@@ -11,7 +11,8 @@ fn marker(name: &str) -> String {
     format!("contraflow-test-{name}-{}", std::process::id())
 }
 
-/// The process whose last argument is `marker`.
+/// The process whose last argument is `marker`: not a child of another such one, which has the same
+/// arguments.
 fn process(marker: &str) -> Option<i32> {
     let all = std::fs::read_dir("/proc").unwrap().flatten();
     let all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -21,8 +22,14 @@ fn process(marker: &str) -> Option<i32> {
         words.first().is_some_and(|word| word.ends_with(b"sh"))
             && words.contains(&marker.as_bytes())
     };
-    // Its children have the same arguments.
-    all.filter(is_it).min()
+    let found: Vec<i32> = all.filter(is_it).collect();
+    let is_child = |pid: &i32| parent_of(*pid).is_none_or(|parent| found.contains(&parent));
+    found.iter().copied().find(|pid| !is_child(pid))
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 fn wait_until<T>(mut what: impl FnMut() -> Option<T>) -> Option<T> {
