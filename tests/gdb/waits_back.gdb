@@ -1,5 +1,4 @@
 # only: recorded live
-# program: threads.c
 break done
 continue
 break work
