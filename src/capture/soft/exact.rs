@@ -152,8 +152,10 @@ impl Process {
             return Ok(false);
         }
         let registers = thread.tracee.registers()?;
-        let fresh = self.carry_over(thread, registers.r11);
+        // First, for it may have been killed: then it stands where it was, and is not carried over.
+        let fresh = thread.area.buffer(self.buffer_behind(thread));
         thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
+        self.carry_over(thread, registers.r11);
         self.write_packets()?;
         Ok(true)
     }

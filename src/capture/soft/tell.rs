@@ -23,15 +23,14 @@ impl Process {
     /// The thread's buffer is full up to `pointer`: goes on to the next, as soon as the encoder is
     /// done with that, or over the oldest records.
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
-        let tid = thread.tid();
-        if self.ring.as_ref().is_some_and(|ring| ring.has_stopped(tid)) {
-            thread.told = thread.area.buffer(thread.buffer);
+        let next = self.buffer_behind(thread);
+        if next == thread.buffer {
+            thread.told = thread.area.buffer(next);
             return;
         }
         let frees = self.ring.is_none().then(|| (thread.busy.clone(), thread.buffer));
         let stops = self.ring.is_some() && self.comes_to_stop(thread, pointer);
         self.records(thread, pointer, frees);
-        let next = (thread.buffer + 1) % BUFFERS;
         if let Some(ring) = &mut self.ring
             && thread.busy.taken()[next]
         {
@@ -44,8 +43,14 @@ impl Process {
         thread.buffer = next;
         thread.told = thread.area.buffer(next);
         if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
-            ring.stop(tid);
+            ring.stop(thread.tid());
         }
+    }
+
+    /// The buffer that comes when the thread's is full: the same one where its trace has ended.
+    pub(super) fn buffer_behind(&self, thread: &Thread) -> usize {
+        let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(thread.tid()));
+        if has_stopped { thread.buffer } else { (thread.buffer + 1) % BUFFERS }
     }
 
     /// Nothing more comes of a thread: its area is free once the encoder has read it.
