@@ -4,12 +4,8 @@
 use super::final_state::signal_of;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
+use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, EXIT_GROUP};
 use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
-
-const EXECVE: u64 = 59;
-const EXIT: u64 = 60;
-const EXIT_GROUP: u64 = 231;
-const EXECVEAT: u64 = 322;
 
 /// A thread at its end.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +71,7 @@ pub(super) fn one_executes(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tracee::call_numbers::FUTEX;
 
     fn stop(tid: i32, status: u64, call: Option<u64>, signal: Option<u8>) -> LastStop {
         let siginfo = signal.map(|signal| {
@@ -87,7 +84,6 @@ mod tests {
 
     #[test]
     fn whoever_called_exit_group_ended_the_process() {
-        const FUTEX: u64 = 202;
         let mut culprit = Culprit::default();
         assert!(!culprit.take(&stop(1, 0, Some(EXIT), None)));
         assert_eq!(culprit.known(), None);

@@ -7,6 +7,7 @@ use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
+use crate::tracee::call_numbers::{CLONE, CLONE3, VFORK};
 use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,10 +19,6 @@ const LOOK_PERIOD: Duration = Duration::from_millis(1);
 /// Stops between two looks at whether somebody interrupts.
 const STOPS_PER_LOOK: u32 = 1024;
 
-/// System calls that make processes (`arch/x86/entry/syscalls/syscall_64.tbl`).
-const CLONE: u64 = 56;
-const VFORK: u64 = 58;
-const CLONE3: u64 = 435;
 /// `CLONE_VM` (clone(2)).
 const SHARES_MEMORY: u64 = 0x100;
 

@@ -1,9 +1,9 @@
 //! System calls that were interrupted: what the kernel leaves in a thread's registers to make them
 //! again (arch/x86/kernel/signal.c).
 
+use crate::tracee::call_numbers::RESTART_SYSCALL;
 use libc::user_regs_struct as Registers;
 
-const RESTART_SYSCALL: u64 = 219;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 /// What stands in RAX (include/linux/errno.h): `ERESTARTSYS`, `ERESTARTNOINTR`, `ERESTARTNOHAND`.

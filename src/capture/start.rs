@@ -5,11 +5,11 @@ use super::Error;
 use super::error::gone_is_fine;
 use super::filter::{Code, Filter, Resolver};
 use crate::common::{Addr, Pid, Tid};
+use crate::tracee::call_numbers::MMAP;
 use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, mappings, wait_any, wait_for};
 use nix::errno::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-const MMAP: u64 = 9;
 const INT3: u8 = 0xcc;
 
 /// Runs a program that was just launched until a thread is about to execute `code`, and stops all

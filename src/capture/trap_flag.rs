@@ -5,7 +5,7 @@ use crate::tracee::Memory;
 use libc::user_regs_struct as Registers;
 
 /// TF of EFLAGS.
-const TRAP_FLAG: u64 = 0x100;
+pub(super) const TRAP_FLAG: u64 = 0x100;
 /// RF, which SYSCALL does not leave.
 const RESUME_FLAG: u64 = 0x1_0000;
 

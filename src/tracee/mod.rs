@@ -4,6 +4,7 @@
 //! from one thread.
 
 mod attach;
+pub mod call_numbers;
 mod cpus;
 mod error;
 mod launch;

@@ -14,6 +14,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::{MAX_INSN_BYTES, decode};
 use crate::pt::ExecMode;
+use crate::tracee::call_numbers::VFORK;
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
@@ -29,7 +30,6 @@ const TRAP_TRACE: i32 = 2;
 const SI_KERNEL: i32 = 0x80;
 /// What the kernel gives when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
-const VFORK: u64 = 58;
 
 /// Who looks at the program.
 #[derive(Debug, Default)]

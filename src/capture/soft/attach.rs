@@ -9,9 +9,9 @@ use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Addr, Tid};
+use crate::tracee::call_numbers::RSEQ;
 use crate::tracee::{self, Rseq, Tracee, USER_CS_64};
 
-const RSEQ: u64 = 334;
 const RSEQ_UNREGISTER: u64 = 1;
 
 impl Engine {

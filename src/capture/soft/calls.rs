@@ -7,29 +7,17 @@ use super::left::reason_to_leave;
 use super::process::{Process, bits_of};
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
+use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Event;
 use crate::tracee::Rseq;
+use crate::tracee::call_numbers::{
+    ARCH_PRCTL, CLONE, CLONE3, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
+    RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT,
+    SHMDT,
+};
 use crate::translate::slots;
-
-pub(super) const MMAP: u64 = 9;
-pub(super) const MPROTECT: u64 = 10;
-pub(super) const MUNMAP: u64 = 11;
-pub(super) const RT_SIGACTION: u64 = 13;
-pub(super) const RT_SIGPROCMASK: u64 = 14;
-pub(super) const RT_SIGRETURN: u64 = 15;
-pub(super) const MREMAP: u64 = 25;
-pub(super) const SHMAT: u64 = 30;
-pub(super) const CLONE: u64 = 56;
-pub(super) const SHMDT: u64 = 67;
-pub(super) const ARCH_PRCTL: u64 = 158;
-pub(super) const SCHED_SETAFFINITY: u64 = 203;
-pub(super) const SCHED_GETAFFINITY: u64 = 204;
-pub(super) const REMAP_FILE_PAGES: u64 = 216;
-pub(super) const PKEY_MPROTECT: u64 = 329;
-pub(super) const RSEQ: u64 = 334;
-pub(super) const CLONE3: u64 = 435;
 
 /// System calls that the tracer wants to see. All others run without a stop.
 pub(super) const SEEN_CALLS: [u64; 17] = [
@@ -58,8 +46,6 @@ const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
-/// RFLAGS.TF.
-const TRAP_FLAG: u64 = 0x100;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 

@@ -1,7 +1,6 @@
 //! What a stop means: requests of the code cache, system calls, births, ends. Signals stand in
 //! `signals`.
 
-use super::calls::{CLONE, CLONE3};
 use super::engine::{BACKEND, Engine};
 use super::exact::{Exactness, Registers};
 use super::feed::Item;
@@ -15,6 +14,7 @@ use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::sideband::Event;
+use crate::tracee::call_numbers::{CLONE, CLONE3, MPROTECT};
 use crate::tracee::{PtraceEvent, Stop, Tracee, USER_CS_64, is_thread_of, wait_for};
 use crate::translate::slots;
 
@@ -132,11 +132,7 @@ impl Engine {
             let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
             for page in process.space.masked_in(EVERYWHERE) {
                 let protection = process.space.protection(Addr(page)).map_or(0, bits_of);
-                tracee.inject(
-                    gadget,
-                    super::calls::MPROTECT,
-                    [page, 0x1000, protection, 0, 0, 0],
-                )?;
+                tracee.inject(gadget, MPROTECT, [page, 0x1000, protection, 0, 0, 0])?;
             }
             process.window.remove(tracee, gadget)?;
         }

@@ -3,13 +3,13 @@
 //! through, and takes the program's block and its handler away (`force_sig_info_to_task` in the
 //! kernel's signal.c). Both are put back.
 
-use super::calls::RT_SIGACTION;
 use super::exact::Registers;
 use super::memory::checked;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Tid};
+use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions};
 use crate::translate::{CacheMemory, slots};
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange};
+use crate::tracee::call_numbers::MADVISE;
 use crate::translate::{CacheMemory, slots};
 
 const PAGE_BYTES: u64 = 0x1000;
@@ -23,7 +24,6 @@ const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 /// `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the ends `exit` and
 /// `exit_group`.
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
-const MADVISE: u64 = 28;
 
 impl Process {
     /// From now on all calls that may write stop, where `masked` says that there are pages that

@@ -1,7 +1,6 @@
 //! Processes that are left to themselves: taken out of the code cache, without a trace of the
 //! recorder, and detached from.
 
-use super::calls::CLONE;
 use super::engine::Engine;
 use super::events::EVERYWHERE;
 use super::exact::Registers;
@@ -11,12 +10,9 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
+use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
-const SETRLIMIT: u64 = 160;
-const PRCTL: u64 = 157;
-const PRLIMIT64: u64 = 302;
-const SECCOMP: u64 = 317;
 /// The calls after which a process may have to be left.
 pub(super) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP];
 const PR_SET_DUMPABLE: u64 = 4;

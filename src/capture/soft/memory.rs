@@ -6,6 +6,7 @@ use super::place::place;
 use super::shared::Shared;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
+use crate::tracee::call_numbers::{CLOSE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
 use crate::translate::slots;
 use nix::errno::Errno;
@@ -25,13 +26,6 @@ const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 /// Offset of what follows the tables.
 const FIRST_FREE: u64 = 1 << 20;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
-
-const MMAP: u64 = 9;
-const MPROTECT: u64 = 10;
-const MUNMAP: u64 = 11;
-const MREMAP: u64 = 25;
-const CLOSE: u64 = 3;
-const MEMFD_CREATE: u64 = 319;
 
 const NONE: u64 = 0;
 const READ_WRITE: u64 = 3;

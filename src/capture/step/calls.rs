@@ -9,19 +9,10 @@ use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::capture::trap_flag::hidden_in_r11;
 use crate::common::Addr;
 use crate::sideband::Event;
-
-const MMAP: u64 = 9;
-const MPROTECT: u64 = 10;
-const MUNMAP: u64 = 11;
-const MREMAP: u64 = 25;
-const SHMAT: u64 = 30;
-pub(super) const EXECVE: u64 = 59;
-const SHMDT: u64 = 67;
-const ARCH_PRCTL: u64 = 158;
-const REMAP_FILE_PAGES: u64 = 216;
-pub(super) const EXECVEAT: u64 = 322;
-const PKEY_MPROTECT: u64 = 329;
-const RSEQ: u64 = 334;
+use crate::tracee::call_numbers::{
+    ARCH_PRCTL, EXECVE, EXECVEAT, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
+    RSEQ, SHMAT, SHMDT,
+};
 
 /// Whether the instruction at `ip`, a far call, enters the kernel for a system call: SYSCALL, or
 /// INT 0x80.

@@ -9,6 +9,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::flow::Insn;
 use crate::image::core;
+use crate::tracee::call_numbers::EXECVE;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
 /// What a thread is doing, as far as its tracer knows.
@@ -44,7 +45,7 @@ pub(super) struct Call {
 impl Call {
     /// The execve(2) that a launched program begins in, of which its path tells nothing.
     pub(super) fn executing() -> Self {
-        let number = super::calls::EXECVE;
+        let number = EXECVE;
         let args = [0; 6];
         Self { number, args, entered: true, ignores: None, hidden_rsi: None, retired: true }
     }

@@ -9,6 +9,7 @@
 use super::thread::{Call, Thread};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
+use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, dispositions, signals};
 
 /// What a thread has to do with SIGTRAP.
@@ -103,7 +104,6 @@ fn is_from_here(info: &SiginfoBytes) -> bool {
     final_state::code_of(info) == libc::SI_TKILL && u32::from_ne_bytes(sender) == std::process::id()
 }
 
-const RT_SIGACTION: u64 = 13;
 const IGNORE: u64 = 1;
 
 /// Whether a process ignores SIGTRAP. The first step makes the kernel forget.
