@@ -125,8 +125,7 @@ impl<M: CacheMemory> Translator<M> {
         if location.point.state.recorded {
             return 0;
         }
-        let path = self.superblock(location.superblock).map_or(&[][..], |s| &s.path[..]);
-        let done = path.iter().take(location.point.index.into());
+        let done = self.path(location.superblock).iter().take(location.point.index.into());
         let counts =
             |outcome| matches!(outcome, Outcome::Taken | Outcome::NotTaken | Outcome::Return);
         done.filter(|step| counts(step.outcome)).count() as u64

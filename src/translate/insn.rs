@@ -42,17 +42,37 @@ pub(super) enum Treatment {
 
 /// Decodes one instruction; none if the bytes are too few or are no valid instruction.
 pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, DisplacementOffset)> {
-    let mut decoder = Decoder::with_ip(64, bytes, ip, DecoderOptions::NONE);
-    let insn = decoder.decode();
-    if insn.is_invalid() {
-        return None;
+    Insns::new(bytes).at(0, ip)
+}
+
+/// Decodes instructions out of one stretch of bytes. To make a decoder takes as long as to decode.
+pub(super) struct Insns<'a>(Decoder<'a>);
+
+impl<'a> Insns<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(Decoder::new(64, bytes, DecoderOptions::NONE))
     }
-    let offset = if insn.is_ip_rel_memory_operand() {
-        decoder.get_constant_offsets(&insn).displacement_offset()
-    } else {
-        0
-    };
-    Some((insn, DisplacementOffset(offset)))
+
+    /// The instruction at `offset`, whose address is `ip`; none if the bytes from there on are too
+    /// few or are no valid instruction.
+    pub(super) fn at(
+        &mut self,
+        offset: usize,
+        ip: u64,
+    ) -> Option<(Instruction, DisplacementOffset)> {
+        self.0.set_position(offset).ok()?;
+        self.0.set_ip(ip);
+        let insn = self.0.decode();
+        if insn.is_invalid() {
+            return None;
+        }
+        let offset = if insn.is_ip_rel_memory_operand() {
+            self.0.get_constant_offsets(&insn).displacement_offset()
+        } else {
+            0
+        };
+        Some((insn, DisplacementOffset(offset)))
+    }
 }
 
 /// Where in an instruction's bytes its memory displacement is, if that is relative to RIP.

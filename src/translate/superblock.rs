@@ -79,15 +79,15 @@ pub struct Superblock {
     pub body: u64,
     /// The first byte behind its code.
     pub end: u64,
-    /// The path, as far as it goes without leaving.
-    pub path: Box<[Step]>,
-    /// By offset.
-    pub points: Box<[Point]>,
     /// It is a single instruction that is not translated: the tracer executes it where it is.
     pub native: bool,
     /// What that instruction asks for, where branches are counted: the tracer answers it and goes on
     /// behind it.
     pub hook: Option<Hook>,
+    /// Where its path is among those of all.
+    pub(super) path: Stretch,
+    /// Where its points are, by offset.
+    pub(super) points: Stretch,
     /// The zone its code is in.
     pub(super) zone: usize,
     /// The address of the literal that leads to the next superblock of its slot in the table.
@@ -97,6 +97,27 @@ pub struct Superblock {
     /// The next superblock of its slot.
     pub(super) next_of_slot: Option<u32>,
     pub(super) alive: bool,
+}
+
+/// A stretch of a vector that all superblocks share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stretch {
+    first: usize,
+    len: u32,
+}
+
+impl Stretch {
+    /// Puts `items` behind those that are there.
+    pub(super) fn append<T: Copy>(to: &mut Vec<T>, items: &[T]) -> Self {
+        let first = to.len();
+        to.extend_from_slice(items);
+        // A superblock has less than 64 KiB of code.
+        Self { first, len: u32::try_from(items.len()).unwrap_or(u32::MAX) }
+    }
+
+    pub(super) fn of<T>(self, all: &[T]) -> &[T] {
+        all.get(self.first..self.first + self.len as usize).unwrap_or_default()
+    }
 }
 
 /// A place in translated code.

@@ -6,6 +6,8 @@ use super::translator::CacheMemory;
 use super::zone::Zone;
 
 const SLOTS: usize = 1 << 16;
+/// So many are cleared at once.
+const CLEARED_SLOTS: usize = 1 << 9;
 
 /// The table, and the superblock that is asked first in each slot.
 #[derive(Debug)]
@@ -22,8 +24,10 @@ impl Table {
 
     /// Lets all slots lead to the request for a target.
     pub(super) fn clear(&self, memory: &impl CacheMemory, zone: &Zone) {
-        let bytes: Vec<u8> = (0..SLOTS).flat_map(|_| zone.miss.to_le_bytes()).collect();
-        memory.write(self.offset, &bytes);
+        let stretch = zone.miss.to_le_bytes().repeat(CLEARED_SLOTS);
+        for first in (0..SLOTS).step_by(CLEARED_SLOTS) {
+            memory.write(self.offset + first as u64 * 8, &stretch);
+        }
     }
 
     /// The newest superblock of a slot is asked first.

@@ -103,7 +103,7 @@ fn a_branch_back_is_followed() {
     let bytes = vec![0x90, 0x90, 0xff, 0xc0, 0x75, 0xfb, 0xeb, 0xfe];
     let mut code = Code { bytes, is_fixed: false };
     let number = translator.get(START + 2, &mut code).unwrap();
-    let path = &translator.superblock(number).unwrap().path;
+    let path = translator.path(number);
     let ips: Vec<u64> = path.iter().take(3).map(|step| step.ip - START).collect();
     assert_eq!(ips, [2, 4, 1]);
     assert_eq!(path[1].outcome, Outcome::Taken);

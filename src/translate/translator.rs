@@ -6,7 +6,7 @@ use super::counting::{Bound, Bounded};
 use super::edge::{Edge, Jump};
 use super::links::{Links, List};
 use super::slots;
-use super::superblock::{Location, Superblock};
+use super::superblock::{Location, Point, Step, Stretch, Superblock};
 use super::table::Table;
 use super::zone::Zone;
 use std::collections::BTreeSet;
@@ -57,6 +57,9 @@ pub struct Translator<M> {
     pub(super) limits: Limits,
     zones: Vec<Zone>,
     superblocks: Vec<Superblock>,
+    /// The paths of all superblocks, and their points.
+    steps: Vec<Step>,
+    points: Vec<Point>,
     by_start: AddressMap<u64, u32>,
     /// The superblocks of each zone, by address.
     by_entry: Vec<Vec<u32>>,
@@ -105,6 +108,8 @@ impl<M: CacheMemory> Translator<M> {
             limits,
             zones: Vec::new(),
             superblocks: Vec::new(),
+            steps: Vec::new(),
+            points: Vec::new(),
             by_start: AddressMap::default(),
             by_entry: Vec::new(),
             by_page: AddressMap::default(),
@@ -203,6 +208,17 @@ impl<M: CacheMemory> Translator<M> {
         self.superblocks.get(number as usize)
     }
 
+    /// The path of a superblock, as far as it goes without leaving.
+    pub fn path(&self, number: u32) -> &[Step] {
+        self.superblock(number).map_or(&[], |superblock| superblock.path.of(&self.steps))
+    }
+
+    /// The path of an edge: that of its superblock, up to where it leaves.
+    pub fn path_of(&self, edge: &Edge) -> &[Step] {
+        let path = self.path(edge.superblock);
+        path.get(..usize::from(edge.instructions)).unwrap_or_default()
+    }
+
     /// The number of superblocks ever made.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
@@ -283,8 +299,9 @@ impl<M: CacheMemory> Translator<M> {
             return None;
         }
         let offset = u32::try_from(at - superblock.entry).ok()?;
-        let behind = superblock.points.partition_point(|point| point.offset <= offset);
-        let point = *superblock.points.get(behind.checked_sub(1)?)?;
+        let points = superblock.points.of(&self.points);
+        let behind = points.partition_point(|point| point.offset <= offset);
+        let point = *points.get(behind.checked_sub(1)?)?;
         let exact = point.offset == offset && point.state.exact;
         Some(Location { superblock: number, point, exact })
     }
@@ -378,8 +395,8 @@ impl<M: CacheMemory> Translator<M> {
             accepted: built.accepted,
             body: built.body,
             end: base + built.bytes.len() as u64,
-            path: built.path.as_slice().into(),
-            points: built.points.as_slice().into(),
+            path: Stretch::append(&mut self.steps, &built.path),
+            points: Stretch::append(&mut self.points, &built.points),
             native: built.native,
             hook: built.hook,
             zone,

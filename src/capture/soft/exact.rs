@@ -88,8 +88,7 @@ impl Process {
         let (program, pointer) = self.convert(thread, registers, &location);
         let state = location.point.state;
         let partial = (!state.recorded).then(|| {
-            let superblock = self.translator.superblock(location.superblock);
-            let path = superblock.map_or(&[][..], |superblock| &superblock.path);
+            let path = self.translator.path(location.superblock);
             let count = usize::from(location.point.index).min(path.len());
             (path[..count].to_vec(), location.point.ip)
         });

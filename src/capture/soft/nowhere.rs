@@ -38,11 +38,8 @@ impl Process {
         self.window.shared.read(thread.area.offset_of(pointer), &mut number);
         let edge = self.translator.edges_from(u32::from_le_bytes(number) as usize).first();
         let Some(edge) = edge.copied() else { return Ok(false) };
-        let Some(superblock) = self.translator.superblock(edge.superblock) else {
-            return Ok(false);
-        };
-        let path = superblock.path.get(..usize::from(edge.instructions)).unwrap_or_default();
-        let Some((branch, before)) = path.split_last() else { return Ok(false) };
+        let path = self.translator.path_of(&edge).split_last();
+        let Some((branch, before)) = path else { return Ok(false) };
         let (ip, steps) = (branch.ip, before.to_vec());
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
         let program = Registers {

@@ -3,7 +3,7 @@
 
 use super::process::Process;
 use super::thread::Thread;
-use crate::translate::{Edge, EdgeKind, Outcome, Superblock};
+use crate::translate::{Edge, EdgeKind, Outcome, Step};
 use std::collections::HashMap;
 
 impl Process {
@@ -28,10 +28,8 @@ impl Process {
             if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
                 return true;
             }
-            let stops = || {
-                let superblock = self.translator.superblock(edge.superblock);
-                superblock.is_some_and(|block| arrivals(edge, block).any(|ip| ranges.stop_at(ip)))
-            };
+            let stops =
+                || arrivals(edge, self.translator.path_of(edge)).any(|ip| ranges.stop_at(ip));
             if *known.entry(number).or_insert_with(stops) {
                 return true;
             }
@@ -41,8 +39,7 @@ impl Process {
 }
 
 /// Where the direct branches of an edge's path lead.
-fn arrivals<'a>(edge: &'a Edge, block: &'a Superblock) -> impl Iterator<Item = u64> + 'a {
-    let path = block.path.get(..usize::from(edge.instructions)).unwrap_or_default();
+fn arrivals<'a>(edge: &'a Edge, path: &'a [Step]) -> impl Iterator<Item = u64> + 'a {
     let branches = |outcome| !matches!(outcome, Outcome::Plain | Outcome::NotTaken);
     let inner = path.iter().zip(path.iter().skip(1));
     let inner = inner.filter(move |(step, _)| branches(step.outcome)).map(|(_, next)| next.ip);

@@ -137,7 +137,7 @@ impl Process {
         let told = std::mem::replace(&mut self.paths_told, self.translator.superblock_count());
         let new = (told..self.paths_told).filter_map(|number| {
             let number = u32::try_from(number).ok()?;
-            Some(Paths::new(&self.translator.superblock(number)?.path))
+            Some(Paths::new(self.translator.path(number)))
         });
         new.collect()
     }

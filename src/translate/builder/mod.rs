@@ -10,7 +10,7 @@ use super::counting::Bound;
 use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
 use super::hook::Hook;
-use super::insn::{DisplacementOffset, Treatment, decode, treat, uses_r11};
+use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
 use iced_x86::Instruction;
@@ -239,28 +239,44 @@ impl Builder<'_, '_> {
             return self.native();
         }
         let mut rounds = 0;
-        let mut window = Window::default();
-        loop {
-            if self.must_end(&mut rounds) {
-                self.end_at(self.ip);
-                return false;
-            }
-            let bytes = window.at(self.ip, code);
-            let decoded = decode(bytes, self.ip);
-            let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
-            let treatment = match &decoded {
-                Some((insn, _)) if hook.is_none() => treat(insn),
-                _ => Treatment::Native,
-            };
-            self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
-            let (Some((insn, offset)), true) = (decoded, treatment != Treatment::Native) else {
-                self.hook = hook.filter(|_| self.path.is_empty());
-                return self.native();
-            };
-            if self.translate(&insn, &bytes[..insn.len()], offset, treatment) {
-                return false;
+        while !self.must_end(&mut rounds) {
+            let window = Window::fetch(self.ip, code);
+            let mut insns = Insns::new(window.bytes());
+            let mut offset = 0;
+            loop {
+                if let Some(native) = self.follow_one(window.bytes(), &mut insns, offset) {
+                    return native;
+                }
+                match window.find(self.ip) {
+                    Some(at) => offset = at,
+                    None => break,
+                }
+                if self.must_end(&mut rounds) {
+                    self.end_at(self.ip);
+                    return false;
+                }
             }
         }
+        self.end_at(self.ip);
+        false
+    }
+
+    /// Follows the path over the instruction at an offset of what was fetched. If it ends with that,
+    /// gives whether its only instruction must be executed natively.
+    fn follow_one(&mut self, bytes: &[u8], insns: &mut Insns<'_>, offset: usize) -> Option<bool> {
+        let decoded = insns.at(offset, self.ip);
+        let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
+        let treatment = match &decoded {
+            Some((insn, _)) if hook.is_none() => treat(insn),
+            _ => Treatment::Native,
+        };
+        self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
+        let (Some((insn, displacement)), true) = (decoded, treatment != Treatment::Native) else {
+            self.hook = hook.filter(|_| self.path.is_empty());
+            return Some(self.native());
+        };
+        let bytes = &bytes[offset..offset + insn.len()];
+        self.translate(&insn, bytes, displacement, treatment).then_some(false)
     }
 
     /// What the caller must answer, where nothing is recorded.

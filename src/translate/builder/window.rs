@@ -13,26 +13,26 @@ pub(super) struct Window {
     bytes: [u8; WINDOW_BYTES],
 }
 
-impl Default for Window {
-    fn default() -> Self {
-        Self { start: 0, known: 0, bytes: [0; WINDOW_BYTES] }
-    }
-}
-
 impl Window {
     /// The bytes of the instruction at `ip`, and maybe some that follow. No page is looked at but
     /// those that the longest instruction there would be on.
-    pub(super) fn at(&mut self, ip: u64, code: &mut dyn ProgramCode) -> &[u8] {
-        let offset = usize::try_from(ip.wrapping_sub(self.start)).unwrap_or(usize::MAX);
-        let is_inside = offset < self.known && self.known - offset >= MAX_INSN_BYTES;
-        if is_inside {
-            return &self.bytes[offset..offset + MAX_INSN_BYTES];
-        }
+    pub(super) fn fetch(ip: u64, code: &mut dyn ProgramCode) -> Self {
+        let mut bytes = [0; WINDOW_BYTES];
         let in_page = usize::try_from(PAGE_BYTES - ip % PAGE_BYTES).unwrap_or(0);
         let len = in_page.clamp(MAX_INSN_BYTES, WINDOW_BYTES);
-        self.start = ip;
-        self.known = code.fetch(ip, &mut self.bytes[..len]);
-        &self.bytes[..self.known.min(MAX_INSN_BYTES)]
+        let known = code.fetch(ip, &mut bytes[..len]);
+        Self { start: ip, known, bytes }
+    }
+
+    /// What was fetched; the first byte is that of the address that it was fetched for.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.known]
+    }
+
+    /// Where the bytes of an instruction are, if all that it can have were fetched.
+    pub(super) fn find(&self, ip: u64) -> Option<usize> {
+        let offset = usize::try_from(ip.wrapping_sub(self.start)).ok()?;
+        (offset < self.known && self.known - offset >= MAX_INSN_BYTES).then_some(offset)
     }
 }
 
@@ -60,11 +60,16 @@ mod tests {
     #[test]
     fn each_instruction_has_its_bytes() {
         let mut code = Numbers { end: 0x2ffa, fetched: 0 };
-        let mut window = Window::default();
+        let mut window = Window::fetch(0x0f00, &mut code);
         for ip in (0x0f00..0x3000).step_by(3) {
             let expected: Vec<u8> = (ip..code.end.max(ip)).map(|at| at.to_le_bytes()[0]).collect();
-            let bytes = window.at(ip, &mut code);
-            assert_eq!(bytes, &expected[..expected.len().min(MAX_INSN_BYTES)], "at {ip:#x}");
+            let offset = window.find(ip).unwrap_or_else(|| {
+                window = Window::fetch(ip, &mut code);
+                0
+            });
+            let bytes = &window.bytes()[offset..];
+            let len = expected.len().min(MAX_INSN_BYTES);
+            assert_eq!(bytes[..len.min(bytes.len())], expected[..len], "at {ip:#x}");
         }
         assert!(code.fetched < 0x2100 / 3 / 10, "{} times", code.fetched);
     }

@@ -222,8 +222,7 @@ impl Machine {
                 let translator = self.translator.as_ref().unwrap();
                 let edge = translator.way_out(number, request, counter).expect("a way out");
                 assert_eq!(u64::from(edge.branches()), branches);
-                let superblock = translator.superblock(number).unwrap();
-                let steps = &superblock.path[..usize::from(edge.instructions)];
+                let steps = translator.path_of(&edge);
                 let behind = |insn: &Instruction| !is_branch(insn);
                 let insn_at = |ip: u64| self.insn_at(ip);
                 let tail = steps.iter().rev().take_while(|step| behind(&insn_at(step.ip))).count();
