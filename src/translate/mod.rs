@@ -5,7 +5,7 @@
 //! At the edges of a superblock the program's registers and flags are its own, but for R11, which
 //! points to where the next record goes (the program's R11 waits in a slot). No glue touches the
 //! flags, the stack or vector registers, so at each of its instructions the program's exact state
-//! is at hand: [`Superblock::points`] says how.
+//! is at hand: [`Translator::locate`] says how.
 //!
 //! To run a program again, [`Translator::counting`] makes code that records nothing and counts
 //! branches, up to a place that is told by their number; R11 is what is left of them then.
