@@ -237,9 +237,7 @@ impl Process {
             // What one attempt found changed, the next one knows.
             changes.extend(news);
             match result {
-                Ok(result) if self.protect_all(thread.tracee, &pages)? => break (result, pages),
-                // It was made of code that is not there any more.
-                Ok(_) => {}
+                Ok(result) => break (result, pages),
                 Err(TranslateError::NoZone(near)) => {
                     let gadget = self.gadget();
                     let (base, offset) = self.window.zone(thread.tracee, gadget, near)?;
@@ -265,37 +263,24 @@ impl Process {
         if !pages.is_empty() {
             self.young.push((before, now().0));
         }
+        for page in pages {
+            self.protect(thread.tracee, page)?;
+            for alias in self.space.aliases(AddrRange::sized(Addr(page), PAGE_BYTES)) {
+                self.protect(thread.tracee, alias.start.0)?;
+            }
+        }
         Ok(result)
     }
 
-    /// Writes to pages that code was translated from must not go unnoticed. Gives whether none did
-    /// between their reading and now; else what was translated from them is forgotten.
-    fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
-        let mut is_current = true;
-        for &page in pages {
-            let range = AddrRange::sized(Addr(page), PAGE_BYTES);
-            let mut was_open = self.protect(tracee, page)?;
-            for alias in self.space.aliases(range) {
-                was_open |= self.protect(tracee, alias.start.0)?;
-            }
-            if was_open && self.pages.is_overwritten(page, &self.memory) {
-                self.forget_code(range);
-                is_current = false;
-            }
-        }
-        Ok(is_current)
-    }
-
-    /// Gives whether the page could be written until now.
-    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
+    /// Writes to a page that code was translated from must not go unnoticed.
+    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
         let protection = self.space.protection(Addr(page));
         let Some(protection) = protection.filter(|p| p.write && !self.space.is_masked(page)) else {
-            return Ok(false);
+            return Ok(());
         };
         self.space.mask(page);
         self.watch_kernel_writes();
-        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)?;
-        Ok(true)
+        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)
     }
 
     /// The page may be written again.
