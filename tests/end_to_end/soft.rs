@@ -58,6 +58,19 @@ fn code_that_is_mapped_twice_takes_the_same_path() {
 }
 
 #[test]
+fn code_that_another_thread_changes_is_never_stale() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("repatched.c", &["-O1", "-pthread"]);
+        let options = ["--full", "--force"];
+        for _ in 0..3 {
+            let dir = assert_passes_through(&scene, &options, &[program.to_str().unwrap()]);
+            without_gaps(&dir).unwrap();
+        }
+    }
+}
+
+#[test]
 fn code_that_the_kernel_writes_takes_the_same_path() {
     same_path_of("kernelwrites.c", &[]);
 }

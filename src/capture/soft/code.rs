@@ -44,6 +44,13 @@ impl Pages {
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
+    /// Whether a page that can change is not as it was told.
+    pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
+        let mut now = [0; PAGE_BYTES];
+        let told = self.told.get(&page);
+        told.is_some_and(|told| memory.read(Addr(page), &mut now) == PAGE_BYTES && **told != now)
+    }
+
     /// A view for one translation.
     pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a Space) -> View<'a> {
         View { pages: self, memory, space, changing: AddressMap::default() }

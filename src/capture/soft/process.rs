@@ -2,7 +2,7 @@
 
 use super::area::{Area, BUFFERS, Busy};
 use super::calls::SEEN_CALLS;
-use super::code::{Change, Pages};
+use super::code::{Change, Pages, View};
 use super::debugger::Debugger;
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
@@ -223,11 +223,24 @@ impl Process {
         &mut self,
         thread: &mut Thread,
         ip: u64,
-        mut act: impl FnMut(
-            &mut Translator<Arc<Shared>>,
-            &mut super::code::View<'_>,
-        ) -> Result<T, TranslateError>,
+        mut act: impl FnMut(&mut Translator<Arc<Shared>>, &mut View<'_>) -> Result<T, TranslateError>,
     ) -> Result<T, Error> {
+        loop {
+            let (result, pages) = self.translate_once(thread, ip, &mut act)?;
+            // All that was read is told before: the thread may be killed any time.
+            if self.protect_all(thread.tracee, &pages)? {
+                return Ok(result);
+            }
+        }
+    }
+
+    /// The same, of code that may not be there any more. Gives the pages that can change, too.
+    fn translate_once<T>(
+        &mut self,
+        thread: &mut Thread,
+        ip: u64,
+        act: &mut impl FnMut(&mut Translator<Arc<Shared>>, &mut View<'_>) -> Result<T, TranslateError>,
+    ) -> Result<(T, Vec<u64>), Error> {
         let before = self.translator.edge_count();
         let mut changes = Vec::new();
         let (result, pages) = loop {
@@ -263,24 +276,37 @@ impl Process {
         if !pages.is_empty() {
             self.young.push((before, now().0));
         }
-        for page in pages {
-            self.protect(thread.tracee, page)?;
-            for alias in self.space.aliases(AddrRange::sized(Addr(page), PAGE_BYTES)) {
-                self.protect(thread.tracee, alias.start.0)?;
-            }
-        }
-        Ok(result)
+        Ok((result, pages))
     }
 
-    /// Writes to a page that code was translated from must not go unnoticed.
-    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
+    /// Writes to pages that code was translated from must not go unnoticed. Gives whether none did
+    /// between their reading and now; else what was translated from them is forgotten.
+    fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
+        let mut is_current = true;
+        for &page in pages {
+            let range = AddrRange::sized(Addr(page), PAGE_BYTES);
+            let mut was_open = self.protect(tracee, page)?;
+            for alias in self.space.aliases(range) {
+                was_open |= self.protect(tracee, alias.start.0)?;
+            }
+            if was_open && self.pages.is_overwritten(page, &self.memory) {
+                self.forget_code(range);
+                is_current = false;
+            }
+        }
+        Ok(is_current)
+    }
+
+    /// Gives whether the page could be written until now.
+    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
         let protection = self.space.protection(Addr(page));
         let Some(protection) = protection.filter(|p| p.write && !self.space.is_masked(page)) else {
-            return Ok(());
+            return Ok(false);
         };
         self.space.mask(page);
         self.watch_kernel_writes();
-        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)
+        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)?;
+        Ok(true)
     }
 
     /// The page may be written again.
