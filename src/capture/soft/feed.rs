@@ -2,7 +2,7 @@
 //! each traced thread's order, and packets come out.
 
 use super::area::Busy;
-use super::encode::{BadRecord, Dictionary, News, Trace};
+use super::encode::{BadRecord, Chains, Dictionary, News, Trace};
 use super::shared::Shared;
 use super::turns::Turns;
 use crate::capture::filter::Ranges;
@@ -102,6 +102,7 @@ impl Feed {
                 psb_period,
                 ranges,
                 dictionary: Dictionary::default(),
+                chains: Chains::default(),
                 threads: HashMap::new(),
                 packets: outgoing,
             };
@@ -144,6 +145,7 @@ impl Feed {
 fn encode_records(
     encoder: &mut Trace,
     dictionary: &Dictionary,
+    chains: &mut Chains,
     shared: &Shared,
     mut offset: u64,
     mut len: usize,
@@ -153,7 +155,7 @@ fn encode_records(
     while len > 0 {
         let bytes = &mut bytes[..len.min(READ_BYTES)];
         shared.read(offset, bytes);
-        let left = encoder.records(dictionary, bytes)?;
+        let left = encoder.records(dictionary, chains, bytes)?;
         let done = bytes.len() - left;
         if done == 0 {
             return Err(BadRecord);
@@ -169,6 +171,7 @@ struct Worker {
     psb_period: u32,
     ranges: Ranges,
     dictionary: Dictionary,
+    chains: Chains,
     threads: HashMap<Tid, (Trace, Tally, usize)>,
     packets: Sender<Packets>,
 }
@@ -181,6 +184,7 @@ impl Worker {
                 Item::Program(shared) => {
                     self.shared = shared;
                     self.dictionary = Dictionary::default();
+                    self.chains = Chains::default();
                 }
                 Item::Ranges(ranges) => {
                     self.threads.values_mut().for_each(|(trace, ..)| trace.set_ranges(&ranges));
@@ -224,7 +228,8 @@ impl Worker {
             Item::Records { offset, len, frees } => {
                 *pending += len;
                 let (shared, dictionary) = (&self.shared, &self.dictionary);
-                let read = encode_records(encoder, dictionary, shared, offset, len);
+                let read =
+                    encode_records(encoder, dictionary, &mut self.chains, shared, offset, len);
                 tally.damaged = read == Err(BadRecord);
                 if let Some((busy, index)) = frees {
                     busy.free(index);

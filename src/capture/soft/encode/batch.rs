@@ -6,7 +6,7 @@
 use super::TNT_BITS;
 
 /// A record begins below [`Batch::BYTES`] and gives less than as much again.
-const ALL_BYTES: usize = 2 * Batch::BYTES + WORD_BYTES;
+const ALL_BYTES: usize = 2 * Batch::BYTES + size_of::<Bytes>();
 const WORD_BYTES: usize = 8;
 /// A long TNT packet's first bytes (SDM table "TNT Packet Definition").
 const LONG_TNT: u64 = 0xa302;
@@ -15,6 +15,9 @@ const LONG_TNT_BYTES: usize = 8;
 const SHORT_BITS: u32 = 6;
 /// TIP, without its `IPBytes` (SDM table "TIP Packet Definition").
 const TIP: u8 = 0x0d;
+
+/// Room for packets that were made before.
+pub(super) type Bytes = [u8; 32];
 
 /// TNT and TIP packets.
 pub(super) struct Batch {
@@ -55,15 +58,18 @@ impl Batch {
         self.len
     }
 
-    /// Adds up to 17 branches.
+    /// Adds up to [`TNT_BITS`] branches.
     #[inline(always)]
     pub(super) fn bits(&mut self, bits: u64, count: u32) {
-        self.tnt = self.tnt << (count & 63) | bits;
-        self.tnt_count += count;
-        if self.tnt_count >= TNT_BITS {
-            let rest = (self.tnt_count - TNT_BITS) & 63;
-            self.put((self.tnt >> rest | 1 << TNT_BITS) << 16 | LONG_TNT, LONG_TNT_BYTES);
-            self.tnt &= (1 << rest) - 1;
+        let all = self.tnt_count + count;
+        if all < TNT_BITS {
+            self.tnt = self.tnt << (count & 63) | bits;
+            self.tnt_count = all;
+        } else {
+            let rest = (all - TNT_BITS) & 63;
+            let packet = self.tnt << (count.wrapping_sub(rest) & 63) | bits >> rest;
+            self.put((packet | 1 << TNT_BITS) << 16 | LONG_TNT, LONG_TNT_BYTES);
+            self.tnt = bits & ((1 << rest) - 1);
             self.tnt_count = rest;
         }
     }
@@ -83,6 +89,16 @@ impl Batch {
             self.put(target >> 56, 1);
         }
         self.last_ip = target;
+    }
+
+    /// Adds packets, the first `size` of these bytes, that begin behind a TIP and end with one, to
+    /// `last_ip`.
+    #[inline(always)]
+    pub(super) fn packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
+        let at = self.len & (2 * Self::BYTES - 1);
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+        self.len += size;
+        self.last_ip = last_ip;
     }
 
     /// Writes the bits that wait: one long packet, or up to two short ones.
@@ -148,7 +164,7 @@ mod tests {
             batch.tip(0x7fff_ffff_f000);
             expected.push((Some(0x7fff_ffff_f000), false));
             while batch.len() < Batch::BYTES - 64 {
-                let count = u32::try_from(random() % 17).unwrap();
+                let count = u32::try_from(random() % 48).unwrap();
                 let bits = random() & ((1 << count) - 1);
                 batch.bits(bits, count);
                 expected.extend((0..count).rev().map(|bit| (None, bits >> bit & 1 == 1)));

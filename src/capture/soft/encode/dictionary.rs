@@ -53,6 +53,8 @@ pub(super) enum Treatment {
     Return,
     /// Bits, return addresses, and an indirect branch.
     Indirect,
+    /// Nothing in the trace, and on to the target, unless that was passed.
+    Quiet,
     /// Anything else whose target is known.
     Slow,
     /// Any other return or indirect branch.
@@ -65,7 +67,7 @@ impl Treatment {
     /// Whether the record is not among the plain ones.
     #[inline]
     pub(super) fn is_slow(self) -> bool {
-        matches!(self, Self::Slow | Self::SlowIndirect | Self::Timed)
+        matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)
     }
 
     /// Whether only what comes next tells where control goes.
@@ -149,9 +151,12 @@ fn treatment(edge: &Edge) -> Treatment {
         return slow;
     }
     // A path without a bit, or one whose tail is a circle, may need a packet.
+    if edge.kind == EdgeKind::Direct && edge.bit_count == 0 {
+        return Treatment::Quiet;
+    }
     let circles = edge.quiet_low <= edge.target && edge.target <= edge.quiet_high;
     match edge.kind {
-        EdgeKind::Direct if edge.bit_count == 0 || circles => slow,
+        EdgeKind::Direct if circles => slow,
         EdgeKind::Direct => Treatment::Direct,
         EdgeKind::Return => Treatment::Return,
         EdgeKind::Indirect => Treatment::Indirect,

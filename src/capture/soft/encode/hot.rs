@@ -4,11 +4,16 @@
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::batch::Batch;
+use super::chain::{KEY_BYTES, RECORDS};
+use super::chains::Chains;
 use super::dictionary::{Dictionary, Plain, Treatment};
 use super::{BadRecord, Encoder, STACK_DEPTH};
 
 /// No path starts there: it is not canonical.
 const NOWHERE: u64 = 1 << 63;
+
+/// Look-ups without a chain, each of which doubles the records before the next.
+const MISSES: u32 = 3;
 
 /// Bytes of records, and how far they were read.
 struct Records<'a> {
@@ -26,7 +31,14 @@ impl Records<'_> {
     /// Where the path of the next record starts. None if there is none.
     #[inline(always)]
     fn next_start(&self, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
-        let Some((number, _)) = self.bytes.split_first_chunk::<4>() else { return Ok(None) };
+        self.start_at(0, dictionary)
+    }
+
+    /// Where the path of the record behind `count` others starts.
+    #[inline(always)]
+    fn start_at(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
+        let bytes = self.bytes.get(count * 4..).unwrap_or_default();
+        let Some((number, _)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let plain = dictionary.plain.get(u32::from_le_bytes(*number) as usize);
         plain.map(|plain| Some(plain.start)).ok_or(BadRecord)
     }
@@ -59,6 +71,7 @@ impl Encoder {
     pub(in crate::capture::soft) fn records(
         &mut self,
         dictionary: &Dictionary,
+        chains: &mut Chains,
         bytes: &[u8],
     ) -> Result<usize, BadRecord> {
         let mut records = Records { bytes };
@@ -66,14 +79,26 @@ impl Encoder {
             self.arrive(dictionary, start)?;
         }
         let mut hot = self.heat(Batch::default());
+        // Records that are taken one by one before chains are looked for again.
+        let (mut single, mut misses) = (0, 0);
         loop {
+            if single == 0 {
+                if self.chain(dictionary, chains, &mut records, &mut hot)? {
+                    misses = 0;
+                    continue;
+                }
+                // Where little comes again, looking for it costs little.
+                single = RECORDS << misses;
+                misses = (misses + 1).min(MISSES);
+            }
+            single -= 1;
             let whole = records.bytes;
             let Some(number) = records.number() else { break };
             let plain = dictionary.plain.get(number as usize).ok_or(BadRecord)?;
             let fits = plain.start == hot.here && hot.batch.len() < hot.limit;
             if !fits || plain.treatment.is_slow() {
                 let value = match plain.treatment {
-                    Treatment::Direct | Treatment::Slow => Some(0),
+                    Treatment::Direct | Treatment::Quiet | Treatment::Slow => Some(0),
                     Treatment::Timed => records.value(),
                     _ => records.next_start(dictionary)?,
                 };
@@ -84,6 +109,7 @@ impl Encoder {
                 self.cool(&mut hot);
                 self.record(dictionary, number, value)?;
                 hot = self.heat(hot.batch);
+                single = 0;
                 continue;
             }
             let (bits, count) = (u64::from(plain.bits), u32::from(plain.bit_count));
@@ -92,7 +118,7 @@ impl Encoder {
                     self.calls(dictionary, plain);
                 }
                 hot.batch.bits(bits, count);
-                hot.goes_to(plain, plain.target, number);
+                hot.goes_to(plain.instructions, plain.target, number);
                 continue;
             }
             let Some(target) = records.next_start(dictionary)? else {
@@ -108,10 +134,53 @@ impl Encoder {
                 hot.batch.bits(bits, count);
                 hot.batch.tip(target);
             }
-            hot.goes_to(plain, target, 0);
+            hot.goes_to(plain.instructions, target, 0);
         }
         self.cool(&mut hot);
         Ok(records.bytes.len())
+    }
+
+    /// Takes a chain of records, if one is known.
+    #[inline(always)]
+    fn chain(
+        &mut self,
+        dictionary: &Dictionary,
+        chains: &mut Chains,
+        records: &mut Records<'_>,
+        hot: &mut Hot,
+    ) -> Result<bool, BadRecord> {
+        let Some(key) = records.bytes.first_chunk::<KEY_BYTES>() else { return Ok(false) };
+        let Some(chain) = chains.find(key) else {
+            chains.miss(key, dictionary, self);
+            return Ok(false);
+        };
+        if chain.start != hot.here || hot.batch.len() >= hot.limit {
+            return Ok(false);
+        }
+        let count = usize::from(chain.records);
+        let (target, loud) = if chain.treatment == Treatment::Direct {
+            (chain.target, chain.loud())
+        } else {
+            let Some(target) = records.start_at(count, dictionary)? else { return Ok(false) };
+            (target, 0)
+        };
+        if !chain.apply(chains.addresses(), self) {
+            return Ok(false);
+        }
+        chain.write(&mut hot.batch);
+        match chain.treatment {
+            Treatment::Return if self.matches(target) => hot.batch.bits(1, 1),
+            Treatment::Return | Treatment::Indirect => hot.batch.tip(target),
+            _ => {}
+        }
+        hot.goes_to(chain.instructions, target, loud);
+        if chain.quiet > 0 {
+            self.quiet.clear();
+            self.quiet.extend(chain.quiet_records());
+            hot.has_quiet = true;
+        }
+        records.bytes = records.bytes.get(count * 4..).unwrap_or_default();
+        Ok(true)
     }
 
     /// A record is not whole, or what comes next has yet to tell where it leads.
@@ -167,8 +236,8 @@ impl Encoder {
 
 impl Hot {
     #[inline(always)]
-    fn goes_to(&mut self, plain: &Plain, target: u64, loud: u32) {
-        self.instructions += u64::from(plain.instructions);
+    fn goes_to(&mut self, instructions: u16, target: u64, loud: u32) {
+        self.instructions += u64::from(instructions);
         self.here = target;
         self.loud = loud;
         self.has_quiet = false;

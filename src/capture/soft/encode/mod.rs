@@ -2,12 +2,15 @@
 //! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
 
 mod batch;
+mod chain;
+mod chains;
 mod circles;
 mod dictionary;
 mod filtered;
 mod hot;
 mod trace;
 
+pub(super) use chains::Chains;
 pub(super) use dictionary::{Dictionary, News, Paths};
 pub(super) use trace::Trace;
 

@@ -1,7 +1,7 @@
 //! The encoder of a thread: the fast one, or where not all code is traced the exact one.
 
 use super::filtered::Filtered;
-use super::{BadRecord, Dictionary, Encoder};
+use super::{BadRecord, Chains, Dictionary, Encoder};
 use crate::capture::filter::Ranges;
 use crate::flow::Insn;
 use crate::translate::Step;
@@ -68,9 +68,14 @@ impl Trace {
     pub(in crate::capture::soft) fn records(
         &mut self,
         dictionary: &Dictionary,
+        chains: &mut Chains,
         bytes: &[u8],
     ) -> Result<usize, BadRecord> {
-        either!(self, encoder => encoder.records(dictionary, bytes), encoder.records(dictionary, bytes))
+        either!(
+            self,
+            encoder => encoder.records(dictionary, chains, bytes),
+            encoder.records(dictionary, bytes)
+        )
     }
 
     /// The thread stands at `ip`: there its last record led.

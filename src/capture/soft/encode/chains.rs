@@ -1,0 +1,226 @@
+//! Records that follow each other again and again: one look-up takes the place of several turns of
+//! the loop over records.
+
+#![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
+
+use super::Encoder;
+use super::chain::{Chain, Key};
+use super::dictionary::Dictionary;
+
+/// Slots of the table at first, and at most: 2 MiB.
+const SLOTS: [usize; 2] = [1 << 8, 1 << 14];
+/// Addresses of all chains, beyond which the table is emptied.
+const ADDRESSES: usize = 1 << 17;
+
+/// Parts of hashes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tag {
+    /// Of the records that have the slot; 0: none.
+    holder: u8,
+    /// Of the records that last were not found here: those that come again take the slot.
+    rival: u8,
+}
+
+/// The chains that were found, by their records.
+#[derive(Debug, Default)]
+pub(in crate::capture::soft) struct Chains {
+    slots: Vec<Chain>,
+    /// What the slots hold, so that a look-up in vain need not read them.
+    tags: Vec<Tag>,
+    shift: u32,
+    /// How many chains were put into slots since the table has its size.
+    put: usize,
+    addresses: Vec<u64>,
+}
+
+impl Chains {
+    /// The slot of these records, and what else tells them from others.
+    #[inline(always)]
+    fn slot(&self, key: &Key) -> (usize, u8) {
+        let mut hash = 0_u64;
+        for word in key.as_chunks::<8>().0 {
+            hash = (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            hash ^= hash >> 32;
+        }
+        let hash = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
+        let slot = usize::try_from(hash >> (self.shift & 63)).unwrap_or(0);
+        (slot, hash.to_le_bytes()[2] | 1)
+    }
+
+    /// The chain of these records, if they have one.
+    #[inline(always)]
+    pub(super) fn find(&self, key: &Key) -> Option<&Chain> {
+        let (slot, tag) = self.slot(key);
+        if self.tags.get(slot)?.holder != tag {
+            return None;
+        }
+        self.slots.get(slot).filter(|chain| chain.is_of(key))
+    }
+
+    /// The table has nothing of these records. Makes a chain of them when they come again.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn miss(&mut self, key: &Key, dictionary: &Dictionary, encoder: &Encoder) {
+        if self.slots.is_empty() {
+            self.resize(SLOTS[0]);
+        }
+        let (slot, tag) = self.slot(key);
+        let Some(tags) = self.tags.get_mut(slot) else { return };
+        if tags.rival != tag {
+            tags.rival = tag;
+            return;
+        }
+        if self.put > self.slots.len() && self.slots.len() < SLOTS[1] {
+            self.resize(self.slots.len() * 4);
+        } else if self.addresses.len() > ADDRESSES {
+            self.resize(self.slots.len());
+        }
+        self.put += 1;
+        let (slot, _) = self.slot(key);
+        self.slots[slot] = Chain::of(key, dictionary, encoder, &mut self.addresses);
+        self.tags[slot] = Tag { holder: tag, rival: tag };
+    }
+
+    fn resize(&mut self, slots: usize) {
+        self.slots.clear();
+        self.slots.resize(slots, Chain::NONE);
+        self.tags.clear();
+        self.tags.resize(slots, Tag::default());
+        self.shift = u64::BITS - slots.ilog2();
+        self.put = 0;
+        self.addresses.clear();
+    }
+
+    /// The addresses that chains have in common.
+    #[inline(always)]
+    pub(super) fn addresses(&self) -> &[u64] {
+        &self.addresses
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::chain::KEY_BYTES;
+    use super::super::dictionary::News;
+    use super::*;
+    use crate::translate::{Edge, EdgeKind};
+
+    struct Random(u64);
+
+    impl Random {
+        fn word(&mut self) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            self.0 >> 33
+        }
+
+        fn below(&mut self, limit: u8) -> u8 {
+            u8::try_from(self.word() % u64::from(limit)).unwrap()
+        }
+    }
+
+    const PLACES: u8 = 12;
+    const EDGES: u8 = 4;
+
+    fn place(number: u8) -> u64 {
+        0x40_0000 + u64::from(number) * 0x100
+    }
+
+    /// Some edges from each place to some others, from number 1 on.
+    fn news(random: &mut Random) -> News {
+        let mut news = News::default();
+        let edge = |kind, start, target| Edge {
+            bits: 0,
+            bit_count: 1,
+            kind,
+            pushes: 0,
+            peak: 0,
+            first_push: 0,
+            instructions: 3,
+            superblock: 0,
+            start,
+            target,
+            quiet_low: 1,
+            quiet_high: 0,
+            since: 0,
+            branch: true,
+            quiet_start: 0,
+            quiet_jumps: 0,
+            first_quiet: 0,
+        };
+        news.edges.push(edge(EdgeKind::Direct, 0, 0));
+        for from in 0..PLACES {
+            for _ in 0..EDGES {
+                let kinds =
+                    [EdgeKind::Direct, EdgeKind::Direct, EdgeKind::Return, EdgeKind::Indirect];
+                let kind = kinds[usize::from(random.below(4))];
+                let mut edge = edge(kind, place(from), place(random.below(PLACES)));
+                edge.bit_count = 1 + random.below(16);
+                edge.bits = random.word() & ((1 << edge.bit_count) - 1);
+                if kind == EdgeKind::Direct && random.below(3) == 0 {
+                    (edge.bits, edge.bit_count) = (0, 0);
+                }
+                edge.quiet_low = place(random.below(PLACES));
+                edge.quiet_high = edge.quiet_low + 8;
+                edge.pushes = random.below(3);
+                let is_deep = random.below(9) == 0;
+                edge.peak = edge.pushes + if is_deep { random.below(60) } else { 0 };
+                edge.first_push = u32::try_from(news.pushes.len()).unwrap();
+                news.pushes.extend((0..edge.pushes).map(|_| place(random.below(PLACES))));
+                news.edges.push(edge);
+            }
+        }
+        news
+    }
+
+    /// A walk along edges that does the same again and again, but not always.
+    fn walk(random: &mut Random, news: &News) -> Vec<u8> {
+        let mut walk = Vec::new();
+        let (mut here, mut stack, mut phase) = (place(0), Vec::new(), 0_u8);
+        for _ in 0..60_000 {
+            phase =
+                if random.below(50) == 0 { random.below(99) } else { phase.wrapping_mul(5) % 99 };
+            let edges = 1_u32..;
+            let mut from_here = edges.zip(&news.edges[1..]).filter(|(_, edge)| edge.start == here);
+            let (number, edge) = from_here.nth(usize::from(phase % EDGES)).unwrap();
+            walk.extend(number.to_le_bytes());
+            let first = edge.first_push as usize;
+            stack.extend(&news.pushes[first..first + usize::from(edge.pushes)]);
+            let top = if edge.kind == EdgeKind::Return { stack.pop() } else { None };
+            here = match edge.kind {
+                EdgeKind::Direct => edge.target,
+                _ if random.below(20) == 0 => place(random.below(PLACES)),
+                _ => top.unwrap_or_else(|| place(phase % PLACES)),
+            };
+        }
+        walk
+    }
+
+    /// Packets of the records, of which so many bytes are handed over at a time.
+    fn encode(news: News, walk: &[u8], at_once: usize) -> (Vec<u8>, u64, usize) {
+        let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
+        dictionary.learn(news);
+        let mut encoder = Encoder::new(1 << 40);
+        encoder.begin(1);
+        for records in walk.chunks(at_once) {
+            assert_eq!(encoder.records(&dictionary, &mut chains, records), Ok(0));
+        }
+        encoder.end(&dictionary);
+        (encoder.drain(), encoder.instructions(), chains.put)
+    }
+
+    #[test]
+    fn chains_give_what_their_records_give() {
+        let mut all_chains = 0;
+        for seed in 0..60 {
+            let news = || news(&mut Random(seed));
+            let walk = walk(&mut Random(seed ^ 0x1234), &news());
+            let (one_by_one, instructions, chains) = encode(news(), &walk, KEY_BYTES / 2);
+            assert_eq!(chains, 0);
+            let (together, all_instructions, chains) = encode(news(), &walk, 4096 * 4);
+            all_chains += chains;
+            assert!(one_by_one == together, "seed {seed}");
+            assert_eq!(instructions, all_instructions);
+        }
+        assert!(all_chains > 10_000, "{all_chains}");
+    }
+}
