@@ -3,7 +3,7 @@
 //! it and decode one segment at a time.
 
 use super::blocks::{BlockSet, Dictionary};
-use super::calls::Calls;
+use super::calls::{Absent, Calls};
 use super::digest::{Digest, Source};
 use crate::common::{Addr, Tsc};
 use crate::flow::{Bounds, Gap};
@@ -53,7 +53,7 @@ impl Index {
         passed: &mut dyn FnMut(usize),
     ) -> (Self, Vec<(u64, Gap)>) {
         let mut index = Self::default();
-        let mut calls = Calls::default();
+        let mut calls = (Calls::default(), Absent::default());
         let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
@@ -64,7 +64,7 @@ impl Index {
         (index, gaps)
     }
 
-    fn add(&mut self, digest: Digest, calls: &mut Calls) {
+    fn add(&mut self, digest: Digest, (calls, absent): &mut (Calls, Absent)) {
         let first = self.insns;
         if self.dictionaries.len() <= digest.worker {
             self.dictionaries.resize(digest.worker + 1, Dictionary::default());
@@ -83,7 +83,7 @@ impl Index {
             has_gaps: !content.gaps.is_empty(),
         };
         self.entries.push(entry);
-        calls.apply(&content.effects, first);
+        calls.apply(&content.effects, first, absent);
         for (at, tsc) in content.times {
             self.note_time(first + at, tsc);
         }

@@ -1,6 +1,7 @@
 //! The timeline itself: answers what was executed where. How one is opened is in
 //! [`open`](super::open).
 
+use super::calls::Absent;
 use super::effects::Effects;
 use super::images::Images;
 use super::index::Entry;
@@ -223,7 +224,8 @@ impl Timeline {
         let mut calls = entry.calls.clone();
         if let Some(segment) = self.segment(number, at) {
             let limit = (index - entry.first).min(segment.insns);
-            calls.apply(&Effects::of(&segment, limit, &thread.execs), entry.first);
+            let effects = Effects::of(&segment, limit, &thread.execs);
+            calls.apply(&effects, entry.first, &mut Absent::default());
         }
         calls.stack.frames().collect()
     }
