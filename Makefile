@@ -34,7 +34,7 @@ check: check-tools fmt clippy doc deny test fuzz
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
 # more signals, and many short programs in a row.
 check-long: check-tools build
-	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=500 \
+	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
 		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends::
 	sh tests/stress.sh target/release/contraflow
 
