@@ -4,7 +4,7 @@
 
 use super::error::Error;
 use super::procfs::process_of;
-use super::stop::{PtraceEvent, Stop, wait_for};
+use super::stop::{PtraceEvent, Stop, news_of, wait_for};
 use crate::common::{Addr, Pid, Tid};
 use nix::errno::Errno;
 
@@ -152,12 +152,30 @@ impl Tracee {
     }
 
     /// Lets a thread that stands still make a system call, by the SYSCALL instruction at
-    /// `gadget`, and puts its registers back. Signals wait meanwhile. Gives the call's result,
-    /// an error as a negative number.
+    /// `gadget`, and puts its registers back, even where it is killed in its midst. Signals wait
+    /// meanwhile. Gives the call's result, an error as a negative number.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
         self.set_signal_mask(u64::MAX)?;
+        let mut stopped = Stopped::default();
+        let result = self
+            .call_once(&registers, gadget, number, args, &mut stopped)
+            .map_err(|error| self.killed_in_call(&registers, error))?;
+        self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
+        self.set_signal_mask(mask)?;
+        self.stop_again(stopped)?;
+        Ok(result)
+    }
+
+    fn call_once(
+        self,
+        registers: &libc::user_regs_struct,
+        gadget: Addr,
+        number: u64,
+        args: [u64; 6],
+        stopped: &mut Stopped,
+    ) -> Result<i64, Error> {
         let [rdi, rsi, rdx, r10, r8, r9] = args;
         let call = libc::user_regs_struct {
             rip: gadget.0,
@@ -169,26 +187,43 @@ impl Tracee {
             r10,
             r8,
             r9,
-            ..registers
+            ..*registers
         };
         self.set_registers(&call)?;
-        let mut stopped = Stopped::default();
+        // One that was killed before, and stands at its end, would be gone when it is resumed.
+        if let Some(stop) = news_of(self.0)? {
+            return Err(Error::Disturbed { tid: self.0, stop });
+        }
         let mut begun = false;
         // A thread that stands in a system call comes to the end of that one first. No signal
         // tells of these stops, so the program's handlers stay as they are.
-        let result = loop {
-            self.run_to_call(&mut stopped)?;
+        loop {
+            self.run_to_call(stopped)?;
             let at = self.registers()?;
             if at.rip == gadget.0 {
                 self.set_registers(&call)?;
             } else if std::mem::replace(&mut begun, true) {
-                break at.rax;
+                return Ok(at.rax.cast_signed());
             }
+        }
+    }
+
+    /// A thread that is killed in the midst of a call of ours stands at its end with the call's
+    /// registers, or is on its way there: it gets its own again, for its final state.
+    fn killed_in_call(self, registers: &libc::user_regs_struct, error: Error) -> Error {
+        let stop = match error {
+            Error::Disturbed { stop, .. } => stop,
+            error if error.is_gone() => match wait_for(self.0) {
+                Ok(stop) => stop,
+                Err(error) => return error,
+            },
+            error => return error,
         };
-        self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
-        self.set_signal_mask(mask)?;
-        self.stop_again(stopped)?;
-        Ok(result.cast_signed())
+        if stop == Stop::Event(PtraceEvent::Exit) {
+            // Killed once more, it is gone, and nobody will ask for its registers.
+            drop(self.set_registers(registers));
+        }
+        Error::Disturbed { tid: self.0, stop }
     }
 
     /// Runs a thread whose signals are blocked to the next beginning or end of a system call. Job
