@@ -147,6 +147,17 @@ pub enum Error {
     FinalState(#[from] image::Error),
 }
 
+impl Error {
+    /// Whether it came of a thread's end.
+    pub(super) fn is_of_end(&self) -> bool {
+        match self {
+            Self::Tracee(tracee::Error::Disturbed { stop, .. }) => stop.is_end(),
+            Self::Tracee(error) => error.is_gone(),
+            _ => false,
+        }
+    }
+}
+
 /// A thread that somebody killed meanwhile is no fault: its end will be reported.
 pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
     match result {

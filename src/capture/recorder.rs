@@ -18,7 +18,7 @@ use crate::sideband::{Event, Record};
 use crate::tracee::comm;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 /// What is on the disk at most this much later, whatever becomes of the recorder.
@@ -193,6 +193,11 @@ impl Prepared {
     pub(super) fn set_hardware(&mut self, hardware: Hardware, psb_period_bytes: u32) {
         self.manifest.capture.hardware = Some(hardware);
         self.manifest.capture.psb_period_bytes = psb_period_bytes.into();
+    }
+
+    /// Where the recording is to be.
+    pub(super) fn dir(&self) -> &Path {
+        self.destination.dir()
     }
 
     /// There is no process after all.

@@ -1,7 +1,7 @@
 //! Attaches to a process that runs already: stops all its threads, wherever they are.
 
 use super::error::Error;
-use super::procfs::{state, threads};
+use super::procfs::{is_traced_here, state, threads};
 use super::ptrace::Tracee;
 use super::stop::{PtraceEvent, Stop, wait_for};
 use crate::common::{Pid, Tid};
@@ -42,16 +42,25 @@ pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
 pub fn detach_all(pid: Pid) {
     // The first one also where `/proc` does not tell of any.
     let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
-    for tracee in tids.into_iter().map(Tracee) {
-        // Only a thread that stands still can be detached from. Who is not traced is refused twice.
-        if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
-            let signal = match wait_for(tracee.0) {
-                Ok(Stop::Signal(signal)) => signal,
-                _ => 0,
-            };
-            // What is gone need not be detached from.
-            let _ = tracee.detach(signal);
-        }
+    tids.into_iter().map(Tracee).for_each(detach_anywhere);
+}
+
+/// Detaches from all that the calling thread still traces, in any process.
+pub fn detach_rest() {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
+    pids.flat_map(threads).filter(|tid| is_traced_here(*tid)).map(Tracee).for_each(detach_anywhere);
+}
+
+fn detach_anywhere(tracee: Tracee) {
+    // Only a thread that stands still can be detached from. Who is not traced is refused twice.
+    if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
+        let signal = match wait_for(tracee.0) {
+            Ok(Stop::Signal(signal)) => signal,
+            _ => 0,
+        };
+        // What is gone need not be detached from.
+        let _ = tracee.detach(signal);
     }
 }
 

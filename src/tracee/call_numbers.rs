@@ -13,6 +13,7 @@ pub const MREMAP: u64 = 25;
 pub const MADVISE: u64 = 28;
 pub const SHMAT: u64 = 30;
 pub const CLONE: u64 = 56;
+pub const FORK: u64 = 57;
 pub const VFORK: u64 = 58;
 pub const EXECVE: u64 = 59;
 pub const EXIT: u64 = 60;

@@ -14,15 +14,15 @@ mod program;
 mod ptrace;
 mod stop;
 
-pub use attach::{attach, attach_thread, detach_all};
+pub use attach::{attach, attach_thread, detach_all, detach_rest};
 pub use cpus::Cpus;
 pub use error::Error;
 pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,
-    executable, is_thread_of, mappings, private_pages, process_of, signals, state, threads,
-    undumped,
+    executable, is_thread_of, is_traced_here, mappings, private_pages, process_of, signals, state,
+    threads, undumped,
 };
 pub use program::{ProgramError, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};

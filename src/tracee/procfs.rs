@@ -237,6 +237,12 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
+/// Whether the calling thread traces a thread.
+pub fn is_traced_here(tid: Tid) -> bool {
+    let tracer = nix::unistd::gettid().as_raw();
+    state(Pid(tid.0)).is_some_and(|state| state.tracer == tracer)
+}
+
 /// The number of the system call that a thread is in (proc(5), "syscall"). None where it is in
 /// none, or is gone. One that runs, and so is about to leave the kernel or to sleep there, is waited
 /// for a little.

@@ -27,6 +27,13 @@ pub enum Stop {
     Event(PtraceEvent),
 }
 
+impl Stop {
+    /// Whether the thread is at its end, or gone.
+    pub fn is_end(self) -> bool {
+        matches!(self, Self::Event(PtraceEvent::Exit) | Self::Exited(_) | Self::Killed { .. })
+    }
+}
+
 /// The events of ptrace(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceEvent {

@@ -220,6 +220,34 @@ fn many_threads_end_at_once() {
     }
 }
 
+#[test]
+fn children_are_killed_at_any_moment() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("culled.c", &[]);
+    let store = scene.path("store");
+    for follows in [true, false] {
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", &store).args(["record", "-q", "--full", "--backend", "soft"]);
+        record.args(follows.then_some("--follow-forks")).arg("--").arg(&program);
+        record.args(["60", "3"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut recorder = record.spawn().unwrap();
+        let status = wait_until(|| recorder.try_wait().unwrap());
+        if status.is_none() {
+            recorder.kill().unwrap();
+        }
+        let output = recorder.wait_with_output().unwrap();
+        assert_eq!(status.expect("no hang").code(), Some(7), "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout), "60\n", "{}", text(&output.stderr));
+    }
+    let dirs = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap());
+    let dirs = dirs.filter(|entry| entry.file_type().unwrap().is_dir());
+    let counts: Vec<usize> = dirs.map(|dir| without_gaps(&dir.path()).unwrap()).collect();
+    assert!(counts.len() > 20 && counts.iter().all(|&count| count > 0), "{counts:?}");
+}
+
 /// Ends a program of five threads in some way, and gives what gdb knows at the end. Its three
 /// threads that wait are there in any case.
 fn at_the_end(backend: &str, way: &str, status: i32) -> String {

@@ -15,7 +15,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
 pub(super) const BACKEND: &str = "soft";
@@ -71,6 +71,8 @@ pub(super) struct Engine {
     pub(super) threads: BTreeMap<Tid, Thread>,
     /// First stops of threads whose birth was not told yet.
     pub(super) early: BTreeMap<Tid, Stop>,
+    /// Threads that did not live to run and are at their end.
+    pub(super) unborn: BTreeSet<Tid>,
     /// Stops that came while another one was being handled.
     pub(super) waiting: VecDeque<(Tid, Stop)>,
     /// Children that share the memory of their parent, and run untranslated until they execute a
@@ -100,6 +102,7 @@ impl Engine {
             processes: BTreeMap::new(),
             threads: BTreeMap::new(),
             early: BTreeMap::new(),
+            unborn: BTreeSet::new(),
             waiting: VecDeque::new(),
             borrowers: BTreeMap::new(),
             newborns: Newborns::default(),
@@ -234,6 +237,7 @@ impl Engine {
         }
         // Threads that never came into the cache.
         tracee::detach_all(self.program);
+        tracee::detach_rest();
         let program = Tid(self.program.0);
         if let Some(turns) = self.turns {
             turns.end(program);

@@ -1,26 +1,20 @@
-//! What a stop means: requests of the code cache, system calls, births, ends. Signals stand in
-//! `signals`.
+//! What a stop means: requests of the code cache, system calls, ends. Births stand in `births`,
+//! signals in `signals`.
 
-use super::engine::{BACKEND, Engine};
+use super::engine::Engine;
 use super::exact::{Exactness, Registers};
 use super::feed::Item;
-use super::process::{Process, bits_of};
+use super::process::Process;
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
-use crate::capture::newborn::shares_memory;
-use crate::capture::recorder::Prepared;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::sideband::Event;
-use crate::tracee::call_numbers::{CLONE, CLONE3, MPROTECT};
-use crate::tracee::{PtraceEvent, Stop, Tracee, USER_CS_64, is_thread_of, wait_for};
+use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
 use crate::translate::slots;
 
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
-/// Bytes of SYSCALL.
-const SYSCALL_BYTES: u64 = 2;
 
 impl Engine {
     /// Takes in a stop of a thread.
@@ -35,6 +29,9 @@ impl Engine {
         // that executes a program.
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
+            if ended && self.unborn.remove(&tid) {
+                return Ok(());
+            }
             self.early.insert(tid, stop);
             if stop == Stop::Event(PtraceEvent::Exit) {
                 // Its process ends, and nobody may live to tell of its birth.
@@ -59,134 +56,6 @@ impl Engine {
         }
     }
 
-    /// The thread made a thread or a process.
-    fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
-        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
-        let child = Tid(i32::try_from(message).unwrap_or(0));
-        let first = match self.early.remove(&child) {
-            Some(stop) => stop,
-            None => wait_for(child)?,
-        };
-        if matches!(first, Stop::Event(PtraceEvent::Exit) | Stop::Exited(_) | Stop::Killed { .. }) {
-            // It did not live to run. Whoever stands at its end is let go.
-            gone_is_fine(Tracee(child).resume(0))?;
-            return gone_is_fine(Tracee(parent).resume(0));
-        }
-        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
-        let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
-        if matches!(call, CLONE | CLONE3)
-            && let Some(process) = self.processes.get_mut(&pid)
-        {
-            process.window.keep_promise();
-        }
-        let is_thread = is_thread_of(child, pid);
-        if let Some(process) = self.processes.get_mut(&pid)
-            && let Some(turns) = process.turns
-        {
-            turns.end(child);
-            if is_thread || self.request.follow_forks {
-                process.end_turns();
-            }
-        }
-        if is_thread {
-            self.add_thread(child, pid, Place::Cache)?;
-            self.with(child, |process, thread| {
-                if let Some(debugger) = &process.debugger {
-                    thread.watched.set(thread.tracee, &debugger.slots)?;
-                }
-                let mut registers = thread.tracee.registers()?;
-                registers.gs_base = thread.area.base;
-                thread.tracee.set_registers(&registers)?;
-                process.tell(child, Item::Born { tsc: now().0 });
-                Ok(thread.tracee.resume(0)?)
-            })?;
-        } else if self.forked(parent, pid, Pid(child.0), event)? {
-            return self.stand_at_fork(parent, Pid(child.0), event);
-        }
-        gone_is_fine(Tracee(parent).resume(0))
-    }
-
-    /// A child process stands at its birth, in a copy of the code cache or in the very same. Gives
-    /// whether it is to stand there until a debugger has seen it.
-    fn forked(
-        &mut self,
-        parent: Tid,
-        pid: Pid,
-        child: Pid,
-        event: PtraceEvent,
-    ) -> Result<bool, Error> {
-        let (tid, is_told) = (Tid(child.0), self.tells_of_fork(pid, event));
-        let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
-        process.recorder.event(parent, Event::Fork { child })?;
-        let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
-        let tracee = Tracee(tid);
-        let registers = tracee.registers()?;
-        let Some(at) = process.translator.locate(registers.rip) else {
-            return gone_is_fine(tracee.detach(0)).map(|()| false);
-        };
-        let (program, _) = process.convert(thread, &registers, &at);
-        tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
-        let shares = shares_memory(&registers, &process.memory);
-        if !shares {
-            // The child has a copy of all but the cache, which it must not use.
-            let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
-            for page in process.space.masked_in(EVERYWHERE) {
-                let protection = process.space.protection(Addr(page)).map_or(0, bits_of);
-                tracee.inject(gadget, MPROTECT, [page, 0x1000, protection, 0, 0, 0])?;
-            }
-            process.window.remove(tracee, gadget)?;
-        }
-        if is_told {
-            return Ok(true);
-        }
-        if !self.request.follow_forks {
-            return gone_is_fine(tracee.detach(0)).map(|()| false);
-        }
-        if shares {
-            self.borrowers.insert(tid, pid);
-            return gone_is_fine(tracee.resume(0)).map(|()| false);
-        }
-        let actions = process.actions.clone();
-        let prepared = Prepared::of_child(&self.request, BACKEND)?;
-        self.adopt(prepared, child)?;
-        if let Some(process) = self.processes.get_mut(&child) {
-            process.actions = actions;
-        }
-        Ok(false)
-    }
-
-    /// A child that shares its parent's memory runs by itself, until it executes a program.
-    fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
-        let tracee = Tracee(tid);
-        match stop {
-            Stop::Exited(_) | Stop::Killed { .. } => {
-                self.borrowers.remove(&tid);
-                Ok(())
-            }
-            Stop::Event(PtraceEvent::Exec) => {
-                self.borrowers.remove(&tid);
-                if !runs_64_bit_code(tracee)? {
-                    self.notes.push(format!("process {tid} runs a 32-bit program: not recorded"));
-                    return gone_is_fine(tracee.detach(0));
-                }
-                leave_system_call(tracee)?;
-                let prepared = Prepared::of_child(&self.request, BACKEND)?;
-                self.adopt(prepared, Pid(tid.0))
-            }
-            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
-                let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
-                if self.early.remove(&child).is_none() {
-                    wait_for(child)?;
-                }
-                gone_is_fine(Tracee(child).detach(0))?;
-                gone_is_fine(tracee.resume(0))
-            }
-            Stop::Group(_) => gone_is_fine(tracee.listen()),
-            Stop::Signal(signal) => gone_is_fine(tracee.resume(signal)),
-            Stop::Event(_) | Stop::Call => gone_is_fine(tracee.resume(0)),
-        }
-    }
-
     /// Another program runs in the thread's process, which has this thread only.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let message = Tracee(tid).event_message();
@@ -205,6 +74,17 @@ impl Engine {
             }
         }
         self.threads.retain(|_, thread| thread.pid != pid);
+        self.begin_program(tid, pid).or_else(|error| {
+            self.killed_meanwhile(tid, error)?;
+            if let Some(process) = self.processes.get_mut(&pid) {
+                process.thread_ended(tid, None);
+            }
+            Ok(())
+        })
+    }
+
+    /// A thread, the only one of its process, stands in the execve(2) that brought its program.
+    fn begin_program(&mut self, tid: Tid, pid: Pid) -> Result<(), Error> {
         if !runs_64_bit_code(Tracee(tid))? {
             gone_is_fine(Tracee(tid).detach(0))?;
             if let Some(process) = self.processes.get_mut(&pid) {
@@ -228,6 +108,7 @@ impl Engine {
 
     /// A thread stands at its end: its registers are read now or never.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
+        self.untold_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let pid = thread.pid;
@@ -267,6 +148,7 @@ impl Engine {
 
     /// The thread, or its process, is gone.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        self.early.remove(&tid);
         let thread = self.threads.remove(&tid);
         let pid = thread.as_ref().map_or(Pid(tid.0), |thread| thread.pid);
         let unseen = thread.filter(|thread| thread.doing != Doing::AtEnd);
@@ -347,8 +229,10 @@ impl Process {
 /// A thread that stands inside the execve(2) that brought its program is taken out of it.
 pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
-    wait_for(tracee.0)?;
-    Ok(())
+    match wait_for(tracee.0)? {
+        stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
+        _ => Ok(()),
+    }
 }
 
 pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {

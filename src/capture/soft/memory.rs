@@ -61,9 +61,8 @@ impl Window {
         let text = Patch::syscall(memory, gadget)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;
         let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes);
-        name.restore(memory)?;
-        text.restore(memory)?;
-        result
+        let restored = name.restore(memory).and(text.restore(memory));
+        result.and_then(|window| restored.map(|()| window))
     }
 
     fn make(
@@ -87,6 +86,10 @@ impl Window {
         let wanted = place(&mappings(pid)?, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
         let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0]);
+        let base = match base {
+            Err(error) if error.is_of_end() => return Err(error),
+            result => result,
+        };
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
         let base = base?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
@@ -126,8 +129,8 @@ impl Window {
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
         let zone = self.zone(tracee, at, at.0);
-        text.restore(memory)?;
-        zone
+        let restored = text.restore(memory);
+        zone.and_then(|zone| restored.map(|()| zone))
     }
 
     /// Has an area ready for one more thread.
@@ -191,8 +194,7 @@ impl Window {
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
         let removed = self.remove(tracee, at);
-        text.restore(memory)?;
-        removed
+        removed.and(text.restore(memory))
     }
 
     fn allocate(&mut self, size: u64) -> Result<u64, Error> {

@@ -8,6 +8,7 @@
 
 mod area;
 mod attach;
+mod births;
 mod calls;
 mod code;
 mod debugger;

@@ -124,7 +124,7 @@ impl Process {
             culprit: Culprit::default(),
         };
         let begun = process.begin(tracee);
-        if begun.is_err() {
+        if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
             // If that fails, it is as it is.
             let _ = process.window.leave(tracee, &process.memory);
         }

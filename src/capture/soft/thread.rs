@@ -85,6 +85,8 @@ pub(super) struct Thread {
     /// What the debugger is to hear of it.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
+    /// The thread or process that it made last.
+    pub(super) last_child: Option<Tid>,
     /// It stands in a system call that waits for its child.
     pub(super) waits: bool,
     /// Nothing has asked it to stop since it was made.
@@ -117,6 +119,7 @@ impl Thread {
             caught: None,
             pending: Pending::default(),
             watched: Watched::default(),
+            last_child: None,
             waits: false,
             is_young: true,
             rseq: None,

@@ -1,0 +1,252 @@
+//! Births: of threads, and of child processes, which are recorded, left, or run by themselves in
+//! their parent's memory. Whoever is killed meanwhile was not there.
+
+use super::engine::{BACKEND, Engine};
+use super::events::{EVERYWHERE, leave_system_call, runs_64_bit_code};
+use super::exact::Registers;
+use super::feed::Item;
+use super::process::bits_of;
+use super::thread::Place;
+use crate::capture::Error;
+use crate::capture::clock::now;
+use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::shares_memory;
+use crate::capture::recorder::Prepared;
+use crate::common::{Addr, Pid, Tid};
+use crate::sideband::Event;
+use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, MPROTECT, VFORK};
+use crate::tracee::{
+    self, PtraceEvent, Stop, Tracee, is_thread_of, is_traced_here, news_of, wait_for,
+};
+use nix::errno::Errno;
+
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+
+impl Engine {
+    /// The thread made a thread or a process.
+    pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
+        let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
+        let child = Tid(i32::try_from(message).unwrap_or(0));
+        if let Some(thread) = self.threads.get_mut(&parent) {
+            thread.last_child = Some(child);
+        }
+        if self.birth(parent, child, event)? {
+            return self.stand_at_fork(parent, Pid(child.0), event);
+        }
+        gone_is_fine(Tracee(parent).resume(0))
+    }
+
+    /// A thread stands at its end. One that was killed as it made a child did not stop to tell of
+    /// that, which would stand still for good.
+    pub(super) fn untold_birth(&mut self, parent: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
+        let Some((child, event)) = child_of(parent) else { return Ok(()) };
+        let is_known = thread.last_child == Some(child)
+            || self.threads.contains_key(&child)
+            || self.borrowers.contains_key(&child);
+        // In another PID namespace the number is not ours.
+        let is_there = || self.early.contains_key(&child) || is_traced_here(child);
+        if !is_known && is_there() && self.birth(parent, child, event)? {
+            // Nobody was told that it was made.
+            return gone_is_fine(Tracee(child).detach(0));
+        }
+        Ok(())
+    }
+
+    /// A thread or a process begins. Gives whether it is to stand at its birth until a debugger has
+    /// seen it.
+    fn birth(&mut self, parent: Tid, child: Tid, event: PtraceEvent) -> Result<bool, Error> {
+        let first = match self.early.remove(&child) {
+            Some(stop) => stop,
+            None => wait_for(child)?,
+        };
+        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
+        if matches!(call, CLONE | CLONE3)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            process.window.keep_promise();
+        }
+        if first.is_end() {
+            // It did not live to run.
+            return self.let_end(child, first).map(|()| false);
+        }
+        let is_thread = is_thread_of(child, pid);
+        if let Some(process) = self.processes.get_mut(&pid)
+            && let Some(turns) = process.turns
+        {
+            turns.end(child);
+            if is_thread || self.request.follow_forks {
+                process.end_turns();
+            }
+        }
+        if !is_thread {
+            return self
+                .forked(parent, pid, Pid(child.0), event)
+                .or_else(|error| self.killed_meanwhile(child, error).map(|()| false));
+        }
+        self.add_thread(child, pid, Place::Cache)?;
+        self.with(child, |process, thread| {
+            if let Some(debugger) = &process.debugger {
+                thread.watched.set(thread.tracee, &debugger.slots)?;
+            }
+            let mut registers = thread.tracee.registers()?;
+            registers.gs_base = thread.area.base;
+            thread.tracee.set_registers(&registers)?;
+            process.tell(child, Item::Born { tsc: now().0 });
+            Ok(thread.tracee.resume(0)?)
+        })?;
+        Ok(false)
+    }
+
+    /// A child process stands at its birth, in a copy of the code cache or in the very same. Gives
+    /// whether it is to stand there until a debugger has seen it.
+    fn forked(
+        &mut self,
+        parent: Tid,
+        pid: Pid,
+        child: Pid,
+        event: PtraceEvent,
+    ) -> Result<bool, Error> {
+        let (tid, is_told) = (Tid(child.0), self.tells_of_fork(pid, event));
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(false) };
+        process.recorder.event(parent, Event::Fork { child })?;
+        let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
+        let tracee = Tracee(tid);
+        let registers = tracee.registers()?;
+        let Some(at) = process.translator.locate(registers.rip) else {
+            return gone_is_fine(tracee.detach(0)).map(|()| false);
+        };
+        let (program, _) = process.convert(thread, &registers, &at);
+        tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
+        let shares = shares_memory(&registers, &process.memory);
+        if !shares {
+            // The child has a copy of all but the cache, which it must not use.
+            let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
+            for page in process.space.masked_in(EVERYWHERE) {
+                let protection = process.space.protection(Addr(page)).map_or(0, bits_of);
+                tracee.inject(gadget, MPROTECT, [page, 0x1000, protection, 0, 0, 0])?;
+            }
+            process.window.remove(tracee, gadget)?;
+        }
+        if is_told {
+            return Ok(true);
+        }
+        if !self.request.follow_forks {
+            return gone_is_fine(tracee.detach(0)).map(|()| false);
+        }
+        if shares {
+            self.borrowers.insert(tid, pid);
+            return gone_is_fine(tracee.resume(0)).map(|()| false);
+        }
+        let actions = process.actions.clone();
+        self.adopt_child(child)?;
+        if let Some(process) = self.processes.get_mut(&child) {
+            process.actions = actions;
+        }
+        Ok(false)
+    }
+
+    /// A child that shares its parent's memory runs by itself, until it executes a program.
+    pub(super) fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => {
+                self.borrowers.remove(&tid);
+                Ok(())
+            }
+            Stop::Event(PtraceEvent::Exec) => {
+                self.borrowers.remove(&tid);
+                self.adopt_borrower(tid).or_else(|error| self.killed_meanwhile(tid, error))
+            }
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
+                if self.early.remove(&child).is_none() {
+                    wait_for(child)?;
+                }
+                gone_is_fine(Tracee(child).detach(0))?;
+                gone_is_fine(tracee.resume(0))
+            }
+            Stop::Group(_) => gone_is_fine(tracee.listen()),
+            Stop::Signal(signal) => gone_is_fine(tracee.resume(signal)),
+            Stop::Event(_) | Stop::Call => gone_is_fine(tracee.resume(0)),
+        }
+    }
+
+    /// A child that shared its parent's memory has one of its own, with another program.
+    fn adopt_borrower(&mut self, tid: Tid) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        if !runs_64_bit_code(tracee)? {
+            self.notes.push(format!("process {tid} runs a 32-bit program: not recorded"));
+            return gone_is_fine(tracee.detach(0));
+        }
+        leave_system_call(tracee)?;
+        self.adopt_child(Pid(tid.0))
+    }
+
+    /// Begins to record a child. Of one that does not live to run there is no recording.
+    fn adopt_child(&mut self, child: Pid) -> Result<(), Error> {
+        let prepared = Prepared::of_child(&self.request, BACKEND)?;
+        let dir = prepared.dir().to_owned();
+        self.adopt(prepared, child).or_else(|error| {
+            self.killed_meanwhile(Tid(child.0), error)?;
+            if !self.processes.contains_key(&child) {
+                // What cannot be removed is a recording without a thread.
+                let _ = std::fs::remove_dir_all(dir);
+            }
+            Ok(())
+        })
+    }
+
+    /// A thread that stood still could not be made ready: fine where it was killed meanwhile.
+    pub(super) fn killed_meanwhile(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
+        let is_recorded = self.processes.contains_key(&Pid(tid.0));
+        let stop = match &error {
+            Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,
+            // What was killed leaves its stop at once, and comes to its end some time.
+            _ if Tracee(tid).registers().is_err() => match wait_for(tid) {
+                // Its end was told already.
+                Err(tracee::Error::System { errno: Errno::ECHILD, .. }) if !is_recorded => {
+                    return Ok(());
+                }
+                result => result?,
+            },
+            _ => match news_of(tid)? {
+                Some(stop) => stop,
+                None => return Err(error),
+            },
+        };
+        if !stop.is_end() {
+            return Err(error);
+        }
+        if is_recorded {
+            self.waiting.push_back((tid, stop));
+            return Ok(());
+        }
+        self.let_end(tid, stop)
+    }
+
+    /// A thread that the recording does not have comes to its end.
+    fn let_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if stop != Stop::Event(PtraceEvent::Exit) {
+            return Ok(());
+        }
+        self.unborn.insert(tid);
+        gone_is_fine(Tracee(tid).resume(0))
+    }
+}
+
+/// The child that a thread at its end has made by its last system call, and what would have told of
+/// it.
+fn child_of(parent: Tid) -> Option<(Tid, PtraceEvent)> {
+    let registers = Tracee(parent).registers().ok()?;
+    let event = match registers.orig_rax {
+        FORK => PtraceEvent::Fork,
+        VFORK => PtraceEvent::Vfork,
+        CLONE | CLONE3 => PtraceEvent::Clone,
+        _ => return None,
+    };
+    let child = i32::try_from(registers.rax.cast_signed()).ok().filter(|child| *child > 0)?;
+    Some((Tid(child), event))
+}
