@@ -28,7 +28,7 @@ extern uint64_t storm_stack;
 void storm_loop(volatile int *go_on);
 
 static volatile int go_on = 1, wanted, faults, handled, in_loop, bad, depth, deepest, longjmps;
-static volatile int jumps_out, out_is_set;
+static volatile int jumps_out, out_is_set, must_fault;
 static sigjmp_buf out;
 /* What the process that queues signals may know: how many were taken, from the loop's start on. */
 static volatile int *taken;
@@ -82,6 +82,14 @@ static void look(const greg_t *r)
 static volatile int *pace;
 enum { ENTERED, DEEP };
 
+/* All may come before the loop begins, or the other thread does; those that are queued are
+   counted. */
+static int is_enough(void)
+{
+    return handled >= wanted && (taken || in_loop > 0) && (!jumps_out || longjmps > 0)
+        && (!must_fault || faults > 0);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context)
 {
     (void)number, (void)info;
@@ -91,8 +99,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
     if (depth > deepest)
         deepest = depth;
     look(((ucontext_t *)context)->uc_mcontext.gregs);
-    /* All may come before the loop begins; those that are queued are counted. */
-    if (++handled >= wanted && (taken || (in_loop > 0 && (!jumps_out || longjmps > 0))))
+    __atomic_add_fetch(&handled, 1, __ATOMIC_RELAXED); /* another thread may handle one, too */
+    if (is_enough())
         go_on = 0;
     depth--;
     if (pace)
@@ -235,7 +243,8 @@ int main(int argc, char **argv)
     jumps_out = !strcmp(mode, "longjmp");
     if (!strcmp(mode, "deaf"))
         pthread_create(&thread, NULL, compute_deaf, &sum);
-    if (!strcmp(mode, "faults")) {
+    must_fault = !strcmp(mode, "faults");
+    if (must_fault) {
         struct sigaction fault = { .sa_sigaction = on_fault, .sa_flags = SA_SIGINFO };
         sigfillset(&fault.sa_mask);
         sigdelset(&fault.sa_mask, SIGUSR1);
@@ -272,11 +281,9 @@ int main(int argc, char **argv)
                 kill(children[i], SIGKILL);
             waitpid(children[i], NULL, 0);
         }
-    if (!strcmp(mode, "deaf") || !strcmp(mode, "faults"))
+    if (!strcmp(mode, "deaf") || must_fault)
         pthread_join(thread, NULL);
-    int enough = handled >= wanted && (taken || in_loop > 0) && (!jumps_out || longjmps > 0)
-        && (strcmp(mode, "faults") || faults > 0);
-    printf("%s: bad %d, enough %d\n", mode, bad, enough);
+    printf("%s: bad %d, enough %d\n", mode, bad, is_enough());
     fprintf(stderr, "%d handled, %d in the loop, %d faults, %d deep\n", handled, in_loop, faults,
             deepest);
     return bad != 0;
