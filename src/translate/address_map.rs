@@ -1,11 +1,14 @@
 //! A hash table by addresses or small numbers: looked into at every step of a translation, where
 //! a hash that withstands chosen keys takes longer than all else.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A [`HashMap`] by plain numbers.
 pub type AddressMap<K, V> = HashMap<K, V, BuildHasherDefault<Multiply>>;
+
+/// A [`HashSet`] of plain numbers.
+pub(super) type AddressSet<K> = HashSet<K, BuildHasherDefault<Multiply>>;
 
 /// Hashes a number by multiplication (Knuth, "The Art of Computer Programming", 6.4).
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +41,6 @@ impl Hasher for Multiply {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
     use std::hash::{BuildHasher, RandomState};
 
     fn low_bits<B: BuildHasher>(build: &B, keys: impl Iterator<Item = u64>) -> usize {

@@ -19,6 +19,7 @@ mod counting;
 mod edge;
 mod emit;
 mod glue;
+mod heat;
 mod hook;
 mod insn;
 mod links;

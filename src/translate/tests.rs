@@ -1,6 +1,6 @@
 //! The translator on small programs, whose cache nobody executes.
 
-use super::{CacheMemory, Limits, Outcome, ProgramCode, Translator, slots};
+use super::{AddressMap, CacheMemory, Limits, Outcome, ProgramCode, Translator, slots};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -107,6 +107,46 @@ fn a_branch_back_is_followed() {
     let ips: Vec<u64> = path.iter().take(3).map(|step| step.ip - START).collect();
     assert_eq!(ips, [2, 4, 1]);
     assert_eq!(path[1].outcome, Outcome::Taken);
+}
+
+/// Where paths lead first: addresses and outcomes.
+fn first_steps(translator: &Translator<Bytes>, number: u32) -> Vec<(u64, Outcome)> {
+    let steps = translator.path(number).iter().take(2);
+    steps.map(|step| (step.ip - START, step.outcome)).collect()
+}
+
+/// A hundred records of a superblock that begins with a branch, so many of them of the way out there.
+fn sample(translator: &Translator<Bytes>, number: u32, at_once: u64) -> AddressMap<u32, u64> {
+    let edges = (0..).zip(translator.edges_from(0));
+    let of_superblock = edges.filter(|(_, edge)| edge.superblock == number && edge.start != 0);
+    let counts = of_superblock.map(|(edge, of)| match of.instructions {
+        1 => (edge, at_once),
+        _ => (edge, 100 - at_once),
+    });
+    counts.collect()
+}
+
+#[test]
+fn a_branch_is_followed_where_it_mostly_goes() {
+    let (mut translator, _) = translator();
+    let mut code = branching(false);
+    let first = translator.get(START, &mut code).unwrap();
+    assert_eq!(first_steps(&translator, first), [(0, Outcome::NotTaken), (2, Outcome::Plain)]);
+    // It goes as guessed half of the time: nothing but a longer path comes of that.
+    assert_eq!(translator.learn(&sample(&translator, first, 50)), 1);
+    let second = translator.get(START, &mut code).unwrap();
+    assert_ne!(second, first);
+    assert_eq!(first_steps(&translator, second)[0].1, Outcome::NotTaken);
+    // Of what is dropped already nothing more is learnt.
+    assert_eq!(translator.learn(&sample(&translator, first, 90)), 0);
+    assert_eq!(translator.learn(&sample(&translator, second, 90)), 1);
+    let third = translator.get(START, &mut code).unwrap();
+    assert_eq!(first_steps(&translator, third), [(0, Outcome::Taken), (0x22, Outcome::Jump)]);
+    // It changes once, until its code does.
+    assert_eq!(translator.learn(&sample(&translator, third, 90)), 0);
+    assert!(translator.invalidate(START, START + 1));
+    let fourth = translator.get(START, &mut code).unwrap();
+    assert_eq!(first_steps(&translator, fourth)[0].1, Outcome::NotTaken);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::address_map::AddressMap;
 use super::builder::{Built, Limits, ProgramCode, Site, build};
 use super::counting::{Bound, Bounded};
 use super::edge::{Edge, Jump};
+use super::heat::Heat;
 use super::links::{Links, List};
 use super::slots;
 use super::superblock::{Location, Point, Step, Stretch, Superblock};
@@ -78,6 +79,8 @@ pub struct Translator<M> {
     pub(super) counts: bool,
     /// Superblocks of one use, which nothing leads to.
     pub(super) bounded: Bounded,
+    /// What was learnt from samples.
+    pub(super) heat: Heat,
 }
 
 impl<M: CacheMemory> Translator<M> {
@@ -123,6 +126,7 @@ impl<M: CacheMemory> Translator<M> {
             built: Built::default(),
             counts: false,
             bounded: Bounded::default(),
+            heat: Heat::default(),
         }
     }
 
@@ -321,6 +325,8 @@ impl<M: CacheMemory> Translator<M> {
         let mut any = false;
         for page in pages {
             for number in self.by_page.remove(&page).unwrap_or_default() {
+                let superblock = &self.superblocks[number as usize];
+                self.heat.forget(superblock.start, superblock.path.of(&self.steps));
                 any |= self.drop_superblock(number);
             }
         }
@@ -351,7 +357,7 @@ impl<M: CacheMemory> Translator<M> {
         let used = zone.used.next_multiple_of(16);
         let number = u32::try_from(self.superblocks.len()).map_err(|_| TranslateError::Full)?;
         let site = Site {
-            limits: self.limits,
+            limits: if self.heat.is_hot(addr) { self.limits.of_hot() } else { self.limits },
             superblock: number,
             base: zone.base + used,
             request: zone.request,
@@ -364,6 +370,7 @@ impl<M: CacheMemory> Translator<M> {
             is_known: &|addr| self.by_start.contains_key(&addr),
             is_stop: &|addr| self.stops.contains(&addr),
             passes: way != Way::Plain,
+            likely: &|branch| self.heat.likely(branch),
         };
         let built = build(&site, addr, code, std::mem::take(&mut self.built));
         let base = site.base;
@@ -460,7 +467,7 @@ impl<M: CacheMemory> Translator<M> {
         self.memory.store_u32(zone.offset + (field - zone.base), u32::from_le_bytes([a, b, c, d]));
     }
 
-    fn drop_superblock(&mut self, number: u32) -> bool {
+    pub(super) fn drop_superblock(&mut self, number: u32) -> bool {
         let superblock = &mut self.superblocks[number as usize];
         if !superblock.alive {
             return false;

@@ -2,9 +2,9 @@
 //! path, instruction by instruction, and the same output and exit status.
 
 use crate::comparison::{
-    addresses, native, passes_through, record, same_path, same_stdout, without_gaps,
+    addresses, each_address, native, passes_through, record, same_path, same_stdout, without_gaps,
 };
-use crate::support::{Scene, contraflow, have, text};
+use crate::support::{Scene, address_of, contraflow, have, text};
 use std::path::PathBuf;
 
 fn assert_same_path(scene: &Scene, command: &[&str]) -> usize {
@@ -154,6 +154,29 @@ fn a_ring_keeps_the_end() {
         assert!(end.len() > 100_000 && all.len() > end.len(), "{} {}", end.len(), all.len());
         assert!(all.ends_with(&end));
     }
+}
+
+/// What fills several trace buffers has its hot paths translated anew meanwhile.
+#[test]
+fn hot_code_takes_the_same_path() {
+    if !have("gcc") || !have("nm") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("phases.c", &["-O1", "-static"]);
+    let command = [program.to_str().unwrap(), "4", "10000"];
+    let (dir, output) = record(&scene, "soft", &["--ring", "1"], &command);
+    same_stdout(&output, &native(&command)).unwrap();
+    without_gaps(&dir).unwrap();
+    let functions = ["first", "second", "third"].map(|name| address_of(&program, name));
+    let mut hash = 1_u64;
+    let path = each_address(&dir, |ip| {
+        if let Some(number) = functions.iter().position(|&function| function == ip) {
+            hash = hash.wrapping_mul(3).wrapping_add(number as u64);
+        }
+    });
+    path.unwrap();
+    assert_eq!(format!("{hash}\n"), text(&output.stdout), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -2,20 +2,12 @@
 //! finds the registers of the program there, and the path has no gaps.
 
 use crate::comparison::{each_address, native, record, same_stdout};
-use crate::support::{Scene, have, text};
+use crate::support::{Scene, address_of, have, text};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 fn compile(scene: &Scene) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/storm_loop.S");
     scene.compile("storm.c", &["-O1", "-static", source.to_str().unwrap()])
-}
-
-fn address_of(program: &Path, symbol: &str) -> u64 {
-    let output = Command::new("nm").arg(program).output().expect("nm runs");
-    let list = text(&output.stdout);
-    let line = list.lines().find(|line| line.ends_with(&format!(" {symbol}")));
-    u64::from_str_radix(line.expect("the symbol")[..16].trim(), 16).unwrap()
 }
 
 /// The handler finds nothing wrong, and the path of the first thread has each of its runs.

@@ -137,6 +137,14 @@ pub(crate) fn run_gdb(mut gdb: Command, commands: &str) -> String {
     text(&fs::read(both.path()).expect("a temporary file"))
 }
 
+/// The address of a symbol of a program that is mapped where it was linked to.
+pub(crate) fn address_of(program: &Path, symbol: &str) -> u64 {
+    let output = Command::new("nm").arg(program).output().expect("nm runs");
+    let list = text(&output.stdout);
+    let line = list.lines().find(|line| line.ends_with(&format!(" {symbol}")));
+    u64::from_str_radix(line.expect("the symbol")[..16].trim(), 16).unwrap()
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

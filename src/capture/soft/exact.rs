@@ -154,6 +154,7 @@ impl Process {
         // First, for it may have been killed: then it stands where it was, and is not carried over.
         let fresh = thread.area.buffer(self.buffer_behind(thread));
         thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
+        self.learn(thread);
         self.carry_over(thread, registers.r11);
         self.write_packets()?;
         Ok(true)

@@ -23,6 +23,7 @@ mod forks;
 mod glue;
 mod go;
 mod kernel_writes;
+mod learn;
 mod left;
 mod live;
 mod memory;

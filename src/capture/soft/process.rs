@@ -77,6 +77,8 @@ pub(super) struct Process {
     pub(super) watches_kernel_writes: bool,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Culprit,
+    /// Trace buffers that were full.
+    pub(super) full_buffers: u64,
 }
 
 impl Process {
@@ -122,6 +124,7 @@ impl Process {
             debugger: None,
             watches_kernel_writes: false,
             culprit: Culprit::default(),
+            full_buffers: 0,
         };
         let begun = process.begin(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {

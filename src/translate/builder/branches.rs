@@ -31,7 +31,10 @@ impl Builder<'_, '_> {
     pub(super) fn jcc(&mut self, next: u64, target: u64, condition: u8) {
         // A branch back is followed, as most go on with a loop; but no circle inside the path.
         let is_new = || self.path.iter().all(|step| step.ip != target);
-        let follow = target == self.start && target != next || target < self.ip && is_new();
+        let follow = match (self.site.likely)(self.ip) {
+            Some(taken) => taken && target != next && (target == self.start || is_new()),
+            None => target == self.start && target != next || target < self.ip && is_new(),
+        };
         let (leaves_to, bit) = if follow { (next, 0) } else { (target, 1) };
         let opcode = 0x80 | condition ^ u8::from(follow);
         self.step(next, if follow { Outcome::Taken } else { Outcome::NotTaken });

@@ -50,6 +50,13 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Those of superblocks of much use: they are longer, and do not end where another one begins.
+    pub(super) fn of_hot(self) -> Self {
+        Self { instructions: 2 * self.instructions, joins_behind: usize::MAX, ..self }
+    }
+}
+
 /// Gives the program's code.
 pub trait ProgramCode {
     /// Reads code from `ip` on; gives how many bytes of `buf` are known.
@@ -104,6 +111,8 @@ pub(super) struct Site<'a> {
     pub(super) is_stop: &'a dyn Fn(u64) -> bool,
     /// The superblock's first instruction is executed all the same.
     pub(super) passes: bool,
+    /// Whether the conditional branch at an address is mostly taken, where that is known.
+    pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
 }
 
 /// A superblock that is not in the cache yet.
