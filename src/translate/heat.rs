@@ -66,7 +66,8 @@ impl<M: CacheMemory> Translator<M> {
             }
             let superblock = self.superblock(number).filter(|superblock| superblock.alive);
             let Some(&Superblock { start, entry, end, .. }) = superblock else { continue };
-            edges.sort_unstable_by_key(|(edge, _)| edge.instructions);
+            // A branch may be the path's last instruction: then those that leave at it come first.
+            edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
             let mut coming: u64 = edges.iter().map(|(_, count)| count).sum();
             if coming < hot_from {
                 continue;

@@ -150,6 +150,27 @@ fn a_branch_is_followed_where_it_mostly_goes() {
 }
 
 #[test]
+fn a_loop_that_goes_on_stays_one() {
+    let (mut translator, _) = translator();
+    // inc eax; jne -4; jmp to itself
+    let mut code = Code { bytes: vec![0xff, 0xc0, 0x75, 0xfc, 0xeb, 0xfe], is_fixed: false };
+    for _ in 0..2 {
+        let number = translator.get(START, &mut code).unwrap();
+        assert_eq!(translator.path(number)[1].outcome, Outcome::Taken);
+        let last = translator.path(number).len();
+        let edges = (0..).zip(translator.edges_from(0));
+        let of_it = edges.filter(|(_, edge)| edge.superblock == number);
+        let at_last = of_it.filter(|(_, edge)| usize::from(edge.instructions) == last);
+        // Behind the last branch that it follows most go on; some leave at it.
+        let of_target = |target| if target == START { 90 } else { 10 };
+        let sample: AddressMap<u32, u64> =
+            at_last.map(|(edge, of)| (edge, of_target(of.target))).collect();
+        assert_eq!(sample.len(), 2);
+        translator.learn(&sample);
+    }
+}
+
+#[test]
 fn a_dropped_superblock_is_asked_for_again() {
     let (mut translator, memory) = translator();
     let mut code = branching(false);
