@@ -13,6 +13,7 @@ pub mod common;
 pub mod flow;
 pub mod gdb;
 pub mod image;
+pub mod insn;
 pub mod pt;
 pub mod recording;
 pub mod session;

@@ -7,6 +7,7 @@ use super::decoder::{Decoder, NextMode, State};
 use super::item::{Event, EventKind, FlowItem, GapReason};
 use super::lead::{Goal, Then};
 use super::psb::{Fault, PsbPlus};
+use super::tnt::TntBits;
 use crate::common::{Addr, Tsc};
 use crate::pt::Packet;
 
@@ -105,10 +106,13 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// How far the last block before a PSB was executed. None when its PSB+ does not tell, for an
-    /// overflow or because it is broken; what is broken there belongs to the segment behind.
+    /// Returns how far the last block before a PSB was executed. None when its PSB+ does not tell,
+    /// for an overflow or because it is broken; what is broken there belongs to the next segment.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match self.read_psb(psb) {
+            Ok(Some(plus)) if plus.mode.is_some_and(|(mode, _)| mode != self.mode) => {
+                Err((psb, GapReason::PsbContradicts))
+            }
             Ok(Some(PsbPlus { ip: Some(ip), .. })) => Ok(Some(Goal::Ip(ip))),
             Ok(Some(PsbPlus { cut: false, .. })) => Err((psb, GapReason::PsbContradicts)),
             Ok(_) | Err(_) => Ok(None),
@@ -163,6 +167,7 @@ impl Decoder<'_> {
         self.pass(peeked);
         self.release();
         self.next_mode = None;
+        self.tnt = TntBits::default();
         self.last_ip.reset();
         self.stack.clear();
         self.state = State::Overflow { ovf: peeked.offset as u64 };

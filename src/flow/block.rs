@@ -3,9 +3,8 @@
 
 use super::chains::Chains;
 use super::item::{Exit, Span};
-use super::{Class, Insn};
 use crate::common::Addr;
-use crate::pt::ExecMode;
+use crate::insn::{Class, ExecMode, Insn};
 
 /// What ends a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -102,6 +101,8 @@ pub(super) struct Block {
     pub(super) insns: u16,
     pub(super) end: End,
     pub(super) mode: ExecMode,
+    /// One of its instructions loads RSP; see [`Insn::loads_sp`].
+    pub(super) loads_sp: bool,
     /// Where the sizes of the instructions start in the cache.
     sizes: u32,
     /// The blocks behind: going straight on, and branching.
@@ -121,6 +122,7 @@ impl Block {
             insns: 0,
             end: End::NoCode,
             mode,
+            loads_sp: false,
             sizes: 0,
             links: [BlockId::NONE; 2],
             number: (0, 0),
@@ -346,6 +348,7 @@ impl Draft {
         self.block.last_offset = self.block.size_bytes;
         self.block.size_bytes += u16::from(insn.len);
         self.block.insns += 1;
+        self.block.loads_sp |= insn.loads_sp;
         let Some(end) = End::of(insn) else {
             return self.block.insns == BlockCache::BLOCK_INSNS;
         };

@@ -5,7 +5,7 @@
 use super::block::{Block, BlockId};
 use super::tnt::TntBits;
 use crate::common::Addr;
-use crate::pt::ExecMode;
+use crate::insn::ExecMode;
 
 /// TNT bits in a chain at most.
 pub(super) const CHAIN_BITS: u8 = 10;

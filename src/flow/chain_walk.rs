@@ -8,7 +8,7 @@ use super::code::Code;
 use super::item::{Exit, Span};
 use super::tnt::TntBits;
 use crate::common::Addr;
-use crate::pt::ExecMode;
+use crate::insn::ExecMode;
 
 /// Blocks in a chain at most: their instructions are counted in 16 bits.
 const MAX_BLOCKS: usize = 40;
@@ -152,6 +152,8 @@ impl Walk {
     /// Takes the branch of a block.
     fn step(&mut self, id: BlockId, block: &Block) -> Step {
         match block.end {
+            // Those who watch calls are told of it.
+            _ if block.loads_sp => Step::Stop,
             End::Jcc => match self.left.pop() {
                 Some(true) => Step::To(Way::Branch, block.target),
                 Some(false) => Step::To(Way::Fall, block.fall()),

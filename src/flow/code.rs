@@ -1,11 +1,10 @@
 //! Code bytes as blocks: an image behind a block cache. Does no I/O and knows no packets.
 
 use super::block::{Block, BlockCache, BlockId, Draft, End, Way};
-use super::insn::{Class, Insn, MAX_INSN_BYTES, decode};
 use super::item::Span;
 use crate::common::Addr;
 use crate::image::CodeSource;
-use crate::pt::ExecMode;
+use crate::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, decode};
 use std::fmt;
 
 /// How many code bytes are read from the image at once.
@@ -73,6 +72,12 @@ impl<'i> Code<'i> {
         let insn = self.insns(span.last, span.mode, 1).next()?;
         let is_indirect_call = insn.class == Class::CallIndirect;
         Some(Last { end: insn.next(), is_indirect_call })
+    }
+
+    /// Whether an instruction of the block that a span is of loads RSP; see [`Insn::loads_sp`].
+    pub fn loads_sp(&mut self, span: &Span) -> bool {
+        let id = self.find(span.ip, span.mode);
+        self.block(id).is_some_and(|block| block.loads_sp)
     }
 
     /// Copies code bytes; gives how many are known.

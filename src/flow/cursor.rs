@@ -5,7 +5,7 @@ use super::psb::Fault;
 use super::tnt::TntBits;
 use crate::common::Addr;
 use crate::pt::{
-    BlockContext, Errata, Erratum, IpPayload, LastIp, Packet, PacketError, decode, decode_in,
+    BlockContext, Errata, Erratum, IpPayload, LastIp, Located, Packet, decode, decode_flawed,
 };
 
 /// Reads packets in order.
@@ -21,8 +21,6 @@ const LONG_TNT_BYTES: usize = 8;
 /// The size of eight short TNT packets.
 const EIGHT_BYTES: usize = 8;
 const LARGEST_TIP_BYTES: usize = 9;
-/// The size of the TMA packet and the byte that erratum SKZ84 puts behind it.
-const SKZ84_TMA_BYTES: usize = 8;
 
 /// A packet that was looked at and not yet taken.
 #[derive(Clone, Copy, Debug)]
@@ -57,26 +55,12 @@ impl<'t> Cursor<'t> {
             return Ok(None);
         }
         let (offset, mut context) = (self.offset, self.context);
-        match decode_in(rest, &mut context) {
-            Ok((Packet::Cyc(_), 2)) if self.is_skd007(rest) => {
-                let (offset, end) = (offset + 1, offset + 3);
-                Ok(Some(Peeked { packet: Packet::Ovf, offset, end, context: BlockContext::None }))
-            }
-            Ok((packet, len)) => Ok(Some(Peeked { packet, offset, end: offset + len, context })),
-            Err(PacketError::BadTma)
-                if self.errata.has(Erratum::Skz84) && rest.len() >= SKZ84_TMA_BYTES =>
-            {
-                let end = offset + SKZ84_TMA_BYTES;
-                Ok(Some(Peeked { packet: Packet::Pad, offset, end, context }))
+        match decode_flawed(rest, &mut context, self.errata) {
+            Ok(Located { packet, start, end }) => {
+                Ok(Some(Peeked { packet, offset: offset + start, end: offset + end, context }))
             }
             Err(error) => Err((offset, GapReason::Packet(error))),
         }
-    }
-
-    /// Erratum SKD007: an OVF stands where the second byte of a CYC belongs. Its bytes make up a
-    /// second CYC right behind the first, which the CPU never writes otherwise.
-    fn is_skd007(&self, rest: &[u8]) -> bool {
-        self.errata.has(Erratum::Skd007) && matches!(rest, [_, 0x02, 0xf3, ..])
     }
 
     /// Moves the bits of the TNT packets that come next to `bits`, as many as fit, and says how

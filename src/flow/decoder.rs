@@ -10,8 +10,9 @@ use super::psb::{Fault, PsbPlus};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
 use crate::common::{Addr, AddrRange, Tsc};
+use crate::insn::ExecMode;
 use crate::pt::{
-    Clock, ClockConfig, Cpu, Errata, ExecMode, LastIp, PSB, Packet, TimeEstimate, Tnt, find_psb,
+    Clock, ClockConfig, Cpu, Errata, LastIp, PSB, Packet, TimeEstimate, Tnt, find_psb,
 };
 use std::collections::VecDeque;
 
@@ -342,10 +343,7 @@ impl<'t> Decoder<'t> {
     }
 
     fn adopt(&mut self, plus: &PsbPlus) {
-        while self.clock.is_some() && self.cursor.offset() < plus.end {
-            let Ok(Some(peeked)) = self.cursor.peek() else { break };
-            self.pass(&peeked);
-        }
+        self.read_notes(plus.end);
         self.cursor = self.cursor.moved_to(plus.end);
         self.last_ip = plus.last_ip;
         self.mode = plus.mode.map_or(ExecMode::Bits64, |(mode, _)| mode);
@@ -357,6 +355,17 @@ impl<'t> Decoder<'t> {
         }
         if let Some((offset, tsc)) = plus.tsc {
             self.at_time(offset, tsc);
+        }
+    }
+
+    /// Reads the packets of a PSB+ that tell something other than the CPU's state.
+    fn read_notes(&mut self, end: usize) {
+        while self.cursor.offset() < end {
+            let Ok(Some(peeked)) = self.cursor.peek() else { break };
+            if let packet @ Packet::Mnt(_) = peeked.packet {
+                self.event(peeked.offset as u64, EventKind::Note { packet, ip: None });
+            }
+            self.pass(&peeked);
         }
     }
 

@@ -199,7 +199,12 @@ impl Decoder<'_> {
         self.ip = block.fall();
         let exit = if block.end.needs_trace() { Exit::Unknown } else { Exit::Next };
         let span = (block.insns > 0).then(|| self.span(block, exit));
-        self.gap(fault);
+        match self.cursor.peek() {
+            Ok(Some(peeked)) if peeked.packet == Packet::Ovf && is_packet_missing(fault) => {
+                self.overflow(&peeked);
+            }
+            _ => self.gap(fault),
+        }
         span
     }
 
@@ -208,4 +213,9 @@ impl Decoder<'_> {
         self.read_ahead();
         (self.cursor.offset(), reason)
     }
+}
+
+/// Returns true if a branch lacks its packet, which an overflow may have lost.
+const fn is_packet_missing((_, reason): Fault) -> bool {
+    matches!(reason, GapReason::NoBranchPacket(_))
 }

@@ -1,7 +1,8 @@
 //! What the decoder yields: runs of instructions, events, gaps. Plain values, no logic.
 
 use crate::common::{Addr, Tsc};
-use crate::pt::{ExecMode, Packet, PacketError, PayloadSize};
+use crate::insn::ExecMode;
+use crate::pt::{Packet, PacketError, PayloadSize};
 use thiserror::Error;
 
 /// One step of a decoded trace.

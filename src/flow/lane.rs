@@ -10,7 +10,8 @@ use super::decoder::{Decoder, State};
 use super::retstack::ReturnStack;
 use super::tnt::TntBits;
 use crate::common::Addr;
-use crate::pt::{ExecMode, LastIp};
+use crate::insn::ExecMode;
+use crate::pt::LastIp;
 
 /// Is shown the chains that are executed.
 pub(super) trait Sink {

@@ -222,9 +222,9 @@ impl Goal {
             (End::Ptwrite, Self::Ptwrite(at)) if at.is_none_or(|at| at == block.last()) => {
                 AtEnd::Reached
             }
-            (End::MovCr3, Self::Disable(None)) | (End::NoCode | End::BadInsn, Self::End) => {
-                AtEnd::Reached
-            }
+            (End::MovCr3, Self::Disable(None))
+            | (End::MovCr3 | End::Vmptrld, Self::Context)
+            | (End::NoCode | End::BadInsn, Self::End) => AtEnd::Reached,
             (End::NoCode, _) => AtEnd::Lost(GapReason::NoCode(block.fall())),
             (End::BadInsn, _) => AtEnd::Lost(GapReason::BadInsn(block.fall())),
             (end, goal) => match (end.straight(), goal) {

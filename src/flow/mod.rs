@@ -2,10 +2,8 @@
 //!
 //! [`Decoder`] reads a trace and a [`Code`] (an image behind a block cache) and yields
 //! [`FlowItem`]s. Decoding cannot fail: where the path is lost there is a [`Gap`], and decoding
-//! goes on at the next PSB. [`decode`] alone classifies one instruction.
+//! goes on at the next PSB.
 
-mod apx;
-mod assign;
 mod bind;
 mod block;
 mod chain;
@@ -17,7 +15,6 @@ mod decoder;
 mod errata;
 mod fast;
 mod follow;
-mod insn;
 mod item;
 mod lane;
 mod lead;
@@ -30,19 +27,15 @@ mod retstack;
 mod skim;
 mod tally;
 mod tnt;
-mod touch;
 
-pub use assign::{Assigned, Gpr, assigned, is_syscall};
 pub use block::BlockCache;
 pub use code::{Addrs, Code, Insns, Last};
 pub use decoder::{Config, Decoder};
-pub use insn::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use item::{Event, EventKind, Exit, FlowItem, Gap, GapReason, Span};
 pub use outline::{Turn, TurnKind, outline};
 pub use pace::{Meter, Moment, Pace};
 pub use skim::{CallWatch, Leaving};
 pub use tally::{Bounds, Tally};
-pub use touch::reads;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 //! behind an overflow.
 
 use super::decoder::{Decoder, State};
-use super::item::{EventKind, GapReason};
+use super::item::{EventKind, FlowItem, GapReason};
 use super::psb::{Fault, PsbPlus};
 use crate::common::Addr;
 use crate::pt::Packet;
@@ -35,8 +35,10 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Stop);
             }
             Packet::Ovf => self.overflow(&peeked),
-            Packet::Fup(_) if !self.bound.is_empty() => {
+            // Without BranchEn, event trace gives a MODE.Exec its FUP, too.
+            Packet::Fup(_) if !self.bound.is_empty() || self.next_mode.is_some() => {
                 let ip = self.take_fup(&peeked)?;
+                self.take_next_mode();
                 self.place_bound(Some(ip));
             }
             _ if self.pass_aside(&peeked) => {}
@@ -79,6 +81,8 @@ impl Decoder<'_> {
                 self.switch_off();
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
+            // The TIP is among the packets that were lost.
+            Packet::Ovf => self.overflow(&peeked),
             _ if self.pass_aside(&peeked) => {}
             packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
         }
@@ -99,12 +103,14 @@ impl Decoder<'_> {
             }
             Some(peeked) if is_time(&peeked.packet) => {
                 self.pass_aside(&peeked);
+                self.delay_queued();
             }
             // The PSB+ has the FUP if the overflow lost state that nothing else repeats.
             Some(peeked) if peeked.packet == Packet::Psb => {
                 let psb = self.psb_at(peeked.offset);
                 let plus = self.read_psb(psb).unwrap_or_default();
                 self.event(ovf, EventKind::Overflow { ip: plus.and_then(|plus| plus.ip) });
+                self.release_held();
                 self.enter(psb);
             }
             Some(peeked) if self.is_apl11(&peeked) => {
@@ -119,13 +125,21 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The overflow is over, with tracing on at `ip` or off.
+    /// Holds the queued events back until the overflow before them is reported.
+    fn delay_queued(&mut self) {
+        while let Some(FlowItem::Event(event)) = self.queue.pop_front() {
+            self.held.push(event);
+        }
+    }
+
+    /// Reports the overflow and resumes, with tracing on at `ip` or off.
     fn overflown(&mut self, ovf: u64, ip: Option<Addr>) {
+        self.event(ovf, EventKind::Overflow { ip });
+        self.release_held();
         match ip {
             Some(ip) => self.go(ip),
             None => self.switch_off(),
         }
-        self.event(ovf, EventKind::Overflow { ip });
     }
 }
 

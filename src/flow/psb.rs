@@ -4,7 +4,8 @@
 use super::cursor::Cursor;
 use super::item::GapReason;
 use crate::common::{Addr, Tsc};
-use crate::pt::{Errata, Erratum, ExecMode, LastIp, Packet};
+use crate::insn::ExecMode;
+use crate::pt::{Errata, Erratum, LastIp, Packet};
 
 /// The state that a PSB+ tells.
 #[derive(Clone, Copy, Debug)]

@@ -26,6 +26,9 @@ pub trait CallWatch {
     /// to `return_address`.
     fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr);
 
+    /// What control arrived at loads RSP, before it leaves; see [`Insn::loads_sp`](crate::insn::Insn).
+    fn loads_sp(&mut self) {}
+
     /// Control leaves `span`, which was told by [`Self::arrive`], for somewhere; `behind` is the
     /// address behind it.
     fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>);
@@ -139,6 +142,9 @@ fn tell_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
         return;
     }
     let id = code.find(span.ip, span.mode);
+    if code.block(id).is_some_and(|block| block.loads_sp) {
+        watch.loads_sp();
+    }
     let whole = code.block(id).filter(|block| block.last() == span.last);
     // Only a branch, at the end of a block, makes this matter.
     let behind = whole.map_or(span.last, Block::fall);

@@ -2,7 +2,8 @@
 
 use super::trace::{Raw, Trace};
 use crate::flow::{Code, Config, Decoder, FlowItem};
-use crate::pt::{ClockConfig, ExecMode, Packet, PayloadSize};
+use crate::insn::ExecMode;
+use crate::pt::{ClockConfig, Packet, PayloadSize};
 
 fn shows(trace: &Trace, code: &'static [u8]) -> String {
     trace.shows(&Raw(0x1000, code), Config::default())
@@ -104,7 +105,11 @@ fn overflow_goes_on_at_a_fup_an_enable_or_a_psb() {
     );
     assert_eq!(
         shows(&lost.clone().put(Packet::Tsc(9)).pge(0x1001).tip(0x1000).ovf(), code),
-        "tsc(9) lost(>?) on(1001) 1001 1002 1003 lost(>?)"
+        "lost(>?) tsc(9) on(1001) 1001 1002 1003 lost(>?)"
+    );
+    assert_eq!(
+        shows(&lost.clone().put(Packet::Mnt(7)).fup(0x1002).tip(0x1000).ovf(), code),
+        "lost(>1002) mnt(7)(?) 1002 1003 lost(>?)"
     );
     assert_eq!(
         shows(&lost.clone().psb_at(0x1003).tip(0x1000).ovf(), code),
@@ -113,6 +118,48 @@ fn overflow_goes_on_at_a_fup_an_enable_or_a_psb() {
     // The PSB+ itself is cut short.
     let cut = lost.put(Packet::Psb).ovf().fup(0x1003).tip(0x1000).ovf();
     assert_eq!(shows(&cut, code), "lost(>?) lost(>1003) 1003 lost(>?)");
+}
+
+#[test]
+fn overflow_that_loses_the_tip_of_an_interrupt_goes_on_as_any_other() {
+    let code = &[0x90, 0x90, 0x90, 0xc3];
+    let interrupted = Trace::on_at(0x1000).fup(0x1001).ovf();
+    assert_eq!(
+        shows(&interrupted.clone().fup(0x1002).tip(0x1000).ovf(), code),
+        "1000 lost(>1002) 1002 1003 lost(>?)"
+    );
+    assert_eq!(
+        shows(&interrupted.pge(0x1003).tip(0x1000).ovf(), code),
+        "1000 lost(>?) on(1003) 1003 lost(>?)"
+    );
+}
+
+#[test]
+fn overflow_that_loses_a_deferred_tip_goes_on_as_any_other() {
+    // call rax; 1002: jz 1002; ret
+    let code = &[0xff, 0xd0, 0x74, 0xfe, 0xc3];
+    let trace = Trace::on_at(0x1000).tnt("tn").ovf().fup(0x1004).tip(0x1002).ovf();
+    assert_eq!(shows(&trace, code), "1000 lost(>1004) 1004 lost(>?)");
+}
+
+#[test]
+fn maintenance_packets_within_a_psb_are_events() {
+    let mnt = Packet::Mnt(0xa000);
+    let off = Trace::default().put(Packet::Psb).put(mnt).put(Packet::PsbEnd);
+    assert_eq!(shows(&off, &[]), "mnt(40960)(?)");
+    let on = Trace::default().put(Packet::Psb).fup(0x1000).put(mnt).put(Packet::PsbEnd);
+    assert_eq!(shows(&on.tip(0x1000).ovf(), &[0x90, 0xc3]), "mnt(40960)(?) 1000 1001 lost(>?)");
+}
+
+#[test]
+fn psb_that_contradicts_the_execution_mode_is_a_gap() {
+    // nop; nop; jmp rax
+    let code = &[0x90, 0x90, 0xff, 0xe0];
+    let trace = Trace::on_at(0x1000).put(Packet::Psb).mode(ExecMode::Bits32).fup(0x1001);
+    assert_eq!(
+        shows(&trace.put(Packet::PsbEnd).tip(0x1000).ovf(), code),
+        "gap(the state at the PSB contradicts the trace before it) 1001 1002 lost(>?)"
+    );
 }
 
 #[test]
@@ -195,6 +242,10 @@ fn context_changes_bind_to_the_instruction_that_makes_them() {
         shows(&Trace::on_at(0x1000).put(pip).tip(0x1000).ovf(), code),
         "1000 1001 cr3(2000) 1004 1005 lost(>?)"
     );
+    // It proves that the instruction was executed, as nothing else does.
+    assert_eq!(shows(&Trace::on_at(0x1000).put(pip).ovf(), code), "1000 1001 cr3(2000) lost(>?)");
+    let twice = Trace::on_at(0x1000).put(pip).put(pip);
+    assert_eq!(shows(&twice, code), "1000 1001 cr3(2000) cr3(2000)");
     // nop; iretq
     let code = &[0x90, 0x48, 0xcf];
     assert_eq!(
@@ -219,6 +270,15 @@ fn event_trace_tells_of_the_flow_that_follows() {
     assert_eq!(shows(&trace, code), "1000 1001 1002 cfe(1002) lost(>?)");
     let trace = Trace::off().put(cfe(1, true)).fup(0x1001).put(evd).put(cfe(2, false));
     assert_eq!(shows(&trace, code), "cfe(1001) evd(?) cfe(?)");
+}
+
+#[test]
+fn event_trace_without_branch_packets() {
+    let cfe = Packet::Cfe { kind: 1, vector: 14, ip: true };
+    let sti = Packet::ModeExec { mode: ExecMode::Bits64, interrupts: true };
+    let trace = Trace::default().put(Packet::Psb).put(sti).put(Packet::PsbEnd);
+    let trace = trace.mode(ExecMode::Bits32).fup(0x1000).put(sti).fup(0x1001).put(cfe).fup(0x1002);
+    assert_eq!(shows(&trace, &[]), "Bits32 if(0) Bits64 if(1) cfe(1002)");
 }
 
 #[test]

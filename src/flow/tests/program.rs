@@ -2,7 +2,7 @@
 
 use crate::common::Addr;
 use crate::image::CodeSource;
-use crate::pt::ExecMode;
+use crate::insn::ExecMode;
 
 /// A small generator of reproducible random numbers (xorshift64*).
 #[derive(Clone, Debug)]

@@ -4,7 +4,8 @@ use super::paths::decode;
 use crate::common::Addr;
 use crate::flow::{Code, Config, Decoder, EventKind, FlowItem};
 use crate::image::CodeSource;
-use crate::pt::{ExecMode, IpCompression, IpPayload, Packet, Tnt, encode};
+use crate::insn::ExecMode;
+use crate::pt::{IpCompression, IpPayload, Packet, Tnt, encode};
 
 /// Code at an address.
 pub(super) struct Raw(pub(super) u64, pub(super) &'static [u8]);

@@ -1,10 +1,12 @@
 //! Instructions as the decoder sees them: where one ends and how it passes control on.
 //! Does not disassemble and knows nothing of registers' values.
 
+use super::ExecMode;
 use super::apx;
 use crate::common::Addr;
-use crate::pt::ExecMode;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
+};
 
 /// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
 pub const MAX_INSN_BYTES: usize = 15;
@@ -86,11 +88,14 @@ pub struct Insn {
     pub rep: bool,
     /// PUSHF, whose result shows RFLAGS.TF to the program that is single-stepped.
     pub pushes_flags: bool,
+    /// Loads RSP with a value that is none of this function's own: control may be on another stack
+    /// behind it, or further out on this one.
+    pub loads_sp: bool,
 }
 
 impl Insn {
     pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
-        Self { ip, len, class, rep: false, pushes_flags: false }
+        Self { ip, len, class, rep: false, pushes_flags: false, loads_sp: false }
     }
 
     /// The address behind it.
@@ -119,6 +124,7 @@ pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Ins
     Some(Insn {
         rep: (insn.has_rep_prefix() || insn.has_repne_prefix()) && insn.is_string_instruction(),
         pushes_flags: pushes_flags(insn.mnemonic()),
+        loads_sp: loads_sp(&insn),
         ..Insn::plain(ip, u8::try_from(insn.len()).ok()?, classify(&insn))
     })
 }
@@ -133,6 +139,32 @@ const fn bitness(mode: ExecMode) -> u32 {
 
 const fn pushes_flags(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
+}
+
+/// Whether RSP comes from memory or from a register that a function does not keep its own stack
+/// pointer in. A frame's end is found through RBP or RSP, that of an array of variable size lies in
+/// the frame or in a register that calls preserve, and a realigned stack's in R10, through LEA.
+fn loads_sp(insn: &Instruction) -> bool {
+    if insn.op0_register() != Register::RSP {
+        return insn.mnemonic() == Mnemonic::Xchg && insn.op1_register() == Register::RSP;
+    }
+    match (insn.mnemonic(), insn.op1_kind()) {
+        (Mnemonic::Mov, OpKind::Register) => !is_preserved(insn.op1_register()),
+        (Mnemonic::Mov, OpKind::Memory) => {
+            !matches!(insn.memory_base(), Register::RBP | Register::RSP)
+        }
+        (Mnemonic::Lea, _) => {
+            insn.memory_base() != Register::RSP && insn.memory_index() != Register::None
+        }
+        (Mnemonic::Pop | Mnemonic::Xchg, _) => true,
+        _ => false,
+    }
+}
+
+/// Whether functions keep the register for their callers (System V ABI, "Registers").
+const fn is_preserved(register: Register) -> bool {
+    use Register::{R12, R13, R14, R15, RBP, RBX};
+    matches!(register, RBX | RBP | R12 | R13 | R14 | R15)
 }
 
 fn classify(insn: &Instruction) -> Class {
@@ -293,6 +325,37 @@ mod tests {
         assert_eq!(rep(&[0xf3, 0xc3]), Some(false));
         let pushf = decode(&[0x9c], Addr(0), ExecMode::Bits64).expect("pushfq");
         assert!(pushf.pushes_flags);
+    }
+
+    #[test]
+    fn what_loads_the_stack_pointer() {
+        let loads = |bytes: &[u8]| {
+            decode(bytes, Addr(0), ExecMode::Bits64).expect("a valid instruction").loads_sp
+        };
+        let foreign: [(&[u8], &str); 6] = [
+            (&[0x4c, 0x89, 0xc4], "mov %r8,%rsp: longjmp"),
+            (&[0x48, 0x89, 0xcc], "mov %rcx,%rsp: the unwinder"),
+            (&[0x48, 0x8b, 0xa2, 0xa0, 0, 0, 0], "mov 0xa0(%rdx),%rsp: setcontext"),
+            (&[0x49, 0x8b, 0x66, 0x10], "mov 0x10(%r14),%rsp: OCaml"),
+            (&[0x48, 0x87, 0x27], "xchg %rsp,(%rdi)"),
+            (&[0x5c], "pop %rsp"),
+        ];
+        for (bytes, what) in foreign {
+            assert!(loads(bytes), "{what}");
+        }
+        let own: [(&[u8], &str); 8] = [
+            (&[0x48, 0x89, 0xec], "mov %rbp,%rsp"),
+            (&[0x48, 0x89, 0xdc], "mov %rbx,%rsp: the dynamic linker's trampoline"),
+            (&[0x48, 0x8b, 0x65, 0xb0], "mov -0x50(%rbp),%rsp: an array of variable size"),
+            (&[0x48, 0x8d, 0x65, 0xd8], "lea -0x28(%rbp),%rsp"),
+            (&[0x49, 0x8d, 0x62, 0xf8], "lea -0x8(%r10),%rsp: a realigned stack"),
+            (&[0x48, 0x29, 0xc4], "sub %rax,%rsp"),
+            (&[0xc9], "leave"),
+            (&[0x48, 0x89, 0x27], "mov %rsp,(%rdi)"),
+        ];
+        for (bytes, what) in own {
+            assert!(!loads(bytes), "{what}");
+        }
     }
 
     #[test]

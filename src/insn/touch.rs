@@ -1,7 +1,7 @@
 //! Which memory one instruction has read: by its bytes and the registers before and behind it.
 
+use super::Registers;
 use crate::common::{Addr, AddrRange};
-use crate::image::core::Registers;
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 
 /// Bytes that an instruction may read whose operand has no size of its own (XRSTOR).

@@ -1,9 +1,9 @@
 //! Instructions with the REX2 prefix of APX, which the disassembler does not know: their size and
 //! class. Does not know the EVEX-coded ones.
 
-use super::insn::{Class, Insn, decode_known};
+use super::ExecMode;
+use super::decode::{Class, Insn, decode_known};
 use crate::common::Addr;
-use crate::pt::ExecMode;
 
 const REX2: u8 = 0xd5;
 /// REX2.M0: the opcode is of map 1, whose legacy form begins with 0F.

@@ -1,0 +1,12 @@
+//! How wide the code is that a CPU executes.
+
+/// CS.L and CS.D as MODE.Exec gives them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ExecMode {
+    /// CS.L = 0, CS.D = 0.
+    Bits16,
+    /// CS.L = 0, CS.D = 1.
+    Bits32,
+    /// CS.L = 1.
+    Bits64,
+}

@@ -1,0 +1,112 @@
+//! The general registers of a thread, as the kernel hands them out. No vector registers.
+
+/// Names the fields once, so that struct, names and word order cannot drift apart.
+macro_rules! registers {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// The general registers of an x86-64 thread, in the order of the kernel's
+        /// `user_regs_struct` (`PTRACE_GETREGS`, `NT_PRSTATUS`).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Registers { $($(#[$doc])* pub $name: u64,)* }
+
+        impl Registers {
+            /// The names of the registers, in the kernel's order.
+            pub const NAMES: [&'static str; 27] = [$(stringify!($name)),*];
+
+            /// The registers of 27 words in the kernel's order.
+            pub const fn from_words(words: [u64; 27]) -> Self {
+                let [$($name),*] = words;
+                Self { $($name),* }
+            }
+
+            /// As 27 words in the kernel's order.
+            pub const fn to_words(&self) -> [u64; 27] {
+                [$(self.$name),*]
+            }
+        }
+    };
+}
+
+registers! {
+    /// R15.
+    r15,
+    /// R14.
+    r14,
+    /// R13.
+    r13,
+    /// R12.
+    r12,
+    /// RBP.
+    rbp,
+    /// RBX.
+    rbx,
+    /// R11.
+    r11,
+    /// R10.
+    r10,
+    /// R9.
+    r9,
+    /// R8.
+    r8,
+    /// RAX.
+    rax,
+    /// RCX.
+    rcx,
+    /// RDX.
+    rdx,
+    /// RSI.
+    rsi,
+    /// RDI.
+    rdi,
+    /// The number of the system call that the thread is in; all ones when in none.
+    orig_rax,
+    /// RIP.
+    rip,
+    /// CS selector.
+    cs,
+    /// RFLAGS, under the name that the kernel and gdb use.
+    eflags,
+    /// RSP.
+    rsp,
+    /// SS selector.
+    ss,
+    /// Base address of FS.
+    fs_base,
+    /// Base address of GS.
+    gs_base,
+    /// DS selector.
+    ds,
+    /// ES selector.
+    es,
+    /// FS selector.
+    fs,
+    /// GS selector.
+    gs,
+}
+
+impl Registers {
+    /// Bytes of `user_regs_struct`.
+    pub const SIZE_BYTES: usize = 27 * 8;
+
+    /// The same with another value of the register of this name, if there is one.
+    pub fn with(&self, name: &str, value: u64) -> Option<Self> {
+        let place = Self::NAMES.iter().position(|known| *known == name)?;
+        let mut words = self.to_words();
+        words[place] = value;
+        Some(Self::from_words(words))
+    }
+
+    /// As the bytes of `user_regs_struct`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The registers of the bytes of `user_regs_struct`; `None` when there are too few.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut words = [0; 27];
+        let chunks = bytes.get(..Self::SIZE_BYTES)?.chunks_exact(8);
+        for (word, chunk) in words.iter_mut().zip(chunks) {
+            *word = u64::from_le_bytes(chunk.try_into().ok()?);
+        }
+        Some(Self::from_words(words))
+    }
+}
