@@ -2,6 +2,7 @@
 //! section "Trace Packets and Data Types". Only their shape: no bytes, no meaning.
 
 use crate::common::Addr;
+use crate::insn::ExecMode;
 
 /// The `IPBytes` field of a packet with an IP payload (SDM table "FUP/TIP IP Reconstruction").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,17 +38,6 @@ pub struct Tnt {
     pub bits: u64,
     /// How many: 1 to 6 in a short TNT, 1 to 47 in a long one.
     pub len: u8,
-}
-
-/// CS.L and CS.D as MODE.Exec gives them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ExecMode {
-    /// CS.L = 0, CS.D = 0.
-    Bits16,
-    /// CS.L = 0, CS.D = 1.
-    Bits32,
-    /// CS.L = 1.
-    Bits64,
 }
 
 /// How wide the value of a PTW or BIP packet is.

@@ -1,7 +1,7 @@
 //! The packets of a trace, one after the other. Never stops at a fault: says so and goes on at the
 //! next PSB.
 
-use super::{BlockContext, Packet, PacketError, decode_in, find_psb};
+use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flawed, find_psb};
 
 /// Iterates over the packets of a trace with their offsets in it.
 ///
@@ -17,6 +17,9 @@ pub struct Packets<'a> {
     bytes: &'a [u8],
     at: usize,
     block: BlockContext,
+    /// Behind the last PSB that was decoded, or tried.
+    fresh_from: usize,
+    errata: Errata,
 }
 
 impl<'a> Packets<'a> {
@@ -29,13 +32,21 @@ impl<'a> Packets<'a> {
     /// Starts at byte `offset`, which must begin a packet. Offsets count from the start of `bytes`.
     #[must_use]
     pub const fn at(bytes: &'a [u8], offset: usize) -> Self {
-        Self { bytes, at: offset, block: BlockContext::None }
+        let (block, errata) = (BlockContext::None, Errata::NONE);
+        Self { bytes, at: offset, block, fresh_from: offset, errata }
     }
 
     /// Starts at the first PSB, or at the end if there is none.
     #[must_use]
     pub fn synced(bytes: &'a [u8]) -> Self {
         Self::at(bytes, find_psb(bytes, 0).unwrap_or(bytes.len()))
+    }
+
+    /// Reads the packets of a processor with these errata.
+    #[must_use]
+    pub const fn with_errata(mut self, errata: Errata) -> Self {
+        self.errata = errata;
+        self
     }
 
     /// The offset of the packet that comes next.
@@ -52,16 +63,31 @@ impl Iterator for Packets<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.bytes.get(self.at..).filter(|rest| !rest.is_empty())?;
         let offset = self.at as u64;
-        match decode_in(rest, &mut self.block) {
-            Ok((packet, len)) => {
-                self.at += len;
-                Some((offset, Ok(packet)))
+        match decode_flawed(rest, &mut self.block, self.errata) {
+            Ok(Located { packet, start, end }) => {
+                self.at += end;
+                if packet == Packet::Psb {
+                    self.fresh_from = self.at;
+                }
+                Some((offset + start as u64, Ok(packet)))
             }
             Err(error) => {
-                self.at = find_psb(self.bytes, self.at + 1).unwrap_or(self.bytes.len());
-                self.block = BlockContext::None;
+                self.resynchronize();
                 Some((offset, Err(error)))
             }
         }
+    }
+}
+
+impl Packets<'_> {
+    /// Goes on at the next PSB. A damaged packet may have swallowed the beginning of a PSB, so the
+    /// search begins a little before the fault, but never at a PSB that was tried already. What
+    /// was swallowed is not given again: offsets ascend.
+    fn resynchronize(&mut self) {
+        let from = self.at.saturating_sub(PSB.len()).max(self.fresh_from);
+        let psb = find_psb(self.bytes, from).unwrap_or(self.bytes.len());
+        self.fresh_from = psb + PSB.len();
+        self.at = if psb < self.at { self.fresh_from } else { psb };
+        self.block = BlockContext::None;
     }
 }

@@ -2,8 +2,8 @@
 //! slow way.
 
 use super::{
-    BlockContext, ExecMode, IpCompression, IpPayload, LastIp, PSB, Packet, PacketError, Packets,
-    PayloadSize, Tnt, decode, decode_in, encode, find_psb, find_psb_back,
+    BlockContext, Errata, Erratum, ExecMode, IpCompression, IpPayload, LastIp, PSB, Packet,
+    PacketError, Packets, PayloadSize, Tnt, decode, decode_in, encode, find_psb, find_psb_back,
 };
 use crate::common::Addr;
 use proptest::prelude::*;
@@ -268,6 +268,28 @@ fn a_fault_costs_the_packets_up_to_the_next_psb() {
     let expected =
         [(0, Err(PacketError::UnknownOpcode(0x05))), (3, Ok(Packet::Psb)), (19, Ok(tnt))];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn a_psb_whose_beginning_a_cut_packet_swallowed_is_found() {
+    // The first bytes of a TIP with 6 bytes of IP.
+    let bytes = [&[0x6d, 1, 2][..], &PSB, &[0x06]].concat();
+    let found: Vec<_> = Packets::new(&bytes).skip(1).collect();
+    let tnt = Packet::TntShort(Tnt { bits: 1, len: 1 });
+    let fault = PacketError::BrokenPsb;
+    assert_eq!(found, [(7, Err(fault)), (19, Ok(tnt))]);
+}
+
+#[test]
+fn packets_are_those_of_the_processor() {
+    let found = |bytes: &[u8], erratum| -> Vec<_> {
+        Packets::new(bytes).with_errata(Errata::NONE.with(erratum)).collect()
+    };
+    assert_eq!(found(&[0x07, 0x02, 0xf3], Erratum::Skd007), [(1, Ok(Packet::Ovf))]);
+    let tma = [0x02, 0x73, 1, 1, 1, 1, 0, 0xd5, 0x02, 0x83];
+    let expected = [(0, Ok(Packet::Pad)), (8, Ok(Packet::TraceStop))];
+    assert_eq!(found(&tma, Erratum::Skz84), expected);
+    assert!(found(&tma, Erratum::Skd007)[0].1.is_err());
 }
 
 #[test]

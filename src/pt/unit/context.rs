@@ -2,7 +2,7 @@
 
 use super::{Config, RtitCtl};
 use crate::common::Addr;
-use crate::pt::ExecMode;
+use crate::insn::ExecMode;
 
 /// CR3 and VMX operation as PIP packets tell them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

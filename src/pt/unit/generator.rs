@@ -9,7 +9,8 @@ use super::time::Clock;
 use super::tnt::TntBuffer;
 use super::{Config, Paging, RtitCtl, RtitStatus};
 use crate::common::Addr;
-use crate::pt::{ExecMode, IpCompression, IpPayload, LastIp, Packet, encode};
+use crate::insn::ExecMode;
+use crate::pt::{IpCompression, IpPayload, LastIp, Packet, encode};
 
 const SUPPRESSED: IpPayload = IpPayload { compression: IpCompression::Suppressed, value: 0 };
 

@@ -13,7 +13,8 @@ mod walk;
 
 use super::{Branch, BranchKind, Config, Unit};
 use crate::common::{Addr, Tsc};
-use crate::pt::{ExecMode, LastIp, Packet, Packets, Tnt};
+use crate::insn::ExecMode;
+use crate::pt::{LastIp, Packet, Packets, Tnt};
 
 const USER: u8 = 3;
 const KERNEL: u8 = 0;

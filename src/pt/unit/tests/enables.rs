@@ -3,7 +3,8 @@
 use super::super::{BranchKind, Config, IpRange, Paging, RtitCtl, RtitStatus, Unit};
 use super::{KERNEL, MODE_64, PSB, PSB_END, Seen, USER, branch, finish, in_program, seen};
 use crate::common::Addr;
-use crate::pt::{ExecMode, Packet};
+use crate::insn::ExecMode;
+use crate::pt::Packet;
 
 const TRACE_STOP: Seen = Seen::Other(Packet::TraceStop);
 /// The range of SDM table "IP Filtering Packet Example".

@@ -3,7 +3,8 @@
 use super::super::{BranchKind, Config, IpRange, RtitStatus};
 use super::{KERNEL, NOT_IN_TX, PSB, PSB_END, Seen, USER, branch, finish, in_program};
 use crate::common::Addr;
-use crate::pt::{ExecMode, Packet};
+use crate::insn::ExecMode;
+use crate::pt::Packet;
 
 const OVF: Seen = Seen::Other(Packet::Ovf);
 
