@@ -1,6 +1,7 @@
 //! Memory, out of the final state and the images.
 
 use super::link_map::{LinkMap, link_maps};
+use super::mapped::Modules;
 use crate::common::{Addr, Tid};
 use crate::image::core::{Core, Thread};
 use crate::image::{Bytes, Error, Image};
@@ -24,10 +25,10 @@ pub enum Moment {
     Past,
 }
 
-/// A library of the final state.
+/// A loaded library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// What the dynamic linker knows of it.
+    /// What the dynamic linker knows of it, or would know.
     pub map: LinkMap,
     /// The file that is mapped there: the same under its canonical path.
     pub file: Arc<str>,
@@ -55,9 +56,24 @@ impl FinalState {
         self.core.as_ref()?.contents.threads.iter().find(|thread| thread.tid == tid)
     }
 
-    /// The program itself, which has no name in the linker's list, and the libraries that the
-    /// dynamic linker has loaded. `image` is what is mapped at the end.
-    pub fn libraries(&self, image: &Image) -> Option<Vec<Library>> {
+    /// Returns the libraries that are loaded at the end of the run: the dynamic linker's list, which
+    /// begins with the program itself, without a name. Where its memory is not known, the list is
+    /// derived from what is mapped: `image`, and the path of the program.
+    pub fn libraries(&self, image: &Image, program: Option<&str>) -> Option<Vec<Library>> {
+        let derived = || Some(Modules::of(image, program)?.libraries());
+        self.listed(image).or_else(derived)
+    }
+
+    /// Returns the auxiliary vector that the kernel gave to the program. Without a final state it
+    /// has the entries that follow from what is mapped.
+    pub fn auxv(&self, image: &Image, program: Option<&str>) -> Option<Vec<u8>> {
+        let recorded = self.core.as_ref().map(|core| core.contents.auxv.clone());
+        let derived = || Some(Modules::of(image, program)?.auxv());
+        recorded.filter(|auxv| !auxv.is_empty()).or_else(derived)
+    }
+
+    /// The list of the dynamic linker.
+    fn listed(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(Moment::End, image, addr, buf))?;
         // The vdso has a name without a directory, and no file.

@@ -6,6 +6,7 @@
 
 mod dynamic_symbols;
 mod link_map;
+mod mapped;
 mod memory;
 mod thread_local;
 mod words;

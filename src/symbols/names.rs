@@ -28,7 +28,10 @@ pub(super) struct Query<'a> {
 impl<'a> Query<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let plain = text.split(['(', '<']).next().unwrap_or_default();
-        Self { text, last: plain.rsplit("::").next().unwrap_or_default() }
+        let last = plain.rsplit("::").next().unwrap_or_default();
+        // Operators have codes.
+        let last = if last.starts_with("operator") { "" } else { last };
+        Self { text, last }
     }
 
     /// Whether it means the function of the linker's name `name`.
@@ -100,6 +103,9 @@ mod tests {
         let mangled = "_ZN2ns5Thing3fooEi";
         for query in ["ns::Thing::foo(int)", "ns::Thing::foo", "Thing::foo", "foo", "foo(int)"] {
             assert!(Query::new(query).means(mangled), "{query}");
+        }
+        for query in ["operator delete", "operator delete(void*)"] {
+            assert!(Query::new(query).means("_ZdlPv") && !Query::new(query).means("_Znwm"));
         }
         for query in ["oo", "ns::Thing", "Thing::fo", "foo(char)", "ns", ""] {
             assert!(!Query::new(query).means(mangled), "{query}");

@@ -21,9 +21,9 @@ pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,
-    executable, is_thread_of, is_traced_here, mappings, private_pages, process_of, signals, state,
-    threads, undumped,
+    executable, is_first_thread_gone, is_thread_of, is_traced_here, mappings, private_pages,
+    process_of, signals, state, threads, undumped,
 };
-pub use program::{ProgramError, resolve};
+pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};
 pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_or_signal};

@@ -237,6 +237,12 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
+/// Returns true if a process's first thread is gone. Its tracer is not told while others live: one that
+/// was killed as it stood at its end, or on its way there, ends in silence.
+pub fn is_first_thread_gone(pid: Pid) -> bool {
+    state(pid).is_none_or(|state| matches!(state.letter, 'Z' | 'X'))
+}
+
 /// Whether the calling thread traces a thread.
 pub fn is_traced_here(tid: Tid) -> bool {
     let tracer = nix::unistd::gettid().as_raw();

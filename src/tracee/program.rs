@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,18 +26,17 @@ pub enum ProgramError {
         /// Why.
         error: std::io::Error,
     },
-    /// A script.
-    #[error(
-        "{}: a script; record its interpreter instead: contraflow record {interpreter} {}",
-        path.display(),
-        path.display()
-    )]
-    Script {
+    /// A script whose interpreter cannot be recorded.
+    #[error("{}: a script, whose interpreter cannot be recorded: {error}", path.display())]
+    Interpreter {
         /// The script.
         path: PathBuf,
-        /// What its first line names.
-        interpreter: String,
+        /// What its first line names, and why.
+        error: Box<ProgramError>,
     },
+    /// A script whose interpreter is a script, and so on, more often than the kernel follows.
+    #[error("{}: too many interpreters that are scripts", .0.display())]
+    Nested(PathBuf),
     /// Not an ELF file.
     #[error("{}: not an ELF program", .0.display())]
     NotElf(PathBuf),
@@ -67,17 +66,67 @@ pub enum ProgramError {
     SetId(PathBuf),
 }
 
-/// The absolute path of the program that a shell would run for `name`, if it can be recorded.
+/// Interpreters that execve(2) follows until it fails with ELOOP (fs/exec.c, `exec_binprm`).
+const INTERPRETERS_LIMIT: usize = 5;
+/// Bytes of a file in which execve(2) looks for a script's first line (`BINPRM_BUF_SIZE`).
+const HEAD_BYTES: u64 = 256;
+
+/// Returns the absolute path of the program that a shell would run for `name`, if it can be
+/// recorded. For a script the kernel runs its interpreter; see [`image_of`].
 pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let found = find(name)?;
-    let path = fs::canonicalize(&found)
-        .map_err(|error| ProgramError::Io { path: found.clone(), error })?;
-    let metadata =
-        fs::metadata(&path).map_err(|error| ProgramError::Io { path: path.clone(), error })?;
-    check_permissions(&path, &metadata)?;
-    check_header(&path)?;
+    check(&found, INTERPRETERS_LIMIT)?;
     // Not the canonical one: busybox and friends look at the name they are called by.
     std::path::absolute(&found).map_err(|error| ProgramError::Io { path: found, error })
+}
+
+/// Returns the ELF file that the kernel runs for a program: the file itself or, for a script, its
+/// interpreter.
+pub fn image_of(program: &Path) -> PathBuf {
+    let mut image = program.to_owned();
+    for _ in 0..INTERPRETERS_LIMIT {
+        match head(&image).ok().and_then(|head| interpreter(&head)) {
+            Some(next) => image = next,
+            None => break,
+        }
+    }
+    image
+}
+
+/// Checks a file as execve(2) does, and its interpreter if it is a script.
+fn check(found: &Path, interpreters: usize) -> Result<(), ProgramError> {
+    let io = |error| ProgramError::Io { path: found.to_owned(), error };
+    let path = fs::canonicalize(found).map_err(io)?;
+    let metadata = fs::metadata(&path).map_err(io)?;
+    let head = head(&path).map_err(io);
+    let Some(interpreter) = head.as_ref().ok().and_then(|head| interpreter(head)) else {
+        check_permissions(&path, &metadata)?;
+        return check_header(&path, &head?);
+    };
+    // The kernel ignores a script's set-user-ID bit.
+    check_executable(&path, &metadata)?;
+    let Some(rest) = interpreters.checked_sub(1) else {
+        return Err(ProgramError::Nested(path));
+    };
+    let checked = if interpreter.exists() {
+        check(&interpreter, rest)
+    } else {
+        Err(ProgramError::Missing(interpreter))
+    };
+    checked.map_err(|error| ProgramError::Interpreter { path, error: Box::new(error) })
+}
+
+fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    File::open(path)?.take(HEAD_BYTES).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+/// Returns the interpreter that a script's first line names.
+fn interpreter(head: &[u8]) -> Option<PathBuf> {
+    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
+    let mut words = line.split(|b| b" \t".contains(b)).filter(|word| !word.is_empty());
+    Some(PathBuf::from(OsStr::from_bytes(words.next()?)))
 }
 
 fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
@@ -101,11 +150,16 @@ fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     )
 }
 
-fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
-    let mode = metadata.permissions().mode();
-    if !metadata.is_file() || mode & 0o111 == 0 {
+fn check_executable(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(ProgramError::NotExecutable(path.to_owned()));
     }
+    Ok(())
+}
+
+fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramError> {
+    check_executable(path, metadata)?;
+    let mode = metadata.permissions().mode();
     let me = nix::unistd::geteuid().as_raw();
     let changes_user = mode & 0o4000 != 0 && metadata.uid() != me;
     let changes_group =
@@ -116,16 +170,12 @@ fn check_permissions(path: &Path, metadata: &Metadata) -> Result<(), ProgramErro
     Ok(())
 }
 
-/// The ELF identification, type and machine (System V ABI, "ELF Header"), or a script's line.
-fn check_header(path: &Path) -> Result<(), ProgramError> {
+/// Checks the ELF identification, type and machine (System V ABI, "ELF Header").
+fn check_header(path: &Path, head: &[u8]) -> Result<(), ProgramError> {
     const X86_64: u16 = 62;
     const I386: u16 = 3;
     const EXEC: u16 = 2;
     const DYN: u16 = 3;
-    let mut head = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(256).read_to_end(&mut head))
-        .map_err(|error| ProgramError::Io { path: path.to_owned(), error })?;
     let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
     match (head.get(..5), half(16), half(18)) {
         (Some(b"\x7fELF\x02"), Some(EXEC | DYN), Some(X86_64)) => Ok(()),
@@ -138,14 +188,8 @@ fn check_header(path: &Path) -> Result<(), ProgramError> {
         (Some([0x7f, b'E', b'L', b'F', _]), _, Some(machine)) => {
             Err(ProgramError::Machine { path: path.to_owned(), machine })
         }
-        _ => Err(script_of(path, &head).unwrap_or_else(|| ProgramError::NotElf(path.to_owned()))),
+        _ => Err(ProgramError::NotElf(path.to_owned())),
     }
-}
-
-fn script_of(path: &Path, head: &[u8]) -> Option<ProgramError> {
-    let line = head.strip_prefix(b"#!")?.split(|&b| b == b'\n').next()?;
-    let interpreter = String::from_utf8_lossy(line).trim().to_owned();
-    Some(ProgramError::Script { path: path.to_owned(), interpreter })
 }
 
 #[cfg(test)]
@@ -165,7 +209,9 @@ mod tests {
     fn each_refusal_is_one_clear_sentence() {
         assert_eq!(refusal(0o644, b""), "/p: not executable");
         assert_eq!(refusal(0o755, b""), "/p: not an ELF program");
-        assert!(refusal(0o755, b"#!/bin/sh -e\n").contains("contraflow record /bin/sh -e /"));
+        assert!(refusal(0o755, b"#!/no-such -e\n").ends_with("/no-such: no such program"));
+        assert!(refusal(0o755, b"#! /etc/passwd\n").ends_with("/etc/passwd: not executable"));
+        assert_eq!(refusal(0o755, b"#!\n"), "/p: not an ELF program");
         let mut elf = b"\x7fELF\x02".to_vec();
         elf.resize(64, 0);
         (elf[16], elf[18]) = (2, 183);
@@ -177,5 +223,24 @@ mod tests {
         assert!(resolve(OsStr::new("/nowhere")).unwrap_err().to_string().contains("no such"));
         assert!(resolve(OsStr::new("no-such-program-here")).is_err());
         assert!(resolve(OsStr::new("ls")).unwrap().is_absolute());
+    }
+
+    #[test]
+    fn a_script_is_run_by_the_interpreter_at_the_end_of_its_chain() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = |name: &str, line: &str| {
+            let path = dir.path().join(name);
+            fs::write(&path, format!("{line}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+            path
+        };
+        let inner = script("inner", "#! \t/bin/sh\t-e -x");
+        let outer = script("outer", &format!("#!{}", inner.display()));
+        assert_eq!(resolve(outer.as_os_str()).unwrap(), outer);
+        assert_eq!(image_of(&outer), Path::new("/bin/sh"));
+        let itself = script("itself", &format!("#!{}", dir.path().join("itself").display()));
+        let refused = resolve(itself.as_os_str()).unwrap_err().to_string();
+        assert!(refused.ends_with("too many interpreters that are scripts"), "{refused}");
+        assert_eq!(image_of(Path::new("/bin/sh")), Path::new("/bin/sh"));
     }
 }

@@ -1,7 +1,7 @@
 //! What a core file holds besides memory: the same types for reading and writing.
 
 use crate::common::{AddrRange, Pid, Tid};
-use crate::image::core::Registers;
+use crate::insn::Registers;
 
 /// All that a core file says, but for the bytes of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

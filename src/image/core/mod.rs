@@ -5,7 +5,6 @@
 mod contents;
 mod notes;
 mod read;
-mod registers;
 mod write;
 
 #[cfg(test)]
@@ -13,5 +12,4 @@ mod tests;
 
 pub use contents::{CoreContents, CoreSegment, FileMapping, ProcessInfo, Thread};
 pub use read::Core;
-pub use registers::Registers;
-pub use write::write;
+pub use write::{CoreMemory, write};

@@ -3,7 +3,8 @@
 
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::PAGE_SIZE_BYTES;
-use crate::image::core::{CoreContents, FileMapping, ProcessInfo, Registers, Thread};
+use crate::image::core::{CoreContents, FileMapping, ProcessInfo, Thread};
+use crate::insn::Registers;
 
 pub(super) const NT_PRSTATUS: u32 = 1;
 pub(super) const NT_FPREGSET: u32 = 2;

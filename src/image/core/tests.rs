@@ -3,6 +3,7 @@
 use super::*;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::Bytes;
+use crate::insn::Registers;
 use proptest::prelude::*;
 use std::io::{Cursor, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -159,6 +160,40 @@ fn memory_that_is_not_known_is_left_out() {
     assert!(said.contains("Cannot access memory at address 0x60f000"), "{said}");
 }
 
+/// Memory of which only the third page was touched.
+struct Touched;
+
+impl CoreMemory for Touched {
+    fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize {
+        assert!(addr == Addr(0x10_2000) && buf.len() == 0x1000, "{addr}: {}", buf.len());
+        buf.fill(0xab);
+        buf.len()
+    }
+
+    fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
+        let (touched, behind) = (Addr(0x10_2000), Addr(0x10_3000));
+        let start = if range.start == touched { behind } else { range.start };
+        let end = if start < touched { range.end.min(touched) } else { range.end };
+        Some(AddrRange::new(start, end))
+    }
+}
+
+#[test]
+fn what_was_never_touched_is_not_read() {
+    let mut contents = contents();
+    contents.segments = vec![segment(0x10_0000, 0x1010_0000, true)];
+    let mut file = tempfile::tempfile().unwrap();
+    write(&mut file, &contents, &mut Touched).unwrap();
+    let mut bytes = Vec::new();
+    file.rewind().unwrap();
+    std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+    let core = Core::parse(&Bytes::from(bytes)).unwrap();
+    for (at, expected) in [(0x10_1fff, 0), (0x10_2000, 0xab), (0x10_3000, 0), (0x100f_ffff, 0)] {
+        let mut byte = [1];
+        assert_eq!((core.read(Addr(at), &mut byte), byte), (1, [expected]), "{at:#x}");
+    }
+}
+
 #[test]
 fn zeros_take_no_space_and_a_core_cut_off_is_none() {
     let mut contents = contents();
@@ -248,7 +283,8 @@ fn a_core_of_a_process_survives_the_round_trip() {
     assert!(thread.fpregs.as_ref().is_some_and(|bytes| bytes.len() == 512));
     assert!(!core.contents.auxv.is_empty() && !core.contents.mappings.is_empty());
     let mut file = std::fs::File::create(&ours).unwrap();
-    write(&mut file, &core.contents, &mut |addr, buf| core.read(addr, buf)).unwrap();
+    write(&mut file, &core.contents, &mut |addr: Addr, buf: &mut [u8]| core.read(addr, buf))
+        .unwrap();
     let again = Core::parse(&std::fs::read(&ours).unwrap().into()).unwrap();
     assert_eq!(again.contents.threads, core.contents.threads);
     assert_eq!(again.contents.process, core.contents.process);

@@ -17,13 +17,30 @@ const PN_XNUM: u32 = 0xffff;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 
-/// Writes `contents` as a core file to `out`, which must be empty. `memory` copies bytes from an
-/// address on into the buffer and returns how many are known; what it does not know is left out
-/// of the core, page by page, and pages of zeros become holes of the file.
+/// The memory of the process whose core is written.
+pub trait CoreMemory {
+    /// Copies bytes from `addr` on into the buffer. Returns how many are known.
+    fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize;
+
+    /// Returns the first whole pages of `range` that were never touched, and so are zeros that need
+    /// not be read.
+    fn untouched(&mut self, _range: AddrRange) -> Option<AddrRange> {
+        None
+    }
+}
+
+impl<F: FnMut(Addr, &mut [u8]) -> usize> CoreMemory for F {
+    fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize {
+        self(addr, buf)
+    }
+}
+
+/// Writes `contents` as a core file to `out`, which must be empty. What is not known of `memory`
+/// is left out of the core, page by page, and pages of zeros become holes of the file.
 pub fn write(
     out: &mut (impl Write + Seek),
     contents: &CoreContents,
-    memory: &mut dyn FnMut(Addr, &mut [u8]) -> usize,
+    memory: &mut dyn CoreMemory,
 ) -> Result<(), Error> {
     let mut writer = Writer { out, position: HEADER_SIZE_BYTES, headers: Vec::new() };
     writer.write_notes(contents)?;
@@ -76,16 +93,24 @@ impl<W: Write + Seek> Writer<'_, W> {
     fn dump_segment(
         &mut self,
         segment: &CoreSegment,
-        memory: &mut dyn FnMut(Addr, &mut [u8]) -> usize,
+        memory: &mut dyn CoreMemory,
         buffer: &mut [u8],
     ) -> Result<(), Error> {
         let AddrRange { start, end } = segment.range;
         let (mut run, mut at) = (start, start);
         self.align(PAGE_SIZE_BYTES);
         while at < end {
-            let left = usize::try_from(end.0 - at.0).unwrap_or(usize::MAX).min(buffer.len());
+            let window = AddrRange::sized(at, (end.0 - at.0).min(buffer.len() as u64));
+            let untouched = memory.untouched(window).filter(|pages| !pages.is_empty());
+            if let Some(pages) = untouched.filter(|pages| pages.start == at) {
+                self.position += pages.size_bytes();
+                at = pages.end;
+                continue;
+            }
+            let until = untouched.map_or(window.end, |pages| pages.start);
+            let left = usize::try_from(until.0 - at.0).unwrap_or(usize::MAX);
             let chunk = buffer.get_mut(..left).unwrap_or_default();
-            let known = memory(at, chunk).min(left);
+            let known = memory.read(at, chunk).min(left);
             self.write_pages(chunk.get(..known).unwrap_or_default())?;
             at = at.wrapping_add(known as u64);
             if known < left {

@@ -21,6 +21,10 @@ pub struct Elf {
     pub is_pie: bool,
     /// The loadable segments, in the order of the program headers.
     pub segments: Vec<Segment>,
+    /// Where its program headers begin in the file, and how many there are.
+    pub program_headers: (u64, u64),
+    /// Where its dynamic section is, before the load bias.
+    pub dynamic: Option<Addr>,
     /// The dynamic linker that it asks for.
     pub interpreter: Option<Vec<u8>>,
     /// Its build id.
@@ -63,6 +67,14 @@ pub struct Segment {
     pub executable: bool,
 }
 
+impl Segment {
+    /// Returns what is added to its address where `offset` of the file is mapped at `at`.
+    const fn bias(&self, at: Addr, offset: u64) -> u64 {
+        let into = offset - (self.offset & !0xfff);
+        at.0.wrapping_sub((self.start.0 & !0xfff).wrapping_add(into))
+    }
+}
+
 /// A separate debug file by name (section `.gnu_debuglink`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugLink {
@@ -78,15 +90,25 @@ pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
 }
 
 impl Elf {
-    /// What is added to the file's addresses where what is at `offset` of it is mapped at `at`.
+    /// Returns what is added to the file's addresses where code that is at `offset` of it is
+    /// mapped at `at`.
     pub fn bias(&self, at: Addr, offset: u64) -> Option<u64> {
+        self.biases(at, offset, true).first().copied()
+    }
+
+    /// Returns what may be added to the file's addresses where `offset` of it is mapped at `at`,
+    /// the likeliest first. Segments may share a page of the file, as lld places them; the kernel
+    /// maps that page once for each.
+    pub fn biases(&self, at: Addr, offset: u64, executable: bool) -> Vec<u64> {
         let covers = |segment: &&Segment| {
             let end = segment.offset.saturating_add(segment.file_size_bytes);
             (segment.offset & !0xfff..end).contains(&offset)
         };
-        let segment = self.segments.iter().find(covers)?;
-        let into = offset - (segment.offset & !0xfff);
-        Some(at.0.wrapping_sub((segment.start.0 & !0xfff).wrapping_add(into)))
+        let mut segments: Vec<&Segment> = self.segments.iter().filter(covers).collect();
+        segments.sort_by_key(|segment| {
+            (segment.executable != executable, segment.offset & !0xfff != offset)
+        });
+        segments.into_iter().map(|segment| segment.bias(at, offset)).collect()
     }
 
     /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
@@ -127,6 +149,11 @@ fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, E
         is_pie: file_type == FileType::Dynamic
             && (dynamic.has_pie_flag || interpreter.is_some() && !dynamic.has_name),
         segments: programs.iter().filter_map(|program| segment(program, endian)).collect(),
+        program_headers: (header.e_phoff(endian).into(), programs.len() as u64),
+        dynamic: programs
+            .iter()
+            .find(|program| program.p_type(endian) == raw::PT_DYNAMIC)
+            .map(|program| Addr(program.p_vaddr(endian).into())),
         interpreter,
         build_id: build_id(programs, &sections, endian, data),
         debug_link: debug_link(&sections, endian, data),

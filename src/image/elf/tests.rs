@@ -133,6 +133,42 @@ fn a_segment_reads_as_zero_behind_what_its_file_holds() {
     assert!(buf[..zeros].iter().all(|byte| *byte == 0));
 }
 
+/// lld places segments so that they share pages of the file: here 0x1000 and 0x2000.
+#[test]
+fn a_page_of_the_file_that_segments_share_is_at_home_in_each() {
+    let segment = |start, offset, file_size_bytes, executable| Segment {
+        start: Addr(start),
+        offset,
+        file_size_bytes,
+        memory_size_bytes: file_size_bytes,
+        readable: true,
+        writable: false,
+        executable,
+    };
+    let elf = Elf {
+        file_type: FileType::Dynamic,
+        machine: 62,
+        is_64: true,
+        entry: Addr(0x22e0),
+        is_pie: true,
+        segments: vec![
+            segment(0, 0, 0x12d4, false),
+            segment(0x22e0, 0x12e0, 0x1780, true),
+            segment(0x4a60, 0x2a60, 0x1d8, false),
+        ],
+        program_headers: (0x40, 3),
+        dynamic: None,
+        interpreter: None,
+        build_id: None,
+        debug_link: None,
+    };
+    assert_eq!(elf.bias(Addr(0x7000), 0x1000), Some(0x5000));
+    assert_eq!(elf.biases(Addr(0x7000), 0x1000, false), [0x6000, 0x5000]);
+    assert_eq!(elf.biases(Addr(0x9000), 0x2000, false), [0x5000, 0x6000]);
+    assert_eq!(elf.biases(Addr(0x8000), 0x2000, true), [0x5000, 0x4000]);
+    assert_eq!(elf.biases(Addr(0x5000), 0x4000, true), [0; 0]);
+}
+
 #[test]
 fn what_is_no_elf_file_is_refused() {
     for bytes in [&b""[..], b"#!/bin/sh\n", b"\x7fEL", b"\x7fELF", b"\x7fELF\x02\x01\x01"] {
