@@ -97,6 +97,18 @@ fn what_stays_as_it_is_is_translated_ahead() {
 }
 
 #[test]
+fn a_circle_of_jumps_is_exact_where_it_is_entered() {
+    for bytes in [vec![0xeb, 0xfe], vec![0xeb, 0x00, 0xeb, 0xfc]] {
+        let (mut translator, _) = translator();
+        let number = translator.get(START, &mut Code { bytes, is_fixed: false }).unwrap();
+        let at = translator.locate(translator.superblock(number).unwrap().body).unwrap();
+        let last = translator.path(number).last().unwrap();
+        assert!(at.exact);
+        assert_eq!(at.point.ip, last.ip);
+    }
+}
+
+#[test]
 fn a_branch_back_is_followed() {
     let (mut translator, _) = translator();
     // nop; nop; inc eax; jne -5; jmp to itself

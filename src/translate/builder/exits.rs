@@ -98,9 +98,15 @@ impl Builder<'_, '_> {
         self.point(State { exact: true, r11_in_slot, ..State::default() });
     }
 
-    /// Glue that is to be stepped through.
+    /// Glue that is to be stepped through. Where the last exact point has no code of its own, as
+    /// before a direct jump, its state still holds at the first byte of the glue: a circle of jumps
+    /// has no other exact point.
     pub(super) fn glue_point(&mut self) {
-        self.point(State::default());
+        let here = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
+        let is_exact = |point: &Point| point.offset == here && point.state.exact;
+        if !self.points.last().is_some_and(is_exact) {
+            self.point(State::default());
+        }
     }
 
     pub(super) fn finish(
