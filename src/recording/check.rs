@@ -5,6 +5,7 @@ use super::format::{IMAGE_DIR, TRACE_DIR};
 use super::reader::Reader;
 use crate::sideband::ImageId;
 use std::fs;
+use std::io;
 
 impl Reader {
     /// What of this recording is damaged: each file once, in order.
@@ -36,7 +37,14 @@ impl Reader {
     fn image_ids(&self) -> Result<Vec<ImageId>, Error> {
         let dir = self.dir().join(IMAGE_DIR);
         let mut ids = Vec::new();
-        for entry in fs::read_dir(&dir).at(&dir)? {
+        let entries = match fs::read_dir(&dir) {
+            // The recorder was killed before it came to that.
+            Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(ids);
+            }
+            entries => entries.at(&dir)?,
+        };
+        for entry in entries {
             let name = entry.at(&dir)?.file_name().to_string_lossy().into_owned();
             // A killed recorder may have been at work on one.
             if !(self.is_cut() && name.ends_with("partial")) {

@@ -6,6 +6,7 @@
 
 use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;
+use super::regular::{create_private, open_own_for_append};
 use std::fs::File;
 use std::io::Write;
 use std::ops::Range;
@@ -18,22 +19,32 @@ const SUM_ENTRY_BYTES: usize = 16;
 #[derive(Debug)]
 pub(super) struct Appender {
     path: PathBuf,
-    file: File,
+    /// None: it rests.
+    file: Option<File>,
     size_bytes: u64,
 }
 
 impl Appender {
     pub(super) fn create(path: PathBuf) -> Result<Self, Error> {
-        let file = File::options().write(true).create_new(true).open(&path).at(&path)?;
-        Ok(Self { path, file, size_bytes: 0 })
+        let file = create_private(&path).at(&path)?;
+        Ok(Self { path, file: Some(file), size_bytes: 0 })
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
         self.size_bytes
     }
 
+    /// Closes the file until more is appended.
+    pub(super) fn rest(&mut self) {
+        self.file = None;
+    }
+
     pub(super) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.file.write_all(bytes).at(&self.path)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(open_own_for_append(&self.path).at(&self.path)?),
+        };
+        file.write_all(bytes).at(&self.path)?;
         self.size_bytes += bytes.len() as u64;
         Ok(())
     }
@@ -135,6 +146,24 @@ mod tests {
             file.append_framed(chunk).unwrap();
         }
         std::fs::read(path).unwrap()
+    }
+
+    #[test]
+    fn a_file_goes_on_where_it_rested() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let mut file = Appender::create(path.clone()).unwrap();
+        for chunk in [b"one", b"two"] {
+            file.append(chunk).unwrap();
+            file.rest();
+        }
+        assert_eq!(
+            (std::fs::read(&path).unwrap().as_slice(), file.size_bytes()),
+            (&b"onetwo"[..], 6)
+        );
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(file.append(b"three").is_err());
     }
 
     proptest! {

@@ -3,14 +3,20 @@
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{MANIFEST, STARTING};
+use super::regular::create_private;
 use super::store::Store;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Less room than this and no recording is begun.
 const PROBE_BYTES: usize = 1 << 20;
+
+/// The file that this is tried with.
+const PROBE: &str = ".contraflow-probe";
+/// [`STARTING`] before it has its name.
+const STARTING_PARTIAL: &str = "starting.partial";
 
 /// An empty directory that takes files.
 #[derive(Debug)]
@@ -62,10 +68,10 @@ impl Destination {
 
     /// Whether the directory takes files, and has room.
     fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
-        let path = self.dir.join("probe");
+        let path = self.dir.join(PROBE);
         let probe = || {
-            let written = File::options().write(true).create_new(true).open(&path);
-            let written = written.and_then(|mut file| file.write_all(&vec![1; PROBE_BYTES]));
+            let written =
+                create_private(&path).and_then(|mut file| file.write_all(&vec![1; PROBE_BYTES]));
             let removed = fs::remove_file(&path);
             written.and(removed).at(&self.dir)
         };
@@ -109,16 +115,24 @@ enum Occupant {
 }
 
 fn occupant(dir: &Path) -> Result<Occupant, Error> {
-    let mut entries = match fs::read_dir(dir) {
+    match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Occupant::Nothing),
         result => result.at(dir)?,
     };
-    let is_recording = || [MANIFEST, STARTING].iter().any(|name| dir.join(name).is_file());
-    Ok(match entries.next() {
-        None => Occupant::EmptyDir,
-        Some(_) if is_recording() => Occupant::Recording,
-        Some(_) => Occupant::Other,
-    })
+    if is_bare(dir) {
+        emptied(dir).at(dir)?;
+        return Ok(Occupant::EmptyDir);
+    }
+    let is_recording = [MANIFEST, STARTING].iter().any(|name| dir.join(name).is_file());
+    Ok(if is_recording { Occupant::Recording } else { Occupant::Other })
+}
+
+/// Returns true for an empty directory, also if a recorder was killed before its recording began
+/// there.
+pub(super) fn is_bare(dir: &Path) -> bool {
+    let mut names =
+        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.all(|name| name == PROBE || name == STARTING_PARTIAL)
 }
 
 /// Removes what is in a directory that was empty.
@@ -161,6 +175,19 @@ mod tests {
         fs::create_dir(dir.join("trace")).unwrap();
         place.give_up();
         assert!(dir.exists() && names(&dir).is_empty());
+    }
+
+    #[test]
+    fn what_a_recorder_left_that_was_killed_at_once_is_in_nobodys_way() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = base.path().join("r");
+        fs::create_dir(&dir).unwrap();
+        for name in [PROBE, STARTING_PARTIAL] {
+            fs::write(dir.join(name), "").unwrap();
+        }
+        assert!(Store::new(base.path().to_owned()).list().unwrap().is_empty());
+        Destination::named(&dir, false).unwrap();
+        assert!(names(&dir).is_empty());
     }
 
     #[test]

@@ -5,10 +5,10 @@ use super::error::{At, Error};
 use super::format::{IMAGE_DIR, INDEX, MANIFEST, SIDEBAND, TRACE_DIR, sums_name};
 use super::mapped::Mapped;
 use super::reader::Reader;
+use super::regular::create_private;
 use sha2::{Digest, Sha256};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 impl Reader {
@@ -44,8 +44,7 @@ impl Reader {
         let path = self.dir().join(INDEX);
         let partial = self.dir().join(format!("{INDEX}.{}", std::process::id()));
         // A new file always: what stands there could be a link to somewhere else.
-        let created = File::options().write(true).create_new(true).mode(0o600).open(&partial);
-        let written = created.and_then(|mut file| file.write_all(bytes));
+        let written = create_private(&partial).and_then(|mut file| file.write_all(bytes));
         let renamed = written.and_then(|()| fs::rename(&partial, &path));
         if renamed.is_err() {
             // Whatever is wrong with the file, the error tells of it.

@@ -158,6 +158,9 @@ pub struct Import {
     pub cpuid_15: Option<(u32, u32)>,
     /// The nominal frequency, in 100 MHz.
     pub nominal_ratio: Option<u8>,
+    /// The threads that the traces of CPUs can hold; none where any can be.
+    #[serde(default)]
+    pub traced: Option<Vec<Tid>>,
 }
 
 impl Import {

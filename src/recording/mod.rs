@@ -32,6 +32,6 @@ pub use manifest::{
 };
 pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};
-pub use regular::{Links, open_regular};
+pub use regular::{Links, create_private, open_regular};
 pub use store::{Entry, Store};
 pub use writer::{Writer, image_id};

@@ -9,7 +9,7 @@ use super::format::{
 };
 use super::manifest::Manifest;
 use super::mapped::Mapped;
-use super::regular::{Links, open_regular, read_limited};
+use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums};
 use super::writer::image_id;
 use crate::common::Tid;
@@ -77,12 +77,14 @@ impl<'a> Behind<'a> {
 impl Reader {
     /// Opens the recording in `dir`.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        if !dir.exists() {
+        if !dir.try_exists().at(dir)? {
             return Err(Error::new(dir, ErrorKind::Missing));
         }
-        let there = |path: &PathBuf| path.symlink_metadata().is_ok();
-        let path = [MANIFEST, STARTING].map(|name| dir.join(name)).into_iter().find(there);
-        let path = path.ok_or_else(|| Error::new(dir, ErrorKind::NotARecording))?;
+        let path = manifest_of(dir)?.ok_or_else(|| Error::new(dir, ErrorKind::NotARecording))?;
+        for sub in [TRACE_DIR, IMAGE_DIR] {
+            let path = dir.join(sub);
+            must_be_directory(&path).at(&path)?;
+        }
         let text = read_limited(&path, TEXT_LIMIT_BYTES).at(&path)?;
         check_version(&path, &text)?;
         let mut manifest: Manifest = serde_json::from_slice(&text)
@@ -128,7 +130,14 @@ impl Reader {
     pub(super) fn traced(&self) -> Result<Vec<Tid>, Error> {
         let dir = self.dir.join(TRACE_DIR);
         let mut tids = Vec::new();
-        for entry in fs::read_dir(&dir).at(&dir)? {
+        let entries = match fs::read_dir(&dir) {
+            // The recorder was killed before it came to that.
+            Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(tids);
+            }
+            entries => entries.at(&dir)?,
+        };
+        for entry in entries {
             let name = entry.at(&dir)?.file_name();
             let number = name.to_str().and_then(|n| n.strip_suffix(".pt")).map(str::parse);
             tids.extend(number.and_then(Result::ok).map(Tid));
@@ -190,7 +199,12 @@ impl Reader {
             Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, SIDEBAND)?),
             None => Mapped::open_own(&path),
         };
-        let mapped = mapped.at(&path)?;
+        let mapped = match mapped {
+            Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Vec::new());
+            }
+            mapped => mapped.at(&path)?,
+        };
         let bytes = mapped.as_ref();
         let (payloads, whole) = frames(bytes);
         if whole.broken && !self.is_cut() {
@@ -258,6 +272,18 @@ impl Reader {
             _ => Ok(None),
         }
     }
+}
+
+/// Returns the manifest of a directory, if it is a recording. Fails where its owner keeps others out.
+pub(super) fn manifest_of(dir: &Path) -> Result<Option<PathBuf>, Error> {
+    for path in [MANIFEST, STARTING].map(|name| dir.join(name)) {
+        match path.symlink_metadata() {
+            Ok(_) => return Ok(Some(path)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::new(dir, error)),
+        }
+    }
+    Ok(None)
 }
 
 fn read_sums(dir: &Path) -> Result<Sums, Error> {

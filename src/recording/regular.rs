@@ -30,6 +30,34 @@ pub fn open_regular(path: &Path, links: Links) -> io::Result<File> {
     Ok(file)
 }
 
+/// Returns an error if `path` is there and is no directory of a recording's own.
+pub(super) fn must_be_directory(path: &Path) -> io::Result<()> {
+    let kind = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?.file_type(),
+    };
+    if kind.is_dir() { Ok(()) } else { Err(refused(kind, "a directory")) }
+}
+
+/// Makes a new file that nobody else may read: a recording holds its program's memory, and may be
+/// written into a directory that is open to all. What stands there already is not written to.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Makes a new file likewise, in place of what stands there.
+pub(super) fn replace_private(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => create_private(path),
+    }
+}
+
+/// Opens a file that is being written once more. A link that came in its place is not followed.
+pub(super) fn open_own_for_append(path: &Path) -> io::Result<File> {
+    File::options().append(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
+}
+
 /// All bytes of a regular file of a recording, if they are not more than `limit_bytes`.
 pub(super) fn read_limited(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
@@ -41,23 +69,38 @@ pub(super) fn read_limited(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>>
 }
 
 fn must_be_regular(kind: FileType) -> io::Result<()> {
-    if kind.is_file() {
-        return Ok(());
-    }
+    if kind.is_file() { Ok(()) } else { Err(refused(kind, "a file")) }
+}
+
+fn refused(kind: FileType, wanted: &str) -> io::Error {
     let what = match kind {
+        kind if kind.is_file() => "a file",
         kind if kind.is_dir() => "a directory",
         kind if kind.is_fifo() => "a FIFO",
         kind if kind.is_socket() => "a socket",
         kind if kind.is_symlink() => "a symbolic link",
         _ => "a device",
     };
-    Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not a file")))
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{what}, not {wanted}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn private_files_are_new_and_for_their_owner_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name| dir.path().join(name);
+        fs::write(path("other"), "text").unwrap();
+        symlink("other", path("link")).unwrap();
+        assert!(create_private(&path("link")).is_err());
+        let file = replace_private(&path("link")).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read(path("other")).unwrap(), b"text");
+    }
 
     #[test]
     fn what_is_no_regular_file_is_named_and_never_opened() {
@@ -78,5 +121,10 @@ mod tests {
         assert!(open_regular(&path("link"), Links::Follow).is_ok());
         assert_eq!(read_limited(&path("file"), 4).unwrap(), b"text");
         assert!(read_limited(&path("file"), 3).is_err());
+        symlink(".", path("to-dir")).unwrap();
+        let refusal = |name| must_be_directory(&path(name)).unwrap_err().to_string();
+        assert_eq!(refusal("to-dir"), "a symbolic link, not a directory");
+        assert_eq!(refusal("file"), "a file, not a directory");
+        assert!(must_be_directory(&path("none")).is_ok() && must_be_directory(dir.path()).is_ok());
     }
 }

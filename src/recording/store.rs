@@ -1,8 +1,8 @@
 //! The directory that recordings go to by default, and how one is named and found.
 
+use super::destination::is_bare;
 use super::error::{At, Error, ErrorKind};
-use super::format::{MANIFEST, STARTING};
-use super::reader::Reader;
+use super::reader::{Reader, manifest_of};
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, symlink};
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ impl Store {
             let latest = fs::canonicalize(dir.join(LATEST));
             return latest.map_err(|_| Error::new(dir, ErrorKind::Empty));
         };
-        if name.exists() {
+        if name.try_exists().at(name)? {
             return Ok(name.to_owned());
         }
         let inside = self.dir()?.join(name);
@@ -126,7 +126,7 @@ impl Store {
         for entry in there {
             let entry = entry.at(dir)?;
             let path = entry.path();
-            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_bare(&path) {
                 let modified = entry.metadata().and_then(|m| m.modified());
                 entries.push(Entry {
                     name: entry.file_name().to_string_lossy().into_owned(),
@@ -142,8 +142,7 @@ impl Store {
 
     /// Removes a recording. A directory that is not one is left alone.
     pub fn remove(&self, recording: &Path) -> Result<(), Error> {
-        let is_recording = [MANIFEST, STARTING].iter().any(|name| recording.join(name).exists());
-        if !is_recording {
+        if manifest_of(recording)?.is_none() {
             return Err(Error::new(recording, ErrorKind::NotARecording));
         }
         fs::remove_dir_all(recording).at(recording)?;
@@ -173,6 +172,7 @@ fn home_of_user() -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::format::MANIFEST;
     use super::*;
 
     #[test]

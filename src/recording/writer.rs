@@ -7,7 +7,7 @@ use super::format::{
     TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::manifest::Manifest;
-use super::regular::{Links, open_regular};
+use super::regular::{Links, open_regular, replace_private};
 use super::sums::{Sum, Sums};
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
@@ -17,6 +17,9 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
+
+/// Traces whose files stay open between two chunks.
+const OPEN_TRACES: usize = 32;
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -41,22 +44,22 @@ impl Writer {
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording holds the program's memory: nobody else's business.
-        builder.recursive(true).mode(0o700);
-        for sub in [dir.to_owned(), dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
+        builder.recursive(true).mode(0o700).create(dir).at(dir)?;
+        // First of all, so that what a killed recorder leaves opens.
+        start(dir, starting)?;
+        builder.recursive(false);
+        for sub in [dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
             builder.create(&sub).at(&sub)?;
         }
         let sideband = Appender::create(dir.join(SIDEBAND))?;
         let dir = dir.to_owned();
         let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let writer = Self { dir, sideband, pending, traces, ended };
-        writer.restart(starting)?;
-        Ok(writer)
+        Ok(Self { dir, sideband, pending, traces, ended })
     }
 
     /// Says again what is known at the start: the process has been started.
     pub fn restart(&self, starting: &Manifest) -> Result<(), Error> {
-        let path = self.dir.join(STARTING);
-        write_by_rename(&path, &json(&path, starting)?)
+        start(&self.dir, starting)
     }
 
     /// Where the recording is.
@@ -74,7 +77,9 @@ impl Writer {
             let dir = self.dir.join(TRACE_DIR);
             let bytes = Appender::create(dir.join(trace_name(trace)))?;
             let sums = Appender::create(dir.join(sums_name(trace)))?;
-            self.traces.insert(trace, TraceFile { bytes, sums, pending: Vec::new() });
+            let mut file = TraceFile { bytes, sums, pending: Vec::new() };
+            file.rest_beside(self.traces.len());
+            self.traces.insert(trace, file);
         }
         Ok(())
     }
@@ -115,6 +120,7 @@ impl Writer {
 
     fn append(&mut self, trace: TraceId, packets: &[u8]) -> Result<(), Error> {
         self.start(trace)?;
+        let count = self.traces.len();
         let Some(trace) = self.traces.get_mut(&trace) else { return Ok(()) };
         trace.pending.extend_from_slice(packets);
         if trace.pending.len() < TRACE_CHUNK_BYTES {
@@ -122,7 +128,9 @@ impl Writer {
         }
         // The trace must never run on code that the sideband has not told of yet.
         flush_sideband(&mut self.sideband, &mut self.pending)?;
-        trace.flush()
+        trace.flush()?;
+        trace.rest_beside(count);
+        Ok(())
     }
 
     /// Appends an event of the operating system.
@@ -140,7 +148,12 @@ impl Writer {
     /// Writes out what has come together, so that it survives the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending)?;
-        self.traces.values_mut().try_for_each(TraceFile::flush)
+        let count = self.traces.len();
+        self.traces.values_mut().try_for_each(|trace| {
+            trace.flush()?;
+            trace.rest_beside(count);
+            Ok(())
+        })
     }
 
     /// Bytes of trace of a thread so far.
@@ -162,9 +175,7 @@ impl Writer {
     /// Stores a file's content, by reflink where the file system can.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let partial = self.dir.join(IMAGE_DIR).join("partial");
-        let mut copy = File::options();
-        copy.read(true).write(true).create(true).truncate(true);
-        let mut copy = copy.open(&partial).at(&partial)?;
+        let mut copy = replace_private(&partial).at(&partial)?;
         again(|| io::copy(source, &mut copy)).at(&partial)?;
         // The source may change meanwhile; the name is of what is stored.
         let id = image_id(&copy).at(&partial)?;
@@ -186,7 +197,7 @@ impl Writer {
     /// The file to write the final core into, under a temporary name until [`Self::finish`].
     pub fn core_file(&self) -> Result<File, Error> {
         let path = self.core_partial();
-        File::create(&path).at(&path)
+        replace_private(&path).at(&path)
     }
 
     fn core_partial(&self) -> PathBuf {
@@ -231,6 +242,15 @@ impl Writer {
 }
 
 impl TraceFile {
+    /// Closes the files until the next packets come, where there are many traces: a process may
+    /// have 1024 files open.
+    fn rest_beside(&mut self, others: usize) {
+        if others >= OPEN_TRACES {
+            self.bytes.rest();
+            self.sums.rest();
+        }
+    }
+
     fn flush(&mut self) -> Result<(), Error> {
         if self.pending.is_empty() {
             return Ok(());
@@ -240,6 +260,12 @@ impl TraceFile {
         self.pending.clear();
         Ok(())
     }
+}
+
+/// Says what is known at the start of a recording.
+fn start(dir: &Path, starting: &Manifest) -> Result<(), Error> {
+    let path = dir.join(STARTING);
+    write_by_rename(&path, &json(&path, starting)?)
 }
 
 fn flush_sideband(file: &mut Appender, pending: &mut Vec<u8>) -> Result<(), Error> {
@@ -279,7 +305,7 @@ fn again<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 
 fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     let partial = path.with_extension("partial");
-    let mut file = BufWriter::new(File::create(&partial).at(&partial)?);
+    let mut file = BufWriter::new(replace_private(&partial).at(&partial)?);
     file.write_all(bytes).and_then(|()| file.flush()).at(&partial)?;
     fs::rename(&partial, path).at(path)
 }

@@ -7,6 +7,7 @@ mod filter;
 mod process;
 mod streams;
 mod switches;
+mod tasks;
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::TraceId;
@@ -113,6 +114,7 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
             mtc_freq: info.mtc_freq(config),
             cpuid_15: Some(info.tsc_ctc_ratio).filter(|(_, eax)| *eax > 0),
             nominal_ratio: u8::try_from(info.max_nonturbo_ratio).ok().filter(|ratio| *ratio > 0),
+            traced: if of_cpus { tasks::traced_tasks(&data) } else { None },
         },
         ticks_per_second: clock.map(ticks_per_second),
         core: core.map(|(bytes, _)| bytes),

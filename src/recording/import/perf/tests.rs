@@ -207,6 +207,30 @@ fn cpus_are_told_whom_they_ran() {
     assert!(imported.notes.iter().any(|note| note.contains("lost 3 records in 2 places")));
 }
 
+/// perf was told of thread 7; what it made and who else wrote into the area was traced, too.
+#[test]
+fn traces_of_cpus_hold_the_threads_that_were_traced() {
+    let of = |tid: Option<i32>, lost: bool| {
+        let mut made = Made::new(&info());
+        made.area(tid, Some(1), 0, &psb_and(&TIP));
+        made.tell(0, 7, None, comm(PID, false));
+        made.tell(10, 7, Some(1), PerfEvent::Switch { out: false, other: None });
+        let child = |tid| (Pid(tid), Tid(tid));
+        made.tell(11, 7, None, PerfEvent::Fork { child: child(8), parent: (PID, Tid(7)) });
+        made.tell(12, 8, None, PerfEvent::Fork { child: child(9), parent: child(8) });
+        made.tell(13, 5, None, PerfEvent::Fork { child: child(6), parent: child(5) });
+        made.tell(14, 4, Some(1), PerfEvent::Aux { offset: 0, size: 8, flags: 0 });
+        made.tell(15, 3, Some(1), PerfEvent::ItraceStart { pid: Pid(3), tid: Tid(3) });
+        if lost {
+            made.tell(16, 7, Some(2), PerfEvent::Lost(1));
+        }
+        made.open(&Perf { pid: Some(PID), ..Perf::default() }).unwrap().import.traced
+    };
+    assert_eq!(of(Some(7), false), Some([3, 4, 7, 8, 9].map(Tid).to_vec()));
+    assert_eq!(of(None, false), None);
+    assert_eq!(of(Some(7), true), None);
+}
+
 #[test]
 fn traces_of_cpus_need_switches_and_a_clock() {
     let refused = |info: &AuxInfo| {
