@@ -28,28 +28,31 @@ pub(super) struct Culprit {
 }
 
 impl Culprit {
-    /// Takes in the last stop of a thread. Gives whether its process ends with it: all but those
+    /// Takes in the last stop of a thread. Returns true if its process ends with it: all but those
     /// that end by themselves do so, or make way for the program that another one executes.
-    pub(super) fn take(&mut self, stop: &LastStop) -> bool {
+    /// `one_executes` tells the two apart. It waits for threads that run, so it is asked only of an
+    /// end that the thread did not choose: no other thread runs on then.
+    pub(super) fn take(&mut self, stop: &LastStop, one_executes: impl FnOnce() -> bool) -> bool {
         let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
+        let chose_to_end = signal == 0 && stop.call == Some(EXIT);
+        if chose_to_end {
+            return false;
+        }
+        if one_executes() {
+            *self = Self::default();
+            return false;
+        }
         let has_signal = || stop.siginfo.is_some_and(|info| signal_of(&info) == signal);
         let is_sure = stop.call == Some(EXIT_GROUP) || signal != 0 && has_signal();
-        let ends = signal != 0 || stop.call != Some(EXIT);
-        if ends && (self.known.is_none() || is_sure && !self.is_sure) {
+        if self.known.is_none() || is_sure && !self.is_sure {
             *self = Self { known: Some((stop.tid, signal)), is_sure };
         }
-        ends
+        true
     }
 
     /// The thread, and the signal that it ended the process by; 0: none.
     pub(super) fn known(&self) -> Option<(Tid, Signo)> {
         self.known
-    }
-
-    /// Threads were told to end, and it was no end of their process: it is as if they had ended
-    /// by themselves.
-    pub(super) fn forget(&mut self) {
-        *self = Self::default();
     }
 }
 
@@ -82,25 +85,40 @@ mod tests {
         LastStop { tid: Tid(tid), status, call, siginfo }
     }
 
+    const NO_EXEC: fn() -> bool = || false;
+
+    #[test]
+    fn an_end_that_a_thread_chose_asks_nothing_of_the_others() {
+        let asked = || unreachable!("to ask waits for threads that run");
+        assert!(!Culprit::default().take(&stop(1, 0, Some(EXIT), None), asked));
+    }
+
+    #[test]
+    fn threads_that_make_way_for_a_program_end_nothing() {
+        let mut culprit = Culprit::default();
+        assert!(!culprit.take(&stop(1, 9, Some(FUTEX), None), || true));
+        assert_eq!(culprit.known(), None);
+    }
+
     #[test]
     fn whoever_called_exit_group_ended_the_process() {
         let mut culprit = Culprit::default();
-        assert!(!culprit.take(&stop(1, 0, Some(EXIT), None)));
+        assert!(!culprit.take(&stop(1, 0, Some(EXIT), None), NO_EXEC));
         assert_eq!(culprit.known(), None);
-        assert!(culprit.take(&stop(2, 3 << 8, Some(FUTEX), None)));
-        assert!(culprit.take(&stop(3, 3 << 8, None, None)));
-        assert!(culprit.take(&stop(4, 3 << 8, Some(EXIT_GROUP), None)));
-        assert!(culprit.take(&stop(5, 3 << 8, Some(EXIT_GROUP), None)));
+        assert!(culprit.take(&stop(2, 3 << 8, Some(FUTEX), None), NO_EXEC));
+        assert!(culprit.take(&stop(3, 3 << 8, None, None), NO_EXEC));
+        assert!(culprit.take(&stop(4, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
+        assert!(culprit.take(&stop(5, 3 << 8, Some(EXIT_GROUP), None), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(4), 0)));
     }
 
     #[test]
     fn whoever_had_the_signal_ended_the_process() {
         let mut culprit = Culprit::default();
-        assert!(culprit.take(&stop(1, 11, Some(EXIT), None)));
+        assert!(culprit.take(&stop(1, 11, Some(EXIT), None), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(1), 11)));
-        assert!(culprit.take(&stop(2, 0x8b, None, Some(11))));
-        assert!(culprit.take(&stop(3, 11, None, Some(10))));
+        assert!(culprit.take(&stop(2, 0x8b, None, Some(11)), NO_EXEC));
+        assert!(culprit.take(&stop(3, 11, None, Some(10)), NO_EXEC));
         assert_eq!(culprit.known(), Some((Tid(2), 11)));
     }
 }

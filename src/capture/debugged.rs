@@ -1,14 +1,15 @@
 //! A program under a debugger, as all backends have it: which threads are looked at, and what the
 //! debugger hears of them. How threads run and stop is each backend's own business.
 
-use super::Error;
 use super::culprit::Culprit;
+use super::error::gone_is_fine;
 use super::live::{Go, News};
+use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
-use crate::tracee::Signo;
-use std::collections::BTreeMap;
+use crate::tracee::{SiginfoBytes, Signo, Tracee};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What the debugger is to hear of a thread.
 #[derive(Debug, Default)]
@@ -20,6 +21,10 @@ pub(super) struct Pending {
     pub(super) owed: Option<News>,
     /// A signal that it sent the thread, and is not asked about.
     pub(super) sent: Signo,
+    /// Where the thread stands, if it was told that threads stop there.
+    pub(super) reported: Option<Addr>,
+    /// What the signal that the debugger gives it next is to bring along.
+    pub(super) siginfo: Option<SiginfoBytes>,
 }
 
 impl Pending {
@@ -30,6 +35,20 @@ impl Pending {
             return false;
         }
         passed & 1 << (signal - 1).clamp(0, 63) == 0
+    }
+
+    /// The thread goes on, with a signal (0: none).
+    pub(super) fn go_on(&mut self, signal: Signo) {
+        (self.news, self.reported) = (None, None);
+        if signal == 0 {
+            self.siginfo = None;
+        }
+    }
+
+    /// Returns what a signal that has come is to bring along, if the debugger sent it and says so.
+    pub(super) fn take_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
+        let is_sent = self.sent == signal;
+        self.siginfo.take_if(|info| is_sent && final_state::signal_of(info) == signal)
     }
 
     /// Nobody is to hear of children.
@@ -47,8 +66,16 @@ pub(super) trait DebuggedThread {
     /// Stands at its end.
     fn is_at_end(&self) -> bool;
 
+    /// Returns true while another program begins in the thread.
+    fn begins_program(&self) -> bool {
+        false
+    }
+
     /// What is executed next, of a thread that stands in the program.
     fn next_ip(&self) -> Option<Addr>;
+
+    /// What the signal that it stands at brings along.
+    fn held(&mut self) -> Option<&mut SiginfoBytes>;
 
     /// Its registers, and the signal that it stands at.
     fn state(&self) -> Option<core::Thread>;
@@ -116,7 +143,61 @@ pub(super) trait Debugged {
     /// What a thread owes the debugger, where it is told so instead of going on.
     fn take_owed(&mut self, go: &Go) -> Option<(Tid, News)> {
         let owed = self.threads_mut().get_mut(&go.thread)?.pending().owed.take()?;
-        (go.step && go.signal == 0 || owed.is_birth()).then_some((go.thread, owed))
+        (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
+    }
+
+    /// Returns what a thread that is to go on has not reported yet: it came to that while all threads
+    /// were halted for something else. Places to stop at are not among it, nor ends of steps.
+    fn take_untold(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
+        let program = self.program();
+        let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
+        if thread.process() != program {
+            return Ok(None);
+        }
+        let pending = thread.pending();
+        match pending.news.take() {
+            None | Some(News::Stop | News::Stepped) => Ok(None),
+            // gdb, which steps over a breakpoint so, takes no other answer than the step's.
+            Some(birth @ News::Forked(_)) if go.step && go.locked => {
+                pending.owed = Some(birth);
+                Ok(None)
+            }
+            Some(news) => {
+                if go.signal != 0 {
+                    pending.sent = go.signal;
+                    gone_is_fine(Tracee(go.thread).send(program, go.signal))?;
+                }
+                Ok(Some((go.thread, news)))
+            }
+        }
+    }
+
+    /// Returns true if a thread stands at one of `stops` and has not reported it. It has then.
+    fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
+        let here = thread.next_ip().filter(|ip| stops.contains(ip));
+        let is_new = here.is_some() && thread.pending().reported != here;
+        thread.pending().reported = here.or(thread.pending().reported);
+        is_new
+    }
+
+    /// Changes what the signal brings along that a thread stands at, or is given next.
+    fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+        let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_end());
+        let thread = thread.ok_or(Error::NotStanding { tid })?;
+        let Some(held) = thread.held() else {
+            thread.pending().siginfo = Some(*info);
+            return Ok(());
+        };
+        *held = *info;
+        gone_is_fine(Tracee(tid).set_signal_info(info))
+    }
+
+    /// What a thread reported where it stands is forgotten.
+    fn forget_report(&mut self, tid: Tid) {
+        if let Some(thread) = self.threads_mut().get_mut(&tid) {
+            thread.pending().reported = None;
+        }
     }
 
     /// What another thread came to while all were being stopped, or stands at now.
@@ -125,12 +206,14 @@ pub(super) trait Debugged {
         let others = self.threads_mut().iter_mut();
         for (tid, thread) in others.filter(|(tid, t)| t.process() == program && **tid != go.thread)
         {
-            if let Some(birth) = thread.pending().owed.take_if(|owed| owed.is_birth()) {
-                return Some((*tid, birth));
+            if let Some(owed) = thread.pending().owed.take_if(|owed| owed.is_due()) {
+                return Some((*tid, owed));
             }
             match thread.pending().news.take() {
                 Some(News::Stop) | None => {
-                    if thread.next_ip().is_some_and(|ip| go.stops.contains(&ip)) {
+                    let here = thread.next_ip().filter(|ip| go.stops.contains(ip));
+                    if here.is_some() && thread.pending().reported != here {
+                        thread.pending().reported = here;
                         return Some((*tid, News::Stop));
                     }
                 }
@@ -152,15 +235,38 @@ pub(super) trait Debugged {
             return Some((known.unwrap_or(Tid(program.0)), News::Ending));
         }
         let threads = self.threads_mut().iter_mut();
-        let ran = threads.filter(|(tid, t)| t.process() == program && (!alone || **tid == first));
-        let told = ran.filter_map(|(tid, t)| t.pending().news.is_some().then_some((*tid, t)));
-        let (tid, thread) = told.min_by_key(|(tid, _)| *tid != first)?;
-        thread.pending().news.take().map(|news| (tid, news))
+        // A thread that executes a program has its process's number from then on.
+        let is_told = |tid: Tid, news: Option<News>| {
+            news.is_some() && (!alone || tid == first || news == Some(News::Executed))
+        };
+        let of_program = threads.filter(|(_, thread)| thread.process() == program);
+        let told = of_program.filter_map(|(tid, thread)| {
+            let pending = thread.pending();
+            is_told(*tid, pending.news).then_some((*tid, pending))
+        });
+        match told.min_by_key(|(tid, _)| *tid != first) {
+            Some((tid, pending)) => pending.news.take().map(|news| (tid, news)),
+            None => self.none_runs(first).filter(|_| alone),
+        }
+    }
+
+    /// The only thread that was to go on is gone, and the program is not.
+    fn none_runs(&self, only: Tid) -> Option<(Tid, News)> {
+        let begins = self.threads().values().any(DebuggedThread::begins_program);
+        let is_gone = !begins && !self.threads().contains_key(&only);
+        let left = self.tids().first().copied().filter(|_| is_gone)?;
+        Some((left, News::NoneRuns))
     }
 
     /// What is told now that all threads stand still: what came meanwhile, rather than a thread
-    /// that is gone.
-    fn settled(&self, (tid, news): (Tid, News)) -> (Tid, News) {
+    /// that is gone, or an interrupt. A step or an access that is done as the thread is halted was
+    /// not interrupted, however long it took.
+    fn settled(&mut self, go: &Go, (tid, news): (Tid, News)) -> (Tid, News) {
+        let came = (news == News::Interrupted).then(|| self.take_news(go.thread, go.locked));
+        let (tid, news) = came.flatten().unwrap_or((tid, news));
+        if matches!(news, News::Stop | News::Stepped) {
+            self.reports_stop(tid, &go.stops);
+        }
         match news {
             News::Ended(_) => (tid, news),
             _ if self.is_gone() => self.gone(),

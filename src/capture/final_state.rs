@@ -6,8 +6,9 @@ use super::recorder::Recorder;
 use super::space::visible;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core::{
-    self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Registers, Thread,
+    self, CoreContents, CoreMemory, CoreSegment, FileMapping, ProcessInfo, Thread,
 };
+use crate::insn::Registers;
 use crate::sideband::Mapping;
 use crate::tracee::{
     Memory, PageState, SiginfoBytes, Tracee, auxv, mappings, private_pages, undumped,
@@ -147,7 +148,7 @@ pub(super) fn write(
         segments: maps.iter().filter(|m| is_memory(m)).map(segment).collect(),
     };
     let mut out = BufWriter::new(recorder.writer().core_file()?);
-    core::write(&mut out, &contents, &mut |addr, buf| pages.read(memory, &maps, addr, buf))?;
+    core::write(&mut out, &contents, &mut FinalMemory { memory, maps: &maps, pages })?;
     Ok(())
 }
 
@@ -216,20 +217,36 @@ impl Pages {
         self.states.as_ref().is_some_and(|states| !states.contains(&PageState::Private))
     }
 
-    /// Reads memory; pages that were never touched and that no file backs are zeros.
-    fn read(&mut self, memory: &Memory, maps: &[Mapping], addr: Addr, buf: &mut [u8]) -> usize {
-        let i = maps.partition_point(|m| m.range.end <= addr);
-        let Some(mapping) = maps.get(i) else { return 0 };
-        self.load(mapping.range);
-        let untouched = |state: &PageState| *state == PageState::Absent;
-        let first = usize::try_from((addr.0 - mapping.range.start.0) / PAGE_BYTES).unwrap_or(0);
-        let count = buf.len().div_ceil(4096);
-        let states = self.states.as_ref().and_then(|s| s.get(first..first + count));
-        if !mapping.is_file() && states.is_some_and(|s| s.iter().all(untouched)) {
-            buf.fill(0);
-            return buf.len();
-        }
-        memory.read(addr, buf)
+    /// Returns the first pages of `range`, in the loaded mapping, that were never touched.
+    fn first_absent(&self, range: AddrRange) -> Option<AddrRange> {
+        let page_of = |addr: Addr| usize::try_from((addr.0 - self.range.start.0) / PAGE_BYTES).ok();
+        let states = self.states.as_ref()?.get(page_of(range.start)?..page_of(range.end)?)?;
+        let is_absent = |state: &PageState| *state == PageState::Absent;
+        let first = states.iter().position(is_absent)?;
+        let count = states[first..].iter().take_while(|state| is_absent(state)).count();
+        let start = range.start.wrapping_add(first as u64 * PAGE_BYTES);
+        Some(AddrRange::sized(start, count as u64 * PAGE_BYTES))
+    }
+}
+
+/// The process's memory, read for its core.
+struct FinalMemory<'a> {
+    memory: &'a Memory,
+    maps: &'a [Mapping],
+    pages: Pages,
+}
+
+impl CoreMemory for FinalMemory<'_> {
+    fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.memory.read(addr, buf)
+    }
+
+    /// Pages that no file backs are zeros until they are touched.
+    fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
+        let at = self.maps.partition_point(|mapping| mapping.range.end <= range.start);
+        let mapping = self.maps.get(at).filter(|mapping| !mapping.is_file())?;
+        self.pages.load(mapping.range);
+        self.pages.first_absent(range)
     }
 }
 

@@ -6,7 +6,7 @@
 //! same, the kernel kills the program (`PTRACE_O_EXITKILL`), as it has no way on.
 
 use super::Error;
-use super::signals::{ORPHANED_SIGNAL, expect_to_be_orphaned};
+use super::signals::{ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others};
 use crate::tracee;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -31,7 +31,7 @@ pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
     // SAFETY: this process has one thread, so that the child finds all of its memory at rest.
     match unsafe { fork() }.map_err(|errno| system("fork", errno))? {
         ForkResult::Child => {
-            expect_to_be_orphaned();
+            expect_to_be_orphaned(crate::common::Pid(front.as_raw()));
             let signal = usize::try_from(ORPHANED_SIGNAL).unwrap_or(0);
             // SAFETY: prctl(2) with this request touches no memory.
             Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })
@@ -51,6 +51,7 @@ static RECORDER: AtomicI32 = AtomicI32::new(0);
 
 fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {
     RECORDER.store(recorder.as_raw(), Ordering::Relaxed);
+    ignore_others();
     let pass_on: extern "C" fn(libc::c_int) = pass_on;
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: the handler only reads an atomic and calls kill(2).

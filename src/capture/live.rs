@@ -6,8 +6,9 @@ use super::recorder::Request;
 use super::{Backend, Error, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
+use crate::insn;
 use crate::recording::{Exit, TscClock};
-use crate::tracee::{Signo, comm};
+use crate::tracee::{SiginfoBytes, Signo, comm};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -23,16 +24,28 @@ pub struct Go {
     pub locked: bool,
     /// The signal that this thread is to have; 0: none.
     pub signal: Signo,
+    /// Signals that other threads are to have.
+    pub signals: Vec<(Tid, Signo)>,
     /// Where threads stop.
     pub stops: BTreeSet<Addr>,
     /// Signals that are delivered without a stop; signal 1 in bit 0.
     pub passed: u64,
+    /// The same of the thread that steps. A debugger wants to hear of all of them: the step would
+    /// end in a handler otherwise.
+    pub passed_to_stepper: u64,
     /// Memory that threads stop behind an access of.
     pub watches: Vec<Watch>,
     /// System calls that threads stop at, before and behind.
     pub catches: Catches,
     /// Births of processes that threads stop at.
     pub forks: Forks,
+}
+
+impl Go {
+    /// Returns the signals that a thread gets without a stop.
+    pub(super) fn passed_to(&self, tid: Tid) -> u64 {
+        if self.step && self.thread == tid { self.passed_to_stepper } else { self.passed }
+    }
 }
 
 /// Memory that is watched.
@@ -103,6 +116,8 @@ pub enum News {
     VforkDone,
     /// The thread has executed another program.
     Executed,
+    /// The only thread that was to go on has ended, and no other runs. This is one of those.
+    NoneRuns,
     /// Somebody interrupted.
     Interrupted,
     /// The process has ended but for its last trace: its registers and memory are as at its end.
@@ -115,6 +130,11 @@ impl News {
     /// Whether this is of a child.
     pub(super) fn is_birth(self) -> bool {
         matches!(self, Self::Forked(_) | Self::Vforked(_))
+    }
+
+    /// Returns true if this is reported however the thread is to go on.
+    pub(super) fn is_due(self) -> bool {
+        self.is_birth() || matches!(self, Self::CallReturn(_))
     }
 }
 
@@ -220,8 +240,23 @@ impl Live {
     }
 
     /// Changes a thread's general registers.
-    pub fn set_registers(&mut self, tid: Tid, registers: &core::Registers) -> Result<(), Error> {
+    pub fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         either!(self, live => live.set_registers(tid, registers))
+    }
+
+    /// Returns true if a thread stands at one of `stops` and has not reported it. It has then.
+    pub fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        either!(self, live => live.reports_stop(tid, stops))
+    }
+
+    /// Changes what the signal brings along that a thread stands at, or is given next.
+    pub fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+        either!(self, live => live.set_siginfo(tid, info))
+    }
+
+    /// The debugger has put a thread where it stands: what it reported there before is forgotten.
+    pub fn forget_report(&mut self, tid: Tid) {
+        either!(self, live => live.forget_report(tid));
     }
 
     /// Changes a thread's extended state, in XSAVE layout as [`Self::thread`] gives it.

@@ -4,7 +4,7 @@
 use super::clock::now;
 use super::filter::Ranges;
 use crate::common::{Addr, Tsc};
-use crate::flow::{Class, Insn};
+use crate::insn::{Class, Insn};
 use crate::pt::unit::{Branch, BranchKind, Config, RtitStatus, TntForm, Unit};
 use std::fs::File;
 use std::io::{BufWriter, Write};

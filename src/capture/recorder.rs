@@ -15,7 +15,7 @@ use crate::recording::{
     Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
-use crate::tracee::comm;
+use crate::tracee::{comm, image_of};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -398,7 +398,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
     Manifest {
         format,
         written_by,
-        program: argument_text(request.program.as_os_str()),
+        program: argument_text(image_of(&request.program).as_os_str()),
         argv: request.argv.iter().map(|argument| argument_text(argument)).collect(),
         env: env.into_iter().map(variable).collect(),
         cwd: argument_text(cwd.as_os_str()),

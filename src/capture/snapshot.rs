@@ -5,7 +5,7 @@
 
 use super::Error;
 use crate::common::Pid;
-use crate::recording::{Links, RECORDER, open_regular};
+use crate::recording::{Links, RECORDER, create_private, open_regular};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use std::fs::{self, File};
@@ -34,7 +34,7 @@ impl Bell {
     /// has no locks: nobody can ask then.
     pub(super) fn hang(dir: &Path, answers: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
-        let file = File::create(&path).ok()?;
+        let file = create_private(&path).ok()?;
         let locked = fcntl(&file, FcntlArg::F_SETLK(&lock()));
         let mut bell = Self { file, path, begun: 0 };
         if locked.is_err() {
@@ -180,9 +180,10 @@ mod tests {
     fn counts_are_read_as_they_are_told() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!((counts(dir.path()), recorder_of(dir.path())), (None, None));
-        let mut bell = Bell::hang(dir.path(), false).unwrap();
-        assert_eq!(counts(dir.path()), None);
-        bell = Bell { begun: bell.begun, ..Bell::hang(dir.path(), true).unwrap() };
+        let mute = tempfile::tempdir().unwrap();
+        let _mute = Bell::hang(mute.path(), false).unwrap();
+        assert_eq!(counts(mute.path()), None);
+        let mut bell = Bell::hang(dir.path(), true).unwrap();
         assert_eq!(counts(dir.path()), Some((0, 0)));
         bell.begin();
         assert_eq!(counts(dir.path()), Some((1, 0)));

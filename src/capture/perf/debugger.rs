@@ -12,8 +12,7 @@ use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::capture::trap_flag::{hidden_in_r11, hide_on_stack};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::flow::{MAX_INSN_BYTES, decode};
-use crate::pt::ExecMode;
+use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
@@ -143,7 +142,8 @@ impl Engine<'_> {
         let halts = debugger.halts && !has_trapped(tid, thread.pid);
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             thread.call = None;
-            return gone_is_fine(self.pmu.step(tracee, signal));
+            gone_is_fine(self.pmu.step(tracee, signal))?;
+            return if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) };
         }
         let catches = debugger.go.as_ref().is_some_and(|go| go.catches != Catches::None);
         let to_call = catches || thread.takes_back || debugger.lifted_for == Some(tid);
@@ -220,7 +220,11 @@ impl Engine<'_> {
         else {
             return Ok(());
         };
-        let passed = debugger.go.as_ref().map_or(0, |go| go.passed);
+        if let Some(written) = thread.pending.take_siginfo(signal) {
+            gone_is_fine(thread.tracee.set_signal_info(&written))?;
+            thread.siginfo = Some(written);
+        }
+        let passed = debugger.go.as_ref().map_or(0, |go| go.passed_to(tid));
         if !thread.pending.asks(signal, passed) {
             return self.let_run(tid, signal);
         }
@@ -289,8 +293,11 @@ impl Engine<'_> {
         if !leave_system_call(Tracee(tid))? {
             return Ok(());
         }
+        let catches = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
+        let is_caught = |number: &u64| catches.is_some_and(|go| go.catches.has(*number));
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        (thread.call, thread.caught) = (None, None);
+        thread.pending.owed = thread.call.take().filter(is_caught).map(News::CallReturn);
+        thread.caught = None;
         thread.watched.forget();
         thread.stand(News::Executed);
         self.watch_with(tid)

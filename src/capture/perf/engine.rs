@@ -16,7 +16,7 @@ use crate::capture::start::run_to;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Signo, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -301,8 +301,24 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
+    /// Threads may stand at their end, and wait there for a first thread of whose end nobody tells.
+    fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
+        let first = Tid(pid.0);
+        let stands = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
+        let is_awaited = self.threads.get(&first).is_some_and(|thread| !stands(thread))
+            && self.threads.values().any(stands);
+        if is_awaited && is_first_thread_gone(pid) {
+            self.close(first)?;
+            if let Some(thread) = self.threads.remove(&first) {
+                self.note_end(first, &thread, None)?;
+            }
+        }
+        Ok(())
+    }
+
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {

@@ -6,6 +6,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
+use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
@@ -38,7 +39,11 @@ impl Engine<'_> {
             }
             Stop::Signal(signal) => self.signalled(tid, signal),
             Stop::Group(_) if self.is_leaving => self.stands(tid),
-            Stop::Group(_) => self.stopped(tid),
+            Stop::Group(signal) => {
+                self.stopped(tid)?;
+                stop_with_program(signal);
+                Ok(())
+            }
             Stop::Event(PtraceEvent::Stop) => self.stood(tid),
             Stop::Call => self.called(tid),
             Stop::Event(PtraceEvent::Other(_)) => self.go_on(tid, 0),
@@ -214,20 +219,19 @@ impl Engine<'_> {
         self.note_end(tid, &thread, final_pc)?;
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
-        let ends_process = process.culprit.take(&stop);
         let others = self.threads.values().filter(|t| t.pid == pid && t.doing != Doing::AtEnd);
         let alive: Vec<Tid> = others.map(|thread| thread.tracee.0).collect();
-        let executes = one_executes(pid, alive.iter().copied());
-        if executes {
-            process.culprit.forget();
-        }
-        if self.request.only_thread.is_some() {
-            // Of the others nothing is known but this.
-            let others = threads(pid).into_iter().filter(|other| *other != tid);
-            let ends_process = ends_process && !one_executes(pid, others);
+        let is_alone = self.request.only_thread.is_some();
+        let ends_process = process.culprit.take(&stop, || {
+            // Where one thread is recorded alone, only the kernel knows the others.
+            let others = || threads(pid).into_iter().filter(|other| *other != tid).collect();
+            let alive = if is_alone { others() } else { alive.clone() };
+            one_executes(pid, alive.into_iter())
+        });
+        if is_alone {
             return self.end_alone(pid, thread, ends_process.then_some(status));
         }
-        if (ends_process || alive.is_empty()) && !executes {
+        if ends_process || alive.is_empty() {
             thread.doing = Doing::AtEnd;
             self.threads.insert(tid, thread);
             return self.end_if_all_are(pid);
@@ -247,7 +251,12 @@ impl Engine<'_> {
         self.finish(pid, exit)
     }
 
-    fn note_end(&self, tid: Tid, thread: &Thread, at: Option<Addr>) -> Result<(), Error> {
+    pub(super) fn note_end(
+        &self,
+        tid: Tid,
+        thread: &Thread,
+        at: Option<Addr>,
+    ) -> Result<(), Error> {
         let Some(process) = self.processes.get(&thread.pid) else { return Ok(()) };
         let name = comm(thread.pid, tid);
         // How many instructions there are, decoding tells.

@@ -39,7 +39,7 @@ impl Engine<'_> {
         let halted = self.halt_all();
         self.lift();
         let news = news.and_then(|news| halted.map(|()| news))?;
-        Ok(self.settled(news))
+        Ok(self.settled(go, news))
     }
 
     fn go_until(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
@@ -47,13 +47,20 @@ impl Engine<'_> {
         let debugger = self.debugger.get_or_insert_default();
         debugger.go = Some(go.clone());
         let mut has_signal = false;
+        if let Some(untold) = self.take_untold(go)? {
+            return Ok(untold);
+        }
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            thread.pending.news = None;
             // Kept, for it may be that another thread is told of before this one goes on.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
             has_signal = thread.chosen != 0;
+        }
+        for (tid, signal) in &go.signals {
+            if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
+                thread.chosen = *signal;
+            }
         }
         let step = self.look_at_step(go.thread).unwrap_or_default();
         let ip = Tracee(go.thread).instruction_pointer().unwrap_or(Addr(0));
@@ -151,7 +158,7 @@ impl Engine<'_> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
         let mut signal = std::mem::take(&mut thread.chosen);
-        thread.pending.news = None;
+        thread.pending.go_on(signal);
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
         if signal != 0 && held == 0 {
@@ -228,7 +235,7 @@ impl Engine<'_> {
     /// All threads stand still.
     fn halt_all(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
-        (debugger.halts, debugger.stepping) = (true, None);
+        debugger.halts = true;
         for thread in self.threads.values().filter(|thread| is_out(thread)) {
             gone_is_fine(thread.tracee.interrupt())?;
         }
@@ -237,7 +244,7 @@ impl Engine<'_> {
             self.take_in(tid, stop)?;
         }
         if let Some(debugger) = &mut self.debugger {
-            (debugger.halts, debugger.go) = (false, None);
+            (debugger.halts, debugger.stepping, debugger.go) = (false, None, None);
         }
         Ok(())
     }

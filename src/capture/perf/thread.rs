@@ -96,10 +96,15 @@ impl DebuggedThread for Thread {
         stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
     }
 
+    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+        self.siginfo.as_mut().filter(|_| self.held != 0)
+    }
+
     fn state(&self) -> Option<core::Thread> {
-        match self.doing {
-            Doing::AtEnd => self.ending.clone(),
-            _ => final_state::thread(self.tracee, self.siginfo.filter(|_| self.held != 0)),
+        if self.doing == Doing::AtEnd {
+            return self.ending.clone();
         }
+        let held = self.siginfo.filter(|_| self.held != 0);
+        final_state::thread(self.tracee, held.or(self.pending.siginfo))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use super::exact::Registers;
+use super::left::{FORBIDS_TIME, PR_TSC_SIGSEGV};
 use super::memory::checked;
 use super::process::Process;
 use super::thread::{Place, Thread};
@@ -9,8 +10,9 @@ use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Addr, Tid};
-use crate::tracee::call_numbers::RSEQ;
+use crate::tracee::call_numbers::{PRCTL, RSEQ};
 use crate::tracee::{self, Rseq, Tracee, USER_CS_64};
+use crate::translate::slots;
 
 const RSEQ_UNREGISTER: u64 = 1;
 
@@ -40,6 +42,7 @@ impl Engine {
             self.add_thread(tid, pid, Place::Program)?;
             self.with(tid, |process, thread| {
                 thread.rseq = rseq;
+                process.must_read_time(thread)?;
                 process.enter(thread)
             })?;
         }
@@ -49,6 +52,19 @@ impl Engine {
 }
 
 impl Process {
+    /// The code cache reads the time-stamp counter, which a thread may have forbidden itself.
+    fn must_read_time(&self, thread: &Thread) -> Result<(), Error> {
+        const PR_GET_TSC: u64 = 25;
+        let at = thread.area.base + u64::from(slots::RESPONSE);
+        let asked = thread.tracee.inject(self.gadget(), PRCTL, [PR_GET_TSC, at, 0, 0, 0, 0])?;
+        let mode = self.window.shared.load(thread.area.slot(slots::RESPONSE));
+        if asked == 0 && mode & u64::from(u32::MAX) == PR_TSC_SIGSEGV {
+            let why = format!("thread {} of it {FORBIDS_TIME}", thread.tid());
+            return Err(tracee::Error::NotAttachable { pid: thread.pid, why }.into());
+        }
+        Ok(())
+    }
+
     /// The kernel moves the IP of a thread that it preempts in a restartable sequence, and must
     /// not look for it in the program's code. Gives what the thread had registered.
     fn forbid_rseq(&self, tracee: Tracee) -> Result<Option<Rseq>, Error> {

@@ -190,13 +190,23 @@ impl Engine {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();
         self.adopt(prepared, child).or_else(|error| {
-            self.killed_meanwhile(Tid(child.0), error)?;
+            let killed = self.killed_meanwhile(Tid(child.0), error);
+            let refused = killed.or_else(|error| self.leave_child(child, &error));
             if !self.processes.contains_key(&child) {
                 // What cannot be removed is a recording without a thread.
                 let _ = std::fs::remove_dir_all(dir);
             }
-            Ok(())
+            refused
         })
+    }
+
+    /// A child that stands at its birth cannot be recorded, and goes on by itself.
+    fn leave_child(&mut self, child: Pid, error: &Error) -> Result<(), Error> {
+        self.notes.push(format!("process {child} is not recorded: {error}"));
+        self.release(child);
+        self.threads.remove(&Tid(child.0));
+        self.processes.remove(&child);
+        gone_is_fine(Tracee(Tid(child.0)).detach(0))
     }
 
     /// A thread that stood still could not be made ready: fine where it was killed meanwhile.

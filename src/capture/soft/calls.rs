@@ -4,6 +4,7 @@
 use super::exact::Registers;
 use super::feed::Item;
 use super::left::reason_to_leave;
+use super::nowhere::PROGRAM_END;
 use super::process::{Process, bits_of};
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
@@ -44,7 +45,6 @@ const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
 const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
-const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
@@ -60,10 +60,13 @@ impl Process {
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         // The kernel looks at the low half only.
         let number = r.rax & u64::from(u32::MAX);
-        let mut call = Call { number, args, hidden_rsi: None };
+        let call = Call { number, args };
         self.leaves = reason_to_leave(number, registers);
         if self.leaves.is_some() {
             return Ok(());
+        }
+        if self.reaches_recorder(number, registers) {
+            return pass_over(thread, registers, i64::from(-libc::ENOMEM));
         }
         match call.number {
             CLONE | CLONE3 => {
@@ -89,13 +92,9 @@ impl Process {
                 return self.gs_call(thread, registers);
             }
             RSEQ if self.was_running => return pretend_rseq(thread, registers),
-            RSEQ => {
-                // The kernel moves the IP of a thread that it preempts in a restartable sequence,
-                // and must never find it there. With a wrong size the registration fails, and C
-                // libraries do without.
-                call.hidden_rsi = Some(r.rsi);
-                thread.tracee.set_registers(&Registers { rsi: 0, ..*registers })?;
-            }
+            // The kernel moves the IP of a thread that it preempts in a restartable sequence, and
+            // must never find it there: the call fails as on a kernel that does not have it.
+            RSEQ => return pass_over(thread, registers, i64::from(-libc::ENOSYS)),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
                 // What the recorder did to the protection must not meet what the program does.
                 self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi))?;
@@ -114,7 +113,9 @@ impl Process {
     /// GS is the recorder's: the program's own base is kept aside.
     fn gs_call(&mut self, thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
         let mut result = 0;
-        if registers.rdi == ARCH_SET_GS {
+        if registers.rdi == ARCH_SET_GS && registers.rsi >= PROGRAM_END {
+            result = i64::from(-libc::EPERM);
+        } else if registers.rdi == ARCH_SET_GS {
             thread.gs_base = registers.rsi;
         } else if self.memory.write(Addr(registers.rsi), &thread.gs_base.to_le_bytes()).is_err() {
             result = i64::from(-libc::EFAULT);
@@ -140,9 +141,8 @@ impl Process {
         let registers = thread.tracee.registers()?;
         if call.number != RT_SIGRETURN {
             // SYSCALL left the flags in R11, with that of the step.
-            let rsi = call.hidden_rsi.unwrap_or(registers.rsi);
             let r11 = registers.r11 & !TRAP_FLAG;
-            thread.tracee.set_registers(&Registers { rsi, r11, ..registers })?;
+            thread.tracee.set_registers(&Registers { r11, ..registers })?;
         }
         let result = registers.rax.cast_signed();
         if call.number == RT_SIGRETURN {
@@ -186,7 +186,7 @@ impl Process {
         let (changed, tells) = match call.number {
             MMAP => {
                 let anonymous = fourth & MAP_ANONYMOUS != 0;
-                let tells = third & PROT_EXEC != 0 || fourth & MAP_FIXED != 0 || !anonymous;
+                let tells = third & PROT_EXEC != 0 || !anonymous;
                 (range(result, second), tells)
             }
             MPROTECT | PKEY_MPROTECT => (range(first, second), third & PROT_EXEC != 0),

@@ -12,8 +12,8 @@ use crate::tracee::Signo;
 use crate::translate::{CacheMemory, slots};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
-const CALLS: u64 = 512;
+/// System calls are told apart by the low 16 bits of their numbers, before they are made.
+const CALL_CLASSES: usize = 1 << 16;
 
 /// What the debugger of a process wants to stop for.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ pub(super) struct Debugger {
     pub(super) slots: Vec<Slot>,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
+    /// The same of the thread that steps.
+    pub(super) passed_to_stepper: u64,
     /// System calls that threads stop at.
     pub(super) catches: Catches,
     /// Births of processes that threads stop at.
@@ -78,7 +80,11 @@ impl Process {
 
     /// Whether the debugger wants to stop for a signal.
     pub(super) fn wants(&self, thread: &mut Thread, signal: Signo) -> bool {
-        self.debugger.as_ref().is_some_and(|debugger| thread.pending.asks(signal, debugger.passed))
+        let steps = self.is_stepping(thread);
+        self.debugger.as_ref().is_some_and(|debugger| {
+            let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
+            thread.pending.asks(signal, passed)
+        })
     }
 
     /// The thread has come out of the cache where threads stop, at `ip`.
@@ -120,10 +126,16 @@ impl Process {
             return;
         }
         debugger.catches.clone_from(catches);
-        for number in (0..CALLS).filter(|number| catches.has(*number)) {
-            // What is not caught any more goes on stopping, and passes.
-            let class = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) + number;
-            self.window.shared.write(class, &[1]);
+        // What is not caught any more goes on stopping, and passes.
+        let classes = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES);
+        match catches {
+            Catches::None => {}
+            Catches::Of(numbers) => {
+                for number in numbers {
+                    self.window.shared.write(classes + number % CALL_CLASSES as u64, &[1]);
+                }
+            }
+            Catches::All => self.window.shared.write(classes, &vec![1; CALL_CLASSES]),
         }
     }
 
@@ -140,6 +152,13 @@ impl Process {
                 debugger.calling.insert(*tid, (ip + SYSCALL_BYTES, number));
             }
         }
+    }
+
+    /// A thread is stopped in a system call that its debugger wants to hear the return of. Returns
+    /// that, to be reported next; once.
+    pub(super) fn take_return(&mut self, tid: Tid) -> Option<News> {
+        let (_, number) = self.debugger.as_mut()?.calling.remove(&tid)?;
+        Some(News::CallReturn(number))
     }
 
     /// A thread that stands in the program goes on, even where threads stop.

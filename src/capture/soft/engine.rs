@@ -1,6 +1,7 @@
 //! The loop: waiting, and the end. What a stop means stands in `events`.
 
 use super::forced::FORCED;
+use super::harm::harm_behind;
 use super::process::{Finished, Process};
 use super::thread::{Doing, Place, Thread};
 use super::ticks::{self, Ticks};
@@ -14,7 +15,7 @@ use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
+use crate::tracee::{self, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
@@ -150,8 +151,15 @@ impl Engine {
         act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
-        match act(process, thread) {
+        let pid = thread.pid;
+        let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
+        let result = act(process, thread);
+        if let Err(Some(what)) = result.as_ref().map_err(harm_behind) {
+            process.note_harm(what);
+        }
+        self.end_if_harmed(pid);
+        match result {
+            Err(error) if harm_behind(&error).is_some() => Ok(()),
             Err(Error::Tracee(tracee::Error::Disturbed { tid, stop })) => {
                 self.waiting.push_back((tid, stop));
                 Ok(())
@@ -171,6 +179,7 @@ impl Engine {
             }
             if Ticks::are_due() {
                 self.save_so_far()?;
+                self.end_those_that_wait_in_vain()?;
             }
             if !leaves && Asking::was_asked() {
                 self.snapshot()?;
@@ -191,8 +200,26 @@ impl Engine {
         }
     }
 
+    /// Returns true if threads stand at their end, and wait there for their process's first thread.
+    fn is_first_thread_awaited(&self, pid: Pid) -> bool {
+        let first = self.threads.get(&Tid(pid.0));
+        let stands_at_end = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
+        first.is_some_and(|thread| thread.doing != Doing::AtEnd)
+            && self.threads.values().any(stands_at_end)
+    }
+
+    /// Ends processes whose threads wait for a first thread of whose end nobody tells.
+    pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
+        let pids = self.processes.keys().copied();
+        let waiting: Vec<Pid> = pids.filter(|&pid| self.is_first_thread_awaited(pid)).collect();
+        waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
+    }
+
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        if self.is_first_thread_awaited(pid) && is_first_thread_gone(pid) {
+            self.lost(Tid(pid.0));
+        }
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {

@@ -4,11 +4,13 @@
 use super::engine::Engine;
 use super::exact::{Exactness, Registers};
 use super::feed::Item;
+use super::harm::Harm;
 use super::process::Process;
 use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
+use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
@@ -42,7 +44,11 @@ impl Engine {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Signal(signal) => self.signal_stop(tid, signal),
-            Stop::Group(_) => self.with(tid, |_, thread| Ok(thread.tracee.listen()?)),
+            Stop::Group(signal) => {
+                self.with(tid, |_, thread| Ok(thread.tracee.listen()?))?;
+                stop_with_program(signal);
+                Ok(())
+            }
             Stop::Event(PtraceEvent::Stop) => self.with(tid, |_, thread| thread.go_on(0)),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
@@ -73,8 +79,13 @@ impl Engine {
                 process.thread_ended(other, None);
             }
         }
+        let returned = process.take_return(old);
         self.threads.retain(|_, thread| thread.pid != pid);
-        self.begin_program(tid, pid).or_else(|error| {
+        let begun = self.begin_program(tid, pid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.pending.owed = returned;
+        }
+        begun.or_else(|error| {
             self.killed_meanwhile(tid, error)?;
             if let Some(process) = self.processes.get_mut(&pid) {
                 process.thread_ended(tid, None);
@@ -123,14 +134,10 @@ impl Engine {
         process.thread_ended(tid, program.map(|program| Addr(program.rip)));
         process.write_packets()?;
         let stop = LastStop { tid, status, call, siginfo };
-        let ends_process = process.culprit.take(&stop);
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
-        let executes = one_executes(pid, alive());
-        if executes {
-            process.culprit.forget();
-        }
-        let hold = (ends_process || alive().next().is_none()) && !executes;
+        let ends_process = process.culprit.take(&stop, || one_executes(pid, alive()));
+        let hold = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
             thread.doing = Doing::AtEnd;
@@ -149,18 +156,23 @@ impl Engine {
     /// The thread, or its process, is gone.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.early.remove(&tid);
-        let thread = self.threads.remove(&tid);
-        let pid = thread.as_ref().map_or(Pid(tid.0), |thread| thread.pid);
-        let unseen = thread.filter(|thread| thread.doing != Doing::AtEnd);
+        let pid = self.threads.get(&tid).map_or(Pid(tid.0), |thread| thread.pid);
         // The others may have waited for this one.
-        let was_awaited = unseen.is_some();
-        if let Some((thread, process)) = unseen.zip(self.processes.get_mut(&pid)) {
-            process.lost(thread);
-        }
+        let was_awaited = self.lost(tid);
         if Tid(pid.0) == tid {
             return self.finish(pid, exit_of(stop));
         }
         if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
+    }
+
+    /// A thread is gone. Returns true if it was not seen at its end.
+    pub(super) fn lost(&mut self, tid: Tid) -> bool {
+        let thread = self.threads.remove(&tid);
+        let Some(thread) = thread.filter(|t| t.doing != Doing::AtEnd) else { return false };
+        if let Some(process) = self.processes.get_mut(&thread.pid) {
+            process.lost(thread);
+        }
+        true
     }
 }
 
@@ -175,9 +187,9 @@ impl Process {
 
     /// The thread was killed and did not stop at its end: what it recorded before its last system
     /// call, at least, is there.
-    fn lost(&mut self, mut thread: Thread) {
+    pub(super) fn lost(&mut self, mut thread: Thread) {
         let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
-        if pointer <= thread.area.guard(thread.buffer).start.0 {
+        if thread.holds(pointer) {
             self.take_records(&mut thread, pointer);
         }
         self.thread_ended(thread.tid(), None);
@@ -201,19 +213,10 @@ impl Process {
             self.tell(tid, Item::Leave { ip: registers.rip });
             return Some(Registers { gs_base: thread.gs_base, ..*registers });
         }
-        let Some(exact) = self.exact_soon(thread, registers) else {
-            // What was recorded is told.
-            let in_glue = self.translator.locate(registers.rip);
-            let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
-            let area = thread.area;
-            let inside = (0..super::area::BUFFERS)
-                .any(|i| (area.buffer(i)..=area.guard(i).start.0).contains(&registers.r11));
-            if in_glue && inside {
-                self.take_records(thread, registers.r11);
-            } else {
-                let pointer = self.window.shared.load(area.slot(slots::TRACE_POINTER));
-                self.take_records(thread, pointer);
-            }
+        // What was made of its registers cannot be relied on.
+        let exact = (self.harm == Harm::None).then(|| self.exact_soon(thread, registers)).flatten();
+        let Some(exact) = exact else {
+            self.take_what_is_there(thread, registers);
             return None;
         };
         self.take_records(thread, exact.pointer);
@@ -223,6 +226,19 @@ impl Process {
         }
         let program = exact.program;
         Some(Registers { gs_base: thread.gs_base, ..program })
+    }
+
+    /// A thread stands at its end where its state is not known: tells what it recorded up to its
+    /// last system call, at least.
+    fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
+        let in_glue = self.translator.locate(registers.rip);
+        let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
+        let kept = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        let pointers = [in_glue.then_some(registers.r11), Some(kept)];
+        let pointer = pointers.into_iter().flatten().find(|pointer| thread.holds(*pointer));
+        if let Some(pointer) = pointer {
+            self.take_records(thread, pointer);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::feed::Item;
 use super::forced::FORCED;
+use super::harm::is_fault;
 use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::{Error, final_state};
@@ -52,6 +53,8 @@ impl Process {
             match tracee::wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
                 Stop::Signal(libc::SIGSEGV) if self.flip(thread)? => {}
+                // Outside of the program's own instructions only the recorder's memory is accessed.
+                Stop::Signal(signal) if is_fault(signal) && is_forced(thread)? => break,
                 stop if stopped.puts_off(stop) => {}
                 stop => return Ok(Exactness::Disturbed(stop)),
             }
@@ -123,7 +126,7 @@ impl Process {
         }
         if state.early {
             // The call's record is taken back: it was not made yet.
-            pointer -= 4;
+            pointer = pointer.wrapping_sub(4);
         }
         (program, pointer)
     }
@@ -151,6 +154,10 @@ impl Process {
             return Ok(false);
         }
         let registers = thread.tracee.registers()?;
+        if !thread.is_full_at(registers.r11) || self.has_own_r11(&registers) {
+            // The program accessed the page itself.
+            return Ok(false);
+        }
         // First, for it may have been killed: then it stands where it was, and is not carried over.
         let fresh = thread.area.buffer(self.buffer_behind(thread));
         thread.tracee.set_registers(&Registers { r11: fresh, ..registers })?;
@@ -158,6 +165,12 @@ impl Process {
         self.carry_over(thread, registers.r11);
         self.write_packets()?;
         Ok(true)
+    }
+
+    /// Returns true if R11 is the program's where a thread stands in the cache.
+    fn has_own_r11(&self, registers: &Registers) -> bool {
+        let at = self.translator.locate(registers.rip);
+        at.is_some_and(|at| at.exact && !at.point.state.r11_in_slot)
     }
 
     /// A record does not fit the thread's buffer: gives its place in the next one.
@@ -174,6 +187,11 @@ impl Process {
         self.window.shared.store(thread.area.slot(slots::TRACE_POINTER), fresh);
         fresh
     }
+}
+
+/// Returns true if the kernel itself sent the signal that the thread stopped for (sigaction(2)).
+fn is_forced(thread: &Thread) -> Result<bool, Error> {
+    Ok(final_state::code_of(&thread.tracee.signal_info()?) > 0)
 }
 
 /// Where a thread stands between two instructions of its program.

@@ -7,7 +7,7 @@ use super::shared::Shared;
 use super::turns::Turns;
 use crate::capture::filter::Ranges;
 use crate::common::Tid;
-use crate::flow::Insn;
+use crate::insn::Insn;
 use crate::translate::Step;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -42,6 +42,8 @@ pub(super) enum Item {
     Leave { ip: u64 },
     /// The thread goes on in the program.
     Enter { ip: u64, tsc: u64 },
+    /// The thread's trace pointer makes no sense: nothing that comes of it counts.
+    Damage,
     /// Nothing more is known of the thread, which stands where its last record leads.
     End,
     /// A buffer is not used any more.
@@ -235,6 +237,7 @@ impl Worker {
                     busy.free(index);
                 }
             }
+            Item::Damage => tally.damaged = true,
             Item::Born { tsc } => encoder.born(tsc),
             Item::Begin { .. } if encoder.has_stopped() => {}
             Item::Begin { tsc } => {

@@ -62,12 +62,15 @@ impl Engine {
                 thread.tracee.set_registers(&stand_before_call(&registers))?;
             }
             let steps = process.is_stepping(thread);
+            let returned = process.take_return(thread.tid());
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
                 // gdb, which steps over a breakpoint so, takes no other answer.
                 thread.pending.owed = Some(birth);
                 thread.stand(News::Stepped);
             } else {
-                thread.pending.owed = (steps && !waits).then_some(News::Stepped);
+                let stepped = steps.then_some(News::Stepped);
+                let done = if waits { None } else { returned.or(stepped) };
+                (thread.returns, thread.pending.owed) = (returned.filter(|_| waits), done);
                 thread.stand(birth);
             }
             Ok(())
@@ -89,11 +92,13 @@ impl Engine {
                 return Ok(thread.tracee.resume(0)?);
             }
             thread.end_wait()?;
+            let returned = thread.returns.take();
             let tells = process.debugger.as_ref().is_some_and(|debugger| debugger.forks.vfork);
             if !tells {
                 return process.go_on_in_cache(thread);
             }
-            thread.pending.owed = process.is_stepping(thread).then_some(News::Stepped);
+            let stepped = process.is_stepping(thread).then_some(News::Stepped);
+            thread.pending.owed = returned.or(stepped);
             thread.stand(News::VforkDone);
             Ok(())
         })

@@ -9,9 +9,6 @@ use crate::common::Addr;
 use crate::tracee::Memory;
 use crate::translate::{GlueMemory, GlueRegisters};
 
-/// Bytes of a record that does not begin behind its buffer, and may end there.
-const LONGEST_RECORD_BYTES: u64 = 12;
-
 impl GlueMemory for Memory {
     fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
         Self::read(self, Addr(addr), bytes) == bytes.len()
@@ -44,10 +41,7 @@ impl Process {
                 gs_base: registers.gs_base,
             };
             if !glue.step(&self.memory, now().0) {
-                let guard = thread.area.guard(thread.buffer);
-                let is_full =
-                    (guard.start.0 - LONGEST_RECORD_BYTES..=guard.start.0).contains(&glue.r11);
-                if !is_full {
+                if !thread.is_full_at(glue.r11) {
                     return None;
                 }
                 glue.r11 = self.carry_over(thread, glue.r11);

@@ -57,6 +57,7 @@ impl Engine {
             }
             if Ticks::are_due() {
                 self.save_so_far()?;
+                self.end_those_that_wait_in_vain()?;
             }
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;
@@ -69,7 +70,7 @@ impl Engine {
         {
             (debugger.stepping, debugger.behind) = (None, None);
         }
-        Ok(self.settled(news))
+        Ok(self.settled(go, news))
     }
 
     /// Lets the threads go on that are to.
@@ -77,17 +78,24 @@ impl Engine {
         if let Some((tid, news)) = self.take_owed(go) {
             return Ok(Begun::Already(tid, news));
         }
+        if let Some((tid, news)) = self.take_untold(go)? {
+            return Ok(Begun::Already(tid, news));
+        }
         let next = self.next_call(go)?;
         let stands = |t: &Thread| t.doing == Doing::Standing && !t.waits;
         let stands = self.threads.get(&go.thread).is_some_and(stands);
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            thread.pending.news = None;
             // Kept, for it may be that another thread is told of before this one goes on.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
             has_signal = thread.chosen != 0;
+        }
+        for (tid, signal) in &go.signals {
+            if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
+                thread.chosen = *signal;
+            }
         }
         let steps_alone = go.step && !has_signal && next.is_none() && stands;
         let Some(process) = self.processes.get_mut(&self.program) else {
@@ -100,7 +108,7 @@ impl Engine {
         debugger.stepping = go.step.then_some(go.thread);
         debugger.steps_alone = go.locked;
         debugger.behind = next;
-        debugger.passed = go.passed;
+        (debugger.passed, debugger.passed_to_stepper) = (go.passed, go.passed_to_stepper);
         debugger.forks = go.forks;
         debugger.slots = slots(&go.watches);
         let program = self.program;
@@ -121,6 +129,7 @@ impl Engine {
             self.with(go.thread, |process, thread| {
                 let ip = thread.tracee.registers()?.rip;
                 thread.held = 0;
+                thread.pending.go_on(0);
                 process.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
                 process.step_natively(thread, Addr(ip))
             })?;
@@ -231,7 +240,7 @@ impl Process {
     fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
-        thread.pending.news = None;
+        thread.pending.go_on(signal);
         let ip = thread.tracee.registers()?.rip;
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
         if signal == 0 {

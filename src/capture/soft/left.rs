@@ -17,8 +17,11 @@ use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 pub(super) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP];
 const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
+const PR_SET_TSC: u64 = 26;
+pub(super) const PR_TSC_SIGSEGV: u64 = 2;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
+pub(super) const FORBIDS_TIME: &str = "forbids itself the time-stamp counter (PR_SET_TSC)";
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
 
 /// What a thread that stands before a system call is about to do that no recorder may be in the
@@ -45,6 +48,10 @@ pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str
         // It would run in the code cache with nobody to turn to. LeakSanitizer looks at the
         // program's threads so, which it could not do with those of a recorder either.
         return Some("makes a process that must not be traced (CLONE_UNTRACED)");
+    }
+    if number == PRCTL && r.rdi == PR_SET_TSC && r.rsi == PR_TSC_SIGSEGV {
+        // The code cache reads it after each system call.
+        return Some(FORBIDS_TIME);
     }
     // What is mapped where is hidden then even from a tracer (`__ptrace_may_access` in the kernel).
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;

@@ -6,6 +6,7 @@ use super::engine::{BACKEND, Engine};
 use super::feed::Item;
 use super::process::{Process, bits_of};
 use super::thread::{Doing, Place, Thread};
+use super::ticks::{self, Ticks};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Go, News};
@@ -13,8 +14,10 @@ use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
+use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::{self, Memory, Tracee};
+use crate::tracee::{self, Memory, SiginfoBytes, Tracee};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 const PROT_WRITE: u64 = 2;
@@ -90,10 +93,26 @@ impl Live {
         self.engine.threads.get(&tid)?.state()
     }
 
+    pub(in crate::capture) fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        self.engine.reports_stop(tid, stops)
+    }
+
+    pub(in crate::capture) fn set_siginfo(
+        &mut self,
+        tid: Tid,
+        info: &SiginfoBytes,
+    ) -> Result<(), Error> {
+        self.engine.set_siginfo(tid, info)
+    }
+
+    pub(in crate::capture) fn forget_report(&mut self, tid: Tid) {
+        self.engine.forget_report(tid);
+    }
+
     pub(in crate::capture) fn set_registers(
         &mut self,
         tid: Tid,
-        registers: &core::Registers,
+        registers: &insn::Registers,
     ) -> Result<(), Error> {
         let thread = self.engine.standing(tid)?;
         let words = final_state::kernel_registers(registers);
@@ -249,7 +268,11 @@ impl Engine {
         for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee.resume(0))?;
         }
+        let _ticks = Ticks::start(ticks::PERIOD);
         while self.processes.contains_key(&pid) {
+            if Ticks::are_due() {
+                self.end_those_that_wait_in_vain()?;
+            }
             if let Some((tid, stop)) = self.wait()? {
                 self.handle(tid, stop)?;
             }

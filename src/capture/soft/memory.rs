@@ -1,12 +1,14 @@
 //! Brings the shared memory into a traced process, by system calls that one of its threads is
-//! made to execute.
+//! made to execute. The code cache and the tables are sealed against writes by the process, so no
+//! call of the program makes them writable.
 
 use super::area::{Area, BUFFERS, Busy};
 use super::place::place;
+use super::seal::seal;
 use super::shared::Shared;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
-use crate::tracee::call_numbers::{CLOSE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
+use crate::tracee::call_numbers::{CLOSE, MADVISE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
 use crate::translate::slots;
 use nix::errno::Errno;
@@ -14,7 +16,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 /// Bytes of address space for all that is shared; memory is used as it is touched.
-const TOTAL_BYTES: u64 = 8 << 30;
+const TOTAL_BYTES: u64 = CODE_BYTES + (8 << 30);
+/// Bytes of its first part: the tables and the code cache, which the process never writes.
+const CODE_BYTES: u64 = 4 << 30;
 /// Bytes of a zone of the code cache.
 pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// Zones are nearer than this to the code that is translated into them.
@@ -23,11 +27,12 @@ const REACH_BYTES: u64 = 0x6800_0000;
 /// where the sanitizers of threads and of memory, which have plans for most of the address space,
 /// take it for the program's.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
-/// Offset of what follows the tables.
-const FIRST_FREE: u64 = 1 << 20;
+/// Offset of the first zone, after the tables.
+const FIRST_ZONE: u64 = 1 << 20;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 const NONE: u64 = 0;
+const READ: u64 = 1;
 const READ_WRITE: u64 = 3;
 const READ_EXECUTE: u64 = 5;
 
@@ -38,7 +43,8 @@ pub(super) struct Window {
     pid: Pid,
     /// Where the process has all of it, without access; parts are mapped again where they belong.
     base: u64,
-    next_offset: u64,
+    next_zone: u64,
+    next_area: u64,
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
     spare: Vec<(Area, Arc<Busy>)>,
@@ -57,7 +63,9 @@ impl Window {
     ) -> Result<Self, Error> {
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
-        let name_at = Addr(registers.rsp.wrapping_sub(0x400) & !0xf);
+        // In the same page, which is there whatever the stack pointer is.
+        let offset = if registers.rip & 0x800 == 0 { 0x800 } else { 0 };
+        let name_at = Addr(gadget.page().0 + offset);
         let text = Patch::syscall(memory, gadget)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;
         let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes);
@@ -72,12 +80,14 @@ impl Window {
         name_at: Addr,
         buffer_bytes: u64,
     ) -> Result<Self, Error> {
-        const CLOEXEC: u64 = 1;
+        const CLOEXEC_ALLOW_SEALING: u64 = 3;
         const SHARED: u64 = 0x1;
         const NORESERVE: u64 = 0x4000;
         const FIXED_NOREPLACE: u64 = 0x10_0000;
+        const DONTDUMP: u64 = libc::MADV_DONTDUMP as u64;
         let call = |name, number, args| checked(name, tracee.inject(gadget, number, args)?);
-        let fd = call("memfd_create", MEMFD_CREATE, [name_at.0, CLOEXEC, 0, 0, 0, 0])?;
+        let fd =
+            call("memfd_create", MEMFD_CREATE, [name_at.0, CLOEXEC_ALLOW_SEALING, 0, 0, 0, 0])?;
         let path = format!("/proc/{pid}/fd/{fd}");
         let file = File::options().read(true).write(true).open(&path);
         let file = file.map_err(|error| tracee::Error::Proc { path: path.into(), error })?;
@@ -85,19 +95,30 @@ impl Window {
         let shared = Shared::map(&file, TOTAL_BYTES)?;
         let wanted = place(&mappings(pid)?, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
-        let base = call("mmap", MMAP, [wanted, TOTAL_BYTES, NONE, flags, fd, 0]);
-        let base = match base {
+        let map =
+            |start, end| call("mmap", MMAP, [wanted + start, end - start, NONE, flags, fd, start]);
+        // What is mapped before the seal stays writable; what comes after it never becomes so.
+        let windows = || {
+            map(CODE_BYTES, TOTAL_BYTES)?;
+            seal(&file)?;
+            map(0, CODE_BYTES)
+        };
+        let base = match windows() {
             Err(error) if error.is_of_end() => return Err(error),
             result => result,
         };
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
         let base = base?;
+        // Neither the kernel's core dumps nor gcore's hold it. What is mapped from it a second time
+        // has the same flags.
+        call("madvise", MADVISE, [base, TOTAL_BYTES, DONTDUMP, 0, 0, 0])?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
         Ok(Self {
             shared,
             pid,
             base,
-            next_offset: FIRST_FREE,
+            next_zone: FIRST_ZONE,
+            next_area: CODE_BYTES,
             ranges,
             spare: Vec::new(),
             promised: 0,
@@ -114,7 +135,7 @@ impl Window {
     ) -> Result<(u64, u64), Error> {
         let maps = mappings(self.pid)?;
         let base = place(&maps, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
-        let offset = self.allocate(ZONE_BYTES)?;
+        let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
         self.alias(tracee, gadget, offset, AddrRange::sized(Addr(base), ZONE_BYTES), READ_EXECUTE)?;
         self.ranges.push(AddrRange::sized(Addr(base), ZONE_BYTES));
         Ok((base, offset))
@@ -144,10 +165,11 @@ impl Window {
         // Not by the code: what is in reach of that is for zones.
         let maps = mappings(self.pid)?;
         let base = place(&maps, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
-        let area = Area { base, offset: self.allocate(size)?, buffer_bytes };
-        let (range, offset) = (AddrRange::sized(Addr(base), size), area.offset);
+        let offset = allocate(&mut self.next_area, size, TOTAL_BYTES)?;
+        let area = Area { base, offset, buffer_bytes };
+        let range = AddrRange::sized(Addr(base), size);
         self.alias(tracee, gadget, offset, range, READ_WRITE)?;
-        self.alias(tracee, gadget, 0, area.tables(), READ_WRITE)?;
+        self.alias(tracee, gadget, 0, area.tables(), READ)?;
         for index in 0..BUFFERS {
             let guard = area.guard(index);
             let args = [guard.start.0, guard.size_bytes(), NONE, 0, 0, 0];
@@ -197,15 +219,6 @@ impl Window {
         removed.and(text.restore(memory))
     }
 
-    fn allocate(&mut self, size: u64) -> Result<u64, Error> {
-        let offset = self.next_offset;
-        self.next_offset = offset + size.next_multiple_of(0x1000);
-        if self.next_offset > TOTAL_BYTES {
-            return Err(no_room());
-        }
-        Ok(offset)
-    }
-
     fn alias(
         &self,
         tracee: Tracee,
@@ -223,6 +236,13 @@ impl Window {
         checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
         Ok(())
     }
+}
+
+/// Takes `size` bytes of the shared memory, from `next` on. They end at `end` at the latest.
+fn allocate(next: &mut u64, size: u64, end: u64) -> Result<u64, Error> {
+    let offset = *next;
+    *next = offset.saturating_add(size.next_multiple_of(0x1000));
+    if *next > end { Err(no_room()) } else { Ok(offset) }
 }
 
 /// Bytes of the program that were overwritten for a moment.

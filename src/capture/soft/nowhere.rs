@@ -8,12 +8,11 @@ use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::Error;
 use crate::common::Addr;
-use crate::flow::{Class, MAX_INSN_BYTES, decode};
-use crate::pt::ExecMode;
+use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
 use crate::translate::{EdgeKind, slots};
 
 /// Programs are below (arch/x86 in the kernel: `TASK_SIZE_MAX`).
-const PROGRAM_END: u64 = 1 << 47;
+pub(super) const PROGRAM_END: u64 = 1 << 47;
 /// Bytes of the record of an indirect branch.
 const RECORD_BYTES: u64 = EdgeKind::Indirect.record_bytes() as u64;
 const WORD_BYTES: u64 = 8;
@@ -31,7 +30,7 @@ impl Process {
     pub(super) fn take_back(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee.registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
-        if pointer < thread.told {
+        if pointer < thread.told || !thread.holds(pointer) {
             return Ok(false);
         }
         let mut number = [0; 4];

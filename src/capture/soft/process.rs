@@ -6,18 +6,19 @@ use super::code::{Change, Pages, View};
 use super::debugger::Debugger;
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
+use super::harm::Harm;
 use super::left::LEAVING_CALLS;
 use super::memory::{Window, ZONE_BYTES, checked};
 use super::ring::Ring;
 use super::shared::Shared;
 use super::thread::{Place, Thread};
 use super::turns::Turns;
-use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::Space;
+use crate::capture::{Catches, Error};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::{Event, Protection};
@@ -71,6 +72,8 @@ pub(super) struct Process {
     pub(super) turns: Option<Turns>,
     /// Why the process must be left alone, once it must.
     pub(super) leaves: Option<&'static str>,
+    /// What the program did to the recorder's part of it, if it did.
+    pub(super) harm: Harm,
     /// What a debugger wants to stop for, if there is one.
     pub(super) debugger: Option<Debugger>,
     /// Calls that write stop, too.
@@ -121,6 +124,7 @@ impl Process {
             was_running: false,
             turns: turns.copied(),
             leaves: None,
+            harm: Harm::default(),
             debugger: None,
             watches_kernel_writes: false,
             culprit: Culprit::default(),
@@ -154,6 +158,7 @@ impl Process {
         self.translator = translator;
         self.feed.tell(tid, Item::Program(self.window.shared.clone()));
         (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
+        self.harm = Harm::default();
         self.paths_told = 0;
         self.resolver.start_over();
         self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
@@ -161,6 +166,10 @@ impl Process {
         self.actions = inherited(tid);
         self.was_running = false;
         self.watches_kernel_writes = false;
+        if let Some(debugger) = &mut self.debugger {
+            // The new cache does not stop at calls yet.
+            debugger.catches = Catches::None;
+        }
         self.translator.set_stops(&self.debugger.as_ref().map(Debugger::stops).unwrap_or_default());
         self.space.exec();
         self.pages.clear();
@@ -368,6 +377,9 @@ impl Process {
         shared.store(thread.area.slot(slots::R11), registers.r11);
         thread.gs_base = registers.gs_base;
         registers.r11 = shared.load(thread.area.slot(slots::TRACE_POINTER));
+        if !thread.holds(registers.r11) {
+            self.note_harm("overwrote its trace pointer");
+        }
         registers.gs_base = thread.area.base;
         registers.rip = body;
         thread.tracee.set_registers(&registers)?;

@@ -6,13 +6,13 @@ use super::exact::Registers;
 use super::feed::Item;
 use super::forced::FORCED;
 use super::process::Process;
-use super::thread::{Call, Doing, Place, Thread};
+use super::thread::{Doing, Place, Thread};
 use crate::capture::clock::now;
 use crate::capture::trap_flag::hide_on_stack;
+use crate::capture::vsyscall::make_call;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, AddrRange, Tid};
-use crate::flow::{MAX_INSN_BYTES, decode};
-use crate::pt::ExecMode;
+use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::sideband::Event;
 use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, mappings, news_of};
 use crate::translate::{Location, slots};
@@ -119,7 +119,7 @@ impl Process {
                 }
                 if code == SEGV_ACCERR
                     && let Some(addr) = final_state::fault_address(&info)
-                    && self.is_writable(addr)?
+                    && self.is_of_store(thread, addr)?
                 {
                     // Another thread's fault has made the page writable meanwhile.
                     self.mend(thread, signal)?;
@@ -211,6 +211,15 @@ impl Process {
     }
 
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
+        if !self.is_stepping(thread)
+            && let Some(next) = make_call(thread.tracee, &self.memory, &self.space, self.gadget())?
+        {
+            self.tell(thread.tid(), Item::Leave { ip: ip.0 });
+            self.tell(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
+            thread.doing = Doing::Running;
+            self.dispatch(thread)?;
+            return Ok(thread.tracee.resume(0)?);
+        }
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
         thread.doing = Doing::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
@@ -221,7 +230,7 @@ impl Process {
     fn stepped(
         &mut self,
         thread: &mut Thread,
-        insn: Option<crate::flow::Insn>,
+        insn: Option<crate::insn::Insn>,
     ) -> Result<(), Error> {
         let next = thread.tracee.registers()?.rip;
         thread.doing = Doing::Running;
@@ -309,6 +318,10 @@ impl Process {
         mut info: SiginfoBytes,
     ) -> Result<Option<Stop>, Error> {
         let signal = final_state::signal_of(&info);
+        if let Some(written) = thread.pending.take_siginfo(signal) {
+            info = written;
+            thread.tracee.set_signal_info(&info)?;
+        }
         let bit = 1_u64 << (signal - 1).clamp(0, 63);
         self.note_delivery(thread, &info);
         let known = dispositions(thread.tid())?;
@@ -316,10 +329,6 @@ impl Process {
         if leaves_it_running(signal, known) && !self.wants(thread, signal) {
             thread.go_on(signal)?;
             return Ok(None);
-        }
-        if let Doing::Calling(Call { hidden_rsi: Some(rsi), .. }) = thread.doing {
-            let registers = thread.tracee.registers()?;
-            thread.tracee.set_registers(&Registers { rsi, ..registers })?;
         }
         let fault = thread.tracee.registers()?.rip;
         if let Doing::Stepping(Some(insn)) = thread.doing

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Process {
-    /// Tells the encoder of the records up to `pointer`.
+    /// Tells the encoder of the records up to `pointer`, which is looked at as input.
     pub(super) fn take_records(&mut self, thread: &mut Thread, pointer: u64) {
         self.records(thread, pointer, None);
     }
@@ -86,9 +86,16 @@ impl Process {
     }
 
     fn records(&mut self, thread: &mut Thread, pointer: u64, frees: Option<(Arc<Busy>, usize)>) {
+        let pointer = if thread.holds(pointer) {
+            pointer
+        } else {
+            self.note_harm("overwrote its trace pointer");
+            self.tell(thread.tid(), Item::Damage);
+            thread.told
+        };
         let len = usize::try_from(pointer.saturating_sub(thread.told)).unwrap_or(0);
         let offset = thread.area.offset_of(thread.told);
-        thread.told = pointer;
+        thread.told = thread.told.max(pointer);
         if len > 0 || frees.is_some() {
             self.tell(thread.tid(), Item::Records { offset, len, frees });
         }

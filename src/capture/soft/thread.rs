@@ -4,13 +4,16 @@ use super::area::{Area, BUFFERS, Busy};
 use super::forced::FORCED;
 use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
-use crate::capture::{Error, final_state};
+use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::flow::Insn;
 use crate::image::core;
+use crate::insn::Insn;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};
 use crate::translate::EdgeKind;
 use std::sync::Arc;
+
+/// Bytes of a record whose last word is behind its buffer, and more.
+const LONGEST_RECORD_BYTES: u64 = 12;
 
 /// Where a thread's registers belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +29,6 @@ pub(super) enum Place {
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
-    /// RSI to put back: it was changed to make the call fail.
-    pub(super) hidden_rsi: Option<u64>,
 }
 
 /// What a thread is doing, as far as its tracer knows.
@@ -82,6 +83,8 @@ pub(super) struct Thread {
     pub(super) chosen: Signo,
     /// Where it stands before a system call that the debugger was told of, and its number.
     pub(super) caught: Option<(u64, u64)>,
+    /// It waits for its child in a call whose return the debugger is to hear of.
+    pub(super) returns: Option<News>,
     /// What the debugger is to hear of it.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
@@ -117,6 +120,7 @@ impl Thread {
             held: 0,
             chosen: 0,
             caught: None,
+            returns: None,
             pending: Pending::default(),
             watched: Watched::default(),
             last_child: None,
@@ -129,6 +133,18 @@ impl Thread {
 
     pub(super) fn tid(&self) -> Tid {
         self.tracee.0
+    }
+
+    /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
+    /// write the slot that a trace pointer is kept in, so each one is input.
+    pub(super) fn holds(&self, pointer: u64) -> bool {
+        (self.area.buffer(self.buffer)..=self.area.guard(self.buffer).start.0).contains(&pointer)
+    }
+
+    /// Returns true if a record at `pointer` does not fit the buffer in use.
+    pub(super) fn is_full_at(&self, pointer: u64) -> bool {
+        let end = self.area.guard(self.buffer).start.0;
+        self.holds(pointer) && end - pointer < LONGEST_RECORD_BYTES
     }
 
     /// Whether a trap or fault of the code cache's is still to be told, which came in the same moment
@@ -172,10 +188,17 @@ impl DebuggedThread for Thread {
         stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
     }
 
+    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+        self.siginfo.as_mut().filter(|_| self.held != 0)
+    }
+
     fn state(&self) -> Option<core::Thread> {
         match self.doing {
             Doing::AtEnd | Doing::Waiting => self.ending.clone(),
-            _ => final_state::thread(self.tracee, self.siginfo.filter(|_| self.held != 0)),
+            _ => {
+                let held = self.siginfo.filter(|_| self.held != 0);
+                final_state::thread(self.tracee, held.or(self.pending.siginfo))
+            }
         }
     }
 }

@@ -14,6 +14,10 @@ use crate::tracee::call_numbers::{
     RSEQ, SHMAT, SHMDT,
 };
 
+/// The number of a call that the kernel does not make. Its result is `ENOSYS` by then
+/// (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS` in arch/x86/entry).
+const NO_CALL: u64 = u64::MAX;
+
 /// Whether the instruction at `ip`, a far call, enters the kernel for a system call: SYSCALL, or
 /// INT 0x80.
 pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
@@ -36,21 +40,13 @@ pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
-    let mut call = call_of(&registers, registers.rax);
-    if call.number == RSEQ {
-        // The kernel moves the IP of a thread that it preempts in a restartable sequence, to
-        // somewhere that the path cannot tell. With a wrong size the registration fails, and C
-        // libraries do without.
-        call.hidden_rsi = Some(registers.rsi);
-        thread.tracee.set_registers(&libc::user_regs_struct { rsi: 0, ..registers })?;
-    }
-    thread.call = Some(call);
+    thread.call = Some(call_of(&registers, registers.rax));
     Ok(())
 }
 
 fn call_of(r: &libc::user_regs_struct, number: u64) -> Call {
     let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
-    Call { number, args, entered: false, ignores: None, hidden_rsi: None, retired: false }
+    Call { number, args, entered: false, ignores: None, retired: false }
 }
 
 /// The kernel begins or ends a system call.
@@ -74,6 +70,12 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
         process.look_at_code(thread)?;
     }
     let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
+    if call.number == RSEQ {
+        // The kernel moves the IP of a thread that it preempts in a restartable sequence, to
+        // somewhere that the path cannot tell: the call fails as on a kernel that does not have it.
+        let skipped = libc::user_regs_struct { orig_rax: NO_CALL, ..registers };
+        thread.tracee.set_registers(&skipped)?;
+    }
     call.entered = true;
     call.ignores = Ignored::asked(&process.memory, &call);
     let event = Event::Syscall { number: call.number, args: call.args };
@@ -101,6 +103,7 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     thread.restarts = entry.filter(|_| asks_to_restart(&registers));
     thread.moved |= thread.restarts.is_none();
     thread.returned = thread.restarts.is_none().then_some(call.number);
+    thread.reported_entry = thread.caught.is_some();
     thread.caught = thread.caught.filter(|_| thread.restarts.is_some());
     match thread.restarts {
         Some(_) if thread.halts => stand_before(thread),
@@ -132,8 +135,7 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     };
     let mut registers = before;
     registers.r11 = hidden_in_r11(&before);
-    registers.rsi = call.hidden_rsi.unwrap_or(registers.rsi);
-    if (registers.r11, registers.rsi) != (before.r11, before.rsi) {
+    if registers.r11 != before.r11 {
         thread.tracee.set_registers(&registers)?;
     }
     let tid = thread.tid();

@@ -2,8 +2,7 @@
 //! it can.
 
 use crate::common::Addr;
-use crate::flow::{Insn, MAX_INSN_BYTES, decode};
-use crate::pt::ExecMode;
+use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
 use crate::tracee::Memory;
 use std::collections::HashMap;
 

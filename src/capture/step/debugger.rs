@@ -12,7 +12,7 @@ use crate::capture::live::{Catches, Forks, Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::{Stop, wait_any};
+use crate::tracee::{Signo, Stop, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -37,6 +37,27 @@ pub(super) struct Debugger {
 }
 
 impl Thread {
+    /// Gives the thread a signal (0: none), in place of the one that it stands at.
+    fn give(&mut self, signal: Signo) -> Result<(), Error> {
+        if signal == 0 {
+            self.pending.siginfo = None;
+        }
+        if std::mem::take(&mut self.held) {
+            self.deliver = signal;
+        } else if signal != 0 {
+            // Only where a signal stopped it can a thread be given one.
+            self.pending.sent = signal;
+            gone_is_fine(self.tracee.send(self.pid, signal))?;
+        }
+        Ok(())
+    }
+
+    /// Returns that the thread has made a system call, if those are caught; once.
+    fn take_return(&mut self, catches: Option<&Catches>) -> Option<News> {
+        let number = self.returned.take()?;
+        catches.is_some_and(|catches| catches.has(number)).then_some(News::CallReturn(number))
+    }
+
     /// Stands in the program, with nothing of the kernel's left to do.
     pub(super) fn is_in_program(&self) -> bool {
         self.doing == Doing::Ready
@@ -122,7 +143,7 @@ impl Engine {
         };
         self.halt_all()?;
         self.newborns.tell(news.1);
-        Ok(self.settled(news))
+        Ok(self.settled(go, news))
     }
 
     /// Whether only the thread that was told to runs.
@@ -134,6 +155,9 @@ impl Engine {
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
+        }
+        if let Some(untold) = self.take_untold(go)? {
+            return Ok(Some(untold));
         }
         self.watch_all(go)?;
         let Some(debugger) = &mut self.debugger else { return Ok(None) };
@@ -150,17 +174,16 @@ impl Engine {
         debugger.alone = go.locked || steps_alone && !is_theirs;
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            (thread.moved, thread.passes, thread.pending.news) = (false, true, None);
+            (thread.moved, thread.passes) = (false, true);
             // Settled now, for it may be that another thread is told of before this one goes on.
-            if std::mem::take(&mut thread.held) {
-                thread.deliver = go.signal;
-                // gdb, which steps over a breakpoint as the signal comes, has one put there for when
-                // the signal is dealt with, be it that nothing is done.
-                thread.passes = go.signal == 0;
-            } else if go.signal != 0 {
-                // Only where a signal stopped it can a thread be given one.
-                thread.pending.sent = go.signal;
-                gone_is_fine(thread.tracee.send(thread.pid, go.signal))?;
+            // gdb, which steps over a breakpoint as the signal comes, has one put there for when
+            // the signal is dealt with, be it that nothing is done.
+            thread.passes = !thread.held || go.signal == 0;
+            thread.give(go.signal)?;
+        }
+        for (tid, signal) in &go.signals {
+            if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
+                thread.give(*signal)?;
             }
         }
         if !alone && let Some(news) = self.news_of_others(go) {
@@ -171,6 +194,9 @@ impl Engine {
             thread.halts = false;
             if alone && thread.tid() != go.thread {
                 continue;
+            }
+            if thread.tid() != go.thread {
+                thread.passes = thread.pending.reported == Some(thread.ip);
             }
             if std::mem::take(&mut thread.held) {
                 // It was told of, and is not to have it.
@@ -234,6 +260,8 @@ impl Engine {
             thread.executed = false;
             thread.watched.forget();
             thread.pending.news = Some(News::Executed);
+            let catches = debugger.go.as_ref().map(|go| &go.catches);
+            thread.pending.owed = thread.take_return(catches);
         }
         gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
         if let Some(addr) = thread.watched.take_hit(thread.tracee).unwrap_or(None) {
@@ -241,7 +269,7 @@ impl Engine {
         }
         let Some(go) = &debugger.go else { return Ok(()) };
         if thread.deliver != 0 {
-            if thread.pending.asks(thread.deliver, go.passed) {
+            if thread.pending.asks(thread.deliver, go.passed_to(tid)) {
                 thread.held = true;
                 thread.pending.news = Some(News::Signal(thread.deliver));
             }
@@ -250,18 +278,21 @@ impl Engine {
         if let Some(news) = thread.take_birth() {
             let is_wanted = news != News::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
-            thread.returned = None;
+            // While it waits for the wait's end, gdb catches nothing.
+            let all = Catches::All;
+            let was_told = news == News::VforkDone && thread.reported_entry;
+            let returned = thread.take_return(Some(if was_told { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
                 // gdb, which steps over a breakpoint so, takes no other answer.
                 (thread.pending.news, thread.pending.owed) = (Some(News::Stepped), Some(news));
                 return Ok(());
             }
             thread.pending.news = is_wanted.then_some(news).or(thread.pending.news);
-            thread.pending.owed = steps.then_some(News::Stepped);
+            thread.pending.owed = returned.or(steps.then_some(News::Stepped));
             return Ok(());
         }
-        if let Some(number) = thread.returned.take().filter(|number| go.catches.has(*number)) {
-            thread.pending.news = Some(News::CallReturn(number));
+        if let Some(returned) = thread.take_return(Some(&go.catches)) {
+            thread.pending.news = Some(returned);
         }
         let steps = go.step && go.thread == tid && thread.moved && thread.is_in_program();
         if steps && thread.pending.news.is_none() {

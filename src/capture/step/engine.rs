@@ -1,6 +1,7 @@
 //! The loop: whose turn it is, waiting, and the end. What a stop means stands in `events`.
 
 use super::debugger::Debugger;
+use super::events::end_path;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::error::gone_is_fine;
@@ -13,7 +14,8 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{
-    self, Cpus, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
+    self, Cpus, Stop, TRAP_BIT, Tracee, is_first_thread_gone, signals, wait_any, wait_for,
+    wait_or_signal,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -255,6 +257,10 @@ impl Engine {
         }
         // In the kernel's hands between a call and its return there is no instruction to look at.
         let is_inside = thread.call.is_some() || thread.restarts.is_some();
+        if !is_inside && let Some(next) = process.make_vsyscall(thread)? {
+            thread.divert(next);
+            return Ok(());
+        }
         if !is_inside {
             process.look_at_code(thread)?;
             let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
@@ -266,8 +272,25 @@ impl Engine {
         waits_if_gone(thread, resumed)
     }
 
+    /// Threads may stand at their end, and wait there for a first thread of whose end nobody tells.
+    fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
+        let first = Tid(pid.0);
+        let stands = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
+        let is_awaited = self.threads.get(&first).is_some_and(|thread| !stands(thread))
+            && self.threads.values().any(stands);
+        if is_awaited
+            && is_first_thread_gone(pid)
+            && let Some(mut thread) = self.threads.remove(&first)
+            && let Some(process) = self.processes.get_mut(&pid)
+        {
+            end_path(process, &mut thread, None)?;
+        }
+        Ok(())
+    }
+
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
+        self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
         let mut threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd)

@@ -10,10 +10,11 @@ use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
+use crate::capture::signals::stop_with_program;
 use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::flow::Insn;
+use crate::insn::Insn;
 use crate::sideband::Event;
 use crate::tracee::{
     PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, wait_for,
@@ -51,7 +52,11 @@ impl Engine {
                 signalled(process, thread, info)
             }),
             Stop::Call => self.with(tid, calls::stopped),
-            Stop::Group(_) => self.with(tid, |_, thread| thread.stop_with_process()),
+            Stop::Group(signal) => {
+                self.with(tid, |_, thread| thread.stop_with_process())?;
+                stop_with_program(signal);
+                Ok(())
+            }
             Stop::Event(PtraceEvent::Stop) => self.with(tid, stopped),
             Stop::Event(PtraceEvent::Exit) => self.ending(tid),
             Stop::Event(PtraceEvent::Exec) => self.executed(tid),
@@ -202,14 +207,10 @@ impl Engine {
         thread.retire_call();
         end_path(process, thread, final_pc)?;
         let stop = LastStop { tid, status, call, siginfo: thread.siginfo };
-        let ends_process = process.culprit.take(&stop);
         let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
-        let executes = one_executes(pid, alive());
-        if executes {
-            process.culprit.forget();
-        }
-        let hold = (ends_process || alive().next().is_none()) && !executes;
+        let ends_process = process.culprit.take(&stop, || one_executes(pid, alive()));
+        let hold = ends_process || alive().next().is_none();
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if hold {
             thread.doing = Doing::AtEnd;
@@ -321,7 +322,15 @@ fn stepped(
 }
 
 /// A signal is about to be delivered to the program.
-fn signalled(process: &mut Process, thread: &mut Thread, info: SiginfoBytes) -> Result<(), Error> {
+fn signalled(
+    process: &mut Process,
+    thread: &mut Thread,
+    mut info: SiginfoBytes,
+) -> Result<(), Error> {
+    if let Some(written) = thread.pending.take_siginfo(final_state::signal_of(&info)) {
+        info = written;
+        gone_is_fine(thread.tracee.set_signal_info(&info))?;
+    }
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
@@ -364,7 +373,7 @@ impl Thread {
 }
 
 /// Nothing more comes of this thread.
-fn end_path(
+pub(super) fn end_path(
     process: &mut Process,
     thread: &mut Thread,
     final_pc: Option<Addr>,

@@ -10,8 +10,10 @@ use crate::capture::restart::asks_to_restart;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
+use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee;
+use crate::tracee::{self, SiginfoBytes};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Bytes of SYSCALL.
@@ -65,10 +67,26 @@ impl Live {
         self.engine.threads.get(&tid)?.state()
     }
 
+    pub(in crate::capture) fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        self.engine.reports_stop(tid, stops)
+    }
+
+    pub(in crate::capture) fn set_siginfo(
+        &mut self,
+        tid: Tid,
+        info: &SiginfoBytes,
+    ) -> Result<(), Error> {
+        self.engine.set_siginfo(tid, info)
+    }
+
+    pub(in crate::capture) fn forget_report(&mut self, tid: Tid) {
+        self.engine.forget_report(tid);
+    }
+
     pub(in crate::capture) fn set_registers(
         &mut self,
         tid: Tid,
-        registers: &core::Registers,
+        registers: &insn::Registers,
     ) -> Result<(), Error> {
         let thread = self.standing(tid)?;
         let before = thread.tracee.registers()?;

@@ -9,6 +9,7 @@ use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::Space;
 use crate::capture::step::code::Change;
+use crate::capture::vsyscall::{call_at, make_call};
 use crate::common::{Addr, Pid, Tid};
 use crate::sideband::Event;
 use crate::tracee::{Memory, executable};
@@ -95,6 +96,28 @@ impl Process {
             self.recorder.event(thread.tid(), Event::Code { addr, bytes })?;
         }
         Ok(())
+    }
+
+    /// Makes the call of the vsyscall page that a thread stands at, if it does. Returns where the
+    /// thread goes on then.
+    pub(super) fn make_vsyscall(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
+        if call_at(thread.ip).is_none() {
+            return Ok(None);
+        }
+        match self.gadget() {
+            Some(gadget) => make_call(thread.tracee, &self.memory, &self.space, gadget),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the address of a SYSCALL instruction, of the vdso's.
+    fn gadget(&self) -> Option<Addr> {
+        const SYSCALL: [u8; 2] = [0x0f, 0x05];
+        let range = self.space.mappings().find(|mapping| mapping.name == "[vdso]")?.range;
+        let mut code = vec![0; usize::try_from(range.size_bytes()).ok()?];
+        let known = self.memory.read(range.start, &mut code);
+        let at = code[..known].windows(SYSCALL.len()).position(|bytes| bytes == SYSCALL)?;
+        Some(range.start.wrapping_add(at as u64))
     }
 
     /// Whether there is code that the program itself cannot change.

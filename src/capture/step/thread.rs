@@ -7,8 +7,8 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::path::Path;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::flow::Insn;
 use crate::image::core;
+use crate::insn::Insn;
 use crate::tracee::call_numbers::EXECVE;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
@@ -36,8 +36,6 @@ pub(super) struct Call {
     pub(super) entered: bool,
     /// What it makes of SIGTRAP, if it does.
     pub(super) ignores: Option<Ignored>,
-    /// The third register to put back: RSI was changed to make the call fail (see `rseq`).
-    pub(super) hidden_rsi: Option<u64>,
     /// Whether the path has the instruction already.
     pub(super) retired: bool,
 }
@@ -47,7 +45,7 @@ impl Call {
     pub(super) fn executing() -> Self {
         let number = EXECVE;
         let args = [0; 6];
-        Self { number, args, entered: true, ignores: None, hidden_rsi: None, retired: true }
+        Self { number, args, entered: true, ignores: None, retired: true }
     }
 }
 
@@ -90,6 +88,8 @@ pub(super) struct Thread {
     pub(super) caught: Option<u64>,
     /// The system call that it has made.
     pub(super) returned: Option<u64>,
+    /// The debugger was told of that call's beginning.
+    pub(super) reported_entry: bool,
     /// The child that its call has made.
     pub(super) forked: Option<Pid>,
     /// It stands or is in a call that waits for its child.
@@ -121,6 +121,7 @@ impl Thread {
             watched: Watched::default(),
             caught: None,
             returned: None,
+            reported_entry: false,
             forked: None,
             waits: false,
         }
@@ -135,7 +136,7 @@ impl Thread {
         self.path.retire(insn, next);
         self.ip = next;
         self.insn = None;
-        (self.moved, self.passes) = (true, false);
+        (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
     /// The thread goes on at `ip`, by no instruction of its own.
@@ -143,7 +144,7 @@ impl Thread {
         self.path.interrupt(self.ip);
         self.ip = ip;
         (self.insn, self.caught) = (None, None);
-        (self.moved, self.passes) = (true, false);
+        (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
     /// Job control stops the process.
@@ -170,14 +171,23 @@ impl DebuggedThread for Thread {
         self.doing == Doing::AtEnd
     }
 
+    fn begins_program(&self) -> bool {
+        self.executed
+    }
+
     fn next_ip(&self) -> Option<Addr> {
         self.is_in_program().then_some(self.ip)
+    }
+
+    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+        self.siginfo.as_mut().filter(|_| self.held)
     }
 
     fn state(&self) -> Option<core::Thread> {
         if self.doing == Doing::AtEnd || self.waits && self.doing == Doing::InCall {
             return self.ending.clone();
         }
-        final_state::thread(self.tracee, self.siginfo.filter(|_| self.held))
+        let held = self.siginfo.filter(|_| self.held);
+        final_state::thread(self.tracee, held.or(self.pending.siginfo))
     }
 }

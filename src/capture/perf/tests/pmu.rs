@@ -12,8 +12,7 @@ use crate::capture::final_state::code_of;
 use crate::capture::path::Path;
 use crate::capture::restart::asks_to_restart;
 use crate::common::{Addr, Tid};
-use crate::flow::{Insn, MAX_INSN_BYTES, decode};
-use crate::pt::ExecMode;
+use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
 use crate::recording::Hardware;
 use crate::sideband::perf_data::PerfRecords;
 use crate::tracee::{self, Memory, PtraceEvent, Signo, Stop, Tracee, wait_for};
@@ -200,8 +199,8 @@ impl Pmu for ModelPmu {
         }
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
         if matches!(stop, Stop::Event(PtraceEvent::Stop)) && has_trapped(tid, pid) {
-            if thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
-                // Somebody else's trap, which is told when it goes on.
+            if thread.is_told || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
+                // Somebody else's trap, which is reported when the thread goes on.
                 return Ok(false);
             }
             // Its step is done.

@@ -100,6 +100,7 @@ impl Chains {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BadRecord;
     use super::super::chain::KEY_BYTES;
     use super::super::dictionary::News;
     use super::*;
@@ -206,6 +207,23 @@ mod tests {
         }
         encoder.end(&dictionary);
         (encoder.drain(), encoder.instructions(), chains.put)
+    }
+
+    #[test]
+    fn memory_that_was_not_written_is_no_record() {
+        for seed in 0..20 {
+            let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
+            let mut news = news(&mut Random(seed));
+            let mut walk = walk(&mut Random(seed), &news);
+            // Where a path leads to address 0, zeros could follow.
+            let last = walk.as_chunks::<4>().0.last().map(|number| u32::from_le_bytes(*number));
+            news.edges[last.unwrap() as usize].target = 0;
+            walk.extend([0; 4096]);
+            dictionary.learn(news);
+            let mut encoder = Encoder::new(1 << 40);
+            encoder.begin(1);
+            assert_eq!(encoder.records(&dictionary, &mut chains, &walk), Err(BadRecord));
+        }
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub(super) struct Plain {
 impl Dictionary {
     pub(in crate::capture::soft) fn learn(&mut self, news: News) {
         self.plain.extend(news.edges.iter().map(Plain::of));
+        // The number of none comes to where it is found out.
+        self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);
         self.edges.extend(news.edges);
         self.pushes.extend(news.pushes);
         self.quiet_jumps.extend(news.quiet_jumps);
@@ -104,8 +106,9 @@ impl Dictionary {
         self.paths.get(edge.superblock as usize)
     }
 
+    /// Returns an edge by its number. 0 is none: memory that was not written yet is no record.
     pub(super) fn edge(&self, number: u32) -> Option<&Edge> {
-        self.edges.get(number as usize)
+        self.edges.get(number as usize).filter(|_| number != 0)
     }
 
     /// The return addresses that a path leaves on the stack, oldest first.

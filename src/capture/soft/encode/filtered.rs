@@ -6,7 +6,7 @@ use super::{BadRecord, Dictionary};
 use crate::capture::filter::Ranges;
 use crate::capture::path::Path;
 use crate::common::{Addr, Tsc};
-use crate::flow::Insn;
+use crate::insn::Insn;
 use crate::pt::unit::BranchKind;
 use crate::pt::{Packet, encode};
 use crate::translate::{Edge, EdgeKind, Outcome, Step};

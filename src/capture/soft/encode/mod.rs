@@ -15,8 +15,8 @@ pub(super) use dictionary::{Dictionary, News, Paths};
 pub(super) use trace::Trace;
 
 use crate::common::Addr;
-use crate::flow::{Class, Insn};
-use crate::pt::{ExecMode, IpCompression, IpPayload, LastIp, Packet, encode};
+use crate::insn::{Class, ExecMode, Insn};
+use crate::pt::{IpCompression, IpPayload, LastIp, Packet, encode};
 use crate::translate::{Edge, EdgeKind, Outcome, Step};
 
 /// The SDM's depth of RET compression.

@@ -3,7 +3,7 @@
 use super::filtered::Filtered;
 use super::{BadRecord, Chains, Dictionary, Encoder};
 use crate::capture::filter::Ranges;
-use crate::flow::Insn;
+use crate::insn::Insn;
 use crate::translate::Step;
 
 /// Writes the trace of one thread.

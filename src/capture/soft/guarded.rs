@@ -1,0 +1,66 @@
+//! Calls of the program that would change the recorder's own mappings. They fail as they would if
+//! nothing were mapped there.
+
+use super::exact::Registers;
+use super::process::Process;
+use crate::common::{Addr, AddrRange};
+use crate::tracee::call_numbers::{
+    MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
+};
+
+const PAGE_BYTES: u64 = 0x1000;
+const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
+/// Where something is mapped, the kernel itself refuses.
+const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
+const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
+
+impl Process {
+    /// Returns true if the call that a thread is about to make reaches the recorder's mappings.
+    pub(super) fn reaches_recorder(&self, number: u64, registers: &Registers) -> bool {
+        let changed = changed_by(number, registers);
+        changed
+            .into_iter()
+            .any(|changed| self.window.ranges.iter().any(|own| own.overlaps(changed)))
+    }
+}
+
+/// The addresses whose mappings a call replaces, removes or changes.
+fn changed_by(number: u64, r: &Registers) -> [AddrRange; 2] {
+    let pages = |start: u64, size: u64| {
+        let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);
+        AddrRange::new(Addr(start), Addr(end.unwrap_or(u64::MAX)))
+    };
+    let is_fixed = r.r10 & MAP_FIXED != 0 && r.r10 & MAP_FIXED_NOREPLACE == 0;
+    match number {
+        MMAP if is_fixed => [pages(r.rdi, r.rsi), AddrRange::default()],
+        MPROTECT | PKEY_MPROTECT | MUNMAP | REMAP_FILE_PAGES => {
+            [pages(r.rdi, r.rsi), AddrRange::default()]
+        }
+        // An old size of 0 maps the pages a second time.
+        MREMAP if r.r10 & MREMAP_FIXED != 0 => [pages(r.rdi, r.rsi.max(1)), pages(r.r8, r.rdx)],
+        MREMAP => [pages(r.rdi, r.rsi.max(1)), AddrRange::default()],
+        _ => [AddrRange::default(); 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64, [rdi, rsi, rdx, r10, r8]: [u64; 5]) -> [AddrRange; 2] {
+        // SAFETY: all bit patterns of this plain structure are valid.
+        let registers: Registers = unsafe { std::mem::zeroed() };
+        changed_by(number, &Registers { rdi, rsi, rdx, r10, r8, ..registers })
+    }
+
+    #[test]
+    fn calls_change_whole_pages() {
+        let range = |start, end| AddrRange::new(Addr(start), Addr(end));
+        assert_eq!(call(MUNMAP, [0x1000, 1, 0, 0, 0])[0], range(0x1000, 0x2000));
+        assert_eq!(call(MPROTECT, [0x1000, u64::MAX, 0, 0, 0])[0], range(0x1000, u64::MAX));
+        assert!(call(MMAP, [0x1000, 0x1000, 0, 0, 0])[0].is_empty());
+        assert_eq!(call(MMAP, [0x1000, 0x1000, 0, MAP_FIXED, 0])[0], range(0x1000, 0x2000));
+        let moved = call(MREMAP, [0x1000, 0, 0x2000, MREMAP_FIXED, 0x8000]);
+        assert_eq!(moved, [range(0x1000, 0x2000), range(0x8000, 0xa000)]);
+    }
+}

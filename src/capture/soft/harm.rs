@@ -1,0 +1,64 @@
+//! Programs that harm their recorder: what they share with it makes no sense any more, so nobody
+//! knows their state, and they are ended. What they recorded up to there is kept.
+
+use super::engine::Engine;
+use super::process::Process;
+use crate::capture::Error;
+use crate::common::Pid;
+use crate::tracee::{Error as TraceeError, Signo, Stop};
+use nix::sys::signal::{Signal, kill};
+
+/// What a program did to its recorder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Harm {
+    /// Nothing that anybody has seen.
+    #[default]
+    None,
+    /// This, of the process; nothing was done about it yet.
+    Found(&'static str),
+    /// The process was ended for it.
+    Ended,
+}
+
+impl Process {
+    /// What the process shares with the recorder makes no sense.
+    pub(super) fn note_harm(&mut self, what: &'static str) {
+        if self.harm == Harm::None {
+            self.harm = Harm::Found(what);
+        }
+    }
+}
+
+impl Engine {
+    /// Ends a process that harmed its recorder. Its end is reported like others.
+    pub(super) fn end_if_harmed(&mut self, pid: Pid) {
+        let Some(process) = self.processes.get_mut(&pid) else { return };
+        let Harm::Found(what) = process.harm else { return };
+        process.harm = Harm::Ended;
+        self.notes.push(format!(
+            "process {pid} {what}, and the recorder cannot go on with it: it was killed, and its \
+             recording ends there"
+        ));
+        // It may be gone already.
+        let _ = kill(nix::unistd::Pid::from_raw(pid.0), Signal::SIGKILL);
+    }
+}
+
+/// What of the recorder's part of a process is broken, if that is why `error` came.
+pub(super) fn harm_behind(error: &Error) -> Option<&'static str> {
+    match error {
+        Error::Inexact { .. } => Some("left the code cache's ways"),
+        // The recorder's calls are made with all signals blocked: only a fault of theirs stops them.
+        Error::Tracee(TraceeError::Disturbed { stop: Stop::Signal(signal), .. })
+            if is_fault(*signal) =>
+        {
+            Some("damaged the code cache")
+        }
+        _ => None,
+    }
+}
+
+/// Returns true for a signal that an instruction raises, other than a trap.
+pub(super) fn is_fault(signal: Signo) -> bool {
+    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)
+}
