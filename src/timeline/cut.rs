@@ -4,7 +4,7 @@
 //! there is lost, and shown, and not given to whoever seems likely.
 
 use super::piece::Piece;
-use super::runs::{Homes, Runs, Who};
+use super::runs::{Homes, Runs, Traceable, Who};
 use crate::common::{Pid, Tid, Tsc};
 use crate::flow::{Config, Turn, TurnKind, outline};
 use crate::pt::find_psb;
@@ -74,8 +74,8 @@ pub fn share_out(
     threads: &[(Pid, Tid)],
     config: &Config,
 ) -> Vec<Share> {
-    let numbers = threads.iter().copied().zip(0..).collect();
-    let (runs, homes) = (Runs::of_cpu(cpu, records, &numbers), Homes::of(records, &numbers));
+    let traceable = Traceable::new(threads.iter().copied(), None);
+    let (runs, homes) = (Runs::of_cpu(cpu, records, &traceable), Homes::of(records, &traceable));
     let pieces = cut(0, trace, Ran { cpu, runs: &runs, homes: &homes }, config);
     let mut shares = Vec::new();
     for (number, pieces) in pieces {

@@ -1,9 +1,9 @@
 //! What a segment does to the call stack, without knowing the stack at its start: so that segments
 //! can be looked at on all cores, and joined by little work.
 //!
-//! A return leaves the innermost frame that has its target as return address, so frames that
-//! longjmp(3) or an exception skipped go with it; a return to nowhere known (a coroutine switch,
-//! the dynamic linker's trampoline) is taken as a jump.
+//! A return leaves the innermost frame that has its target as return address. Where a function
+//! loads the stack pointer and then branches (longjmp(3), exceptions, coroutines), the branch's
+//! target is all that the path tells: [`Effect::Land`].
 
 use super::segment::{Block, Segment, What, is_sigreturn};
 use super::stack::Frame;
@@ -20,6 +20,8 @@ pub(super) enum Left {
     Return,
     /// Into the kernel, by an instruction (at `site`) or without one (`site` is next then).
     Kernel { site: Addr, next: Addr, sigreturn: bool },
+    /// By a return or a jump behind a load of the stack pointer.
+    Switch,
 }
 
 impl Left {
@@ -34,6 +36,7 @@ impl Left {
                 Some(Effect::Push(frame))
             }
             Self::Return => Some(Effect::Return(ip)),
+            Self::Switch => Some(Effect::Land(ip)),
             Self::Kernel { sigreturn: true, .. } => Some(Effect::Sigreturn(ip)),
             // The kernel goes on where it was called, or calls again.
             Self::Kernel { site, next, .. } if ip == next || ip == site => None,
@@ -51,6 +54,14 @@ pub(super) enum Effect {
     Push(Frame),
     Return(Addr),
     Sigreturn(Addr),
+    /// Control goes on at an address with a stack pointer that was loaded.
+    Land(Addr),
+    /// The stack pointer was loaded, and the path does not tell where that leads.
+    Switch,
+    /// The path is lost before the instruction of this number.
+    Hole {
+        index: u64,
+    },
     /// Control arrives at an address, and how it left is known only from what came before.
     Arrive {
         ip: Addr,
@@ -75,6 +86,8 @@ enum Known {
 pub(super) struct Effects<'a> {
     steps: Vec<Effect>,
     left: Known,
+    /// The stack pointer was loaded in the block that control is in.
+    has_loaded_sp: bool,
     /// When another program began.
     execs: &'a [Tsc],
     execs_over: usize,
@@ -85,7 +98,8 @@ pub(super) struct Effects<'a> {
 impl<'a> Effects<'a> {
     /// Nothing yet.
     pub(super) fn new(execs: &'a [Tsc]) -> Self {
-        Self { steps: Vec::new(), left: Known::Before, execs, execs_over: 0, index: 0 }
+        let (steps, left) = (Vec::new(), Known::Before);
+        Self { steps, left, has_loaded_sp: false, execs, execs_over: 0, index: 0 }
     }
 
     /// All of them.
@@ -147,8 +161,11 @@ impl Effects<'_> {
             }
             What::Event(EventKind::Enabled { ip }) => self.arrive(ip),
             What::Event(EventKind::Tsc(now)) => self.time_is(now),
-            // What happened in a hole is not known: only a matching return tells again.
-            What::Gap(_) | What::Event(EventKind::Overflow { .. }) => self.left = Known::Here(None),
+            // What happened in a hole is not known.
+            What::Gap(_) | What::Event(EventKind::Overflow { .. }) => {
+                self.left = Known::Here(None);
+                self.steps.push(Effect::Hole { index: self.index });
+            }
             What::Event(_) => {}
         }
     }
@@ -171,11 +188,21 @@ impl Effects<'_> {
     }
 
     fn leave(&mut self, block: &Block) {
-        let (site, next) = (block.last, block.end);
-        self.left = Known::Here(match block.exit {
+        self.has_loaded_sp = block.loads_sp;
+        self.leave_at((block.last, block.end), block.exit, || block.sigreturn);
+    }
+
+    /// Control leaves by the instruction at `site`; `next` is behind it.
+    fn leave_at(&mut self, (site, next): (Addr, Addr), exit: Exit, sigreturn: impl Fn() -> bool) {
+        let switches = std::mem::take(&mut self.has_loaded_sp);
+        if switches && !matches!(exit, Exit::Ret | Exit::Jmp | Exit::JmpIndirect) {
+            self.steps.push(Effect::Switch);
+        }
+        self.left = Known::Here(match exit {
+            Exit::Ret | Exit::Jmp | Exit::JmpIndirect if switches => Some(Left::Switch),
             Exit::Call => Some(Left::Call { site, return_address: next }),
             Exit::Ret => Some(Left::Return),
-            Exit::FarCall => Some(Left::Kernel { site, next, sigreturn: block.sigreturn }),
+            Exit::FarCall => Some(Left::Kernel { site, next, sigreturn: sigreturn() }),
             _ => None,
         });
     }
@@ -232,17 +259,13 @@ impl CallWatch for Effects<'_> {
         self.steps.push(Effect::Push(frame));
     }
 
+    fn loads_sp(&mut self) {
+        self.has_loaded_sp = true;
+    }
+
     fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>) {
-        let (site, next) = (span.last, behind);
-        self.left = Known::Here(match span.exit {
-            Exit::Call => Some(Left::Call { site, return_address: next }),
-            Exit::Ret => Some(Left::Return),
-            Exit::FarCall => {
-                let sigreturn = is_sigreturn(&|addr, buf| code.read(addr, buf), site);
-                Some(Left::Kernel { site, next, sigreturn })
-            }
-            _ => None,
-        });
+        let sigreturn = || is_sigreturn(&|addr, buf| code.read(addr, buf), span.last);
+        self.leave_at((span.last, behind), span.exit, sigreturn);
     }
 
     #[inline]

@@ -2,7 +2,8 @@
 //! not stored is a hole, and decoding shows a gap where it was executed.
 
 use super::Error;
-use crate::common::{AddrRange, Tsc};
+use super::functions::{Function, Functions};
+use crate::common::{Addr, AddrRange, Tsc};
 use crate::image::core::Core;
 use crate::image::{AddressSpace, Bytes, Image, RangeSet, Section};
 use crate::recording::Reader;
@@ -27,6 +28,7 @@ pub struct Epoch {
 pub struct Images {
     epochs: Vec<Epoch>,
     files: HashMap<String, Bytes>,
+    functions: Functions,
 }
 
 impl Images {
@@ -57,8 +59,8 @@ impl Images {
     }
 
     /// Of these epochs, in order, and these files by path.
-    pub(super) const fn new(epochs: Vec<Epoch>, files: HashMap<String, Bytes>) -> Self {
-        Self { epochs, files }
+    pub(super) fn new(epochs: Vec<Epoch>, files: HashMap<String, Bytes>) -> Self {
+        Self { epochs, files, functions: Functions::default() }
     }
 
     /// The epochs in time.
@@ -74,6 +76,13 @@ impl Images {
     /// The image at the end of the run.
     pub fn last(&self) -> Option<&Arc<Image>> {
         self.epochs.last().map(|epoch| &epoch.image)
+    }
+
+    /// The function around an address, of what was mapped there last; none where the code has no
+    /// symbols.
+    pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
+        self.functions
+            .at(addr, || self.epochs.iter().rev().find_map(|epoch| epoch.image.section_at(addr)))
     }
 
     /// A stored file by its path on the machine of the recording.

@@ -3,8 +3,9 @@
 //! it and decode one segment at a time.
 
 use super::blocks::{BlockSet, Dictionary};
-use super::calls::{Absent, Calls};
+use super::calls::Calls;
 use super::digest::{Digest, Source};
+use super::images::Images;
 use crate::common::{Addr, Tsc};
 use crate::flow::{Bounds, Gap};
 use std::collections::BTreeSet;
@@ -53,18 +54,19 @@ impl Index {
         passed: &mut dyn FnMut(usize),
     ) -> (Self, Vec<(u64, Gap)>) {
         let mut index = Self::default();
-        let mut calls = (Calls::default(), Absent::default());
+        let mut calls = Calls::default();
+        let images = source.world.images;
         let mut gaps = Vec::new();
         let mut take = |digest: Digest| {
             let first = index.insns;
             gaps.extend(digest.content.gaps.iter().map(|(at, gap)| (first + at, *gap)));
-            index.add(digest, &mut calls);
+            index.add(digest, &mut calls, images);
         };
         source.digest(workers, &mut take, passed);
         (index, gaps)
     }
 
-    fn add(&mut self, digest: Digest, (calls, absent): &mut (Calls, Absent)) {
+    fn add(&mut self, digest: Digest, calls: &mut Calls, images: &Images) {
         let first = self.insns;
         if self.dictionaries.len() <= digest.worker {
             self.dictionaries.resize(digest.worker + 1, Dictionary::default());
@@ -83,7 +85,7 @@ impl Index {
             has_gaps: !content.gaps.is_empty(),
         };
         self.entries.push(entry);
-        calls.apply(&content.effects, first, absent);
+        calls.apply(&content.effects, first, &|addr| images.function_at(addr));
         for (at, tsc) in content.times {
             self.note_time(first + at, tsc);
         }

@@ -9,9 +9,9 @@ use super::line::Timeline;
 use super::search::{Direction, Found, Search};
 use super::segment::What;
 use crate::common::{Addr, Tid, Tsc};
-use crate::flow::{Assigned, EventKind, Gpr, MAX_INSN_BYTES, assigned, decode, is_syscall};
+use crate::flow::EventKind;
 use crate::image::CodeSource;
-use crate::pt::ExecMode;
+use crate::insn::{Assigned, ExecMode, Gpr, MAX_INSN_BYTES, assigned, decode, is_syscall};
 use crate::sideband::Event;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -226,7 +226,7 @@ impl InsnBytes {
         &self.bytes[..self.count]
     }
 
-    fn decoded(&self) -> Option<crate::flow::Insn> {
+    fn decoded(&self) -> Option<crate::insn::Insn> {
         decode(self.known(), self.ip, ExecMode::Bits64)
     }
 }

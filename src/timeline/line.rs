@@ -1,7 +1,7 @@
 //! The timeline itself: answers what was executed where. How one is opened is in
 //! [`open`](super::open).
 
-use super::calls::Absent;
+use super::calls::{Calls, Older};
 use super::effects::Effects;
 use super::images::Images;
 use super::index::Entry;
@@ -161,6 +161,17 @@ impl Timeline {
         self.order.slice_before(global).map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0)
     }
 
+    /// The time in which a thread executed its instruction `index`, where another thread may have
+    /// executed instructions in it, too: their order is not known.
+    pub fn overlap(&self, tid: Tid, index: u64) -> Option<(Tsc, Tsc)> {
+        // One thread at a time, with a time at each change.
+        if self.reader.manifest().capture.backend == "step" {
+            return None;
+        }
+        let (number, _) = self.thread(tid)?;
+        self.order.overlap(number, index)
+    }
+
     /// The first and the last time that the traces tell before instructions.
     pub fn times(&self) -> Option<(Tsc, Tsc)> {
         self.order.times()
@@ -217,17 +228,28 @@ impl Timeline {
 
     /// The activations that a thread is in before its instruction `index`, innermost first.
     pub fn call_stack(&self, tid: Tid, index: u64) -> Vec<Frame> {
-        let Some((number, thread)) = self.thread(tid) else { return Vec::new() };
-        let Some(last) = thread.path.index.entries.len().checked_sub(1) else { return Vec::new() };
+        self.calls(tid, index).map(|calls| calls.stack.frames().collect()).unwrap_or_default()
+    }
+
+    /// What is around the outermost of these activations.
+    pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
+        let Some(calls) = self.calls(tid, index) else { return Older::Nothing };
+        let is_whole = calls.execs > 0 || calls.older != Older::Nothing;
+        if is_whole || self.begins_at_birth(tid) { calls.older } else { Older::BeforeHistory }
+    }
+
+    fn calls(&self, tid: Tid, index: u64) -> Option<Calls> {
+        let (number, thread) = self.thread(tid)?;
+        let last = thread.path.index.entries.len().checked_sub(1)?;
         let at = thread.path.index.entry_of(index).unwrap_or(last);
-        let Some(entry) = thread.path.index.entries.get(at) else { return Vec::new() };
+        let entry = thread.path.index.entries.get(at)?;
         let mut calls = entry.calls.clone();
         if let Some(segment) = self.segment(number, at) {
             let limit = (index - entry.first).min(segment.insns);
             let effects = Effects::of(&segment, limit, &thread.execs);
-            calls.apply(&effects, entry.first, &mut Absent::default());
+            calls.apply(&effects, entry.first, &|addr| self.images.function_at(addr));
         }
-        calls.stack.frames().collect()
+        Some(calls)
     }
 
     /// Where a thread's path has holes: before which instruction, and why.

@@ -3,6 +3,7 @@
 //!
 //! The only join of flow, sideband and recording. Handles no signals and prints nothing.
 
+mod birth;
 mod blocks;
 mod call_trace;
 mod calls;
@@ -11,6 +12,7 @@ mod cut;
 mod digest;
 mod effects;
 mod error;
+mod functions;
 mod images;
 mod index;
 mod kernel;
@@ -24,21 +26,24 @@ mod saved;
 mod search;
 mod segment;
 mod stack;
+mod totals;
 mod upto;
 mod visit;
 mod visit_trace;
 mod walk;
 
 pub use call_trace::{Arrival, CallTrace, How};
+pub use calls::Older;
 pub use count::Miscount;
 pub use cut::{Share, share_out};
 pub use error::Error;
 pub use images::{Epoch, Images};
 pub use kernel::{Delivery, KernelEntries};
 pub use line::Timeline;
-pub use open::{Options, Progress};
+pub use open::{Options, Progress, errata_of};
 pub use search::{Direction, Found, Search};
 pub use stack::Frame;
+pub use totals::Totals;
 pub use visit::Visit;
 pub use visit_trace::RawTrace;
 

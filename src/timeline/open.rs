@@ -8,11 +8,11 @@ use super::index::Index;
 use super::line::{Cache, Thread, Timeline};
 use super::order::Order;
 use super::piece::{Piece, World};
-use super::runs::{Homes, Runs};
+use super::runs::{Homes, Runs, Traceable};
 use super::saved::{self, Path};
 use crate::common::{Addr, Tid, Tsc};
 use crate::flow::{Config, Gap};
-use crate::pt::{Cpu, Vendor};
+use crate::pt::{Cpu, Errata, Vendor};
 use crate::recording::{HostCpu, Manifest, Reader, Trace, TraceId};
 use crate::sideband::{Event, Record};
 use std::collections::HashMap;
@@ -167,6 +167,11 @@ fn config(manifest: &Manifest) -> Config {
     Config { filter: capture.ranges().to_vec(), ..config }
 }
 
+/// Returns the errata of the processor that took a recording's traces.
+pub fn errata_of(manifest: &Manifest) -> Errata {
+    config(manifest).errata
+}
+
 fn processor(cpu: &HostCpu) -> Option<Cpu> {
     let vendor = if cpu.vendor == "GenuineIntel" { Vendor::Intel } else { Vendor::Other };
     let family = u16::try_from(cpu.family).ok()?;
@@ -185,9 +190,11 @@ fn pieces(
 ) -> Vec<Vec<Piece>> {
     let mut pieces = vec![Vec::new(); tids.len()];
     let threads = reader.manifest().end.iter().flat_map(|end| &end.threads);
-    let numbers = threads.enumerate().map(|(number, entry)| ((entry.pid, entry.tid), number));
-    let numbers = numbers.collect();
-    let homes = Homes::of(records, &numbers);
+    let import = reader.manifest().capture.import.as_ref();
+    let tasks = import.and_then(|import| import.traced.as_ref());
+    let tasks = tasks.map(|tasks| tasks.iter().copied().collect());
+    let traceable = Traceable::new(threads.map(|entry| (entry.pid, entry.tid)), tasks);
+    let homes = Homes::of(records, &traceable);
     let places: HashMap<Tid, usize> = tids.iter().copied().zip(0..).collect();
     for (trace, (id, bytes)) in ids.iter().zip(traces).enumerate() {
         let of_trace = match id {
@@ -196,7 +203,7 @@ fn pieces(
                 own.map(|own| (own, vec![Piece::whole(trace, bytes.len())])).into_iter().collect()
             }
             TraceId::Cpu(cpu) => {
-                let runs = Runs::of_cpu(*cpu, records, &numbers);
+                let runs = Runs::of_cpu(*cpu, records, &traceable);
                 cut(trace, bytes, Ran { cpu: *cpu, runs: &runs, homes: &homes }, config)
             }
         };

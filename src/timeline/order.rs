@@ -106,6 +106,24 @@ impl Order {
         slice(numbers.get(before)?).map(|slice| slice.global)
     }
 
+    /// The time in which a thread executed its instruction `index`, where another thread may have
+    /// executed instructions in it, too: nobody knows in which order.
+    pub(super) fn overlap(&self, thread: usize, index: u64) -> Option<(Tsc, Tsc)> {
+        let (slice, next) = self.slice_of(thread, index)?;
+        let overlaps =
+            |other: &usize| *other != thread && self.runs_within(*other, slice.tsc, next);
+        (0..self.of_thread.len()).find(overlaps).map(|_| (slice.tsc, next))
+    }
+
+    /// Whether a thread may have executed something from a time on, and before another.
+    fn runs_within(&self, thread: usize, from: Tsc, to: Tsc) -> bool {
+        let Some(numbers) = self.of_thread.get(thread) else { return false };
+        let begins = |number: &u32| self.slices.get(*number as usize).map(|slice| slice.tsc);
+        let before = numbers.partition_point(|n| begins(n).is_some_and(|tsc| tsc < to));
+        let end = numbers.get(before).and_then(begins);
+        before > 0 && end.is_none_or(|end| end > from)
+    }
+
     /// The slice of the thread's instruction `index`, and when the thread's next one begins; the end
     /// of time if there is none.
     pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {

@@ -3,13 +3,38 @@
 
 use crate::common::{Pid, Tid, Tsc};
 use crate::sideband::{Event, Record};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// The numbers of the timeline's threads.
-pub(super) type Numbers = HashMap<(Pid, Tid), usize>;
+/// The threads whose instructions the traces of CPUs can hold.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Traceable {
+    /// The numbers of the timeline's threads.
+    numbers: HashMap<(Pid, Tid), usize>,
+    /// All threads that were traced; none where any can have been.
+    traced: Option<HashSet<Tid>>,
+}
+
+impl Traceable {
+    /// Numbers the timeline's threads by their order.
+    pub(super) fn new(
+        threads: impl Iterator<Item = (Pid, Tid)>,
+        traced: Option<HashSet<Tid>>,
+    ) -> Self {
+        Self { numbers: threads.zip(0..).collect(), traced }
+    }
+
+    fn number(&self, pid: Pid, tid: Tid) -> Option<usize> {
+        self.numbers.get(&(pid, tid)).copied()
+    }
+
+    /// Returns true if a thread that is none of the timeline's was not traced.
+    fn is_untraced(&self, tid: Tid) -> bool {
+        tid == Tid(0) || self.traced.as_ref().is_some_and(|traced| !traced.contains(&tid))
+    }
+}
 
 /// Who may have run on a CPU: of the recording's threads these, and perhaps another process.
-/// Nobody where the kernel or the idle task did.
+/// Nobody where the kernel, the idle task or a thread that was not traced did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Who {
     pub(super) threads: Vec<usize>,
@@ -19,13 +44,11 @@ pub(super) struct Who {
 }
 
 impl Who {
-    fn of(pid: Pid, tid: Tid, numbers: &Numbers) -> Self {
-        if tid == Tid(0) {
-            return Self::default();
+    fn of(pid: Pid, tid: Tid, traceable: &Traceable) -> Self {
+        match traceable.number(pid, tid) {
+            Some(number) => Self { threads: vec![number], ..Self::default() },
+            None => Self { foreign: !traceable.is_untraced(tid), ..Self::default() },
         }
-        let number = numbers.get(&(pid, tid)).copied();
-        let threads = number.into_iter().collect();
-        Self { threads, foreign: number.is_none(), anybody: false }
     }
 
     /// Adds whoever else may have run.
@@ -58,12 +81,12 @@ pub(super) struct Homes {
 }
 
 impl Homes {
-    pub(super) fn of(records: &[Record], numbers: &Numbers) -> Self {
-        let mut by_thread = vec![Vec::new(); numbers.len()];
+    pub(super) fn of(records: &[Record], traceable: &Traceable) -> Self {
+        let mut by_thread = vec![Vec::new(); traceable.numbers.len()];
         for record in records {
             let Event::SwitchIn { cpu } = record.event else { continue };
-            let number = numbers.get(&(record.pid, record.tid));
-            if let Some(of_thread) = number.and_then(|number| by_thread.get_mut(*number)) {
+            let number = traceable.number(record.pid, record.tid);
+            if let Some(of_thread) = number.and_then(|number| by_thread.get_mut(number)) {
                 of_thread.push((record.tsc, cpu));
             }
         }
@@ -114,7 +137,7 @@ enum Now {
 
 impl Runs {
     /// Those of one CPU.
-    pub(super) fn of_cpu(cpu: u32, records: &[Record], numbers: &Numbers) -> Self {
+    pub(super) fn of_cpu(cpu: u32, records: &[Record], traceable: &Traceable) -> Self {
         let own = |record: &&Record| match record.event {
             Event::SwitchIn { cpu: of }
             | Event::SwitchOut { cpu: of }
@@ -127,7 +150,7 @@ impl Runs {
         let first = Run { since: Tsc(0), who: Who::default() };
         let mut runs = Self { runs: vec![first], now: Now::Beginning };
         for record in switches {
-            runs.take(record, numbers);
+            runs.take(record, traceable);
         }
         if runs.now == Now::Beginning {
             runs.doubt();
@@ -135,9 +158,9 @@ impl Runs {
         runs
     }
 
-    fn take(&mut self, record: &Record, numbers: &Numbers) {
+    fn take(&mut self, record: &Record, traceable: &Traceable) {
         let (pid, tid) = (record.pid, record.tid);
-        let who = Who::of(pid, tid, numbers);
+        let who = Who::of(pid, tid, traceable);
         match (&record.event, self.now) {
             (Event::SwitchOut { .. }, Now::Beginning) => self.last().who = who,
             // One that ended has no numbers any more.
@@ -153,7 +176,7 @@ impl Runs {
         };
         match record.event {
             Event::SwitchOut { .. } => self.push(record.tsc, Who::default()),
-            Event::SwitchIn { .. } => self.push(record.tsc, Who::of(pid, tid, numbers)),
+            Event::SwitchIn { .. } => self.push(record.tsc, Who::of(pid, tid, traceable)),
             _ => {}
         }
     }
@@ -190,7 +213,15 @@ mod tests {
 
     /// `1` and `2` are ours, `3` is not; `0` is idle.
     fn runs(switches: &[(u64, char, i32)]) -> Vec<(u64, Vec<usize>, &'static str)> {
-        let numbers = [((Pid(1), Tid(1)), 0), ((Pid(1), Tid(2)), 1)].into();
+        runs_of(switches, None)
+    }
+
+    fn runs_of(
+        switches: &[(u64, char, i32)],
+        traced: Option<HashSet<Tid>>,
+    ) -> Vec<(u64, Vec<usize>, &'static str)> {
+        let threads = [(Pid(1), Tid(1)), (Pid(1), Tid(2))];
+        let traceable = Traceable::new(threads.into_iter(), traced);
         let record = |(tsc, kind, tid): &(u64, char, i32)| {
             let event = match kind {
                 'i' => Event::SwitchIn { cpu: 7 },
@@ -200,7 +231,7 @@ mod tests {
             Record { tsc: Tsc(*tsc), pid: Pid(1), tid: Tid(*tid), event }
         };
         let records: Vec<_> = switches.iter().map(record).collect();
-        let runs = Runs::of_cpu(7, &records, &numbers).runs;
+        let runs = Runs::of_cpu(7, &records, &traceable).runs;
         let told = |run: Run| {
             let others = match (run.who.anybody, run.who.foreign) {
                 (true, _) => "anybody",
@@ -222,6 +253,20 @@ mod tests {
             (20, vec![], ""),
             (21, vec![1], ""),
             (30, vec![], ""),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_thread_that_was_not_traced_is_nobody() {
+        let traced = Some([Tid(1), Tid(2), Tid(4)].into());
+        let found = runs_of(&[(10, 'o', 3), (20, 'i', 4), (30, 'o', 4), (40, 'i', 3)], traced);
+        let expected = [
+            (0, vec![], ""),
+            (10, vec![], ""),
+            (20, vec![], "others"),
+            (30, vec![], ""),
+            (40, vec![], ""),
         ];
         assert_eq!(found, expected);
     }

@@ -3,7 +3,7 @@
 //! wrong answer, as a hostile trace does.
 
 use super::blocks::{BlockSet, Dictionary};
-use super::calls::Calls;
+use super::calls::{Calls, Older};
 use super::effects::Left;
 use super::index::{Entry, Index};
 use super::piece::Piece;
@@ -12,7 +12,7 @@ use crate::common::{Tid, Tsc};
 use serde::{Deserialize, Serialize};
 
 /// Changed the layout, or what decoding gives? Bump the version: older indexes are rebuilt.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"CFINDEX\n";
 /// Magic, version, key, CRC-32 of the rest.
 const HEADER_BYTES: usize = 8 + 4 + KEY_BYTES + 4;
@@ -50,6 +50,8 @@ struct Segment {
     insns: u64,
     stack: u32,
     left: Option<Left>,
+    older: Older,
+    has_switched: bool,
     execs: u32,
     has_gaps: bool,
     worker: usize,
@@ -99,6 +101,8 @@ fn thread(tid: Tid, path: &Path) -> Thread {
             insns: entry.insns,
             stack: forest.add(&entry.calls.stack),
             left: entry.calls.left,
+            older: entry.calls.older,
+            has_switched: entry.calls.has_switched,
             execs: u32::try_from(entry.calls.execs).unwrap_or(u32::MAX),
             has_gaps: entry.has_gaps,
             worker: entry.worker,
@@ -177,6 +181,8 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
         let calls = Calls {
             stack: stacks.get(segment.stack as usize)?.clone(),
             left: segment.left,
+            older: segment.older,
+            has_switched: segment.has_switched,
             execs: segment.execs as usize,
         };
         let first = insns;

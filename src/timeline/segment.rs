@@ -27,6 +27,8 @@ pub(super) struct Block {
     pub(super) exit: Exit,
     /// The last instruction is the system call that ends a signal handler.
     pub(super) sigreturn: bool,
+    /// One of the instructions loads the stack pointer.
+    pub(super) loads_sp: bool,
     /// Where the offsets of its instructions from `ip` start in [`Segment::offsets`].
     offsets: u32,
 }
@@ -126,6 +128,7 @@ impl Segment {
             insns: span.insns,
             exit: span.exit,
             sigreturn: false,
+            loads_sp: false,
             offsets: 0,
         });
         number
@@ -141,6 +144,7 @@ impl Segment {
         if matches!(span.exit, Exit::Call | Exit::FarCall) {
             block.end = walker.last(span).map_or(span.last, |last| last.end);
         }
+        block.loads_sp = walker.loads_sp(span);
         block.sigreturn = span.exit == Exit::FarCall
             && is_sigreturn(&|addr, buf| walker.read(addr, buf), span.last);
     }

@@ -71,6 +71,11 @@ impl Stack {
         false
     }
 
+    /// How many frames it has.
+    pub(super) fn depth(&self) -> usize {
+        self.0.as_ref().map_or(0, |node| node.depth as usize)
+    }
+
     /// The frames, innermost first.
     pub(super) fn frames(&self) -> impl Iterator<Item = Frame> {
         let mut at = self.0.as_deref();

@@ -185,6 +185,11 @@ impl<'a> Walker<'a> {
         self.code.as_mut()?.last(span)
     }
 
+    /// Whether an instruction of a span that was just given loads the stack pointer.
+    pub(super) fn loads_sp(&mut self, span: &Span) -> bool {
+        self.code.as_mut().is_some_and(|code| code.loads_sp(span))
+    }
+
     /// What decodes it.
     pub(super) fn decoder(&self) -> &Decoder<'a> {
         &self.decoder

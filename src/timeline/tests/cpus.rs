@@ -6,12 +6,13 @@ use super::machine::{Notes, Thread};
 use super::program::{Program, Random};
 use super::recorded::tid;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
+use crate::flow::{Event, Gap};
 use crate::image::Section;
 use crate::pt::unit::{Config, RtitCtl, Unit};
 use crate::recording::import::{Code, CpuSwitch, Imported};
 use crate::recording::{Mapped, Reader, TraceId};
 use crate::sideband::SwitchKind;
-use crate::timeline::{Options, Timeline, Visit};
+use crate::timeline::{Options, Timeline, Totals, Visit};
 use proptest::prelude::*;
 use std::ops::ControlFlow;
 
@@ -266,17 +267,48 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
 
 /// A thread's addresses, and how many gaps it has.
 fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
-    let (mut path, mut gaps) = (Vec::new(), 0);
+    let (mut path, mut blocks, mut marks) = (Vec::new(), 0, Vec::new());
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
         match visit {
-            Visit::Block { addrs, .. } => path.extend_from_slice(addrs),
-            Visit::Gap { .. } => gaps += 1,
-            Visit::Event { .. } => {}
+            Visit::Block { addrs, .. } => {
+                path.extend_from_slice(addrs);
+                blocks += 1;
+            }
+            mark => marks.extend(told(&mark)),
         }
         ControlFlow::Continue(())
     });
     assert!(flow.is_continue());
+    let gaps = marks.iter().filter(|mark| matches!(mark, Told::Gap(..))).count();
+    let totals = Totals { blocks, insns: path.len() as u64 };
+    assert_eq!(counted(timeline, thread), (totals, marks));
     (path, gaps)
+}
+
+/// An event or gap, and the number of the next instruction; of a gap, whether code is known.
+#[derive(Debug, PartialEq)]
+enum Told {
+    Event(u64, Event),
+    Gap(u64, Gap, bool),
+}
+
+fn told(visit: &Visit<'_>) -> Option<Told> {
+    match visit {
+        Visit::Block { .. } => None,
+        Visit::Event { index, event, .. } => Some(Told::Event(*index, *event)),
+        Visit::Gap { index, gap, image } => Some(Told::Gap(*index, *gap, image.is_some())),
+    }
+}
+
+/// What is counted without giving each block.
+fn counted(timeline: &Timeline, thread: usize) -> (Totals, Vec<Told>) {
+    let mut marks = Vec::new();
+    let flow: ControlFlow<(), Totals> = timeline.count(tid(thread), &mut |visit| {
+        marks.extend(told(&visit));
+        ControlFlow::Continue(())
+    });
+    let ControlFlow::Continue(totals) = flow else { panic!("nobody broke off") };
+    (totals, marks)
 }
 
 /// Whether something can be left out of `all` to make it `part`.

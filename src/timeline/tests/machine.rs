@@ -165,7 +165,11 @@ impl Thread {
         };
         let to = to.unwrap_or_else(|| any(program, random));
         self.branch(BranchKind::Ret, ip, next, to);
-        self.leave(|frame| !frame.signal && frame.return_address == to);
+        let is_left = self.leave(|frame| !frame.signal && frame.return_address == to);
+        // Who was called is not known any more, but that a handler may return to its trampoline.
+        if !is_left && self.stack.last().is_some_and(|frame| !frame.signal) {
+            self.stack.clear();
+        }
     }
 
     /// The kernel goes on where the innermost handler interrupted, mostly.

@@ -1,0 +1,33 @@
+//! Whether a thread's path begins where the thread did.
+
+use super::line::Timeline;
+use crate::common::{Addr, Tid};
+use crate::image::elf::Elf;
+use crate::image::{CodeSource, Image};
+
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+
+impl Timeline {
+    /// Whether a thread's path begins at a program's or linker's entry, or behind the system call
+    /// that made the thread. One that ran before begins anywhere.
+    pub(super) fn begins_at_birth(&self, tid: Tid) -> bool {
+        let image = self.images().epochs().iter().map(|epoch| &epoch.image);
+        let Some(pc) = self.pc(tid, 0) else { return false };
+        image.into_iter().any(|image| is_entry(image, pc) || is_behind_syscall(image, pc))
+    }
+}
+
+fn is_entry(image: &Image, pc: Addr) -> bool {
+    let entry = || {
+        let section = image.section_at(pc)?;
+        let elf = Elf::parse(&section.bytes).ok()?;
+        Some(elf.bias(section.range.start, section.offset)?.wrapping_add(elf.entry.0))
+    };
+    entry() == Some(pc.0)
+}
+
+fn is_behind_syscall(image: &Image, pc: Addr) -> bool {
+    let mut before = [0; SYSCALL.len()];
+    image.read(pc.wrapping_sub(before.len() as u64), &mut before) == before.len()
+        && before == SYSCALL
+}
