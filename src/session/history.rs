@@ -2,8 +2,8 @@
 //! rooms below implement the trait.
 
 use super::{
-    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, Library, Place, Region,
-    Registers, TraceSize, Wanted,
+    Called, Description, FileBytes, GapInfo, Happening, HappeningSearch, Library, Older, Place,
+    Region, Registers, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
 use std::collections::BTreeSet;
@@ -144,11 +144,28 @@ pub trait History {
     /// history, may be left out.
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame>;
 
+    /// What is around the outermost of them.
+    fn older_frames(&self, _tid: Tid, _g: u64) -> Older {
+        Older::Nothing
+    }
+
     /// The registers of `tid`, each known or not.
     fn registers(&self, tid: Tid, g: u64) -> Registers;
 
     /// Fills `buf` from memory at `addr`, as far as it is known without a hole; how many bytes.
     fn read_memory(&self, tid: Tid, g: u64, addr: Addr, buf: &mut [u8]) -> usize;
+
+    /// Whether other threads executed instructions of which nobody knows whether they came before
+    /// or after the one that `tid` executes next at `g`; and in which time, in nanoseconds since the
+    /// start, as far as that is known.
+    fn unordered(&self, _tid: Tid, _g: u64) -> Option<(Option<u64>, Option<u64>)> {
+        None
+    }
+
+    /// Whether `addr` lies in the program itself, and not in a library.
+    fn is_own_code(&self, _addr: Addr) -> bool {
+        false
+    }
 
     /// Nanoseconds since the start of the recording at `g`.
     fn time_ns(&self, g: u64) -> Option<u64>;
@@ -159,7 +176,7 @@ pub trait History {
     /// What was recorded, and how it ended.
     fn describe(&self) -> Description;
 
-    /// The ELF auxiliary vector as the kernel gave it to the program.
+    /// The ELF auxiliary vector that the kernel gave to the program, as far as it is known.
     fn auxv(&self) -> Option<Vec<u8>> {
         None
     }
@@ -169,7 +186,7 @@ pub trait History {
         None
     }
 
-    /// The shared libraries of the final state, from the dynamic linker's list.
+    /// The shared libraries at the end of the run.
     fn libraries(&self) -> Option<Vec<Library>> {
         None
     }

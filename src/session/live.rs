@@ -3,24 +3,23 @@
 mod forks;
 mod news;
 mod open;
+mod past;
 mod starting;
+mod writing;
 
 use self::forks::Vfork;
-use super::final_registers::{registers, write_extended};
+use super::final_registers::registers;
 use super::watching::{Watching, split};
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Forks, GapInfo, History, Library, Order, Position, Protection, Recorded, Recording,
-    Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Watchpoint,
+    FileBytes, Forks, GapInfo, History, Library, Older, Order, Position, Protection, Recorded,
+    Recording, Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Value,
+    Watchpoint,
 };
-use crate::capture::{Backend, Go, Live as Program, Request, Watch};
+use crate::capture::{Backend, Go, Live as Program, News, Request, Watch};
 use crate::common::{Addr, Pid, Tid};
-use crate::image::Bytes;
-use crate::image::core::{self, CoreContents};
-use crate::recording::Reader;
 use crate::sideband::Mapping;
-use crate::state::{FinalState, link_maps};
-use crate::timeline::{Options, Timeline};
+use crate::state::link_maps;
 use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
@@ -54,6 +53,8 @@ pub struct Live {
     /// Why the program could not go on, or its history not be read.
     failure: RefCell<Option<String>>,
     passed: u64,
+    /// Signals that threads are to have when they go on.
+    given: Vec<(Tid, i32)>,
     catches: Catches,
     forks: Forks,
     /// The thread that waits for its child, as far as the debugger knows, or was told before that it
@@ -62,56 +63,6 @@ pub struct Live {
 }
 
 impl Live {
-    /// The history up to now.
-    fn history(&self) -> Option<&Recorded<Recording>> {
-        let open = || match self.open_history() {
-            Ok(history) => Some(history),
-            Err(why) => {
-                self.failure.replace(Some(why));
-                None
-            }
-        };
-        self.history.get_or_init(open).as_ref()
-    }
-
-    fn history_mut(&mut self) -> Option<&mut Recorded<Recording>> {
-        self.history();
-        self.history.get_mut().and_then(Option::as_mut)
-    }
-
-    /// The past that the debugger looks at, if it does.
-    fn past(&self) -> Option<&Recorded<Recording>> {
-        if self.in_past { self.history() } else { None }
-    }
-
-    fn open_history(&self) -> Result<Recorded<Recording>, String> {
-        let text = |error: &dyn std::fmt::Display| error.to_string();
-        let mut program = self.program.borrow_mut();
-        let dir = program.save().map_err(|error| text(&error))?.to_owned();
-        let state = self.final_state(&program);
-        let reader = Reader::open(&dir).map_err(|error| text(&error))?;
-        let timeline = Timeline::open(reader, Options::default()).map_err(|error| text(&error))?;
-        let recording = Recording::new(timeline, state);
-        Ok(Recorded::at_end(match program.clock() {
-            Some(clock) => recording.timed_by(clock),
-            None => recording,
-        }))
-    }
-
-    /// The registers of now, which hold from each thread's last instruction on. Memory is not in
-    /// it: that of the past is not known from that of now.
-    fn final_state(&self, program: &Program) -> FinalState {
-        let mut threads: Vec<_> =
-            program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();
-        threads.sort_by_key(|thread| (thread.tid != self.stopped, thread.tid));
-        let contents =
-            CoreContents { threads, auxv: tracee::auxv(program.pid()), ..CoreContents::default() };
-        let mut bytes = std::io::Cursor::new(Vec::new());
-        let written = core::write(&mut bytes, &contents, &mut |_, _| 0);
-        let bytes = Bytes::new(bytes.into_inner());
-        written.and_then(|()| FinalState::of_core(&bytes)).unwrap_or_default()
-    }
-
     fn go(
         &mut self,
         order: &Order,
@@ -126,20 +77,33 @@ impl Live {
         if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
             return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
         }
+        // A debugger steps over a breakpoint itself, with none inserted there, where its user is not
+        // to see it again.
+        if order.action == Action::Continue
+            && order.signal == 0
+            && self.program.get_mut().reports_stop(order.thread, breakpoints.addrs())
+        {
+            self.given.clear();
+            let reason = self.reason(order.thread, News::Stop, breakpoints);
+            self.stopped = order.thread;
+            return Stop { thread: order.thread, reason };
+        }
         match split(breakpoints.watchpoints()).unwrap_or_default() {
             split if split.slow.is_empty() => {
-                self.let_go(order, breakpoints, &split.fast, interrupted)
+                self.let_go(order, breakpoints, &split.fast, 0, interrupted)
             }
             split => Watching { order, breakpoints, split: &split, interrupted }.run(self),
         }
     }
 
-    /// Lets the program run until it stops for something.
+    /// Lets the program run until it stops for something. `passed_to_stepper`: signals that the
+    /// thread that steps gets without a stop.
     pub(super) fn let_go(
         &mut self,
         order: &Order,
         breakpoints: &Breakpoints,
         watches: &[Watch],
+        passed_to_stepper: u64,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
         let go = Go {
@@ -147,8 +111,10 @@ impl Live {
             step: order.action == Action::Step,
             locked: order.locked,
             signal: order.signal,
+            signals: std::mem::take(&mut self.given),
             stops: breakpoints.addrs().clone(),
             passed: self.passed,
+            passed_to_stepper,
             watches: watches.to_vec(),
             catches: self.catches.clone(),
             forks: self.forks,
@@ -168,18 +134,15 @@ impl Live {
         Stop { thread, reason }
     }
 
+    /// Signals that go without a stop.
+    pub(super) fn passed(&self) -> u64 {
+        self.passed
+    }
+
     /// In the past: there, and not at the live end.
     fn settle(&mut self) {
         let position = self.history.get().and_then(Option::as_ref).and_then(Run::position);
         self.in_past = position.is_some_and(|position| position.at < position.total);
-    }
-
-    fn refuse_past(&self) -> Result<(), Error> {
-        match (self.in_past, self.ended) {
-            (true, _) => Err(Error::LivePastIsFixed),
-            (false, Some(_)) => Err(Error::Gone),
-            (false, None) => Ok(()),
-        }
     }
 }
 
@@ -278,32 +241,20 @@ impl Run for Live {
         }
     }
 
-    fn write_register(&mut self, tid: Tid, register: Register, value: u128) -> Result<(), Error> {
-        self.refuse_past()?;
-        self.refuse_beside(tid)?;
-        let program = self.program.get_mut();
-        let mut thread = program.thread(tid).ok_or(Error::Gone)?;
-        let refused = |error: crate::capture::Error| Error::Refused(error.to_string());
-        if let Some(changed) = u64::try_from(value)
-            .ok()
-            .and_then(|value| thread.registers.with(&register.name(), value))
-        {
-            return program.set_registers(tid, &changed).map_err(refused);
-        }
-        let area = thread.xstate.as_mut().ok_or(Error::NoSuchRegister)?;
-        write_extended(area, register, value).ok_or(Error::NoSuchRegister)?;
-        program.set_extended_state(tid, area).map_err(refused)
+    fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error> {
+        self.change_register(tid, register, value)
     }
 
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
-        self.refuse_past()?;
-        self.refuse_beside(tid)?;
-        let written = self.program.get_mut().write(addr, bytes);
-        written.map_err(|error| Error::Refused(error.to_string()))
+        self.change_memory(tid, addr, bytes)
     }
 
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
         self.history().map(|history| history.call_stack(tid)).unwrap_or_default()
+    }
+
+    fn older_frames(&self, tid: Tid) -> Older {
+        self.history().map_or(Older::Nothing, |history| history.older_frames(tid))
     }
 
     fn time_ns(&self) -> Option<u64> {
@@ -375,8 +326,16 @@ impl Run for Live {
         }
     }
 
+    fn write_siginfo(&mut self, tid: Tid, info: &[u8]) -> Result<(), Error> {
+        self.change_siginfo(tid, info)
+    }
+
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         self.file_of_program(path)
+    }
+
+    fn link(&self, path: &Path) -> Option<PathBuf> {
+        self.link_of_program(path)
     }
 
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
@@ -449,6 +408,10 @@ impl Run for Live {
 
     fn goes_live(&self, order: &Order) -> bool {
         order.direction == Direction::Forward && !self.in_past
+    }
+
+    fn give_signal(&mut self, tid: Tid, signal: i32) {
+        self.given.push((tid, signal));
     }
 
     fn pass_signals(&mut self, signals: u64) {

@@ -26,10 +26,12 @@ mod scripted;
 mod source;
 mod start;
 mod watching;
+mod xsave;
 
 #[cfg(test)]
 mod tests;
 
+pub use crate::timeline::Older;
 pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Watchpoint};
 pub use describe::{Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize};
@@ -40,7 +42,7 @@ pub use live::Live;
 pub use model::Session;
 pub use recorded::Recorded;
 pub use recording::Recording;
-pub use registers::{Register, Registers};
+pub use registers::{Extended, Register, Registers, Value};
 pub use run::{Action, Edge, Error, Order, Position, Run, Stop, StopReason};
 pub use scripted::{Instruction, Scripted, Transfer};
 pub use source::{symbols_of, symbols_of_images};

@@ -4,8 +4,8 @@
 use super::happenings::Rank;
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Found, GapInfo, HappeningSearch, History, Library, Order, Position, Region,
-    Register, Registers, Run, Search, Stop, StopReason, ThreadInfo, Wanted,
+    FileBytes, Found, GapInfo, HappeningSearch, History, Library, Older, Order, Position, Region,
+    Register, Registers, Run, Search, Stop, StopReason, ThreadInfo, Value, Wanted,
 };
 use crate::common::{Addr, Tid};
 use std::cell::Cell;
@@ -356,7 +356,7 @@ impl<H: History> Run for Recorded<H> {
         self.history.read_memory(tid, self.position, addr, buf).min(buf.len())
     }
 
-    fn write_register(&mut self, _: Tid, _: Register, _: u128) -> Result<(), Error> {
+    fn write_register(&mut self, _: Tid, _: Register, _: Value) -> Result<(), Error> {
         Err(Error::PastIsFixed)
     }
 
@@ -371,6 +371,10 @@ impl<H: History> Run for Recorded<H> {
             stack.push(CallFrame::default());
         }
         stack
+    }
+
+    fn older_frames(&self, tid: Tid) -> Older {
+        self.history.older_frames(tid, self.position)
     }
 
     fn time_ns(&self) -> Option<u64> {

@@ -7,17 +7,25 @@ use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
     CallFrame, Called, Description, Direction, Ending, FileBytes, Found, GapInfo, Happening,
-    HappeningSearch, History, Library, Place, Protection, Region, Register, Registers, Search,
-    ThreadInfo, TraceSize, Wanted,
+    HappeningSearch, History, Library, Older, Place, Protection, Region, Register, Registers,
+    Search, ThreadInfo, TraceSize, Wanted,
 };
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
 use crate::recording::{Exit, TscClock};
 use crate::state::{self, FinalState, Moment};
 use crate::timeline::{self, Frame, KernelEntries, Timeline};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The call stack of a thread at a position.
+#[derive(Debug)]
+struct AskedStack {
+    tid: Tid,
+    position: u64,
+    frames: Vec<CallFrame>,
+}
 
 /// An open recording.
 #[derive(Debug)]
@@ -32,6 +40,8 @@ pub struct Recording {
     source: RecordedSource,
     /// System calls and signals, found when somebody first wants to stop at them.
     kernel: OnceCell<KernelEntries>,
+    /// The call stack that was asked for last, and whose it is: a deep one is asked for in parts.
+    last_stack: RefCell<Option<AskedStack>>,
     /// Of a recording that is still being made.
     clock: Option<TscClock>,
 }
@@ -47,6 +57,7 @@ impl Recording {
             end,
             source: RecordedSource::default(),
             kernel: OnceCell::new(),
+            last_stack: RefCell::default(),
             clock: None,
         };
         let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
@@ -68,6 +79,12 @@ impl Recording {
     /// The timeline.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    fn nanoseconds(&self, tsc: Tsc) -> Option<u64> {
+        let end = self.timeline.reader().manifest().end.as_ref();
+        let clock = end.map(|end| end.clock).or(self.clock)?;
+        clock.is_known().then(|| clock.nanoseconds(tsc))
     }
 
     fn thread_info(&self, tid: Tid) -> ThreadInfo {
@@ -101,9 +118,22 @@ impl Recording {
         if g >= self.timeline.total() { last() } else { epoch.map_or_else(last, |e| &e.image) }
     }
 
-    /// The libraries of the final state.
+    /// The libraries at the end of the run.
     fn loaded(&self) -> Option<Vec<state::Library>> {
-        self.state.libraries(self.image_at(self.timeline.total()))
+        let program = self.last_program();
+        self.state.libraries(self.image_at(self.timeline.total()), Some(&program))
+    }
+
+    /// The path of the program that ran last.
+    fn last_program(&self) -> String {
+        let manifest = self.timeline.reader().manifest();
+        let pid = Pid(manifest.pid.0);
+        let last_exec =
+            self.timeline.records().iter().rev().find_map(|record| match &record.event {
+                crate::sideband::Event::Exec { path } if record.pid == pid => Some(path.clone()),
+                _ => None,
+            });
+        last_exec.unwrap_or_else(|| manifest.program.clone())
     }
 
     fn kernel(&self) -> &KernelEntries {
@@ -193,9 +223,17 @@ impl History for Recording {
     }
 
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {
-        let index = self.timeline.index_of(tid, g);
-        let frames = self.timeline.call_stack(tid, index);
-        frames.iter().map(|frame| self.frame(tid, frame)).collect()
+        let mut last = self.last_stack.borrow_mut();
+        if last.as_ref().is_none_or(|asked| (asked.tid, asked.position) != (tid, g)) {
+            let frames = self.timeline.call_stack(tid, self.timeline.index_of(tid, g));
+            let frames = frames.iter().map(|frame| self.frame(tid, frame)).collect();
+            *last = Some(AskedStack { tid, position: g, frames });
+        }
+        last.as_ref().map(|asked| asked.frames.clone()).unwrap_or_default()
+    }
+
+    fn older_frames(&self, tid: Tid, g: u64) -> Older {
+        self.timeline.older_frames(tid, self.timeline.index_of(tid, g))
     }
 
     fn registers(&self, tid: Tid, g: u64) -> Registers {
@@ -212,10 +250,20 @@ impl History for Recording {
         self.state.read(moment, self.image_at(g), addr, buf)
     }
 
+    fn unordered(&self, tid: Tid, g: u64) -> Option<(Option<u64>, Option<u64>)> {
+        let (from, to) = self.timeline.overlap(tid, self.timeline.index_of(tid, g))?;
+        let to = (to < Tsc(u64::MAX)).then_some(to);
+        Some((self.nanoseconds(from), to.and_then(|to| self.nanoseconds(to))))
+    }
+
+    fn is_own_code(&self, addr: Addr) -> bool {
+        let program = self.exec_file();
+        let section = self.image_at(self.timeline.total()).section_at(addr);
+        section.is_some_and(|s| program.is_some_and(|p| p.as_os_str() == &*s.name))
+    }
+
     fn time_ns(&self, g: u64) -> Option<u64> {
-        let end = self.timeline.reader().manifest().end.as_ref();
-        let clock = end.map(|end| end.clock).or(self.clock)?;
-        Some(clock.nanoseconds(self.timeline.time_at(g).filter(|_| clock.is_known())?))
+        self.nanoseconds(self.timeline.time_at(g)?)
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
@@ -251,19 +299,12 @@ impl History for Recording {
     }
 
     fn auxv(&self) -> Option<Vec<u8>> {
-        let auxv = &self.state.core()?.contents.auxv;
-        (!auxv.is_empty()).then(|| auxv.clone())
+        let program = self.last_program();
+        self.state.auxv(self.image_at(self.timeline.total()), Some(&program))
     }
 
     fn exec_file(&self) -> Option<PathBuf> {
-        let manifest = self.timeline.reader().manifest();
-        let pid = Pid(manifest.pid.0);
-        let last_exec =
-            self.timeline.records().iter().rev().find_map(|record| match &record.event {
-                crate::sideband::Event::Exec { path } if record.pid == pid => Some(path.clone()),
-                _ => None,
-            });
-        Some(PathBuf::from(last_exec.unwrap_or_else(|| manifest.program.clone())))
+        Some(PathBuf::from(self.last_program()))
     }
 
     fn libraries(&self) -> Option<Vec<Library>> {

@@ -41,7 +41,58 @@ const ORIG_RAX: u8 = 57;
 const FS_BASE: u8 = 58;
 const GS_BASE: u8 = 59;
 const YMM0H: u8 = 60;
-const COUNT: u8 = 76;
+const K0: u8 = 76;
+const XMM16: u8 = 84;
+const YMM16H: u8 = 100;
+const ZMM0H: u8 = 116;
+const COUNT: u8 = 148;
+/// Bytes of the largest register.
+const WIDEST_BYTES: usize = 32;
+
+/// A register of the extended state, by its number among its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// x87 stack.
+    St(u8),
+    /// SSE.
+    Xmm(u8),
+    /// Bits 128 to 255 of AVX.
+    YmmHigh(u8),
+    /// Bits 256 to 511 of AVX-512.
+    ZmmHigh(u8),
+    /// Masks of AVX-512.
+    Mask(u8),
+}
+
+/// What a register holds, in memory order. The bytes that it does not have are zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Value([u8; WIDEST_BYTES]);
+
+impl Value {
+    /// Returns the value of bytes in memory order; those behind the largest register are dropped.
+    pub fn new(bytes: &[u8]) -> Self {
+        let mut value = Self::default();
+        let count = bytes.len().min(WIDEST_BYTES);
+        value.0[..count].copy_from_slice(&bytes[..count]);
+        value
+    }
+
+    /// Returns the bytes in memory order.
+    pub fn bytes(&self) -> &[u8; WIDEST_BYTES] {
+        &self.0
+    }
+
+    /// Returns the low 128 bits.
+    pub fn low(self) -> u128 {
+        self.0.iter().take(16).rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
+    }
+}
+
+impl From<u128> for Value {
+    fn from(value: u128) -> Self {
+        Self::new(&value.to_le_bytes())
+    }
+}
 
 impl Register {
     /// Accumulator; return values and system call numbers.
@@ -85,12 +136,49 @@ impl Register {
 
     /// SSE register `index`.
     pub fn xmm(index: u8) -> Option<Self> {
-        (index < 16).then_some(Self(XMM0 + index))
+        match index {
+            0..16 => Some(Self(XMM0 + index)),
+            16..32 => Some(Self(XMM16 + index - 16)),
+            _ => None,
+        }
     }
 
     /// Upper half of AVX register `index`.
     pub fn ymm_high(index: u8) -> Option<Self> {
-        (index < 16).then_some(Self(YMM0H + index))
+        match index {
+            0..16 => Some(Self(YMM0H + index)),
+            16..32 => Some(Self(YMM16H + index - 16)),
+            _ => None,
+        }
+    }
+
+    /// Upper half of AVX-512 register `index`.
+    pub fn zmm_high(index: u8) -> Option<Self> {
+        (index < 32).then_some(Self(ZMM0H + index))
+    }
+
+    /// Which register of the extended state this is, if it is one.
+    pub fn extended(self) -> Option<Extended> {
+        match self.0 {
+            n @ ST0..FCTRL => Some(Extended::St(n - ST0)),
+            n @ XMM0..MXCSR => Some(Extended::Xmm(n - XMM0)),
+            n @ YMM0H..K0 => Some(Extended::YmmHigh(n - YMM0H)),
+            n @ K0..XMM16 => Some(Extended::Mask(n - K0)),
+            n @ XMM16..YMM16H => Some(Extended::Xmm(n - XMM16 + 16)),
+            n @ YMM16H..ZMM0H => Some(Extended::YmmHigh(n - YMM16H + 16)),
+            n @ ZMM0H.. => Some(Extended::ZmmHigh(n - ZMM0H)),
+            _ => None,
+        }
+    }
+
+    /// Returns true for the registers that AVX brings.
+    pub fn is_avx(self) -> bool {
+        (YMM0H..K0).contains(&self.0)
+    }
+
+    /// Returns true for the registers that AVX-512 brings.
+    pub fn is_avx512(self) -> bool {
+        self.0 >= K0
     }
 
     /// The register of a name, as [`name`](Self::name) gives it.
@@ -100,15 +188,20 @@ impl Register {
 
     /// gdb's name.
     pub fn name(self) -> String {
+        match self.extended() {
+            Some(Extended::St(n)) => return format!("st{n}"),
+            Some(Extended::Xmm(n)) => return format!("xmm{n}"),
+            Some(Extended::YmmHigh(n)) => return format!("ymm{n}h"),
+            Some(Extended::ZmmHigh(n)) => return format!("zmm{n}h"),
+            Some(Extended::Mask(n)) => return format!("k{n}"),
+            None => {}
+        }
         match self.0 {
-            n @ ST0..FCTRL => format!("st{}", n - ST0),
             n @ FCTRL..XMM0 => X87_CONTROL[usize::from(n - FCTRL)].to_owned(),
-            n @ XMM0..MXCSR => format!("xmm{}", n - XMM0),
             MXCSR => "mxcsr".to_owned(),
             ORIG_RAX => "orig_rax".to_owned(),
             FS_BASE => "fs_base".to_owned(),
             GS_BASE => "gs_base".to_owned(),
-            n @ YMM0H.. => format!("ymm{}h", n - YMM0H),
             n => NAMED[usize::from(n)].0.to_owned(),
         }
     }
@@ -118,8 +211,9 @@ impl Register {
         match self.0 {
             ST0..FCTRL => 10,
             FCTRL..XMM0 | MXCSR => 4,
-            XMM0..MXCSR | YMM0H.. => 16,
-            ORIG_RAX..YMM0H => 8,
+            XMM0..MXCSR | YMM0H..K0 | XMM16..ZMM0H => 16,
+            ORIG_RAX..YMM0H | K0..XMM16 => 8,
+            ZMM0H.. => 32,
             n => usize::from(NAMED[usize::from(n)].1 / 8),
         }
     }
@@ -133,7 +227,7 @@ impl Register {
 /// A set of registers, each known or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registers {
-    values: [Option<u128>; COUNT as usize],
+    values: [Option<Value>; COUNT as usize],
 }
 
 impl Default for Registers {
@@ -143,20 +237,30 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// The value of a register, where known.
+    /// The value of a register, where known; of the largest the low 128 bits.
     pub fn get(&self, register: Register) -> Option<u128> {
+        self.value(register).map(Value::low)
+    }
+
+    /// The whole value of a register, where known.
+    pub fn value(&self, register: Register) -> Option<Value> {
         self.values[register.number()]
     }
 
     /// Makes a register known, or unknown again.
     pub fn set(&mut self, register: Register, value: Option<u128>) {
+        self.set_value(register, value.map(Value::from));
+    }
+
+    /// The same of registers of all sizes.
+    pub fn set_value(&mut self, register: Register, value: Option<Value>) {
         self.values[register.number()] = value;
     }
 
     /// The bytes of a register in memory order, where known.
     pub fn bytes(&self, register: Register) -> Option<Vec<u8>> {
-        let value = self.get(register)?;
-        Some(value.to_le_bytes()[..register.size_bytes()].to_vec())
+        let value = self.value(register)?;
+        Some(value.bytes()[..register.size_bytes()].to_vec())
     }
 
     /// Whether every general register, the instruction pointer and the flags are known.
@@ -166,6 +270,11 @@ impl Registers {
 
     /// Whether any AVX upper half is known.
     pub fn has_avx(&self) -> bool {
-        self.values[usize::from(YMM0H)..].iter().any(Option::is_some)
+        Register::all().any(|register| register.is_avx() && self.value(register).is_some())
+    }
+
+    /// Whether any register of AVX-512 is known.
+    pub fn has_avx512(&self) -> bool {
+        Register::all().any(|register| register.is_avx512() && self.value(register).is_some())
     }
 }

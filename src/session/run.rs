@@ -2,7 +2,8 @@
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, FileBytes,
-    Forks, GapInfo, History, Library, Region, Register, Registers, Start, ThreadInfo, Watchpoint,
+    Forks, GapInfo, History, Library, Older, Region, Register, Registers, Start, ThreadInfo, Value,
+    Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::state::NoThreadLocal;
@@ -80,6 +81,8 @@ pub enum StopReason {
     VforkDone,
     /// A live program has executed another one.
     Executed,
+    /// The only thread of a live program that was to run has ended.
+    NoneRuns,
     /// A live program is gone: the process whose first thread this is.
     Gone(Ending),
 }
@@ -141,6 +144,9 @@ pub enum Error {
     /// A seek in a run without a history.
     #[error("there is no history")]
     NoHistory,
+    /// A `siginfo_t` of another size than the kernel's.
+    #[error("a siginfo_t has 128 bytes")]
+    NotSiginfo,
     /// A register that cannot be written.
     #[error("this register cannot be written")]
     NoSuchRegister,
@@ -197,13 +203,18 @@ pub trait Run {
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize;
 
     /// Changes a register.
-    fn write_register(&mut self, tid: Tid, register: Register, value: u128) -> Result<(), Error>;
+    fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error>;
 
     /// Changes memory.
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
     /// The activations that a thread is in, innermost first.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
+
+    /// What is around the outermost of them.
+    fn older_frames(&self, _tid: Tid) -> Older {
+        Older::Nothing
+    }
 
     /// Nanoseconds since the start, now.
     fn time_ns(&self) -> Option<u64>;
@@ -235,14 +246,27 @@ pub trait Run {
     /// The `siginfo_t` of the signal at which a thread stands.
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
 
+    /// Changes the `siginfo_t` of the signal at which a thread stands, or which it is given next.
+    fn write_siginfo(&mut self, _tid: Tid, _info: &[u8]) -> Result<(), Error> {
+        Err(Error::PastIsFixed)
+    }
+
     /// A file that belongs to the run.
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>>;
+
+    /// Where a symbolic link leads that belongs to the run.
+    fn link(&self, _path: &Path) -> Option<PathBuf> {
+        None
+    }
 
     /// The PT packets of a thread up to now.
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>>;
 
     /// Family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
+
+    /// Gives a thread of a live program a signal when it goes on next, beside that of the order.
+    fn give_signal(&mut self, _tid: Tid, _signal: i32) {}
 
     /// Signals that the program gets, or got, without a stop; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}

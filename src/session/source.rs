@@ -27,8 +27,11 @@ pub fn symbols_of_images<'a>(
     let mut added = HashMap::new();
     for image in images {
         let mut modules: BTreeMap<(&str, u64), (AddrRange, &Section)> = BTreeMap::new();
+        let mut biases = HashMap::new();
         for section in image.sections() {
-            let Some(bias) = bias(section) else { continue };
+            let before = biases.get(&*section.name).copied();
+            let Some(bias) = bias(section, before) else { continue };
+            biases.insert(&*section.name, bias);
             let entry = modules.entry((&section.name, bias)).or_insert((section.range, section));
             entry.0.end = entry.0.end.max(section.range.end);
         }
@@ -43,9 +46,12 @@ pub fn symbols_of_images<'a>(
     symbols
 }
 
-/// What is added to the file's addresses where a section is mapped.
-fn bias(section: &Section) -> Option<u64> {
-    Elf::parse(&section.bytes).ok()?.bias(section.range.start, section.offset)
+/// Returns what is added to the file's addresses where a section is mapped. `before` is the bias
+/// of the file's section below: where the section can belong to several segments, it has the same.
+fn bias(section: &Section, before: Option<u64>) -> Option<u64> {
+    let elf = Elf::parse(&section.bytes).ok()?;
+    let biases = elf.biases(section.range.start, section.offset, section.executable);
+    before.filter(|before| biases.contains(before)).or(biases.first().copied())
 }
 
 /// The recording's own files, and for separate debug files this machine's. A recording may name
@@ -109,5 +115,45 @@ impl Source {
         addrs.sort_unstable();
         addrs.dedup();
         addrs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::image::elf::load;
+    use std::process::Command;
+
+    /// Links a program, and loads it as the kernel does. None where the linker is missing.
+    fn loaded(linker: &str) -> Option<(Bytes, Image)> {
+        let dir = tempfile::tempdir().unwrap();
+        let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
+        let functions = "int counter = 1;\nint one(void) { return counter; }\n\
+                         int main(void) { return one(); }\n";
+        std::fs::write(&source, functions).unwrap();
+        let compiled = Command::new("gcc").arg(linker).arg("-o").arg(&program).arg(source).output();
+        if !compiled.is_ok_and(|output| output.status.success()) {
+            return None;
+        }
+        let bytes = Bytes::from(std::fs::read(&program).unwrap());
+        let sections = load(&bytes, 0x5555_0000_0000, "/program").unwrap();
+        Some((bytes, Image::new(sections)))
+    }
+
+    #[test]
+    fn functions_are_where_the_linker_put_them() {
+        // Segments on pages of their own, segments that share pages, and those of lld.
+        for linker in ["-Wl,-z,separate-code", "-Wl,-z,noseparate-code", "-fuse-ld=lld"] {
+            let Some((bytes, image)) = loaded(linker) else { continue };
+            let stored = [("/program".to_owned(), bytes)];
+            let symbols = symbols_of_images(stored, std::iter::once(&image));
+            for name in ["one", "main", "_start"] {
+                let found = symbols.addresses_of_function(name);
+                let [addr] = found.as_slice() else { panic!("{linker}: {name} at {found:?}") };
+                let function = symbols.function_at(*addr).map(|function| function.name);
+                assert_eq!(function.as_deref(), Some(name), "{linker}");
+                assert!(image.section_at(*addr).is_some_and(|section| section.executable));
+            }
+        }
     }
 }

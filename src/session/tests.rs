@@ -3,6 +3,7 @@
 
 mod hardware;
 mod hardware_live;
+mod interrupts;
 
 use super::*;
 use crate::common::{Addr, Tid};
@@ -106,16 +107,18 @@ fn an_interrupted_search_stops_where_it_got_to() {
 #[test]
 fn the_past_refuses_writes() {
     let mut session = Session::new(history(&[(1, 10)]));
-    let refused = session.run_mut().write_register(Tid(1), Register::RAX, 0);
+    let refused = session.run_mut().write_register(Tid(1), Register::RAX, 0.into());
     assert_eq!(refused, Err(Error::PastIsFixed));
     assert!(matches!(session.seek(2), Err(Error::NoSuchPosition { position: 2, total: 1 })));
 }
 
 #[test]
 fn register_names_and_sizes_agree() {
+    // The largest: the upper half of a ZMM register.
+    const ZMM_HIGH_BYTES: usize = 32;
     for register in Register::all() {
         assert_eq!(Register::from_name(&register.name()), Some(register));
-        assert!(register.size_bytes() <= 16);
+        assert!(register.size_bytes() <= ZMM_HIGH_BYTES);
     }
     assert_eq!(Register::from_name("rsp"), Some(Register::RSP));
     assert_eq!(Register::from_name("gs_base"), Some(Register::GS_BASE));

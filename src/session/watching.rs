@@ -6,8 +6,7 @@ use super::live::Live;
 use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
 use crate::capture::{Live as Program, Watch};
 use crate::common::{Addr, AddrRange, Tid};
-use crate::flow::{MAX_INSN_BYTES, reads};
-use crate::image::core::Registers;
+use crate::insn::{MAX_INSN_BYTES, Registers, reads};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -132,7 +131,7 @@ impl Watching<'_> {
         threads
     }
 
-    /// One instruction of a thread; whether it did not come to its end, as it waits.
+    /// One instruction of a thread; whether it did not come to its end, as it waits, or is gone.
     fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
         let order = Order { action: Action::Step, thread, locked: true, signal, ..*self.order };
         let (since, asked) = (Instant::now(), Cell::new(false));
@@ -140,9 +139,13 @@ impl Watching<'_> {
             asked.set(asked.get() || (self.interrupted)());
             asked.get() || since.elapsed() > PATIENCE
         };
-        let stop = live.let_go(&order, self.breakpoints, &self.split.fast, &impatient);
+        let is_told = self.order.action == Action::Step && thread == self.order.thread;
+        let passed = if is_told { 0 } else { live.passed() };
+        let stop = live.let_go(&order, self.breakpoints, &self.split.fast, passed, &impatient);
         let is_waiting = stop.reason == StopReason::Interrupted && !asked.get();
-        (stop, is_waiting)
+        // One that has ended leaves the others to run.
+        let has_ended = stop.reason == StopReason::NoneRuns && !self.order.locked;
+        (stop, is_waiting || has_ended)
     }
 
     fn watched_for_reads(&self) -> impl Iterator<Item = &Watchpoint> {

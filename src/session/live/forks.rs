@@ -30,6 +30,7 @@ impl Live {
                 (News::VforkDone, Some(Vfork::ToldDone(told))) if told == thread => {
                     self.vfork = None;
                     (go.signal, go.thread) = (0, if go.step { go.thread } else { thread });
+                    go.signals.clear();
                 }
                 _ => {
                     self.note_vfork(thread, news);

@@ -3,7 +3,7 @@
 use super::Live;
 use crate::capture::News;
 use crate::common::{Addr, Tid};
-use crate::image::core::Registers;
+use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::session::{BreakpointKind, Breakpoints, Edge, Ending, StopReason};
 
@@ -29,6 +29,7 @@ impl Live {
             News::Vforked(child) => StopReason::Vforked(child),
             News::VforkDone => StopReason::VforkDone,
             News::Executed => StopReason::Executed,
+            News::NoneRuns => StopReason::NoneRuns,
             News::Interrupted => StopReason::Interrupted,
             News::Ending => {
                 self.at_end = true;

@@ -4,20 +4,40 @@ use super::Live;
 use crate::session::FileBytes;
 use crate::tracee;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Files below `/proc/PID` and `/proc/PID/task/TID` that gdb reads: for the vdso, and for its
+/// user's `info proc`.
+const DESCRIPTIONS: [&str; 5] = ["maps", "cmdline", "comm", "stat", "status"];
+const LINKS: [&str; 2] = ["cwd", "exe"];
+
 impl Live {
-    /// A file that is mapped, or the list of what is mapped, by which gdb finds the vdso.
-    pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+    /// Where one of the links leads by which the kernel describes the process.
+    pub(super) fn link_of_program(&self, path: &Path) -> Option<PathBuf> {
+        self.describes_process(path, &LINKS).then(|| fs::read_link(path).ok()).flatten()
+    }
+
+    /// Returns true if a path is one of `names` of the program, or of what stands beside it.
+    fn describes_process(&self, path: &Path, names: &[&str]) -> bool {
         let program = self.program.borrow();
-        let beside = program.beside();
-        let mut pids = beside.iter().map(|(_, pid)| *pid).chain([program.pid()]);
-        let maps = |pid| [format!("/proc/{pid}/maps"), format!("/proc/{pid}/task/{pid}/maps")];
-        if pids.any(|pid| maps(pid).iter().any(|maps| Path::new(maps) == path)) {
+        let own = program.threads().into_iter().map(|tid| (tid, program.pid()));
+        let mut tids = own.chain(program.beside());
+        tids.any(|(tid, pid)| {
+            names.iter().any(|name| {
+                path == Path::new(&format!("/proc/{pid}/{name}"))
+                    || path == Path::new(&format!("/proc/{pid}/task/{tid}/{name}"))
+            })
+        })
+    }
+
+    /// A file that is mapped, or one of those by which the kernel describes the process.
+    pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        if self.describes_process(path, &DESCRIPTIONS) {
             let text: Arc<[u8]> = fs::read(path).ok()?.into();
             return Some(Box::new(text));
         }
+        let program = self.program.borrow();
         let mapped = tracee::mappings(program.pid()).unwrap_or_default();
         let real = fs::canonicalize(path).ok()?;
         // Only what is mapped is the program's.

@@ -25,6 +25,7 @@ impl Live {
             at_end: false,
             failure: RefCell::new(None),
             passed: 0,
+            given: Vec::new(),
             catches: Catches::None,
             forks: Forks::default(),
             vfork: None,

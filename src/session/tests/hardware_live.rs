@@ -14,41 +14,41 @@ use std::process::Command;
 
 const SIGUSR1: i32 = 10;
 const WRITE: u64 = 1;
-const SOFTWARE: StopReason = StopReason::Breakpoint(BreakpointKind::Software);
+pub(super) const SOFTWARE: StopReason = StopReason::Breakpoint(BreakpointKind::Software);
 
 /// Where a symbol of a program without relocation is.
-fn symbol(program: &Path, name: &str) -> Addr {
+pub(super) fn symbol(program: &Path, name: &str) -> Addr {
     let listed = Command::new("nm").arg(program).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
     let line = listed.lines().find(|line| line.split(' ').nth(2) == Some(name)).unwrap();
     Addr(u64::from_str_radix(line.split(' ').next().unwrap(), 16).unwrap())
 }
 
-struct Debugged {
-    session: Session<Live>,
-    request: Request,
+pub(super) struct Debugged {
+    pub(super) session: Session<Live>,
+    pub(super) request: Request,
 }
 
 impl Debugged {
-    fn start(request: Request) -> Self {
+    pub(super) fn start(request: Request) -> Self {
         let log = request.step_log.clone().unwrap();
         let program = live_by_model(&request, &log).unwrap();
         let live = Live::over(program, Backend::Perf, request.clone());
         Self { session: Session::new(live), request }
     }
 
-    fn order(&self, action: Action, direction: Direction) -> Order {
+    pub(super) fn order(&self, action: Action, direction: Direction) -> Order {
         let thread = self.session.last_stop().thread;
         Order { action, direction, thread, locked: false, signal: 0 }
     }
 
-    fn go(&mut self, order: Order) -> StopReason {
+    pub(super) fn go(&mut self, order: Order) -> StopReason {
         let stop = self.session.resume(order, &NEVER);
         assert_eq!(self.session.run().failure(), None);
         stop.reason
     }
 
-    fn forth(&mut self, action: Action) -> StopReason {
+    pub(super) fn forth(&mut self, action: Action) -> StopReason {
         self.go(self.order(action, Direction::Forward))
     }
 
@@ -60,7 +60,7 @@ impl Debugged {
         self.session.last_stop().thread
     }
 
-    fn pc(&self) -> Addr {
+    pub(super) fn pc(&self) -> Addr {
         self.session.run().pc(self.thread()).unwrap()
     }
 

@@ -1,0 +1,63 @@
+//! What a debugger changes of a live program, at its live end alone.
+
+use super::Live;
+use crate::common::{Addr, Tid};
+use crate::session::{Error, Register, Value, xsave};
+
+fn refused(error: &crate::capture::Error) -> Error {
+    Error::Refused(error.to_string())
+}
+
+impl Live {
+    fn refuse_past(&self) -> Result<(), Error> {
+        match (self.in_past, self.ended) {
+            (true, _) => Err(Error::LivePastIsFixed),
+            (false, Some(_)) => Err(Error::Gone),
+            (false, None) => Ok(()),
+        }
+    }
+
+    fn refuse_write(&self, tid: Tid) -> Result<(), Error> {
+        self.refuse_past()?;
+        self.refuse_beside(tid)
+    }
+
+    pub(super) fn change_register(
+        &mut self,
+        tid: Tid,
+        register: Register,
+        value: Value,
+    ) -> Result<(), Error> {
+        self.refuse_write(tid)?;
+        let program = self.program.get_mut();
+        let mut thread = program.thread(tid).ok_or(Error::Gone)?;
+        if let Some(changed) = u64::try_from(value.low())
+            .ok()
+            .and_then(|value| thread.registers.with(&register.name(), value))
+        {
+            if register == Register::RIP {
+                program.forget_report(tid);
+            }
+            return program.set_registers(tid, &changed).map_err(|error| refused(&error));
+        }
+        let area = thread.xstate.as_mut().ok_or(Error::NoSuchRegister)?;
+        xsave::write(area, register, value).ok_or(Error::NoSuchRegister)?;
+        program.set_extended_state(tid, area).map_err(|error| refused(&error))
+    }
+
+    pub(super) fn change_memory(
+        &mut self,
+        tid: Tid,
+        addr: Addr,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        self.refuse_write(tid)?;
+        self.program.get_mut().write(addr, bytes).map_err(|error| refused(&error))
+    }
+
+    pub(super) fn change_siginfo(&mut self, tid: Tid, info: &[u8]) -> Result<(), Error> {
+        self.refuse_write(tid)?;
+        let info = info.try_into().map_err(|_| Error::NotSiginfo)?;
+        self.program.get_mut().set_siginfo(tid, &info).map_err(|error| refused(&error))
+    }
+}

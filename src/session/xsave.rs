@@ -1,0 +1,212 @@
+//! XSAVE areas in standard form, as the kernel gives and takes them (SDM volume 1, "XSAVE-Managed
+//! State"; `arch/x86/kernel/fpu` in the kernel).
+
+use super::{Extended, Register, Value};
+use std::ops::Range;
+
+/// Offset of the state components that the system has switched on, which the kernel writes into
+/// bytes of the FXSAVE area that are for software.
+const XCR0: usize = 464;
+/// Offset of the header's `XSTATE_BV`: components that are not in their initial state.
+const XSTATE_BV: usize = 512;
+const X87: u64 = 1;
+const SSE: u64 = 1 << 1;
+const AVX: u64 = 1 << 2;
+const MASKS: u64 = 1 << 5;
+const ZMM_HIGH: u64 = 1 << 6;
+const HIGH_ZMM: u64 = 1 << 7;
+const AVX512: u64 = MASKS | ZMM_HIGH | HIGH_ZMM;
+/// Offset of the upper halves of the first 16 YMM registers.
+const YMM_HIGH: usize = 576;
+
+/// The control registers of x87 and SSE: offset and size in an FXSAVE area (SDM volume 1, table
+/// "Format of an FXSAVE Area", 64-bit mode with REX.W). The area abridges `ftag` to a byte.
+pub(super) const CONTROL: [(&str, usize, usize); 9] = [
+    ("fctrl", 0, 2),
+    ("fstat", 2, 2),
+    ("ftag", 4, 1),
+    ("fop", 6, 2),
+    ("fioff", 8, 4),
+    ("fiseg", 12, 2),
+    ("fooff", 16, 4),
+    ("foseg", 20, 2),
+    ("mxcsr", 24, 4),
+];
+
+/// Where an area has its components: CPUs differ in AVX-512 only (CPUID leaf 0DH). Intel's leave
+/// room for MPX before it, and AMD's do not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    avx512: Option<Avx512>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Avx512 {
+    masks: usize,
+    /// Upper halves of ZMM0 to ZMM15.
+    zmm_high: usize,
+    /// ZMM16 to ZMM31.
+    high_zmm: usize,
+}
+
+const INTEL: Avx512 = Avx512 { masks: 1088, zmm_high: 1152, high_zmm: 1664 };
+const AMD: Avx512 = Avx512 { masks: 832, zmm_high: 896, high_zmm: 1408 };
+const HIGH_ZMM_BYTES: usize = 16 * 64;
+
+/// Where an area holds a register.
+struct Field {
+    at: usize,
+    size: usize,
+    /// The bit in `XSTATE_BV` of the state component that it belongs to.
+    component: u64,
+    /// The whole component, where its initial state is all zeros.
+    whole: Range<usize>,
+}
+
+impl Layout {
+    /// Returns the layout of an area; `None` if it is too short for AVX.
+    pub(super) fn of(area: &[u8]) -> Option<Self> {
+        area.get(YMM_HIGH..YMM_HIGH + 16 * 16)?;
+        let has_avx512 = word(area, XCR0)? & AVX512 == AVX512;
+        let fits = |layout: &Avx512| area.len() >= layout.high_zmm + HIGH_ZMM_BYTES;
+        let avx512 = [INTEL, AMD].into_iter().find(fits).filter(|_| has_avx512);
+        Some(Self { avx512 })
+    }
+
+    /// Returns a register of AVX or AVX-512; `None` if the area does not hold it.
+    pub(super) fn read(self, area: &[u8], register: Register) -> Option<Value> {
+        let Field { at, size, component, .. } = self.field(register)?;
+        // What the area leaves out is in its initial state (SDM, "XSAVE").
+        let in_use = word(area, XSTATE_BV)? & component != 0;
+        let stored = area.get(at..at + size)?;
+        Some(if in_use { Value::new(stored) } else { Value::default() })
+    }
+
+    fn field(self, register: Register) -> Option<Field> {
+        let legacy = |at, size, component| Some(Field { at, size, component, whole: 0..0 });
+        let name = register.name();
+        if let Some((_, at, size)) = CONTROL.iter().find(|(control, ..)| *control == name) {
+            return legacy(*at, *size, if name == "mxcsr" { SSE } else { X87 });
+        }
+        match register.extended()? {
+            Extended::St(n) => legacy(32 + 16 * usize::from(n), 10, X87),
+            Extended::Xmm(n @ 0..16) => legacy(160 + 16 * usize::from(n), 16, SSE),
+            Extended::YmmHigh(n @ 0..16) => {
+                let (at, whole) = (YMM_HIGH + 16 * usize::from(n), YMM_HIGH..YMM_HIGH + 16 * 16);
+                Some(Field { at, size: 16, component: AVX, whole })
+            }
+            register => self.avx512?.field(register),
+        }
+    }
+}
+
+impl Avx512 {
+    fn field(self, register: Extended) -> Option<Field> {
+        let masks = self.masks..self.masks + 8 * 8;
+        let zmm_high = self.zmm_high..self.zmm_high + 16 * 32;
+        let high_zmm = self.high_zmm..self.high_zmm + HIGH_ZMM_BYTES;
+        let high = |n: u8, offset| self.high_zmm + 64 * usize::from(n - 16) + offset;
+        let (at, size, component, whole) = match register {
+            Extended::Mask(n) => (self.masks + 8 * usize::from(n), 8, MASKS, masks),
+            Extended::ZmmHigh(n @ 0..16) => {
+                (self.zmm_high + 32 * usize::from(n), 32, ZMM_HIGH, zmm_high)
+            }
+            Extended::Xmm(n @ 16..) => (high(n, 0), 16, HIGH_ZMM, high_zmm),
+            Extended::YmmHigh(n @ 16..) => (high(n, 16), 16, HIGH_ZMM, high_zmm),
+            Extended::ZmmHigh(n) => (high(n, 32), 32, HIGH_ZMM, high_zmm),
+            _ => return None,
+        };
+        Some(Field { at, size, component, whole })
+    }
+}
+
+/// Changes a register in an area. Returns `None` if it is not in there.
+pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
+    let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
+    let is_tags = register.name() == "ftag";
+    let value = if is_tags { abridged_tags(value.low()).into() } else { value };
+    let present = word(area, XSTATE_BV)?;
+    if present & component == 0 {
+        // The others of the component are in their initial state.
+        area.get_mut(whole)?.fill(0);
+    }
+    area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
+    area.get_mut(at..at + size)?.copy_from_slice(&value.bytes()[..size]);
+    Some(())
+}
+
+/// Returns the tag byte of an FXSAVE area: a bit for each register that is not empty.
+fn abridged_tags(tags: u128) -> u128 {
+    (0..8).filter(|physical| tags >> (2 * physical) & 3 != 3).map(|physical| 1 << physical).sum()
+}
+
+fn word(area: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(area.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Registers;
+    use super::super::final_registers::{beyond_sse, fxsave};
+    use super::*;
+
+    /// Sizes of real areas: Intel with AVX-512 and PKRU, AMD with the same, and AVX alone.
+    const AREAS: [(usize, u64, usize); 3] =
+        [(2696, AVX512 | 0x207, 32), (2440, AVX512 | 0x207, 32), (832, 7, 16)];
+
+    fn read(area: &[u8]) -> Registers {
+        let mut known = Registers::default();
+        fxsave(area, &mut known);
+        beyond_sse(area, &mut known);
+        known
+    }
+
+    fn area(size: usize, xcr0: u64) -> Vec<u8> {
+        let mut area = vec![0; size];
+        area[XCR0..XCR0 + 8].copy_from_slice(&xcr0.to_le_bytes());
+        // All x87 registers hold 1.0, so the tags are told by what is empty alone.
+        for i in 0..8 {
+            write(&mut area, Register::st(i).unwrap(), (0x3fff << 64 | 1 << 63).into()).unwrap();
+        }
+        area
+    }
+
+    #[test]
+    fn every_register_that_is_read_of_an_area_can_be_written() {
+        for (size, xcr0, vectors) in AREAS {
+            let mut area = area(size, xcr0);
+            let known = read(&area);
+            let readable: Vec<_> = Register::all().filter(|r| known.value(*r).is_some()).collect();
+            let beyond_avx = if vectors == 32 { 32 + 8 } else { 0 };
+            assert_eq!(readable.len(), 8 + 8 + 1 + 2 * vectors + beyond_avx);
+            for (number, register) in readable.iter().enumerate() {
+                let value = match register.name().as_str() {
+                    "ftag" => 0b1100_1100_0011_1111.into(),
+                    "fop" => 0x7a5.into(),
+                    name if name.starts_with("st") => (0x3fff << 64 | 3 << 62).into(),
+                    _ if register.size_bytes() > 16 => {
+                        Value::new(&[u8::try_from(number + 1).unwrap(); 32])
+                    }
+                    _ => (0x1110 + number as u128).into(),
+                };
+                let before = read(&area);
+                write(&mut area, *register, value).unwrap();
+                let now = read(&area);
+                assert_eq!(now.value(*register), Some(value), "{}", register.name());
+                let others = |r: &Register| r != register && r.name() != "ftag";
+                assert!(Register::all().filter(others).all(|r| now.value(r) == before.value(r)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_register_that_no_area_holds_is_not_written() {
+        let (mut short, mut none) = (area(832, 7), Vec::new());
+        assert_eq!(write(&mut short, Register::RAX, 1.into()), None);
+        assert_eq!(write(&mut short, Register::zmm_high(0).unwrap(), 1.into()), None);
+        assert_eq!(write(&mut none, Register::MXCSR, 1.into()), None);
+        // A CPU without AVX-512 whose areas are as large as those with it.
+        let large = area(2696, 0x207);
+        assert!(!read(&large).has_avx512());
+    }
+}
