@@ -1,3 +1,7 @@
+# gdb takes this line and the next one for one comment, so this file is Python for gdb's `source` \
+python = end = None
+# under names that end with .py, and under all others gdb's commands: `python`, the script, `end`.
+python
 """Makes gdb at home in a contraflow recording. Load it with `source`; gdb 13 or newer.
 
 In the past of a recording gdb knows the path of the program, and often nothing of its registers
@@ -12,8 +16,7 @@ have no memory, so that nothing can be read through them; pointers that gdb comp
 shown as unavailable. A frame whose caller is not known has the caller 0, as gdb expects of an
 outermost frame.
 
-It changes none of the user's settings, except `print finish` while a `finish` runs where the value
-returned is not known: gdb would print a zero.
+It changes none of the user's settings, except `print frame-arguments`, which is `none` in the past.
 """
 
 import re
@@ -22,7 +25,7 @@ import gdb
 import gdb.FrameDecorator
 import gdb.unwinder
 
-FRAMES_A_REQUEST = 64
+FRAMES_A_REQUEST = 512
 PATIENCE_SECONDS = 3600
 # Stand-ins for the addresses of frames count down from here with the depth of the stack: below
 # the stacks of programs, for frames inside of those with real addresses; above every program, for
@@ -33,8 +36,17 @@ STAND_IN_BYTES = 0x100
 STAND_IN_WINDOWS = {STAND_IN_INSIDE >> 32, STAND_IN_AROUND >> 32}
 # mov $15, %rax; syscall: how signal handlers return.
 SIGRETURN = bytes.fromhex("48c7c00f0000000f05")
+# Why a backtrace ends, by the numbers that the server gives.
+ENTIRE, BEFORE_HISTORY = 0, 1
+OLDER_FRAMES = {
+    BEFORE_HISTORY: "older frames are before the recorded history",
+    2: "older frames are before a hole in the path",
+    3: "older frames are not known: the program loaded its stack pointer"
+    " (a coroutine, longjmp or an exception)",
+    4: "older frames are not known: a return led where no call of the path expected it",
+}
 # Frames whose real addresses are looked up at a stop with all registers.
-REMEMBERED_FRAMES = 2000
+REMEMBERED_FRAMES = 500
 
 
 def execute(command):
@@ -62,6 +74,27 @@ def request(packet):
     return reply.rpartition('"')[0] if found else None
 
 
+def tell(packet):
+    """Sends a packet that the server only takes note of."""
+    try:
+        execute("maintenance packet " + packet)
+    except gdb.error:
+        pass
+
+
+def interruptible(handler):
+    """A handler of gdb's resuming in which no Ctrl-C is lost: gdb prints the exception and goes on, so
+    the server is to end what gdb resumes next."""
+
+    def handle(event):
+        try:
+            handler(event)
+        except KeyboardInterrupt:
+            tell("qContraflow.interrupt:")
+
+    return handle
+
+
 def number(field):
     return int(field, 16) if re.fullmatch("[0-9a-f]+", field) else None
 
@@ -80,7 +113,7 @@ class Stack:
     def __init__(self, tid):
         self.tid = tid
         self.frames = []
-        self.complete, self.depth, self.pc = False, 0, None
+        self.complete, self.depth, self.pc, self.older = False, 0, None, 0
         self.read_more()
 
     def read_more(self):
@@ -89,14 +122,19 @@ class Stack:
         )
         head, *frames = (reply or "").split(";")
         fields = [number(field) for field in head.split(",")]
-        if len(fields) == 4:
-            _, complete, self.depth, self.pc = fields
+        if len(fields) == 5:
+            _, complete, self.depth, self.pc, self.older = fields
             self.complete = complete == 1
             self.frames.extend(Frame(frame) for frame in frames)
 
     def is_at(self, pc):
         """Whether gdb stands where the server does: `record` moves it elsewhere."""
         return self.depth > 0 and pc is not None and self.pc == pc
+
+    def tells(self, frame):
+        """Whether the activation is told apart from others of its function. What a path begins in
+        is one, but behind a hole or on another stack there may be any."""
+        return frame.activation is not None or self.older in (ENTIRE, BEFORE_HISTORY)
 
     def frame(self, index):
         while len(self.frames) <= index < self.depth:
@@ -160,8 +198,8 @@ class Memory:
         return shown if shown and (activation is not None or shown.start == start) else None
 
 
-server = Server()
-memories = {}
+# Not `server = ...`: gdb would take that word away, as a prefix of its own.
+server, memories = Server(), {}
 
 
 def selected_tid():
@@ -236,6 +274,8 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         # For each frame level that gdb has asked about: the index in the stack, and the caller's
         # pc. Inlined functions have levels of their own and no frame in the stack.
         self.levels = {}
+        # Where the functions begin that addresses of this stack are in.
+        self.starts = {}
 
     def __call__(self, pending):
         if not server.is_contraflow():
@@ -248,7 +288,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         if index == 0 and innermost is not None and innermost.signal and is_sigreturn(pc):
             return None
         # A caller stands behind its call, which may be the last instruction of its function.
-        identity, caller = self.look_up(index, function_start(pc if index == 0 else pc - 1))
+        identity, caller = self.look_up(index, self.start_of(pc if index == 0 else pc - 1))
         self.levels[level] = index, caller
         unwound = pending.create_unwind_info(identity)
         unwound.add_saved_register("rip", unsigned(caller))
@@ -256,16 +296,29 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
 
     def index_of(self, level, pc):
         """Which frame of the stack gdb asks about: frames come innermost first."""
-        inner = [known for known in self.levels if known < level]
-        if inner and self.stack.tid == selected_tid():
-            index, caller = self.levels[max(inner)]
+        inner = level - 1
+        while inner >= 0 and inner not in self.levels:
+            inner -= 1
+        if inner >= 0 and self.stack.tid == selected_tid():
+            index, caller = self.levels[inner]
             if caller == pc:
                 return index + 1
-        self.stack, self.levels = Stack(selected_tid()), {}
+        self.stack, self.levels, self.starts = Stack(selected_tid()), {}, {}
+        frame_arguments.show() if self.stack.complete else frame_arguments.hide()
         if not self.stack.is_at(pc):
             return None
         source_line.is_at(self.stack.tid, pc)
         return 0
+
+    def index_at(self, level):
+        """Which frame of the stack is at a level; None for levels that are not of the stack."""
+        known = self.levels.get(level)
+        return known[0] if known is not None else None
+
+    def start_of(self, pc):
+        if pc not in self.starts:
+            self.starts[pc] = function_start(pc)
+        return self.starts[pc]
 
     def look_up(self, index, start):
         """The id and the caller of a frame."""
@@ -275,7 +328,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
             # Around the outermost of the call history: gdb shows one more, or a caller 0.
             return FrameId(STAND_IN_AROUND - STAND_IN_BYTES * depth, start), 0
         memory = memories.setdefault(self.stack.tid, Memory())
-        shown = memory.get(frame.activation, start)
+        shown = memory.get(frame.activation, start) if self.stack.tells(frame) else None
         if shown is not None:
             return FrameId(shown.address, start), frame.return_address or shown.caller
         address = stand_in(memory, depth)
@@ -298,6 +351,8 @@ def remember_addresses(event=None):
     if not server.is_contraflow() or gdb.selected_thread() is None:
         return
     stack = Stack(selected_tid())
+    if not stack.complete:
+        order_note.tell()
     if not stack.complete or not stack.is_at(newest_pc()):
         return
     memory = memories.setdefault(stack.tid, Memory())
@@ -311,7 +366,8 @@ def remember_addresses(event=None):
             shown = look_at(frame, caller, recorded, index)
             if shown is None:
                 break
-            memory.add(recorded.activation, stack.depth - 1 - index, shown)
+            if stack.tells(recorded):
+                memory.add(recorded.activation, stack.depth - 1 - index, shown)
             index += 1
         frame = caller
 
@@ -333,6 +389,40 @@ def look_at(frame, caller, recorded, index):
     if beyond is None or recorded.return_address not in (None, beyond.pc()):
         return None
     return Shown(int(caller.read_register("rsp")), start, beyond.pc())
+
+
+class OrderNote:
+    """Says once of a recording that the order of its threads is not all known."""
+
+    def __init__(self):
+        self.told = None
+
+    def tell(self):
+        inferior = gdb.selected_inferior()
+        if self.told == inferior.connection.num or len(inferior.threads()) < 2:
+            return
+        if "order between threads is not known" in patiently("monitor when"):
+            self.told = inferior.connection.num
+            gdb.write("[The order of threads is known only as closely as cf-when tells]\n")
+
+
+class FrameArguments:
+    """Where gdb shows a frame by itself, as at a stop, it would print for each argument that it
+    cannot read an error with a stand-in in it. It prints none of them in the past."""
+
+    def __init__(self):
+        self.usual = None
+
+    def hide(self):
+        usual = gdb.parameter("print frame-arguments")
+        if usual not in ("none", "presence"):
+            self.usual = usual
+            execute("set print frame-arguments none")
+
+    def show(self, event=None):
+        if self.usual is not None:
+            execute("set print frame-arguments " + self.usual)
+            self.usual = None
 
 
 class SourceLine:
@@ -366,22 +456,17 @@ class SourceLine:
 
 
 class Selection:
-    """Tells the server which thread the user has selected: `reverse-stepi` does not."""
+    """Tells the server which thread gdb resumes: `reverse-stepi` does not, and what looks at all
+    threads (`thread apply all`) is like choosing the last of them."""
 
-    def __init__(self):
-        self.told = None
-
-    def tell(self, event=None):
-        tid = selected_tid()
-        if tid != self.told and server.is_contraflow() and tid:
-            request("qContraflow.select:%x" % tid)
-            self.told = tid
-
-    def forget(self, event):
-        self.told = None
+    def tell(self):
+        if server.is_contraflow() and selected_tid():
+            tell("qContraflow.select:%x" % selected_tid())
 
 
 selection = Selection()
+order_note = OrderNote()
+frame_arguments = FrameArguments()
 source_line = SourceLine()
 
 
@@ -424,7 +509,8 @@ class Find(Question):
 
 Usage: cf-find FUNCTION | FILE:LINE | *ADDRESS [N]
 
-Each hit is a position for cf-seek; N of them at most."""
+The last N places (100 if N is not given), the last one first; each is a position for cf-seek. A
+name may have blanks: cf-find 'operator delete' 20."""
 
     name, completer = "find", gdb.COMPLETE_LOCATION
 
@@ -516,12 +602,16 @@ a name that cf-mark gave."""
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        answer = patiently("monitor seek " + self.target(argument.strip()))
+        self.go("seek " + self.target(argument.strip()))
+
+    def go(self, command):
+        """Shows the place that a `monitor` command goes to."""
+        answer = patiently("monitor " + command)
         if not answer.startswith("position"):
             raise gdb.GdbError(answer.strip())
         self.forget_the_old_place()
-        remember_addresses()
         gdb.write(answer)
+        remember_addresses()
         if newest_pc() is not None:
             gdb.execute("frame")
 
@@ -543,6 +633,7 @@ a name that cf-mark gave."""
         for thread in gdb.selected_inferior().threads():
             if reply == "QC%x" % (thread.ptid[1] or thread.ptid[0]):
                 thread.switch()
+        resumption.stop()
         execute("maintenance flush register-cache")
         execute("maintenance flush dcache")
 
@@ -554,36 +645,111 @@ a name that cf-mark gave."""
 seek = Seek()
 
 
+class Way(gdb.Command):
+    """A way along the calls, for which no symbols are needed."""
+
+    name = None
+
+    def __init__(self):
+        super().__init__("cf-" + self.name, gdb.COMMAND_RUNNING)
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        seek.go(self.name)
+
+
+class Home(Way):
+    """Go back to the last place in the program's own code, out of libraries.
+
+Usage: cf-home
+
+That is the innermost call from the program's own code."""
+
+    name = "home"
+
+
+class Caller(Way):
+    """Go back to the call of this function. Needs no symbols.
+
+Usage: cf-caller"""
+
+    name = "caller"
+
+
+class Return(Way):
+    """Go forward to where this function returns. Needs no symbols.
+
+Usage: cf-return"""
+
+    name = "return"
+
+
 def need_contraflow():
     if not server.is_contraflow():
         raise gdb.GdbError("this is not a contraflow recording; connect with `target remote` first")
 
 
-class PrintFinish:
-    """Keeps `finish` from printing a value that nobody knows."""
+class Finish:
+    """Tells the server where a `finish` ends in the past: gdb would take the registers that hold the
+    value returned, which are not known, for zeros. gdb announces each command that resumes, of its
+    command line and of GDB/MI, after it has inserted its breakpoint there."""
+
+    breakpoint = re.compile(r"^0\s+finish\s.*?(0x[0-9a-f]+).*\sthread (\d+)", re.MULTILINE)
 
     def __init__(self):
-        self.switched_off, self.values = False, 0
+        self.told = False
 
-    def before(self):
-        backward = "Reverse" in execute("show exec-direction")
-        if not backward and server.is_contraflow() and gdb.parameter("print finish"):
-            if not Stack(selected_tid()).complete:
-                gdb.execute("set print finish off")
-                self.switched_off, self.values = True, count_values()
+    def begin(self):
+        if not server.is_contraflow() or gdb.selected_thread() is None:
+            return
+        place = self.end()
+        if place is not None or self.told:
+            fields = "" if place is None else "%x,%x,%x" % place
+            tell("qContraflow.finish:" + fields)
+        self.told = place is not None
 
-    def after(self, event=None):
-        if self.switched_off:
-            gdb.execute("set print finish on")
-            self.switched_off = False
-            if count_values() > self.values:
-                gdb.write("(that value is not known: this is the past)\n")
+    def end(self):
+        """The thread, the address and the frames left, where a `finish` ends in the past."""
+        thread = gdb.selected_thread()
+        found = self.breakpoint.findall(execute("maintenance info breakpoints"))
+        addresses = [int(address, 16) for address, number in found if int(number) == thread.global_num]
+        if not addresses:
+            return None
+        stack = Stack(selected_tid())
+        if stack.complete:
+            return None
+        # Of a frame that is not of the call history, any stop at the address counts.
+        index = unwinder.index_at(gdb.selected_frame().level())
+        return stack.tid, addresses[0], stack.depth - 1 - index if index is not None else 1 << 63
 
 
-def count_values():
-    """How many values the value history holds."""
-    numbers = re.findall(r"^\$(\d+) = ", execute("show values"), re.MULTILINE)
-    return int(numbers[-1]) if numbers else 0
+class Resumption:
+    """What the server needs to hear before gdb resumes. gdb announces a thread that it finds running,
+    as after `attach`, like a command that resumes. It has no selected thread then, and aborts where
+    a script asks for that one. So only threads count that have been seen stopped.
+
+    It hears of the first resume of a command only: a Ctrl-C that comes as gdb calls a handler is
+    lost, and gdb resumes again for each breakpoint whose condition does not hold."""
+
+    def __init__(self):
+        self.stopped, self.listens = [], False
+        self.handler = interruptible(self.begin)
+
+    def stop(self, event=None):
+        self.stopped = gdb.selected_inferior().threads()
+        self.listen()
+
+    def listen(self, event=None):
+        if not self.listens:
+            self.listens = True
+            gdb.events.cont.connect(self.handler)
+
+    def begin(self, event):
+        if any(thread in self.stopped for thread in gdb.selected_inferior().threads()):
+            self.listens = False
+            gdb.events.cont.disconnect(self.handler)
+            selection.tell()
+            finish.begin()
 
 
 class UnavailablePointer:
@@ -641,6 +807,7 @@ class CallHistoryFilter:
 
     def __init__(self):
         self.name, self.priority, self.wanted = "contraflow-call-history", 100, True
+        self.why = None
         gdb.frame_filters[self.name] = self
 
     @property
@@ -654,8 +821,26 @@ class CallHistoryFilter:
 
     def filter(self, frames):
         unavailable = self.unavailable_value()
-        real = (frame for frame in frames if frame.inferior_frame().pc() != 0)
-        return (Decorator(frame, unavailable) for frame in real)
+        self.why = None
+        for frame in frames:
+            if frame.inferior_frame().pc() != 0:
+                yield Decorator(frame, unavailable)
+        # All have been shown.
+        self.why = OLDER_FRAMES.get(Stack(selected_tid()).older)
+
+    def begin(self):
+        """Before `backtrace`, which knows what is unavailable."""
+        self.why = None
+        if self.enabled:
+            frame_arguments.show()
+
+    def end(self):
+        """Says at the end of `backtrace` why there are no older frames."""
+        if self.enabled:
+            frame_arguments.hide()
+        if self.why is not None:
+            gdb.write("(%s)\n" % self.why)
+            self.why = None
 
     def unavailable_value(self):
         """gdb's own unavailable value, if these are frames of the call history."""
@@ -689,48 +874,77 @@ class Patience:
             self.usual = None
 
 
+class Presence:
+    """While it connects, gdb asks for the status of tracepoints. The server takes a gdb that does so
+    for one without this script, and prints how to load it."""
+
+    packet = "remote trace-status-packet"
+
+    def __init__(self):
+        self.usual = None
+
+    def begin(self):
+        if self.usual is None:
+            self.usual = {None: "auto", True: "on", False: "off"}[gdb.parameter(self.packet)]
+        execute("set %s off" % self.packet)
+
+    def end(self, event=None):
+        if self.usual is not None:
+            execute("set %s %s" % (self.packet, self.usual))
+            self.usual = None
+
+
 def connecting():
     patience.begin()
+    presence.begin()
 
 
 def connected():
     patience.end()
+    presence.end()
+    resumption.stop()
     static_program.settle()
 
 
 class StaticProgram:
     """gdb takes a program without a dynamic linker for one, all of it, where it connects to it in
     the middle of its life: it finds the list of libraries that the C library keeps there, too. It
-    would step through all functions then. Where the list is not known, it looks for no linker."""
+    would step through all functions then. Where the list is not known, it looks for no linker, so
+    the server hides it while gdb looks again."""
 
     def settle(self):
         if not server.is_contraflow() or ".interp" in execute("info files"):
             return
-        position = re.match(r"position (\d+) of", execute("monitor when"))
-        if position is None or position[1] == "0":
+        if request("qContraflow.data:hide") != "OK":
             return
         path = gdb.parameter("solib-search-path") or ""
-        execute("monitor seek begin")
-        execute("set solib-search-path " + path)
-        execute("monitor seek " + position[1])
-        seek.forget_the_old_place()
+        try:
+            execute("set solib-search-path " + path)
+        finally:
+            request("qContraflow.data:show")
+            execute("maintenance flush register-cache")
+            execute("maintenance flush dcache")
 
 
-print_finish = PrintFinish()
+finish = Finish()
+resumption = Resumption()
+unwinder = CallHistoryUnwinder()
 patience = Patience()
+presence = Presence()
 static_program = StaticProgram()
 
 
 class Check(gdb.Command):
     """Refuse what cannot be done with a recording. Hooks of such commands use this.
 
-Usage: cf-check run | proc"""
+Usage: cf-check run | proc | watch | frame"""
 
     def __init__(self):
         super().__init__("cf-check", gdb.COMMAND_OBSCURE)
 
     def invoke(self, argument, from_tty):
-        {"run": self.run, "proc": self.proc}.get(argument, lambda: None)()
+        checks = {"run": self.run, "proc": self.proc, "watch": self.watch, "frame": self.frame}
+        checks.get(argument, lambda: None)()
 
     def run(self):
         """gdb would start the program natively."""
@@ -753,13 +967,27 @@ Usage: cf-check run | proc"""
         if server.is_contraflow():
             raise gdb.GdbError("the process of a recording is gone; `cf-info` shows what is known")
 
+    def watch(self):
+        """gdb would find out as it continues, and blame the CPU."""
+        if server.is_contraflow() and "still running" not in patiently("monitor when"):
+            raise gdb.GdbError(
+                "watchpoints see nothing in the past, where values are not known;"
+                " breakpoints stop there, and cf-find lists where the path comes to some code"
+            )
+
+    def frame(self):
+        """gdb would show stand-ins."""
+        if server.is_contraflow() and gdb.selected_thread() is not None:
+            if not Stack(selected_tid()).complete:
+                raise gdb.GdbError(
+                    "the registers of frames are not known in the past; `bt` shows the frames"
+                )
+
 
 def define_hooks():
     """Some commands have no event of their own: hooks are the way. A hook of the user's is left
     alone."""
     hooks = [
-        ("hook-finish", "python contraflow_print_finish.before()"),
-        ("hookpost-finish", "python contraflow_print_finish.after()"),
         ("hook-reverse-step", "python contraflow_source_line.begin()"),
         ("hookpost-reverse-step", "python contraflow_source_line.end()"),
         ("hook-reverse-next", "python contraflow_source_line.begin()"),
@@ -767,10 +995,18 @@ def define_hooks():
         # After an error there is no stop, and no prompt either in a script.
         ("hook-reverse-stepi", "python contraflow_source_line.end()"),
         ("hook-reverse-nexti", "python contraflow_source_line.end()"),
+        ("hook-backtrace", "python contraflow_frames.begin()"),
+        ("hookpost-backtrace", "python contraflow_frames.end()"),
         ("hook-run", "cf-check run"),
         ("hook-start", "cf-check run"),
         ("hook-starti", "cf-check run"),
         ("info hook-proc", "cf-check proc"),
+        ("hook-watch", "cf-check watch"),
+        ("hook-rwatch", "cf-check watch"),
+        ("hook-awatch", "cf-check watch"),
+        ("info hook-frame", "cf-check frame"),
+        ("info frame hook-level", "cf-check frame"),
+        ("info frame hook-function", "cf-check frame"),
         ("target hook-remote", "python contraflow_connecting()"),
         ("target hookpost-remote", "python contraflow_connected()"),
         ("target hook-extended-remote", "python contraflow_connecting()"),
@@ -790,25 +1026,31 @@ def load():
     if not hasattr(gdb.events, "connection_removed"):
         raise gdb.GdbError("contraflow's script needs gdb 13 or newer; this is gdb " + gdb.VERSION)
 
-    __main__.contraflow_print_finish = print_finish
     __main__.contraflow_source_line = source_line
+    __main__.contraflow_frames = CallHistoryFilter()
     __main__.contraflow_connecting = connecting
     __main__.contraflow_connected = connected
-    gdb.unwinder.register_unwinder(None, CallHistoryUnwinder(), replace=True)
+    gdb.unwinder.register_unwinder(None, unwinder, replace=True)
     gdb.events.stop.connect(remember_addresses)
     gdb.events.stop.connect(source_line.end)
     gdb.events.connection_removed.connect(server.forget)
-    gdb.events.before_prompt.connect(selection.tell)
-    gdb.events.cont.connect(selection.forget)
-    gdb.events.before_prompt.connect(print_finish.after)
+    gdb.events.before_prompt.connect(resumption.listen)
+    resumption.listen()
+    gdb.events.stop.connect(resumption.stop)
+    gdb.events.connection_removed.connect(frame_arguments.show)
     gdb.events.before_prompt.connect(patience.end)
+    gdb.events.before_prompt.connect(presence.end)
     gdb.events.before_prompt.connect(source_line.end)
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
-    CallHistoryFilter()
-    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps):
+    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return):
         command()
+    # gdb may be connected already.
+    resumption.stop()
+    static_program.settle()
+    remember_addresses()
 
 
 load()
+end

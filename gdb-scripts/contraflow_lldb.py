@@ -15,7 +15,8 @@ import lldb
 HELP = {
     "when": "Show where in the history this is: position, thread, time, wall clock, share.",
     "history": "Show the calls around here. Usage: cf-history [N]",
-    "find": "List where the path comes to some code. Usage: cf-find FUNCTION|FILE:LINE|*ADDRESS [N]",
+    "find": "List the last N places where the path comes to some code, the last one first. "
+    "Usage: cf-find FUNCTION|FILE:LINE|*ADDRESS [N]",
     "mark": "Mark this place. Usage: cf-mark NAME",
     "marks": "List the places that were marked.",
     "unmark": "Forget a mark. Usage: cf-unmark NAME",

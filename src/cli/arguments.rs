@@ -47,6 +47,24 @@ pub(super) enum Command {
     List,
     /// Remove recordings
     Rm(Remove),
+    /// Print a shell's completions: contraflow completions bash >
+    /// ~/.local/share/bash-completion/completions/contraflow
+    Completions(Completions),
+    /// Write the manual pages into a directory: contraflow.1 and one for each command
+    Man(Man),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell
+    pub(super) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// The directory, which is made if need be
+    #[arg(value_name = "DIR")]
+    pub(super) directory: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -193,7 +211,7 @@ pub(super) enum Backend {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Serve {
-    /// Serve `target remote` there: :PORT, HOST:PORT or unix:PATH
+    /// Serve `target remote` there: unix:PATH, :PORT (of loopback, for this user only) or HOST:PORT
     #[arg(value_name = "ADDRESS", required_unless_present = "stdio", conflicts_with = "stdio")]
     pub(super) address: Option<String>,
     /// Serve on standard input and output: target remote | contraflow serve --stdio -- PROGRAM. The
@@ -349,7 +367,8 @@ pub(super) struct Replay {
     /// A recording's directory or name; the latest if none is given
     #[arg(value_name = "REC")]
     pub(super) recording: Option<PathBuf>,
-    /// Serve `target remote` at :PORT, HOST:PORT or unix:PATH instead of starting gdb
+    /// Serve `target remote` at unix:PATH, :PORT (of loopback, for this user only) or HOST:PORT
+    /// instead of starting gdb
     #[arg(long, value_name = "ADDRESS", conflicts_with = "stdio")]
     pub(super) listen: Option<String>,
     /// Serve on standard input and output: target remote | contraflow replay --stdio REC

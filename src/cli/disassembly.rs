@@ -1,7 +1,7 @@
 //! An instruction as a line of text: address, function, source line, disassembly.
 
 use crate::common::{Addr, Visible};
-use crate::pt::ExecMode;
+use crate::insn::ExecMode;
 use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::collections::HashMap;

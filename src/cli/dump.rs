@@ -12,7 +12,7 @@ use crate::flow::Config;
 use crate::pt::Packets;
 use crate::recording::{Behind, Reader, Store, TraceId};
 use crate::session::{symbols_of, symbols_of_images};
-use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit};
+use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit, errata_of};
 use std::collections::HashMap;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::ops::ControlFlow;
@@ -50,8 +50,9 @@ fn of_trace(
     }
     if what == What::Packets {
         arguments.check_range(trace.len() as u64, "the trace")?;
-        let found = once(Packets::synced(trace), Behind::new(&mapped));
-        packets(found, arguments, arguments.raw.clocks(), out)?;
+        let errata = arguments.raw.config().errata;
+        let found = once(Packets::synced(trace).with_errata(errata), Behind::new(&mapped));
+        packets(found, arguments, arguments.raw.clocks(), errata, out)?;
         return Ok(());
     }
     let image = arguments.raw.image()?;
@@ -60,8 +61,9 @@ fn of_trace(
     let symbols = symbols_of_images(stored, std::iter::once(&image));
     let mut disassembler = Disassembler::new(symbols);
     let mut stats = Stats::default();
+    let config = arguments.raw.config();
     if what == What::Stats {
-        stats.packets(trace, Behind::new(&mapped));
+        stats.packets(trace, Behind::new(&mapped), config.errata);
     }
     let is_timed = needs_clock(what, &stats);
     let clocks = arguments.raw.clocks();
@@ -69,7 +71,7 @@ fn of_trace(
         Printer::new(arguments, what, clocks.is_some(), out, &mut disassembler, &mut stats)
             .with_image(&image);
     let clock = is_timed.then(|| clocks.unwrap_or_default());
-    let config = Config { clock, ..arguments.raw.config() };
+    let config = Config { clock, ..config };
     let workers = Options::default().workers;
     let addrs = what == What::Insns;
     let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, addrs };
@@ -120,8 +122,10 @@ fn of_recording(
         // A CPU's may begin within a packet.
         let of_cpu = reader.manifest().capture.is_of_cpu();
         let found = if of_cpu { Packets::synced } else { Packets::new };
+        let errata = errata_of(reader.manifest());
         for trace in &traces {
-            packets(once(found(trace.as_ref()), trace.behind()), arguments, clocks, out)?;
+            let found = found(trace.as_ref()).with_errata(errata);
+            packets(once(found, trace.behind()), arguments, clocks, errata, out)?;
         }
         return Ok(());
     }
@@ -153,6 +157,7 @@ fn threads(
     let mut disassembler = Disassembler::new(symbols_of(timeline.images()));
     let mut stats = Stats::default();
     let clocks = timeline.reader().manifest().capture.clocks().is_some();
+    let errata = errata_of(timeline.reader().manifest());
     let labels = tids.len() > 1 && !arguments.addresses && what != What::Stats;
     for tid in tids {
         if labels && arguments.json {
@@ -163,7 +168,7 @@ fn threads(
         if what == What::Stats
             && let Some(trace) = timeline.trace(*tid)
         {
-            stats.packets(trace.as_ref(), trace.behind());
+            stats.packets(trace.as_ref(), trace.behind(), errata);
         }
         // A CPU's packets are not counted yet.
         let is_timed =
@@ -172,17 +177,22 @@ fn threads(
         // Depth is counted from the beginning.
         let from = if what == What::Calls { 0 } else { arguments.range().start };
         let print = &mut |visit: Visit<'_>| printer.visit(&visit);
-        finish(if is_timed {
-            timeline.visit_timed(*tid, from, print)
-        } else {
-            timeline.visit(*tid, from, print)
-        })?;
+        // Within a range, blocks are counted one by one.
+        let is_whole = arguments.range() == (0..u64::MAX);
+        match (is_timed, what) {
+            (true, _) => finish(timeline.visit_timed(*tid, from, print))?,
+            (false, What::Stats) if is_whole => match timeline.count(*tid, print) {
+                ControlFlow::Continue(totals) => printer.executed(totals),
+                ControlFlow::Break(end) => finish(ControlFlow::Break(end))?,
+            },
+            (false, _) => finish(timeline.visit(*tid, from, print))?,
+        }
     }
     if what == What::Stats {
         for trace in timeline.reader().traces()? {
             if let TraceId::Cpu(_) = trace {
                 let trace = timeline.reader().trace(trace)?;
-                stats.packets(trace.as_ref(), trace.behind());
+                stats.packets(trace.as_ref(), trace.behind(), errata);
             }
         }
         stats.print(arguments.json, out)?;

@@ -155,6 +155,7 @@ impl Raw {
                 stepping: cpu.stepping.into(),
             }),
             import: Import {
+                traced: None,
                 kind: "raw trace".to_owned(),
                 source: full_path(pt),
                 filter,

@@ -1,11 +1,16 @@
-//! `contraflow list`: the recordings of the store, oldest first.
+//! `contraflow list`: the recordings of the store, oldest first, with when each process started and
+//! its number, by which those of one run's forks differ.
 
 use super::Failure;
 use super::record::signal_name;
 use crate::common::Visible;
+use crate::gdb::date;
 use crate::recording::{Entry, Exit, Reader, Store};
 use std::io::Write;
 use std::process::ExitCode;
+
+/// Characters of a date up to its minute: `2000-02-29 12:34`.
+const MINUTE_CHARS: usize = 16;
 
 pub(super) fn run() -> Result<ExitCode, Failure> {
     let mut out = std::io::stdout().lock();
@@ -18,7 +23,13 @@ pub(super) fn run() -> Result<ExitCode, Failure> {
 
 fn line(entry: &Entry) -> String {
     match &entry.opened {
-        Ok(reader) => format!("{}  {}", ending(reader), reader.manifest().argv.join(" ")),
+        Ok(reader) => {
+            let manifest = reader.manifest();
+            let started = date(manifest.started_unix_ns);
+            let (minute, _) = started.split_at_checked(MINUTE_CHARS).unwrap_or((&started, ""));
+            let command = manifest.argv.join(" ");
+            format!("{minute}  pid {}  {}  {command}", manifest.pid, ending(reader))
+        }
         Err(error) => format!("does not open: {}", error.kind),
     }
 }

@@ -4,16 +4,19 @@
 //! status, and `replay` with gdb's.
 
 mod arguments;
+mod completions;
 mod disassembly;
 mod doctor;
 mod dump;
 mod dump_arguments;
 mod export;
+mod gdb_session;
 mod gdbinit;
 mod import;
 mod index;
 mod info;
 mod list;
+mod man;
 mod open;
 mod print;
 mod progress;
@@ -26,6 +29,7 @@ mod rm;
 mod serve;
 mod snapshot;
 mod stats;
+mod sysroot;
 mod temporary;
 
 use crate::common::Visible;
@@ -52,7 +56,9 @@ pub fn main() -> ExitCode {
         Command::Index(arguments) => index::run(&arguments),
         Command::Gdbinit => gdbinit::run(gdb::SCRIPT),
         Command::Lldbinit => gdbinit::run(gdb::LLDB_SCRIPT),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::List => list::run(),
+        Command::Man(arguments) => man::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments),

@@ -6,9 +6,9 @@ use super::stats::Stats;
 use crate::common::{Addr, Visible};
 use crate::flow::{Event, Gap, GapReason, Last, Moment, Span};
 use crate::image::Image;
-use crate::pt::{Clock, ClockConfig, Packet, PacketError, Packets};
+use crate::pt::{Clock, ClockConfig, Errata, Packet, PacketError, Packets};
 use crate::recording::Behind;
-use crate::timeline::{Arrival, CallTrace, How, Visit};
+use crate::timeline::{Arrival, CallTrace, How, Totals, Visit};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
@@ -66,6 +66,11 @@ impl<'a, W: Write> Printer<'a, W> {
     /// The number of instructions that went by, or would have.
     pub(super) fn end(&self) -> u64 {
         self.end
+    }
+
+    /// Counts what was executed, where statistics are wanted.
+    pub(super) const fn executed(&mut self, totals: Totals) {
+        self.stats.executed(totals);
     }
 
     /// Prints an item. Breaks where the wanted range is over, or nobody reads any more.
@@ -262,10 +267,11 @@ pub(super) fn packets(
     trace: impl Iterator<Item = Found>,
     arguments: &Dump,
     clocks: Option<ClockConfig>,
+    errata: Errata,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let range = arguments.range();
-    let mut clock = clocks.map(Clock::new);
+    let mut clock = clocks.map(|clocks| Clock::new(clocks).with_errata(errata));
     for (offset, packet) in trace {
         if let (Some(clock), Ok(packet)) = (&mut clock, &packet) {
             clock.packet(packet);

@@ -3,6 +3,7 @@
 use super::arguments::RecorderDeath;
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
+use super::temporary::sweep_up;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
@@ -11,11 +12,11 @@ use crate::capture::{
 };
 use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
-use crate::recording::{Exit, Reader, Store};
+use crate::recording::{Exit, Manifest, Reader, Store};
 use crate::timeline::{Options, Timeline};
-use crate::tracee::{command_line, executable, process_of, resolve, state};
+use crate::tracee::{self, command_line, executable, process_of, resolve, state};
 use std::ffi::OsString;
-use std::io::{IsTerminal, stderr};
+use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 const DEFAULT_RING_MIB: u64 = 32;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
+    sweep_up();
     let only_thread = arguments.tid.map(Tid);
     let attach = match only_thread {
         Some(tid) => Some(process_of(tid).ok_or_else(|| format!("there is no thread {tid}"))?),
@@ -96,7 +98,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         count(&mut outcome, arguments.quiet)?;
     }
     if !arguments.quiet {
-        report(&outcome, &request.store);
+        report(&outcome, &request.store, matches!(request.history, History::Ring { .. }));
     }
     Ok(exit_code(&outcome))
 }
@@ -164,7 +166,12 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if state(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
     }
-    let program = executable(pid).map_err(|error| format!("process {pid}: {error}"))?;
+    let program = executable(pid).map_err(|error| match &error {
+        tracee::Error::Proc { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+            format!("process {pid} may not be traced by this user; run as its owner or as root")
+        }
+        _ => format!("process {pid}: {error}"),
+    })?;
     Ok((program, command_line(pid)))
 }
 
@@ -178,7 +185,7 @@ fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter,
     }
 }
 
-fn report(outcome: &Outcome, store: &Store) {
+fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let Some(end) = &outcome.manifest.end else { return };
     for note in &outcome.notes {
         say(note);
@@ -202,10 +209,36 @@ fn report(outcome: &Outcome, store: &Store) {
         say(&format!("a process it forked is recorded in {}", other.display()));
     }
     say(&format!("step through it with: contraflow replay{}", named(first, store)));
+    if is_ring && let Some(hint) = backtrace_hint(&outcome.manifest) {
+        say(&hint);
+    }
     // To decode what was stepped takes next to no time.
     if outcome.manifest.capture.backend == "step" {
         outcome.recordings.iter().for_each(|dir| check(dir));
     }
+}
+
+/// A panic's backtrace is long, and fills a ring: what comes before it is lost then.
+fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
+    const SIGABRT: i32 = 6;
+    const PANICKED: i32 = 101;
+    let prints = |variable: &String| {
+        let value = variable.strip_prefix("RUST_BACKTRACE=");
+        value.is_some_and(|value| value != "0")
+    };
+    let exit = manifest.end.as_ref().and_then(|end| end.exit);
+    let may_have_panicked = matches!(exit, Some(Exit::Code(PANICKED) | Exit::Signal(SIGABRT)));
+    let hint = "RUST_BACKTRACE is set, and a panic's backtrace takes up the end of the history: if \
+                the panic itself is missing, record with --full, or with RUST_BACKTRACE=0";
+    let is_hinted = may_have_panicked && manifest.env.iter().any(prints);
+    (is_hinted && is_rust(&manifest.program)).then_some(hint)
+}
+
+/// Whether a program has Rust's standard library in it, by the variable's name.
+fn is_rust(program: &str) -> bool {
+    const NAME: &[u8] = b"RUST_BACKTRACE";
+    let bytes = std::fs::read(program).unwrap_or_default();
+    bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
 /// The latest of the store needs no name.

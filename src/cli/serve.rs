@@ -1,7 +1,7 @@
 //! `contraflow serve`: a live program under a debugger that can go back.
 
 use super::replay::listener;
-use super::temporary::Temporary;
+use super::temporary::{Temporary, sweep_up};
 use super::{Failure, arguments, say};
 use crate::capture::{Backend, Filter, History, Leaving, PtConfig, Request};
 use crate::common::Pid;
@@ -19,6 +19,7 @@ use std::process::ExitCode;
 const PSB_PERIOD_BYTES: u32 = 4096;
 
 pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
+    sweep_up();
     let on_disconnect = on_disconnect(&arguments)?;
     let listener = match &arguments.address {
         Some(address) => listener(address)?,

@@ -2,9 +2,9 @@
 
 use super::print::once;
 use crate::flow::{EventKind, Moment, Pace};
-use crate::pt::{Packet, Packets};
+use crate::pt::{Errata, Packet, Packets};
 use crate::recording::Behind;
-use crate::timeline::Visit;
+use crate::timeline::{Totals, Visit};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -29,9 +29,9 @@ pub(super) struct Stats {
 
 impl Stats {
     /// Counts the packets of a mapped trace.
-    pub(super) fn packets(&mut self, trace: &[u8], behind: Behind<'_>) {
+    pub(super) fn packets(&mut self, trace: &[u8], behind: Behind<'_>, errata: Errata) {
         self.bytes += trace.len() as u64;
-        for (_, packet) in once(Packets::synced(trace), behind) {
+        for (_, packet) in once(Packets::synced(trace).with_errata(errata), behind) {
             match packet {
                 Ok(packet) => {
                     self.cycles |= matches!(packet, Packet::Cyc(_));
@@ -61,6 +61,12 @@ impl Stats {
             }
             Visit::Gap { .. } => self.gaps += 1,
         }
+    }
+
+    /// Counts what was executed.
+    pub(super) const fn executed(&mut self, totals: Totals) {
+        self.blocks += totals.blocks;
+        self.instructions += totals.insns;
     }
 
     fn pace(&mut self, moment: Moment) {

@@ -1,5 +1,5 @@
 //! A directory of this program's own in the temporary directory, for as long as it runs. That of one
-//! that was killed stays behind, and is removed by the next that needs one.
+//! that was killed stays behind, and is removed by the next that records, serves or replays.
 
 use super::Failure;
 use nix::fcntl::{Flock, FlockArg};
@@ -39,7 +39,10 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(failed(error).into()),
             }
-            let lock = File::create_new(dir.join(LOCK)).map_err(failed)?;
+            let lock = match File::create_new(dir.join(LOCK)) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                lock => lock.map_err(failed)?,
+            };
             // Whoever sweeps just now may have been faster, and removes it or has done so.
             if let Some(lock) = held(lock, &dir) {
                 return Ok(Self { dir, _lock: lock });
@@ -61,6 +64,11 @@ impl Drop for Temporary {
     }
 }
 
+/// Removes what servers left behind that were killed.
+pub(super) fn sweep_up() {
+    sweep(&std::env::temp_dir());
+}
+
 /// Removes the directories of this user's that nobody needs any more.
 fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
@@ -68,12 +76,31 @@ fn sweep(parent: &Path) {
     for dir in named.map(|entry| entry.path()) {
         let known = fs::symlink_metadata(&dir);
         let is_own = known.is_ok_and(|dir| dir.is_dir() && dir.uid() == geteuid().as_raw());
-        // Without a lock it is somebody else's, or just being made.
-        let lock = File::open(dir.join(LOCK)).ok().filter(|_| is_own);
-        if let Some(_lock) = lock.and_then(|lock| held(lock, &dir)) {
-            let _ = fs::remove_dir_all(&dir);
+        if !is_own {
+            continue;
+        }
+        match File::open(dir.join(LOCK)) {
+            Ok(lock) => {
+                if let Some(_lock) = held(lock, &dir) {
+                    let _ = fs::remove_dir_all(&dir);
+                }
+            }
+            // Its maker was killed before there was a lock, or will make it now.
+            Err(_) if maker_is_gone(&dir) => {
+                // Fails where it is not empty, and so nobody's of this program's.
+                let _ = fs::remove_dir(&dir);
+            }
+            Err(_) => {}
         }
     }
+}
+
+/// Returns true if the process that a directory is named after is not there any more.
+fn maker_is_gone(dir: &Path) -> bool {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let pid = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
+    let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+    pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
 /// The lock of `dir`, if nobody else holds it. Whoever held it before may have removed the directory,
@@ -118,9 +145,19 @@ mod tests {
             fs::write(dir.join("file"), "text").unwrap();
         }
         fs::write(left.join(LOCK), "").unwrap();
+        // Of one that was killed at once, and of one that is just making it.
+        let gone = std::process::Command::new("true").spawn().and_then(|mut child| {
+            let pid = child.id();
+            child.wait().map(|_| pid)
+        });
+        let makers = [gone.unwrap(), std::process::id()];
+        let [bare, young] = makers.map(|pid| parent.path().join(format!("contraflow-{pid}-5")));
+        for dir in [&bare, &young] {
+            fs::create_dir(dir).unwrap();
+        }
         let next = Temporary::make_in(parent.path()).unwrap();
         assert!(needed.dir().exists() && next.dir().exists() && foreign.exists());
-        assert!(!left.exists());
+        assert!(!left.exists() && !bare.exists() && young.exists());
         let gone = next.dir().to_owned();
         drop(next);
         assert!(!gone.exists() && needed.dir().exists());

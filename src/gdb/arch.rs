@@ -1,6 +1,6 @@
 //! x86-64 as gdbstub sees it: a register file in which every register may be unavailable.
 
-use crate::session::{Register, Registers};
+use crate::session::{Register, Registers, Value};
 use gdbstub::arch::{Arch, RegId};
 use std::num::NonZeroUsize;
 
@@ -44,21 +44,16 @@ impl gdbstub::arch::Registers for RegisterFile {
     fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
         for register in Register::all() {
-            // The upper AVX halves are not in every target description.
+            // Those of AVX and AVX-512 are not in every target description.
             if rest.is_empty() && register > Register::GS_BASE {
                 break;
             }
             let (value, behind) = rest.split_at_checked(register.size_bytes()).ok_or(())?;
-            self.values.set(register, Some(from_little_endian(value)));
+            self.values.set_value(register, Some(Value::new(value)));
             rest = behind;
         }
         if rest.is_empty() { Ok(()) } else { Err(()) }
     }
-}
-
-/// The value of up to sixteen bytes in memory order.
-pub(super) fn from_little_endian(bytes: &[u8]) -> u128 {
-    bytes.iter().take(16).rev().fold(0, |value, byte| value << 8 | u128::from(*byte))
 }
 
 /// A register number of a `p` or `P` packet.

@@ -5,6 +5,10 @@
 //! thread of the last stop, until `thread N` probes another (`T`). `info threads` looks at all of
 //! them (`Hg`) without selecting any; it lists them first, so that looks before any listing, by
 //! simpler clients, can count as choices.
+//!
+//! gdb never looks at the reply to `H`: it takes each of its choices to stand and does not repeat
+//! it. So the choice of a thread that does not exist now stands here, too. Until that thread exists,
+//! its registers are an error, and not those of the thread chosen before.
 
 use crate::common::Tid;
 
@@ -44,6 +48,11 @@ impl Chosen {
         if !self.listed {
             self.stepping = tid;
         }
+    }
+
+    /// `Hg` of a thread that does not exist now.
+    pub(super) fn look_for(&mut self, tid: Tid) {
+        self.general = tid;
     }
 
     /// `Hc`: this one only, or all.

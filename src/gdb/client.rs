@@ -1,14 +1,17 @@
 //! One client: takes packets off the line, answers each, and runs the session when told to.
 
 mod life;
+mod script;
 
 use super::chosen::Chosen;
 use super::conditions::Conditions;
+use super::finish::Finish;
 use super::frame::{self, Framer, Unit};
+use super::patience::{self, Patience};
 use super::resume;
 use super::saved::Saved;
 use super::server::Options;
-use super::source_line::{self, SourceLine};
+use super::source_line::SourceLine;
 use super::start::Preparation;
 use super::stub::Stub;
 use super::supported::{self, ClientFeatures};
@@ -16,11 +19,11 @@ use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
 use super::{
-    btrace, catches, hex, lldb, lldb_trace, memory, monitor, search, stack, stop_reply,
+    btrace, catches, hex, hints, lldb, lldb_trace, memory, monitor, search, stack, stop_reply,
     thread_local, xfer,
 };
 use crate::session::{Forks, Run, Start, Stop, StopReason};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -108,6 +111,7 @@ impl Line<'_> {
 }
 
 /// A client being served.
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct Client<'a, R: Run> {
     served: &'a mut Served<R>,
     options: &'a Options,
@@ -117,6 +121,10 @@ pub(super) struct Client<'a, R: Run> {
     features: ClientFeatures,
     /// What it steps back over.
     source_line: Option<SourceLine>,
+    /// Where its `finish` ends.
+    finish: Option<Finish>,
+    /// It wants to see no memory that the program can write.
+    hides_data: bool,
     acknowledges: bool,
     /// It is `target extended-remote`, and stays when the program is gone.
     extended: bool,
@@ -128,6 +136,9 @@ pub(super) struct Client<'a, R: Run> {
     seeks: Option<u64>,
     /// Whether it has read a register yet.
     probed: bool,
+    /// Ctrl-C came while the run stood still, or as it stopped for something else. The next resume
+    /// is answered with it.
+    interrupted: bool,
     last_sent: Vec<u8>,
 }
 
@@ -149,6 +160,8 @@ impl<'a, R: Run> Client<'a, R> {
             chosen: Chosen::stopped_at(stopped),
             features: ClientFeatures::default(),
             source_line: None,
+            finish: None,
+            hides_data: false,
             acknowledges: true,
             extended: false,
             preparation: Preparation::default(),
@@ -156,6 +169,7 @@ impl<'a, R: Run> Client<'a, R> {
             saved: Saved::default(),
             seeks: None,
             probed: false,
+            interrupted: false,
             last_sent: Vec::new(),
         }
     }
@@ -167,7 +181,10 @@ impl<'a, R: Run> Client<'a, R> {
             match unit {
                 Unit::Packet(body) => {
                     self.acknowledge(b"+")?;
-                    match self.answer(&body) {
+                    let patience = self.ask_patience(&body);
+                    let answer = self.answer(&body);
+                    drop(patience);
+                    match answer {
                         Answer::Reply(body) => self.send(frame::encode(&body))?,
                         Answer::Framed(packets) => self.send(packets)?,
                         Answer::Nothing => {}
@@ -179,10 +196,23 @@ impl<'a, R: Run> Client<'a, R> {
                 }
                 Unit::Damaged => self.acknowledge(b"-")?,
                 Unit::Nack => self.line.get_mut().transport.send(&self.last_sent)?,
-                // Ctrl-C after the stop was reported has nothing to interrupt.
-                Unit::Ack | Unit::Interrupt => {}
+                // gdb resumes by itself after many a stop, as at a breakpoint with commands, and
+                // sends Ctrl-C between any two packets then. LLDB sends it to running programs
+                // only, and takes any stop for the answer.
+                Unit::Interrupt => self.interrupted |= !self.features.lldb,
+                Unit::Ack => {}
             }
         }
+    }
+
+    /// Keeps gdb waiting while a program begins, or is left.
+    fn ask_patience(&self, body: &[u8]) -> Option<Patience> {
+        let takes_long = [&b"vAttach;"[..], b"vRun;", b"vKill", b"D"];
+        if self.features.lldb || !takes_long.iter().any(|packet| body.starts_with(packet)) {
+            return None;
+        }
+        let sender = self.line.borrow().transport.sender()?;
+        Some(Patience::asking(sender, patience::PERIOD))
     }
 
     fn acknowledge(&mut self, sign: &[u8]) -> io::Result<()> {
@@ -198,12 +228,12 @@ impl<'a, R: Run> Client<'a, R> {
     fn answer(&mut self, body: &[u8]) -> Answer {
         match body {
             b"?" if self.is_vacant() => Answer::Reply(b"W00".to_vec()),
-            b"?" => Answer::Reply(self.stop_reply(self.served.session.last_stop())),
+            b"?" => self.first_stop(),
             b"!" => {
                 self.extended = true;
                 Answer::ok()
             }
-            [b'R', _, _] => {
+            [b'R', unused @ ..] if hex::number(unused).is_some() => {
                 // The packet has no reply; the client asks `?`.
                 self.start(&Ok(Start::Again));
                 Answer::Nothing
@@ -219,6 +249,7 @@ impl<'a, R: Run> Client<'a, R> {
                 let tid = features.thread_id(session, session.last_stop().thread);
                 Answer::Reply(format!("QC{tid}").into_bytes())
             }
+            b"qTStatus" => Answer::Framed(hints::without_script()),
             b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
             [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),
             [b'T', id @ ..] => self.select_thread(id),
@@ -256,7 +287,8 @@ impl<'a, R: Run> Client<'a, R> {
     fn answer_data(&mut self, body: &[u8]) -> Answer {
         let named = Some(body).filter(|_| self.features.names_threads).and_then(lldb::with_thread);
         let (body, tid) = named.unwrap_or((body, self.chosen.general()));
-        if named.is_some() && !self.served.session.is_alive(tid) {
+        let needs_thread = named.is_some() || lldb::is_of_thread(body);
+        if needs_thread && !self.served.session.is_alive(tid) {
             return Answer::malformed();
         }
         if body == b"qfThreadInfo" || body.starts_with(b"qXfer:threads:") {
@@ -274,9 +306,7 @@ impl<'a, R: Run> Client<'a, R> {
             self.served.session.run_mut().pass_signals(signals);
             return Answer::ok();
         }
-        if let Some(text) = body.strip_prefix(b"qContraflow.line:") {
-            self.source_line = source_line::parse(text);
-            let understood = text.is_empty() || self.source_line.is_some();
+        if let Some(understood) = self.take_of_script(body) {
             return if understood { Answer::ok() } else { Answer::malformed() };
         }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
@@ -284,7 +314,7 @@ impl<'a, R: Run> Client<'a, R> {
             return reply.map_or_else(Answer::malformed, Answer::Reply);
         }
         if body.starts_with(b"m") || body.starts_with(b"x") {
-            let reply = memory::answer(&self.served.session, tid, body);
+            let reply = memory::answer(&self.served.session, tid, body, self.hides_data);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
         }
         if let Some(reply) = xfer::answer(self.served, self.features, tid, body) {
@@ -303,6 +333,10 @@ impl<'a, R: Run> Client<'a, R> {
         }
         if let Some(reply) = self.answer_lldb(body) {
             return Answer::Reply(reply);
+        }
+        // The CPU stops at reads and writes alike. gdb then watches both, and compares values.
+        if body.starts_with(b"Z3,") && !self.features.lldb {
+            return Answer::Reply(Vec::new());
         }
         // What is removed from a child at its birth stays in its parent.
         let of_child = body.starts_with(b"z") && self.served.session.run().is_beside(tid);
@@ -341,21 +375,21 @@ impl<'a, R: Run> Client<'a, R> {
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))
     }
 
+    /// `Hg` and `Hc`. The choice stands even where it is refused; see [`Chosen`].
     fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
         let Some(choice) = thread_id::parse(id) else { return Answer::malformed() };
-        let named = match choice {
-            ThreadChoice::One(tid) if !self.served.session.is_alive(tid) => {
-                return Answer::malformed();
-            }
-            ThreadChoice::One(tid) => Some(tid),
-            ThreadChoice::All | ThreadChoice::Any => None,
+        let session = &self.served.session;
+        let (named, exists) = match choice {
+            ThreadChoice::One(tid) => (Some(tid), session.is_alive(tid)),
+            ThreadChoice::All | ThreadChoice::Any => (None, true),
         };
-        if kind == b'c' {
-            self.chosen.resume_only(named);
-        } else {
-            self.chosen.look_at(named.unwrap_or(self.served.session.last_stop().thread));
+        let stopped = session.last_stop().thread;
+        match named {
+            _ if kind == b'c' => self.chosen.resume_only(named),
+            Some(tid) if !exists => self.chosen.look_for(tid),
+            _ => self.chosen.look_at(named.unwrap_or(stopped)),
         }
-        Answer::ok()
+        if exists { Answer::ok() } else { Answer::malformed() }
     }
 
     /// `T`, which gdb sends when its user selects a thread.
@@ -374,10 +408,18 @@ impl<'a, R: Run> Client<'a, R> {
             return Answer::malformed();
         };
         self.aim(&mut resume);
+        if let Some(tid) = self.missing_thread(body) {
+            return Answer::Reply(format!("E.thread {tid} does not exist here").into_bytes());
+        }
         if let Some(error) = self.served.session.refusal(&resume.order) {
             return Answer::Reply(format!("E.{error}").into_bytes());
         }
         self.served.document = None;
+        if std::mem::take(&mut self.interrupted) {
+            let thread = self.served.session.last_stop().thread;
+            let stop = Stop { thread, reason: StopReason::Interrupted };
+            return Answer::Reply(self.stop_reply(stop));
+        }
         if let Some(target) = self.seeks.take()
             && let Ok(stop) = self.served.session.seek(target)
         {
@@ -386,7 +428,11 @@ impl<'a, R: Run> Client<'a, R> {
         }
         self.line.get_mut().polled = Instant::now();
         let line = &self.line;
-        let interrupted = || line.borrow_mut().is_interrupted();
+        let asked = Cell::new(false);
+        let interrupted = || {
+            asked.set(line.borrow_mut().is_interrupted() || asked.get());
+            asked.get()
+        };
         let session = &mut self.served.session;
         let over = self.source_line.filter(|line| line.is_left_by(session, &resume.order));
         let mut stop = resume.run(session, &self.conditions, &interrupted);
@@ -398,12 +444,10 @@ impl<'a, R: Run> Client<'a, R> {
             stop = resume.run(session, &self.conditions, &interrupted);
         }
         self.chosen.stop(stop.thread);
-        let reply = self.stop_reply(stop);
-        let Some(note) = catches::note(&self.served.session, stop) else {
-            return Answer::Reply(reply);
-        };
-        let note = frame::encode(format!("O{}", hex::encode(note.as_bytes())).as_bytes());
-        Answer::Framed([note, frame::encode(&reply)].concat())
+        // It may have been interrupted for something that came in the same moment.
+        let is_over = matches!(stop.reason, StopReason::Interrupted | StopReason::Gone(_));
+        self.interrupted = asked.get() && !is_over && !self.features.lldb;
+        self.report(stop)
     }
 
     fn stop_reply(&self, stop: Stop) -> Vec<u8> {

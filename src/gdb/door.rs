@@ -1,7 +1,9 @@
-//! Lets one client in at a time, and tells the others so.
+//! Lets one client in at a time, and tells the others so. Other users of this machine are not let in
+//! at all.
 
 use super::frame;
 use super::listener::Bound;
+use super::peer::Peer;
 use super::transport::{Socket, Transport};
 use std::io;
 use std::net::{SocketAddr, TcpStream};
@@ -14,6 +16,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
+const FOREIGN: &[u8] = b"E.contraflow serves the user who started it only";
+/// Lines about clients that were refused which wait to be shown; more are left out.
+const REFUSALS: usize = 16;
 /// How often somebody who waits looks whether the server is to end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 /// A client that is turned away gets this long to listen.
@@ -26,6 +31,8 @@ type Client = Box<dyn Transport + Send>;
 /// A listening socket with somebody at it.
 pub(super) struct Door {
     clients: Receiver<io::Result<Client>>,
+    /// What the server's user is to hear of those who were refused.
+    refusals: Receiver<String>,
     state: Arc<State>,
     /// Where to knock to wake the one who waits.
     knock: Knock,
@@ -47,19 +54,26 @@ enum Knock {
 impl Door {
     pub(super) fn open(bound: Bound) -> Self {
         let (sender, clients) = sync_channel(1);
+        let (refused, refusals) = sync_channel(REFUSALS);
         let state = Arc::new(State::default());
         let knock = match &bound {
             Bound::Tcp(listener) => Knock::Tcp(listener.local_addr().ok()),
             Bound::Unix(_, path) => Knock::Unix(path.clone()),
         };
         let shared = Arc::clone(&state);
-        let doorman = thread::spawn(move || watch(&bound, &shared, &sender));
-        Self { clients, state, knock, doorman: Some(doorman) }
+        let doorman = thread::spawn(move || watch(&bound, &shared, &sender, &refused));
+        Self { clients, refusals, state, knock, doorman: Some(doorman) }
     }
 
     /// Waits for the next client, or for the end. While it is served, others are turned away.
-    pub(super) fn admit(&self, is_to_end: &dyn Fn() -> bool) -> io::Result<Option<Client>> {
+    /// `announce` hears of those who were refused.
+    pub(super) fn admit(
+        &self,
+        is_to_end: &dyn Fn() -> bool,
+        announce: &mut dyn FnMut(&str),
+    ) -> io::Result<Option<Client>> {
         while !is_to_end() {
+            self.refusals.try_iter().for_each(|line| announce(&line));
             match self.clients.recv_timeout(WAIT_PERIOD) {
                 Ok(client) => return client.map(Some),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -91,7 +105,12 @@ impl Drop for Door {
     }
 }
 
-fn watch(bound: &Bound, state: &Arc<State>, clients: &SyncSender<io::Result<Client>>) {
+fn watch(
+    bound: &Bound,
+    state: &Arc<State>,
+    clients: &SyncSender<io::Result<Client>>,
+    refused: &SyncSender<String>,
+) {
     loop {
         let accepted = accept(bound);
         // It hung up before it was let in.
@@ -102,12 +121,21 @@ fn watch(bound: &Bound, state: &Arc<State>, clients: &SyncSender<io::Result<Clie
         if state.closed.load(Ordering::SeqCst) {
             return;
         }
-        let failed = accepted.is_err();
-        if !failed && state.occupied.swap(true, Ordering::SeqCst) {
-            if let Ok(client) = accepted {
-                turn_away(client, state);
+        let client = match accepted {
+            Ok(client) => client,
+            Err(error) => {
+                // Where nobody waits any more, nobody needs to know.
+                let _ = clients.send(Err(error));
+                return;
             }
-        } else if clients.send(accepted.map(Accepted::into_client)).is_err() || failed {
+        };
+        if let Some(why) = client.refusal() {
+            // What does not fit is left out.
+            let _ = refused.try_send(why);
+            turn_away(client, state, FOREIGN);
+        } else if state.occupied.swap(true, Ordering::SeqCst) {
+            turn_away(client, state, BUSY);
+        } else if clients.send(Ok(client.into_client())).is_err() {
             return;
         }
     }
@@ -119,6 +147,18 @@ enum Accepted {
 }
 
 impl Accepted {
+    /// Returns why a client is not let in, whoever else is there. A Unix socket's file says by its
+    /// permissions who may connect.
+    fn refusal(&self) -> Option<String> {
+        let Self::Tcp(stream) = self else { return None };
+        let who = match Peer::of(stream) {
+            Ok(Peer::Own | Peer::Remote) => return None,
+            Ok(Peer::Foreign(Some(uid))) => format!("user {uid}"),
+            Ok(Peer::Foreign(None)) | Err(_) => "a user who cannot be told".to_owned(),
+        };
+        Some(format!("refused a connection of {who}: unix:PATH is a place for one user alone"))
+    }
+
     fn into_client(self) -> Client {
         match self {
             Self::Tcp(stream) => Box::new(stream),
@@ -142,31 +182,31 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
 
 /// Answers the first packet with the reason, and hangs up. A client may take its time, and others
 /// must not wait for it.
-fn turn_away(accepted: Accepted, state: &Arc<State>) {
+fn turn_away(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     if state.turned_away.fetch_add(1, Ordering::SeqCst) >= TURNED_AWAY_LIMIT {
         state.turned_away.fetch_sub(1, Ordering::SeqCst);
         return;
     }
     let state = Arc::clone(state);
     thread::spawn(move || {
-        answer_busy(accepted);
+        answer(accepted, why);
         state.turned_away.fetch_sub(1, Ordering::SeqCst);
     });
 }
 
-fn answer_busy(accepted: Accepted) {
+fn answer(accepted: Accepted, why: &[u8]) {
     // Whatever goes wrong, the client is not served.
     let _ = match accepted {
         Accepted::Tcp(stream) => {
-            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say_busy(stream))
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say(stream, why))
         }
         Accepted::Unix(stream) => {
-            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say_busy(stream))
+            stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say(stream, why))
         }
     };
 }
 
-fn say_busy(mut stream: impl Socket) -> io::Result<()> {
+fn say(mut stream: impl Socket, why: &[u8]) -> io::Result<()> {
     let mut request = [0; 4096];
     // gdb speaks first, an acknowledgement and then a packet; hanging up with its words unread
     // would lose ours.
@@ -177,7 +217,7 @@ fn say_busy(mut stream: impl Socket) -> io::Result<()> {
             break;
         }
     }
-    stream.send(&[b"+", &*frame::encode(BUSY)].concat())?;
+    stream.send(&[b"+", &*frame::encode(why)].concat())?;
     let _ = stream.read(&mut request)?;
     Ok(())
 }
@@ -198,7 +238,7 @@ mod tests {
         while !door.state.occupied.load(Ordering::SeqCst) {
             thread::yield_now();
         }
-        let _client = door.admit(&|| false).unwrap().unwrap();
+        let _client = door.admit(&|| false, &mut |_| ()).unwrap().unwrap();
         let mut second = TcpStream::connect(&address).unwrap();
         second.set_read_timeout(Some(PATIENCE)).unwrap();
         second.write_all(b"$?#3f").unwrap();

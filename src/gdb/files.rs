@@ -5,7 +5,8 @@ use crate::session::{FileBytes, Run};
 use gdbstub::target::ext::host_io::{
     FsKind, HostIo, HostIoClose, HostIoCloseOps, HostIoErrno, HostIoError, HostIoFstat,
     HostIoFstatOps, HostIoOpen, HostIoOpenFlags, HostIoOpenMode, HostIoOpenOps, HostIoPread,
-    HostIoPreadOps, HostIoResult, HostIoSetfs, HostIoSetfsOps, HostIoStat,
+    HostIoPreadOps, HostIoReadlink, HostIoReadlinkOps, HostIoResult, HostIoSetfs, HostIoSetfsOps,
+    HostIoStat,
 };
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -41,6 +42,10 @@ impl<R: Run> HostIo for Served<R> {
     }
 
     fn support_fstat(&mut self) -> Option<HostIoFstatOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_readlink(&mut self) -> Option<HostIoReadlinkOps<'_, Self>> {
         Some(self)
     }
 
@@ -118,6 +123,20 @@ impl<R: Run> HostIoFstat for Served<R> {
             st_mtime: 0,
             st_ctime: 0,
         })
+    }
+}
+
+impl<R: Run> HostIoReadlink for Served<R> {
+    fn readlink(&mut self, filename: &[u8], buf: &mut [u8]) -> HostIoResult<usize, Self> {
+        let Some(target) = self.session.run().link(Path::new(OsStr::from_bytes(filename))) else {
+            return errno(HostIoErrno::ENOENT);
+        };
+        let target = target.as_os_str().as_bytes();
+        let Some(room) = buf.get_mut(..target.len()) else {
+            return errno(HostIoErrno::ENAMETOOLONG);
+        };
+        room.copy_from_slice(target);
+        Ok(target.len())
     }
 }
 

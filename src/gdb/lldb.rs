@@ -110,14 +110,19 @@ fn signal(stop: Stop, signals: Numbering) -> u8 {
 /// A packet about a thread's registers without the thread that stands behind it.
 pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
     const THREAD: &[u8] = b";thread:";
-    let is_of_thread =
-        matches!(body, [b'g' | b'G' | b'p' | b'P', ..]) || body.starts_with(b"QSaveRegisterState");
     let at = body.windows(THREAD.len()).position(|window| window == THREAD)?;
     let (plain, id) = (&body[..at], &body[at + THREAD.len()..]);
     match thread_id::parse(id.strip_suffix(b";").unwrap_or(id)) {
-        Some(ThreadChoice::One(tid)) if is_of_thread => Some((plain, tid)),
+        Some(ThreadChoice::One(tid)) if is_of_thread(body) => Some((plain, tid)),
         _ => None,
     }
+}
+
+/// Returns true for packets that read or write what each thread has of its own.
+pub(super) fn is_of_thread(body: &[u8]) -> bool {
+    matches!(body, [b'g' | b'G' | b'p' | b'P', ..])
+        || body.starts_with(b"QSaveRegisterState")
+        || body.starts_with(b"qXfer:siginfo:")
 }
 
 /// The thread of `qThreadStopInfo`, LLDB's question for one of the stopped threads.

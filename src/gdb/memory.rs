@@ -10,11 +10,20 @@ const UNKNOWN: &[u8] = b"E0e";
 /// Two digits a byte must fit a packet.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
-/// The reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets.
-pub(super) fn answer<R: Run>(session: &Session<R>, tid: Tid, body: &[u8]) -> Option<Vec<u8>> {
+/// The reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets. Of memory that the
+/// program can write, nothing is known to a client that hides it.
+pub(super) fn answer<R: Run>(
+    session: &Session<R>,
+    tid: Tid,
+    body: &[u8],
+    hides_data: bool,
+) -> Option<Vec<u8>> {
     let (&kind @ (b'm' | b'x'), range) = body.split_first()? else { return None };
     let (addr, length) = hex::split(range, b',')?;
     let (addr, length) = (hex::number(addr)?, hex::number(length)?);
+    if hides_data && is_writable(session, Addr(addr)) {
+        return Some(UNKNOWN.to_vec());
+    }
     let mut bytes = vec![0; usize::try_from(length.min(MAX_READ_BYTES)).unwrap_or(0)];
     let known = session.run().read_memory(tid, Addr(addr), &mut bytes);
     bytes.truncate(known);
@@ -24,4 +33,9 @@ pub(super) fn answer<R: Run>(session: &Session<R>, tid: Tid, body: &[u8]) -> Opt
         // gdb 16 and newer expect a `b` before the data.
         _ => [b"b", &*frame::escape(&bytes)].concat(),
     })
+}
+
+fn is_writable<R: Run>(session: &Session<R>, addr: Addr) -> bool {
+    let regions = session.run().regions().unwrap_or_default();
+    regions.iter().any(|region| region.range.contains(addr) && region.protection.write)
 }

@@ -16,13 +16,17 @@ mod client;
 mod conditions;
 mod door;
 mod files;
+mod finish;
 mod frame;
 mod hex;
+mod hints;
 mod listener;
 mod lldb;
 mod lldb_trace;
 mod memory;
 mod monitor;
+mod patience;
+mod peer;
 mod resume;
 mod saved;
 mod search;
@@ -45,6 +49,7 @@ mod xfer;
 mod tests;
 
 pub use listener::{Bound, Listener};
+pub(crate) use monitor::clock::date;
 pub use server::{Error, OnDisconnect, Options, serve, serve_streams};
 
 /// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with
@@ -54,3 +59,7 @@ pub const LLDB_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_lldb.py
 /// The Python script for gdb: the unwinder over the call history, and the `cf-` commands. gdb 13
 /// or newer loads it with `source`.
 pub const SCRIPT: &str = include_str!("../../gdb-scripts/contraflow.py");
+
+/// Python for a gdb that has a recording's files from its sysroot: runs none of their scripts, and
+/// finds those that are installed for them.
+pub const SYSROOT_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_sysroot.py");

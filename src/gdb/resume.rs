@@ -5,14 +5,14 @@ use super::conditions::Conditions;
 use super::hex;
 use super::signals::Numbering;
 use super::thread_id::{self, ThreadChoice};
-use crate::common::{Addr, AddrRange, Pid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
 
 /// A run control packet, understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
     /// What the session is to do.
     pub(super) order: Order,
@@ -20,6 +20,8 @@ pub(super) struct Resume {
     pub(super) range: Option<AddrRange>,
     /// The process whose threads are to go on, where no thread of it is named.
     pub(super) process: Option<Pid>,
+    /// Signals for other threads than the order's.
+    pub(super) signals: Vec<(Tid, i32)>,
 }
 
 impl Resume {
@@ -30,6 +32,9 @@ impl Resume {
         conditions: &Conditions,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
+        for (tid, signal) in &self.signals {
+            session.run_mut().give_signal(*tid, *signal);
+        }
         let mut stop = session.resume(self.order, interrupted);
         loop {
             let denied = conditions.deny(session, stop);
@@ -77,7 +82,7 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
         let order = Order { action, direction, thread, locked, signal: signal_of(body, signals) };
-        Some(Resume { order, range: None, process: None })
+        Some(Resume { order, range: None, process: None, signals: Vec::new() })
     };
     match body {
         b"bs" => simple(Action::Step, Direction::Backward),
@@ -128,7 +133,12 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
     let locked = for_others.is_none() && named_count == 1;
     let (action, signal) = (part.action, part.signal);
     let order = Order { action, direction: Direction::Forward, thread, locked, signal };
-    Some(Resume { order, range: part.range, process: part.process })
+    let signals = parts.iter().filter_map(|part| match part.threads {
+        ThreadChoice::One(tid) if tid != thread && part.signal != 0 => Some((tid, part.signal)),
+        _ => None,
+    });
+    let signals = signals.collect();
+    Some(Resume { order, range: part.range, process: part.process, signals })
 }
 
 fn parse_part(part: &[u8], signals: Numbering) -> Option<Part> {

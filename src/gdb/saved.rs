@@ -45,9 +45,9 @@ impl Saved {
 
 fn restore<R: Run>(session: &mut Session<R>, tid: Tid, registers: &Registers) -> Vec<u8> {
     let now = session.run().registers(tid);
-    let changed = |register: &Register| now.get(*register) != registers.get(*register);
+    let changed = |register: &Register| now.value(*register) != registers.value(*register);
     for register in Register::all().filter(changed) {
-        let Some(value) = registers.get(register) else { continue };
+        let Some(value) = registers.value(register) else { continue };
         if let Err(error) = session.run_mut().write_register(tid, register, value) {
             return format!("E.{error}").into_bytes();
         }

@@ -35,7 +35,8 @@ pub struct Options {
     /// Whether the server is to end: what it started is killed then, and what it took over goes on by
     /// itself. Asked now and then, and whenever a signal interrupts its waiting.
     pub is_to_end: Box<dyn Fn() -> bool>,
-    /// Told what to show to the user, a line at a time: where the server listens.
+    /// Told what to show to the user, a line at a time: where the server listens, and
+    /// who was refused.
     pub announce: Box<dyn FnMut(&str)>,
 }
 
@@ -105,7 +106,8 @@ pub fn serve<R: Run>(
     (options.announce)(&format!("listening on {}", bound.address()));
     let door = Door::open(bound);
     loop {
-        let Some(mut client) = door.admit(&*options.is_to_end).map_err(Error::Accept)? else {
+        let admitted = door.admit(&*options.is_to_end, &mut options.announce);
+        let Some(mut client) = admitted.map_err(Error::Accept)? else {
             end(&mut served, &options);
             return Ok(());
         };

@@ -1,18 +1,21 @@
 //! `qContraflow.stack:TID,OFFSET,COUNT`: the call history, for the unwinder script. Not part of
 //! gdb's protocol; the script sends it with `maintenance packet`.
 //!
-//! The reply is `POSITION,COMPLETE,DEPTH,PC` and then a `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a
-//! frame, innermost first, in hex; `-` is unknown. COMPLETE tells whether the general registers
-//! and the stack are known, so that gdb's own unwinders work.
+//! The reply is `POSITION,COMPLETE,DEPTH,PC,OLDER` and then a
+//! `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a frame, innermost first, in hex; `-` is unknown. COMPLETE
+//! tells whether the general registers and the stack are known, so that gdb's own unwinders work.
+//! OLDER tells why there are no older frames, by the numbers of [`number_of`].
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::common::{Addr, Tid};
-use crate::session::{CallFrame, Register, Run, Session};
+use crate::session::{CallFrame, Older, Register, Run, Session};
 use std::fmt::LowerHex;
 
 /// Frames in one reply.
 const MAX_FRAMES: u64 = 512;
+/// How far below a stack its pointer is looked for.
+const LARGEST_FRAME_BYTES: u64 = 8 << 20;
 
 /// The reply to the text behind `qContraflow.stack:`; `None` when it is malformed.
 pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8>> {
@@ -27,8 +30,9 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     let position = session.run().position().map_or(0, |position| position.at);
     let complete = is_complete(session, tid);
     let (complete, depth) = (u8::from(complete), stack.len());
+    let older = number_of(session.run().older_frames(tid));
     let mut reply =
-        format!("{position:x},{complete},{depth:x},{}", hex_or_dash(session.run().pc(tid)));
+        format!("{position:x},{complete},{depth:x},{},{older}", hex_or_dash(session.run().pc(tid)));
     let count = usize::try_from(count.min(MAX_FRAMES)).ok()?;
     for frame in stack.iter().skip(offset).take(count) {
         reply.push(';');
@@ -37,11 +41,33 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     Some(reply.into_bytes())
 }
 
+/// The script has the sentences for these.
+const fn number_of(older: Older) -> u8 {
+    match older {
+        Older::Nothing => 0,
+        Older::BeforeHistory => 1,
+        Older::Hole => 2,
+        Older::Switched => 3,
+        Older::StrayReturn => 4,
+    }
+}
+
 fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
     let registers = session.run().registers(tid);
     let rsp = registers.get(Register::RSP).and_then(|rsp| u64::try_from(rsp).ok());
-    registers.has_all_general()
-        && rsp.is_some_and(|rsp| session.run().read_memory(tid, Addr(rsp), &mut [0; 8]) == 8)
+    registers.has_all_general() && rsp.is_some_and(|rsp| knows_stack(session, tid, Addr(rsp)))
+}
+
+/// A stack that has overflowed is known from above its stack pointer on.
+fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
+    let knows = |addr: Addr| session.run().read_memory(tid, addr, &mut [0; 8]) == 8;
+    let overflown = || {
+        let regions = session.run().regions()?;
+        let mut starts = regions.iter().filter(|region| region.protection.write);
+        let above = starts.find(|region| region.range.start > rsp)?.range.start;
+        Some(above).filter(|above| above.0 - rsp.0 <= LARGEST_FRAME_BYTES)
+    };
+    knows(rsp) || overflown().is_some_and(knows)
 }
 
 fn entry(frame: &CallFrame) -> String {

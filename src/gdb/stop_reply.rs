@@ -32,6 +32,7 @@ pub(super) fn format<R: Run>(
             let status = if let Ending::Exited(status) = ending { status & 0xff } else { 0 };
             return of_process(format!("W{status:02x}"), stop, client);
         }
+        StopReason::NoneRuns if client.no_resumed => return b"N".to_vec(),
         _ => {}
     }
     let tid = client.thread_id(session, stop.thread);

@@ -56,8 +56,9 @@ impl<R: Run> Stub<R> {
         }
         if self.thread != Some(thread) {
             let select = format!("Hg{}", thread_id::format(thread));
-            self.feed(served, select.as_bytes());
-            self.thread = Some(thread);
+            let reply = self.feed(served, select.as_bytes());
+            // Refused for a thread that does not exist now, which may exist after a seek.
+            self.thread = (reply == frame::encode(b"OK")).then_some(thread);
         }
         self.feed(served, body)
     }

@@ -14,6 +14,8 @@ pub(super) struct ClientFeatures {
     pub(super) swbreak: bool,
     /// It understands `hwbreak` stops.
     pub(super) hwbreak: bool,
+    /// It understands that no thread runs any more.
+    pub(super) no_resumed: bool,
     /// It understands `exec` stops.
     pub(super) exec_events: bool,
     /// It names the process with each thread, and so do we.
@@ -50,6 +52,7 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     ClientFeatures {
         swbreak: has(b"swbreak+"),
         hwbreak: has(b"hwbreak+"),
+        no_resumed: has(b"no-resumed+"),
         exec_events: has(b"exec-events+"),
         lists_threads: false,
         names_threads: false,
@@ -81,6 +84,7 @@ pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool
         b"qXfer:exec-file:read+",
         b"qXfer:libraries-svr4:read+",
         b"qXfer:siginfo:read+",
+        b"qXfer:siginfo:write+",
         b"QPassSignals+",
         b"QProgramSignals+",
         b"QEnvironmentHexEncoded+",
@@ -90,6 +94,7 @@ pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool
         b"QStartupWithShell+",
         b"QDisableRandomization+",
         b"exec-events+",
+        b"no-resumed+",
         b"ConditionalBreakpoints+",
         b"Qbtrace:pt+",
         b"Qbtrace:off+",

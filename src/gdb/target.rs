@@ -1,11 +1,14 @@
 //! What gdbstub may ask of the session: registers, memory writes, breakpoints, the thread list.
 //! Nothing here returns gdbstub a fatal error, whatever the client sent.
 
-use super::arch::{Amd64, RegisterFile, RegisterId, from_little_endian};
+use super::arch::{Amd64, RegisterFile, RegisterId};
 use super::files::OpenFiles;
-use super::{target_xml, xfer::Document};
+use super::target_xml::{self, Vectors};
+use super::xfer::Document;
 use crate::common::{self, Addr, Visible};
-use crate::session::{Access, BreakpointKind, Error, Forks, Register, Run, Session, Watchpoint};
+use crate::session::{
+    Access, BreakpointKind, Error, Forks, Register, Run, Session, Value, Watchpoint,
+};
 use gdbstub::common::Tid;
 use gdbstub::target::ext::base::BaseOps;
 use gdbstub::target::ext::base::multithread::MultiThreadBase;
@@ -66,9 +69,9 @@ impl<R: Run> Served<R> {
     /// Finds out which registers there are.
     pub(super) fn describe(&mut self) {
         let tid = self.session.last_stop().thread;
-        let avx = self.session.run().registers(tid).has_avx();
-        self.registers = target_xml::served(avx);
-        self.target_xml = target_xml::describe(avx);
+        let vectors = Vectors::of(&self.session.run().registers(tid));
+        self.registers = target_xml::served(vectors);
+        self.target_xml = target_xml::describe(vectors);
         self.document = None;
     }
 
@@ -90,7 +93,6 @@ impl<R: Run> Served<R> {
         self.session.run_mut().catch_forks(Forks::default());
         self.refusal = None;
         self.document = None;
-        self.btrace = false;
         self.files = OpenFiles::default();
     }
 
@@ -158,7 +160,7 @@ impl<R: Run> MultiThreadBase for Served<R> {
     fn write_registers(&mut self, regs: &RegisterFile, tid: Tid) -> TargetResult<(), Self> {
         let tid = self.existing(tid)?;
         for register in Register::all() {
-            let Some(value) = regs.values.get(register) else { continue };
+            let Some(value) = regs.values.value(register) else { continue };
             let written = self.session.run_mut().write_register(tid, register, value);
             written.map_err(|error| self.refuse(error))?;
         }
@@ -212,8 +214,7 @@ impl<R: Run> SingleRegisterAccess<Tid> for Served<R> {
 
     fn write_register(&mut self, tid: Tid, id: RegisterId, value: &[u8]) -> TargetResult<(), Self> {
         let tid = self.existing(tid)?;
-        let value = from_little_endian(value);
-        let written = self.session.run_mut().write_register(tid, id.0, value);
+        let written = self.session.run_mut().write_register(tid, id.0, Value::new(value));
         written.map_err(|error| self.refuse(error))
     }
 }

@@ -1,6 +1,6 @@
 //! The target description: which registers the server has, under gdb's names and features.
 
-use crate::session::Register;
+use crate::session::{Register, Registers};
 use std::fmt::Write;
 
 /// SSE vector types, as gdb's own description of the feature defines them.
@@ -14,6 +14,9 @@ const VECTORS: &str = concat!(
     r#"<field name="v8_int16" type="v8i16"/><field name="v4_int32" type="v4i32"/>"#,
     r#"<field name="v2_int64" type="v2i64"/><field name="uint128" type="uint128"/></union>"#,
 );
+
+/// The type of the upper halves of AVX-512 registers.
+const HALVES: &str = r#"<vector id="v2ui128" type="uint128" count="2"/>"#;
 
 const FLAGS: &str = concat!(
     r#"<flags id="i386_eflags" size="4"><field name="" start="22" end="31"/>"#,
@@ -39,23 +42,47 @@ const MXCSR: &str = concat!(
     r#"<field name="FZ" start="15" end="15"/></flags>"#,
 );
 
-/// The registers that are served: all, or all but the upper AVX halves.
-pub(super) fn served(avx: bool) -> Vec<Register> {
-    Register::all().filter(|register| avx || !is_avx(*register)).collect()
+/// The largest vector registers that there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Vectors {
+    Sse,
+    Avx,
+    Avx512,
+}
+
+impl Vectors {
+    /// Returns what is known of a thread.
+    pub(super) fn of(registers: &Registers) -> Self {
+        match (registers.has_avx512(), registers.has_avx()) {
+            (true, _) => Self::Avx512,
+            (_, true) => Self::Avx,
+            _ => Self::Sse,
+        }
+    }
+
+    fn bring(self, register: Register) -> bool {
+        (self >= Self::Avx || !register.is_avx()) && (self == Self::Avx512 || !register.is_avx512())
+    }
+}
+
+/// The registers that are served.
+pub(super) fn served(vectors: Vectors) -> Vec<Register> {
+    Register::all().filter(|register| vectors.bring(*register)).collect()
 }
 
 /// The description of those registers.
-pub(super) fn describe(avx: bool) -> String {
+pub(super) fn describe(vectors: Vectors) -> String {
     let mut xml = String::from(
         r#"<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd"><target version="1.0"><architecture>i386:x86-64</architecture><osabi>GNU/Linux</osabi>"#,
     );
-    let registers = served(avx);
+    let registers = served(vectors);
     for (feature, types) in [
         ("org.gnu.gdb.i386.core", FLAGS.to_owned()),
         ("org.gnu.gdb.i386.sse", format!("{VECTORS}{MXCSR}")),
         ("org.gnu.gdb.i386.linux", String::new()),
         ("org.gnu.gdb.i386.segments", String::new()),
         ("org.gnu.gdb.i386.avx", String::new()),
+        ("org.gnu.gdb.i386.avx512", format!("{VECTORS}{HALVES}")),
     ] {
         let of_feature: String =
             registers.iter().filter(|r| feature_of(**r) == feature).map(|r| element(*r)).collect();
@@ -68,11 +95,10 @@ pub(super) fn describe(avx: bool) -> String {
     xml
 }
 
-fn is_avx(register: Register) -> bool {
-    register >= Register::ymm_high(0).unwrap_or(register)
-}
-
 fn feature_of(register: Register) -> &'static str {
+    if register.is_avx512() {
+        return "org.gnu.gdb.i386.avx512";
+    }
     let name = register.name();
     match name.as_str() {
         "orig_rax" => "org.gnu.gdb.i386.linux",
@@ -94,6 +120,8 @@ fn element(register: Register) -> String {
         name if name.starts_with("st") => ("i387_ext", ""),
         name if name.starts_with("xmm") => ("vec128", ""),
         name if name.starts_with("ymm") => ("uint128", ""),
+        name if name.starts_with("zmm") => ("v2ui128", ""),
+        name if name.starts_with('k') => ("uint64", ""),
         name if name.starts_with('f') && name.len() > 2 && !name.ends_with("base") => {
             ("int", "float")
         }

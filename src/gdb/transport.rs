@@ -24,23 +24,39 @@ pub(super) trait Transport {
 
     /// Sends bytes at once.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Returns another handle to send by, for another thread, where there can be one.
+    fn sender(&self) -> Option<Box<dyn Write + Send>> {
+        None
+    }
 }
 
 /// A socket that can be told not to block.
 pub(super) trait Socket: Read + Write {
     /// Switches blocking off or on.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+
+    /// Returns another handle of the same socket.
+    fn twin(&self) -> io::Result<Box<dyn Write + Send>>;
 }
 
 impl Socket for TcpStream {
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Self::set_nonblocking(self, nonblocking)
     }
+
+    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(self.try_clone()?))
+    }
 }
 
 impl Socket for UnixStream {
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         Self::set_nonblocking(self, nonblocking)
+    }
+
+    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(Box::new(self.try_clone()?))
     }
 }
 
@@ -62,6 +78,10 @@ impl<S: Socket> Transport for S {
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)?;
         self.flush()
+    }
+
+    fn sender(&self) -> Option<Box<dyn Write + Send>> {
+        self.twin().ok()
     }
 }
 
@@ -100,21 +120,36 @@ fn is_for_now(error: &io::Error) -> bool {
 /// library, so a thread reads it; the thread ends with the stream.
 pub(super) struct StandardStreams {
     input: Receiver<io::Result<Vec<u8>>>,
-    output: Box<dyn Write>,
+    output: Output,
+}
+
+/// Where replies go.
+enum Output {
+    Standard(io::Stdout),
+    File(File),
+}
+
+impl Output {
+    fn twin(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match self {
+            Self::Standard(_) => Box::new(io::stdout()),
+            Self::File(file) => Box::new(file.try_clone()?),
+        })
+    }
 }
 
 impl StandardStreams {
     pub(super) fn open() -> Self {
-        Self::reading(|| read_some(&mut io::stdin().lock()), Box::new(io::stdout()))
+        Self::reading(|| read_some(&mut io::stdin().lock()), Output::Standard(io::stdout()))
     }
 
     pub(super) fn of(mut input: File, output: File) -> Self {
-        Self::reading(move || read_some(&mut input), Box::new(output))
+        Self::reading(move || read_some(&mut input), Output::File(output))
     }
 
     fn reading(
         mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
-        output: Box<dyn Write>,
+        output: Output,
     ) -> Self {
         let (sender, input) = sync_channel(16);
         thread::spawn(move || {
@@ -151,7 +186,15 @@ impl Transport for StandardStreams {
     }
 
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.output.write_all(bytes)?;
-        self.output.flush()
+        let output: &mut dyn Write = match &mut self.output {
+            Output::Standard(output) => output,
+            Output::File(output) => output,
+        };
+        output.write_all(bytes)?;
+        output.flush()
+    }
+
+    fn sender(&self) -> Option<Box<dyn Write + Send>> {
+        self.output.twin().ok()
     }
 }

@@ -4,7 +4,7 @@ use super::supported::ClientFeatures;
 use super::target::Served;
 use super::{btrace, frame, hex};
 use crate::common::{Tid, Visible};
-use crate::session::{Library, Run, ThreadInfo};
+use crate::session::{Library, Run, Session, ThreadInfo};
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 
@@ -26,6 +26,10 @@ pub(super) fn answer<R: Run>(
     body: &[u8],
 ) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"qXfer:")?;
+    if let Some(write) = request.strip_prefix(b"siginfo:write::") {
+        served.document = None;
+        return Some(write_siginfo(&mut served.session, tid, write));
+    }
     let Some((object, annex, offset, length)) = parse(request) else {
         return Some(b"E00".to_vec());
     };
@@ -39,6 +43,29 @@ pub(super) fn answer<R: Run>(
     }
     let bytes = served.document.as_ref().map_or(&[][..], |document| &document.bytes);
     Some(piece(bytes, offset, length.min(PIECE_BYTES)))
+}
+
+/// Writes `OFFSET:DATA` into the `siginfo_t` that the client has read of the thread, or whole.
+fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Vec<u8> {
+    let parsed = hex::split(write, b':').and_then(|(offset, data)| {
+        let offset = usize::try_from(hex::number(offset)?).ok()?;
+        Some((offset, frame::unescape(data)))
+    });
+    let Some((offset, data)) = parsed else { return b"E01".to_vec() };
+    let mut info = session.run().siginfo(tid).unwrap_or_default();
+    let end = offset.saturating_add(data.len());
+    if end > info.len() {
+        if offset != 0 {
+            return b"E01".to_vec();
+        }
+        info.clone_from(&data);
+    } else {
+        info[offset..end].copy_from_slice(&data);
+    }
+    match session.run_mut().write_siginfo(tid, &info) {
+        Ok(()) => format!("{:x}", data.len()).into_bytes(),
+        Err(error) => format!("E.{error}").into_bytes(),
+    }
 }
 
 fn parse(request: &[u8]) -> Option<(&[u8], &[u8], u64, u64)> {
@@ -89,7 +116,7 @@ fn produce<R: Run>(
         }),
         b"auxv" => run.auxv().into(),
         b"exec-file" => run.exec_file().map(|path| path.as_os_str().as_bytes().to_vec()).into(),
-        b"libraries-svr4" => run.libraries().map(|list| libraries(&list)).into(),
+        b"libraries-svr4" => run.libraries().map(|list| libraries(&list, client)).into(),
         b"siginfo" => run.siginfo(tid).into(),
         b"btrace" => btrace::trace(served, tid, annex).into(),
         b"btrace-conf" => Produced::Bytes(btrace::configuration(served)),
@@ -112,10 +139,12 @@ fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// The list as gdb wants it: the program itself, which has no path in the linker's list, apart.
-fn libraries(libraries: &[Library]) -> Vec<u8> {
+/// Returns the list as gdb reads it: the program itself, which has no path in the linker's list,
+/// apart. LLDB takes that attribute for the address of the pointer to `r_debug`.
+fn libraries(libraries: &[Library], client: ClientFeatures) -> Vec<u8> {
     let mut xml = String::from(r#"<library-list-svr4 version="1.0""#);
-    if let Some(main) = libraries.iter().find(|library| library.path.is_empty()) {
+    let main = libraries.iter().find(|library| library.path.is_empty());
+    if let Some(main) = main.filter(|_| !client.lldb) {
         let _ = write!(xml, r#" main-lm="{:#x}""#, main.link_map.0);
     }
     xml.push('>');

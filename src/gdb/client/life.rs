@@ -19,6 +19,7 @@ impl<R: Run> Client<'_, R> {
             self.served.session.run_mut().kill_process(pid);
             return Answer::Reply(b"OK".to_vec());
         }
+        self.served.btrace = false;
         self.served.session.run_mut().kill();
         match reply.filter(|_| self.extended) {
             Some(reply) => Answer::Reply(reply.to_vec()),
@@ -35,6 +36,7 @@ impl<R: Run> Client<'_, R> {
         {
             return self.detach_one(pid);
         }
+        self.served.btrace = false;
         self.served.session.run_mut().leave();
         if self.extended {
             return Answer::ok();
@@ -69,6 +71,26 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
+    /// `?`: gdb takes the thread in the reply as chosen. LLDB asks for the libraries if the reply
+    /// says that there are some.
+    pub(super) fn first_stop(&mut self) -> Answer {
+        let stop = self.served.session.last_stop();
+        self.chosen.stop(stop.thread);
+        let mut reply = self.stop_reply(stop);
+        let libraries = self.served.session.run().libraries().filter(|_| self.features.lldb);
+        if libraries.is_some_and(|libraries| !libraries.is_empty()) {
+            reply.extend_from_slice(b"library:1;");
+        }
+        Answer::Reply(reply)
+    }
+
+    /// Returns the thread that `Hc` chose, if it does not exist and a packet resumes it.
+    pub(super) fn missing_thread(&self, body: &[u8]) -> Option<Tid> {
+        let names_threads = body.starts_with(b"vCont");
+        let chosen = self.chosen.resumed().filter(|_| !names_threads);
+        chosen.filter(|tid| !self.served.session.is_alive(*tid))
+    }
+
     /// Whether there is no program.
     pub(super) fn is_vacant(&self) -> bool {
         self.served.session.run().process().is_none()
@@ -83,6 +105,8 @@ impl<R: Run> Client<'_, R> {
         match self.served.session.start(start) {
             Ok(stop) => {
                 self.conditions = Conditions::default();
+                self.interrupted = false;
+                self.served.btrace = false;
                 self.served.describe();
                 self.served.attached = !matches!(start, Start::Program(_) | Start::Again);
                 self.chosen = Chosen::stopped_at(stop.thread);

@@ -27,11 +27,24 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
         let _ = write!(text, ", {}", date(started.saturating_add(time_ns)));
     }
     let _ = write!(text, ", {} of the history", share(position.at, position.total));
+    if let Some(unordered) = unordered(session) {
+        text.push_str(&unordered);
+    }
     if position.at == position.total {
         let _ = write!(text, "; the end: {}", session.run().describe().ending);
     }
     text.push('\n');
     text
+}
+
+/// The time in which nobody knows the order of the threads' instructions.
+fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
+    let thread = session.last_stop().thread;
+    let at = session.run().position().filter(|position| position.at < position.total)?.at;
+    let (from_ns, to_ns) = session.run().recorded()?.unordered(thread, at)?;
+    let time = |ns: Option<u64>, unknown: &str| ns.map_or_else(|| unknown.to_owned(), seconds);
+    let (from, to) = (time(from_ns, "the start"), time(to_ns, "the end"));
+    Some(format!("; from {from} to {to} the order between threads is not known"))
 }
 
 /// A share in percent, rounded down, with two decimals.

@@ -8,8 +8,8 @@ pub(super) fn seconds(time_ns: u64) -> String {
     format!("{}.{:09} s", time_ns / SECOND_NS, time_ns % SECOND_NS)
 }
 
-/// The date and the time of day of nanoseconds since 1970, in UTC.
-pub(super) fn date(unix_ns: u64) -> String {
+/// Returns the date and the time of day of nanoseconds since 1970, in UTC.
+pub(crate) fn date(unix_ns: u64) -> String {
     let (seconds, fraction) = (unix_ns / SECOND_NS, unix_ns % SECOND_NS);
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

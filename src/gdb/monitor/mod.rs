@@ -2,7 +2,8 @@
 //! are text for people.
 
 mod about;
-mod clock;
+mod calls;
+pub(crate) mod clock;
 mod marks;
 mod path;
 mod seek;
@@ -20,7 +21,11 @@ seek-on-continue ..  the same, as soon as the debugger continues: for those that
 mark NAME            mark this place; `unmark NAME` forgets it
 marks                list the marks
 history [N]          show the calls around here, N before and N after
-find WHAT [N]        list where the path comes to FUNCTION, FILE:LINE or *ADDRESS, N at most
+find WHAT [N]        list where the path comes to FUNCTION, FILE:LINE or *ADDRESS: the last N
+                     places, the last one first
+home                 go back to the last place in the program's own code, out of libraries
+caller               go back to the call of this function
+return               go forward to where this function returns
 info                 show what was recorded and how it ended
 stats                show how much of a history each thread has
 gaps                 list the holes in the history
@@ -76,9 +81,11 @@ pub(super) fn answer<R: Run>(
         ["marks"] => marks::list(session),
         ["history"] => path::around(session, None),
         ["history", count] => path::around(session, Some(count)),
-        ["find", what] => path::find(session, what, None, interrupted),
-        ["find", what, count] => path::find(session, what, Some(count), interrupted),
-        ["find", ..] => "find what? For example: monitor find main\n".to_owned(),
+        ["find"] => "find what? For example: monitor find main\n".to_owned(),
+        ["find", what @ ..] => path::find(session, &what.join(" "), interrupted),
+        ["home"] => calls::home(session),
+        ["caller"] => calls::caller(session),
+        ["return"] => calls::return_from(session, interrupted),
         ["exit"] => {
             let text = "the server ends when this debugger leaves\n".to_owned();
             return Answer { exits: true, ..text.into() };

@@ -11,7 +11,7 @@ use std::fmt::Write;
 const CALLS: usize = 10;
 const CALLS_LIMIT: usize = 10_000;
 /// Hits, where nobody says how many.
-const HITS: usize = 1000;
+const HITS: usize = 100;
 const HITS_LIMIT: usize = 100_000;
 /// Deeper calls than this are not indented further.
 const INDENT_LIMIT: usize = 60;
@@ -70,15 +70,25 @@ fn place(history: &dyn History, addr: Addr) -> String {
     known.unwrap_or_else(|| addr.to_string())
 }
 
-/// Where the path comes to some code: all hits, in their order.
+/// What is looked for, and how many places of it: a number at the end is the count.
+fn question(text: &str) -> Result<(&str, usize), String> {
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    let (what, count) = match text.rsplit_once(' ') {
+        Some((what, count)) if is_number(count) => (what, Some(count)),
+        _ => (text, None),
+    };
+    let quoted = ['\'', '"'].iter().find_map(|q| what.strip_prefix(*q)?.strip_suffix(*q));
+    Ok((quoted.unwrap_or(what), number(count, HITS, HITS_LIMIT)?))
+}
+
+/// Where the path comes to some code: the last places, the last one first.
 pub(super) fn find<R: Run>(
     session: &Session<R>,
-    what: &str,
-    count: Option<&str>,
+    text: &str,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
-    let count = match number(count, HITS, HITS_LIMIT) {
-        Ok(count) => count,
+    let (what, count) = match question(text) {
+        Ok(question) => question,
         Err(why) => return why,
     };
     let Some(history) = session.run().recorded() else { return NO_HISTORY.to_owned() };
@@ -89,60 +99,60 @@ pub(super) fn find<R: Run>(
             Visible(what)
         );
     }
-    let mut text = String::new();
-    let mut hits = 0;
-    let (mut next, end) = (Some(0), history.total());
-    while let Some(from) = next {
-        let at = match hit(history, from, end, &addrs, interrupted) {
+    let mut list = List::default();
+    let mut from = history.total();
+    loop {
+        let search =
+            Search { from, until: 0, direction: Direction::Backward, only: None, addrs: &addrs };
+        let at = match history.find(&search, interrupted) {
             Found::At(at) => at,
             Found::Nothing => break,
             Found::Interrupted(at) => {
-                let _ = writeln!(text, "interrupted at position {at}");
-                return text;
+                let _ = writeln!(list.text, "interrupted at position {at}");
+                return list.text;
             }
         };
-        if hits == count {
+        if list.hits == count {
             let more = (10 * count).min(HITS_LIMIT);
-            let _ = writeln!(text, "and more: monitor find {} {more}", Visible(what));
+            let _ = writeln!(list.text, "and earlier ones: monitor find {} {more}", Visible(what));
             break;
         }
-        hits += 1;
-        text.push_str(&line(history, at));
-        next = at.checked_add(1).filter(|next| *next < end);
+        list.push(history, at);
+        from = at;
     }
-    let _ = writeln!(text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
-    text
+    let hits = list.hits;
+    let _ = writeln!(list.text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
+    list.text
 }
 
-/// The next hit, this position included.
-fn hit(
-    history: &dyn History,
-    from: u64,
-    end: u64,
-    addrs: &BTreeSet<Addr>,
-    interrupted: &dyn Fn() -> bool,
-) -> Found {
-    let running = history.running_at(from).filter(|_| from < end);
-    if running.and_then(|tid| history.pc(tid, from)).is_some_and(|pc| addrs.contains(&pc)) {
-        return Found::At(from);
-    }
-    let until = end.saturating_sub(1);
-    history.find(
-        &Search { from, until, direction: Direction::Forward, only: None, addrs },
-        interrupted,
-    )
+/// Places of the path as text.
+#[derive(Default)]
+struct List {
+    text: String,
+    hits: usize,
+    /// The time of the place before.
+    time_ns: Option<u64>,
 }
 
-fn line(history: &dyn History, at: u64) -> String {
-    let mut text = format!("position {at}");
-    let Some(tid) = history.running_at(at) else { return text };
-    let _ = write!(text, ", thread {tid}");
-    if let Some(time_ns) = history.time_ns(at) {
-        let _ = write!(text, ", {}", seconds(time_ns));
+impl List {
+    /// Adds a place. A time that many have is told once.
+    fn push(&mut self, history: &dyn History, at: u64) {
+        self.hits += 1;
+        let _ = write!(self.text, "position {at}");
+        let Some(tid) = history.running_at(at) else { return self.text.push('\n') };
+        let _ = write!(self.text, ", thread {tid}");
+        let time_ns = history.time_ns(at);
+        if let Some(new) = time_ns.filter(|_| time_ns != self.time_ns) {
+            let _ = write!(self.text, ", {}", seconds(new));
+        }
+        self.time_ns = time_ns;
+        if let Some(pc) = history.pc(tid, at) {
+            let _ = write!(self.text, ": {} ({pc})", place(history, pc));
+        }
+        let called = history.call_stack(tid, at).first().and_then(|frame| frame.call_site);
+        if let Some(site) = called {
+            let _ = write!(self.text, ", called at {}", place(history, site));
+        }
+        self.text.push('\n');
     }
-    if let Some(pc) = history.pc(tid, at) {
-        let _ = write!(text, ": {} ({pc})", place(history, pc));
-    }
-    text.push('\n');
-    text
 }

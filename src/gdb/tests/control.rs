@@ -139,3 +139,35 @@ fn a_line_is_stepped_back_over_at_once() {
         assert!(last(&[&format!("qContraflow.line:{wrong}")]).starts_with('E'), "{wrong}");
     }
 }
+
+#[test]
+fn a_refused_choice_of_a_thread_is_never_another_thread() {
+    let (begin, end) = ("qRcmd,7365656b2030", "qRcmd,7365656b20656e64");
+    // gdb takes its `Hg` to stand: before thread 2 is born there are no registers to show.
+    let replies = exchange(&["Hg1", begin, "Hg2", "p10", "g", "P10=00", end, "p10"]);
+    assert_eq!(replies[2..6], ["E01"; 4]);
+    assert_eq!(replies[7], "0620000000000000");
+    // Memory is of all threads.
+    assert_eq!(last(&[begin, "Hg2", "m1000,2"]), "9090");
+    // Nor does another thread step in its place.
+    let stepped = exchange(&[begin, "Hc2", "s", end, "bs"]);
+    assert!(stepped[2].starts_with("E.thread 2 does not exist"), "{stepped:?}");
+    assert!(stepped[4].starts_with("T05thread:2;"), "{stepped:?}");
+}
+
+#[test]
+fn a_finish_with_an_unknown_value_ends_without_a_breakpoint() {
+    let begin = "qRcmd,7365656b2030";
+    let until = |finish: &str| last(&[begin, "Z0,1004,1", finish, "vCont;c"]);
+    assert!(until("qContraflow.finish:1,1004,1").starts_with("T00thread:1;10:0410"));
+    // Elsewhere, of another thread, further in, forgotten.
+    for other in ["1,1002,1", "2,1004,1", "1,1004,0", ""] {
+        let reply = until(&format!("qContraflow.finish:{other}"));
+        assert!(reply.starts_with("T05thread:1;"), "{other}: {reply}");
+    }
+    // Once.
+    let finish = "qContraflow.finish:1,1004,1";
+    let again = last(&[begin, "Z0,1004,1", finish, "vCont;c", begin, "vCont;c"]);
+    assert!(again.starts_with("T05"), "{again}");
+    assert_eq!(last(&["qContraflow.finish:1,1004"]), "E01");
+}

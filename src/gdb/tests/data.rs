@@ -1,6 +1,7 @@
 //! What a client reads: registers, memory, documents, files, and answers in text.
 
 use super::*;
+use crate::session::Value;
 
 #[test]
 fn unknown_registers_are_unavailable() {
@@ -63,7 +64,28 @@ fn the_upper_avx_halves_are_served_when_the_end_knows_them() {
     registers.set(Register::ymm_high(3).unwrap(), Some(5));
     let served = Served::new(Session::new(Recorded::at_end(history)));
     assert!(served.target_xml.contains("org.gnu.gdb.i386.avx"));
-    assert!(served.target_xml.contains("ymm15h"));
+    assert!(served.target_xml.contains("ymm15h") && !served.target_xml.contains("zmm"));
+}
+
+#[test]
+fn the_registers_of_avx_512_are_served_when_the_end_knows_them() {
+    let mut history = history();
+    let registers = history.final_registers.get_mut(&Tid(1)).unwrap();
+    registers.set(Register::ymm_high(3).unwrap(), Some(5));
+    let upper: Vec<u8> = (1..=32).collect();
+    let zmm31 = Register::zmm_high(31).unwrap();
+    registers.set_value(zmm31, Some(Value::new(&upper)));
+    let mut served = Served::new(Session::new(Recorded::at_end(history)));
+    for name in ["k7", "xmm16", "ymm31h", "zmm0h", "zmm31h"] {
+        assert!(served.target_xml.contains(&format!("<reg name=\"{name}\"")), "{name}");
+    }
+    let mut wire = Wire::default();
+    let packets = [format!("p{:x}", zmm31.number()), "g".to_owned()];
+    wire.input.extend(packets.map(|packet| frame::encode(packet.as_bytes())));
+    Client::new(&mut served, &mut wire, &Options::default()).serve().unwrap();
+    let replies = bodies(&wire.output);
+    assert_eq!(replies[0], hex::encode(&upper));
+    assert!(replies[1].ends_with(&replies[0]));
 }
 
 #[test]
@@ -101,6 +123,24 @@ fn threads_are_listed_with_their_names() {
     // Before its first instruction a thread does not exist.
     assert_eq!(last(&["qRcmd,7365656b2030", "qfThreadInfo"]), "m01");
     assert_eq!(last(&["qRcmd,7365656b2030", "Hg2"]), "E01");
+}
+
+#[test]
+fn data_is_hidden_on_request() {
+    let stack = "m7fff0000,8";
+    assert_eq!(last(&[stack]), "07".repeat(8));
+    let replies = exchange(&["qContraflow.data:hide", stack, "m1000,2", "qContraflow.data:show"]);
+    assert_eq!(replies, ["OK", "E0e", "9090", "OK"]);
+    assert_eq!(last(&["qContraflow.data:hide", "qContraflow.data:show", stack]), "07".repeat(8));
+    assert_eq!(last(&["qContraflow.data:x"]), "E01");
+}
+
+#[test]
+fn lldb_is_told_of_libraries() {
+    // `?` of LLDB, which is no client that relocates instructions.
+    let lldb = "qSupported:xmlRegisters=i386";
+    assert!(last(&[lldb, "?"]).ends_with("library:1;"));
+    assert!(!last(&["qSupported:qRelocInsn+", "?"]).contains("library"));
 }
 
 #[test]
@@ -164,9 +204,9 @@ fn branch_traces_are_served_when_asked_for() {
 #[test]
 fn the_call_history_is_told() {
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,0,10"]);
-    assert_eq!(reply, "4,0,2,1012;1,1010,1002,1004,0;-,-,-,-,0");
+    assert_eq!(reply, "4,0,2,1012,0;1,1010,1002,1004,0;-,-,-,-,0");
     let reply = last(&["qRcmd,7365656b2034", "qContraflow.stack:1,1,1"]);
-    assert_eq!(reply, "4,0,2,1012;-,-,-,-,0");
+    assert_eq!(reply, "4,0,2,1012,0;-,-,-,-,0");
     assert_eq!(last(&["qContraflow.stack:zz"]), "E01");
 }
 
@@ -246,20 +286,25 @@ fn monitor_finds_code_and_shows_the_calls_around() {
         "find callee 1",
         "find *2004",
         "find nothing",
-        "find callee x",
+        "find callee 0",
         "seek 5",
         "history",
         "history 0",
         "stats",
         "find",
+        "find 'callee' 1",
+        "seek 5",
+        "caller",
+        "return",
+        "home",
     ]);
     assert_eq!(
         answers[0],
-        "position 3, thread 1, 0.000003000 s: callee at call.c:7 (0x1010)\n\
-         position 5, thread 1, 0.000005000 s: callee+2 at call.c:7 (0x1012)\n\
+        "position 5, thread 1, 0.000005000 s: callee+2 at call.c:7 (0x1012), called at 0x1002\n\
+         position 3, thread 1, 0.000003000 s: callee at call.c:7 (0x1010), called at 0x1002\n\
          2 hits of callee at 2 addresses\n"
     );
-    assert!(answers[1].contains("and more: monitor find callee 10"), "{answers:?}");
+    assert!(answers[1].contains("and earlier ones: monitor find callee 10"), "{answers:?}");
     assert!(answers[2].starts_with("position 6, thread 2"), "{answers:?}");
     assert!(answers[3].contains("no code of nothing"), "{answers:?}");
     assert!(answers[4].contains("give a number from 1"), "{answers:?}");
@@ -274,6 +319,10 @@ fn monitor_finds_code_and_shows_the_calls_around() {
         "{answers:?}"
     );
     assert!(answers[9].contains("find what?"), "{answers:?}");
+    assert_eq!(answers[10].lines().next(), answers[0].lines().next());
+    assert!(answers[12].starts_with("position 1 of"), "{answers:?}");
+    assert!(answers[13].contains("the call of this function is not known"), "{answers:?}");
+    assert!(answers[14].contains("no call of the program's own code"), "{answers:?}");
 }
 
 #[test]

@@ -1,0 +1,142 @@
+"""Prepares gdb for files that come from a recording; `contraflow replay` loads it before them.
+
+Such files are not trusted: gdb loads no script that lies beside them or in their sections, even
+where the user's `auto-load safe-path` covers them. The scripts that this machine has installed for
+files of the same paths are loaded as for a core file: pretty-printers of libstdc++, `py-bt` of
+Python.
+"""
+
+import fnmatch
+import os
+import shlex
+
+import gdb
+
+
+
+SAFE_PATH = "auto-load safe-path"
+NOTHING = "/nonexistent"
+
+
+def directories(setting):
+    """The directories of a path setting, with gdb's own variables replaced."""
+    variables = {
+        "$debugdir": gdb.parameter("debug-file-directory"),
+        "$datadir": gdb.parameter("data-directory"),
+    }
+    expanded = []
+    for entry in (setting or "").split(os.pathsep):
+        first, slash, rest = entry.partition("/")
+        roots = (variables.get(first) or first).split(os.pathsep)
+        expanded += [root + slash + rest for root in roots if root or slash]
+    return expanded
+
+
+def covers(entry, path):
+    """Whether gdb would trust a path because of an entry of its safe path: each component of the
+    entry is a pattern for the path's component at that place."""
+    patterns = [part for part in entry.split("/") if part]
+    parts = [part for part in path.split("/") if part]
+    matching = len(patterns) <= len(parts)
+    return matching and all(map(fnmatch.fnmatchcase, parts, patterns))
+
+
+def installed_scripts():
+    return directories(gdb.parameter("auto-load scripts-directory"))
+
+
+def trust_only_what_is_installed(safe_path, untrusted):
+    """Takes every entry out of the safe path that covers an untrusted directory, and keeps of it the
+    directories where scripts are installed."""
+    installed = installed_scripts()
+    trusted = []
+    for entry in directories(safe_path):
+        if any(covers(entry, path) or covers(path, entry) for path in untrusted):
+            trusted += [path for path in installed if covers(entry, path)]
+        else:
+            trusted.append(entry)
+    # An empty setting would be gdb's default.
+    gdb.execute("set %s %s" % (SAFE_PATH, os.pathsep.join(trusted) or NOTHING))
+
+
+class InstalledObjfile:
+    """An objfile of a recording under the path of the machine's own file. Installed scripts look for
+    their modules near the objfile: they must not find any near a recording."""
+
+    def __init__(self, objfile, filename):
+        vars(self).update(objfile=objfile, filename=filename)
+
+    def __getattr__(self, name):
+        return getattr(self.objfile, name)
+
+    def __setattr__(self, name, value):
+        setattr(self.objfile, name, value)
+
+
+class InstalledScripts:
+    """The scripts that this machine has for files of a recording."""
+
+    def __init__(self, root):
+        self.paths = {}
+        for parent, _, names in os.walk(root):
+            for name in names:
+                shown = os.path.join(parent, name)
+                path = os.path.realpath("/" + os.path.relpath(shown, root))
+                self.paths.setdefault(os.path.realpath(shown), set()).add(path)
+        self.loaded = set()
+
+    def load(self, event):
+        objfile = event.new_objfile
+        for path in self.paths.get(os.path.realpath(objfile.filename or ""), ()):
+            for directory in installed_scripts():
+                for suffix, run in SUFFIXES.items():
+                    self.load_once(directory + path + suffix, run, InstalledObjfile(objfile, path))
+
+    def load_once(self, script, run, objfile):
+        trusted = directories(gdb.parameter(SAFE_PATH))
+        is_trusted = any(covers(entry, os.path.realpath(script)) for entry in trusted)
+        if is_trusted and script not in self.loaded and os.path.isfile(script):
+            self.loaded.add(script)
+            run(script, objfile)
+
+
+def run_python(script, objfile):
+    if not gdb.parameter("auto-load python-scripts"):
+        return
+    import __main__
+
+    current_objfile = gdb.current_objfile
+    gdb.current_objfile = lambda: objfile
+    try:
+        with open(script, encoding="utf-8") as text:
+            exec(compile(text.read(), script, "exec"), vars(__main__))
+    finally:
+        gdb.current_objfile = current_objfile
+
+
+def run_gdb(script, objfile):
+    if gdb.parameter("auto-load gdb-scripts"):
+        gdb.execute("source " + script)
+
+
+SUFFIXES = {"-gdb.py": run_python, "-gdb.gdb": run_gdb}
+
+
+class Sysroot(gdb.Command):
+    """Trust no script of a recording's files, and find those installed for them.
+
+Usage: contraflow-sysroot ROOT RECORDING"""
+
+    def __init__(self):
+        super().__init__("contraflow-sysroot", gdb.COMMAND_OBSCURE)
+        # Nothing is trusted until the command has been executed.
+        self.safe_path = gdb.parameter(SAFE_PATH)
+        gdb.execute("set %s %s" % (SAFE_PATH, NOTHING))
+
+    def invoke(self, argument, from_tty):
+        root, recording = shlex.split(argument)
+        trust_only_what_is_installed(self.safe_path, [os.path.realpath(root), root, recording])
+        gdb.events.new_objfile.connect(InstalledScripts(root).load)
+
+
+Sysroot()

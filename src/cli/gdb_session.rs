@@ -1,0 +1,164 @@
+//! `contraflow replay` without `--listen`: gdb in the foreground, and the server that it talks to
+//! in a thread of this process, over a Unix socket of this user's. gdb has the terminal, and the
+//! terminal's signals are gdb's.
+
+use super::replay::session;
+use super::sysroot::Sysroot;
+use super::temporary::Temporary;
+use super::{Failure, arguments, open, quoted, say};
+use crate::capture::ForegroundSignals;
+use crate::common::Pid;
+use crate::gdb::{self, Listener, Options};
+use crate::recording::{Reader, Store};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::{fs, io};
+
+/// Bytes of a socket's path (`sun_path` of unix(7)), with the zero at its end.
+const SOCKET_PATH_BYTES: usize = 108;
+
+/// Runs gdb on the recording, with its files in the places where gdb looks for them.
+pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
+    let dir = fs::canonicalize(Store::of_user().find(arguments.recording.as_deref())?)?;
+    let temporary = Temporary::make()?;
+    let reader = Reader::open(&dir)?;
+    let scene = Scene::make(&reader, &dir, temporary.dir())?;
+    let server = Server::start(dir, &scene.socket, arguments.edge_as_trap)?;
+    let signals = ForegroundSignals::take();
+    let name = arguments.gdb.as_deref().map_or(OsStr::new("gdb"), Path::as_os_str);
+    let mut gdb = scene.gdb(name, &arguments.gdb_arguments)?;
+    signals.forward_to(Pid(gdb.id().cast_signed()));
+    let status = gdb.wait()?;
+    server.end();
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// The server's thread.
+struct Server {
+    is_to_end: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Server {
+    /// Opens the recording and listens at `socket`. Returns when gdb may connect.
+    fn start(recording: PathBuf, socket: &Path, edge_as_trap: bool) -> Result<Self, Failure> {
+        let listener = Listener::unix(socket)?;
+        let is_to_end = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&is_to_end);
+        let (opened, outcome) = sync_channel(1);
+        let serve = move || {
+            let options = Options {
+                edge_as_trap,
+                is_to_end: Box::new(move || end.load(Ordering::Relaxed)),
+                announce: Box::new(|_| {}),
+                ..Options::default()
+            };
+            serve(&recording, listener, options, &opened);
+        };
+        let thread = thread::Builder::new().name("server".into()).spawn(serve)?;
+        match outcome.recv() {
+            Ok(Ok(())) => Ok(Self { is_to_end, thread }),
+            Ok(Err(failure)) => Err(failure.into()),
+            Err(_) => Err("the server ended before the recording was open".into()),
+        }
+    }
+
+    /// Ends a search that is still at work, and waits for the thread.
+    fn end(self) {
+        self.is_to_end.store(true, Ordering::Relaxed);
+        // Its panic was printed when it happened.
+        let _ = self.thread.join();
+    }
+}
+
+fn serve(
+    recording: &Path,
+    listener: Listener,
+    options: Options,
+    opened: &SyncSender<Result<(), String>>,
+) {
+    let (outcome, recording) = match open::recording(Some(recording)) {
+        Ok(recording) => (Ok(()), Some(recording)),
+        Err(failure) => (Err(failure.to_string()), None),
+    };
+    // Whoever started this thread waits for the outcome.
+    let _ = opened.send(outcome);
+    let served = recording.map(|recording| gdb::serve(listener, session(recording), options));
+    if let Some(Err(failure)) = served {
+        say(&failure);
+    }
+}
+
+/// The files that gdb is given.
+struct Scene {
+    sysroot: Sysroot,
+    socket: PathBuf,
+    script: PathBuf,
+    sysroot_script: PathBuf,
+    recording: PathBuf,
+}
+
+impl Scene {
+    fn make(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
+        let scene = Self {
+            sysroot: Sysroot::make(reader, dir.join("root"))?,
+            socket: dir.join("server"),
+            script: dir.join("contraflow.py"),
+            sysroot_script: dir.join("contraflow_sysroot.py"),
+            recording: recording.to_owned(),
+        };
+        fs::write(&scene.script, gdb::SCRIPT)?;
+        fs::write(&scene.sysroot_script, gdb::SYSROOT_SCRIPT)?;
+        let socket = scene.socket.as_os_str().as_bytes();
+        // gdb takes what has a colon for HOST:PORT.
+        if socket.len() >= SOCKET_PATH_BYTES || socket.contains(&b':') {
+            let tmpdir = dir.parent().unwrap_or(dir).display();
+            let why = "is too long or has a colon, so that gdb cannot connect to a socket there";
+            return Err(format!("{tmpdir} {why}; set TMPDIR to another directory").into());
+        }
+        Ok(scene)
+    }
+
+    fn gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
+        let started = Command::new(name).arg("-q").args(self.commands()).args(more).spawn();
+        started.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound if name == "gdb" => {
+                "gdb is not installed; install it (apt-get install gdb), or serve another \
+                 debugger with --listen"
+                    .into()
+            }
+            _ => format!("{}: gdb does not start: {error}", name.display()).into(),
+        })
+    }
+
+    fn commands(&self) -> Vec<OsString> {
+        let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
+        let protect = command(&[
+            "contraflow-sysroot".as_ref(),
+            &*quoted::given(self.sysroot.dir().as_os_str()),
+            &*quoted::given(self.recording.as_os_str()),
+        ]);
+        let mut commands = vec![
+            // Of its own it waits 2 s for an answer, and takes one that comes late for that to its next
+            // question.
+            "set remotetimeout 60".into(),
+            command(&["source".as_ref(), self.sysroot_script.as_os_str()]),
+            protect,
+            command(&["set sysroot".as_ref(), self.sysroot.dir().as_os_str()]),
+        ];
+        if let Some(program) = self.sysroot.program() {
+            commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
+        }
+        commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
+        commands.push(command(&["target remote".as_ref(), self.socket.as_os_str()]));
+        commands.into_iter().flat_map(|command| ["-ex".into(), command]).collect()
+    }
+}

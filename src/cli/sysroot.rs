@@ -1,0 +1,90 @@
+//! A recording's files under the paths that they had, for gdb to find them.
+
+use super::{Failure, open};
+use crate::recording::Reader;
+use crate::sideband::{Event, FileId, ImageId};
+use crate::timeline::Images;
+use std::collections::HashMap;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+/// A directory of links to a recording's files, as gdb's `set sysroot` takes it.
+pub(super) struct Sysroot {
+    dir: PathBuf,
+    program: Option<PathBuf>,
+}
+
+impl Sysroot {
+    /// Makes the links in `dir`, for the files as they were at the end.
+    pub(super) fn make(reader: &Reader, dir: PathBuf) -> Result<Self, Failure> {
+        let mut sysroot = Self { dir, program: None };
+        let records = reader.sideband()?;
+        let mut paths: HashMap<FileId, String> = HashMap::new();
+        let mut stored: HashMap<String, ImageId> = HashMap::new();
+        let mut last_exec = reader.manifest().program.clone();
+        for record in &records {
+            match &record.event {
+                Event::File { file, path } => {
+                    paths.insert(*file, path.clone());
+                }
+                Event::Image { file, image } => {
+                    if let Some(path) = paths.get(file) {
+                        stored.insert(path.clone(), image.clone());
+                    }
+                }
+                Event::Exec { path } => last_exec.clone_from(path),
+                _ => {}
+            }
+        }
+        // What is damaged is not shown; the server says that it is.
+        let (images, _) = Images::load(reader, &records)?;
+        stored.retain(|path, _| images.file(path).is_some());
+        for (path, image) in &stored {
+            sysroot.show(reader.dir(), path, image)?;
+        }
+        // The dynamic linker, and so gdb, knows libraries by other names than the kernel.
+        let last = images.last().cloned().unwrap_or_default();
+        let state = open::final_state(reader).unwrap_or_default();
+        let named = |library: &crate::state::Library| !library.map.name.is_empty();
+        let libraries = state.libraries(&last, Some(&last_exec)).unwrap_or_default();
+        for library in libraries.into_iter().filter(named) {
+            if let Some(image) = stored.get(&*library.file) {
+                sysroot.show(reader.dir(), &library.map.name, image)?;
+            }
+        }
+        // What the kernel maps has the canonical path.
+        let canonical = fs::canonicalize(&last_exec).unwrap_or_else(|_| last_exec.clone().into());
+        let shown = [canonical, PathBuf::from(last_exec)].map(|path| sysroot.inside(&path));
+        sysroot.program = shown.into_iter().find(|path| path.exists());
+        Ok(sysroot)
+    }
+
+    /// Returns the directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the program that ran last, if the recording has its file.
+    pub(super) fn program(&self) -> Option<&Path> {
+        self.program.as_deref()
+    }
+
+    fn inside(&self, path: &Path) -> PathBuf {
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        // A path of a hostile recording must not lead out of the directory.
+        let normal =
+            relative.components().filter(|part| matches!(part, std::path::Component::Normal(_)));
+        self.dir.join(normal.collect::<PathBuf>())
+    }
+
+    fn show(&self, recording: &Path, path: &str, image: &ImageId) -> io::Result<()> {
+        let link = self.inside(Path::new(path));
+        if let Some(parent) = link.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        // The last of several files of one path stays.
+        let _ = fs::remove_file(&link);
+        symlink(recording.join("images").join(&image.0), link)
+    }
+}

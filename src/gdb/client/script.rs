@@ -1,0 +1,49 @@
+//! What the gdb script reports of gdb, and what follows for the replies.
+
+use super::{Answer, Client};
+use crate::gdb::{catches, finish, frame, hex, source_line, stop_reply};
+use crate::session::{Run, Stop};
+
+impl<R: Run> Client<'_, R> {
+    /// What the gdb script reports of gdb; whether it is understood. `None` for other packets.
+    pub(super) fn take_of_script(&mut self, body: &[u8]) -> Option<bool> {
+        let (name, text) = hex::split(body.strip_prefix(b"qContraflow.")?, b':')?;
+        match name {
+            b"line" => {
+                self.source_line = source_line::parse(text);
+                Some(text.is_empty() || self.source_line.is_some())
+            }
+            b"finish" => {
+                self.finish = finish::parse(text);
+                Some(text.is_empty() || self.finish.is_some())
+            }
+            // gdb drops a Ctrl-C that comes while a handler of the script runs.
+            b"interrupt" => {
+                self.interrupted = true;
+                Some(true)
+            }
+            b"data" => {
+                self.hides_data = text == b"hide";
+                Some(matches!(text, b"hide" | b"show"))
+            }
+            _ => None,
+        }
+    }
+
+    /// Reports the stop that a resume came to.
+    pub(super) fn report(&mut self, stop: Stop) -> Answer {
+        let ended = self.finish.take_if(|finish| finish.ends_at(&self.served.session, stop));
+        let (reply, mut note) = if ended.is_some() {
+            let reply = stop_reply::quiet(&self.served.session, stop.thread, self.features);
+            (reply, finish::NOTE.to_owned())
+        } else {
+            (self.stop_reply(stop), String::new())
+        };
+        note.push_str(&catches::note(&self.served.session, stop).unwrap_or_default());
+        if note.is_empty() {
+            return Answer::Reply(reply);
+        }
+        let note = frame::encode(format!("O{}", hex::encode(note.as_bytes())).as_bytes());
+        Answer::Framed([note, frame::encode(&reply)].concat())
+    }
+}

@@ -1,0 +1,17 @@
+//! Hints to gdb's user on connecting. gdb shows console output at this time only if it comes with
+//! the reply to `qTStatus`, which gdb asks once. Our script keeps gdb from asking.
+
+use super::{frame, hex};
+
+const NO_SCRIPT: &str = "\
+contraflow: this gdb has not loaded contraflow's script. Without it, backtrace, finish and
+reverse-next do not work in the past. To load it:
+  shell contraflow gdbinit > contraflow.gdb
+  source contraflow.gdb
+";
+
+/// The packets that answer `qTStatus`: the hint, and that tracepoints are not supported.
+pub(super) fn without_script() -> Vec<u8> {
+    let note = format!("O{}", hex::encode(NO_SCRIPT.as_bytes()));
+    [frame::encode(note.as_bytes()), frame::encode(b"")].concat()
+}

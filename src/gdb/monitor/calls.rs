@@ -1,0 +1,80 @@
+//! Going along the calls around a place, where there need be no symbols.
+
+use super::NO_HISTORY;
+use super::about::when;
+use crate::common::Tid;
+use crate::session::{CallFrame, Direction, Found, History, Run, Search, Session};
+use std::collections::BTreeSet;
+
+/// Goes back to the last call out of the program's own code, if this is a library's.
+pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
+    let (Some(history), tid) = (session.run().recorded(), session.last_stop().thread) else {
+        return NO_HISTORY.to_owned();
+    };
+    if session.run().pc(tid).is_some_and(|pc| history.is_own_code(pc)) {
+        return "this is the program's own code\n".to_owned();
+    }
+    let stack = session.run().call_stack(tid);
+    let is_own = |frame: &&CallFrame| frame.call_site.is_some_and(|at| history.is_own_code(at));
+    let called = stack.iter().find(is_own).and_then(|frame| frame.activation);
+    go(session, called, "no call of the program's own code is known here")
+}
+
+/// Goes back to the call that led to the function at hand.
+pub(super) fn caller<R: Run>(session: &mut Session<R>) -> String {
+    let stack = session.run().call_stack(session.last_stop().thread);
+    let called = stack.first().and_then(|frame| frame.activation);
+    go(session, called, "the call of this function is not known here")
+}
+
+/// Goes forward to behind the call that led to the function at hand.
+pub(super) fn return_from<R: Run>(
+    session: &mut Session<R>,
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    let (Some(history), Some(here)) = (session.run().recorded(), session.run().position()) else {
+        return NO_HISTORY.to_owned();
+    };
+    let tid = session.last_stop().thread;
+    let stack = session.run().call_stack(tid);
+    let Some(frame) = stack.first().filter(|frame| frame.activation.is_some()) else {
+        return "the call of this function is not known here\n".to_owned();
+    };
+    match returned(history, tid, here.at, frame, interrupted) {
+        Found::Interrupted(at) => format!("interrupted at position {at}\n"),
+        Found::At(at) => go(session, Some(at), ""),
+        Found::Nothing => "this function does not return in the history\n".to_owned(),
+    }
+}
+
+/// Where an activation is over: at its return address, without it.
+fn returned(
+    history: &dyn History,
+    tid: Tid,
+    from: u64,
+    frame: &CallFrame,
+    interrupted: &dyn Fn() -> bool,
+) -> Found {
+    let addrs = BTreeSet::from_iter(frame.return_address);
+    let until = history.total();
+    let (direction, only) = (Direction::Forward, Some(tid));
+    let mut from = from;
+    loop {
+        let found =
+            history.find(&Search { from, until, direction, only, addrs: &addrs }, interrupted);
+        let Found::At(at) = found else { return found };
+        let stack = history.call_stack(tid, at);
+        if !stack.iter().any(|other| other.activation == frame.activation) {
+            return found;
+        }
+        from = at;
+    }
+}
+
+fn go<R: Run>(session: &mut Session<R>, position: Option<u64>, otherwise: &str) -> String {
+    let Some(position) = position else { return format!("{otherwise}\n") };
+    match session.seek(position) {
+        Ok(_) => when(session),
+        Err(error) => format!("{error}\n"),
+    }
+}

@@ -1,0 +1,75 @@
+//! Keeps gdb waiting for a reply that takes long, as one about a process with many threads does: it
+//! gives up where no byte comes for two seconds (`set remotetimeout`). An acknowledgement that
+//! nothing asked for is a byte, and means nothing.
+
+use std::io::Write;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Time between two bytes.
+pub(super) const PERIOD: Duration = Duration::from_secs(1);
+
+/// Sends acknowledgements as long as it lives.
+#[derive(Debug)]
+pub(super) struct Patience {
+    end: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Patience {
+    /// Begins to send to `client`, one byte each `period`.
+    pub(super) fn asking(mut client: Box<dyn Write + Send>, period: Duration) -> Self {
+        let (end, ended) = channel();
+        let thread = thread::spawn(move || {
+            while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                if client.write_all(b"+").and_then(|()| client.flush()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self { end: Some(end), thread: Some(thread) }
+    }
+}
+
+impl Drop for Patience {
+    /// Returns when no byte is under way any more.
+    fn drop(&mut self) {
+        self.end = None;
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked sends nothing either.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::mpsc::Sender;
+
+    struct Bytes(Sender<u8>);
+
+    impl Write for Bytes {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            for byte in bytes {
+                self.0.send(*byte).unwrap();
+            }
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn bytes_come_until_the_reply_does() {
+        let (sender, bytes) = channel();
+        let patience = Patience::asking(Box::new(Bytes(sender)), Duration::from_millis(1));
+        assert_eq!((bytes.recv(), bytes.recv()), (Ok(b'+'), Ok(b'+')));
+        drop(patience);
+        assert!(bytes.iter().all(|byte| byte == b'+'), "and the sender is gone");
+    }
+}
