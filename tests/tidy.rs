@@ -15,7 +15,7 @@ const FENCES: [(&str, &[&str]); 9] = [
     ("gimli", &["symbols"]),
     ("addr2line", &["symbols"]),
     ("object", &["image", "symbols"]),
-    ("iced_x86", &["flow", "translate", "cli"]),
+    ("iced_x86", &["insn", "flow", "translate", "cli"]),
     ("clap", &["cli"]),
     ("ruzstd", &["sideband"]),
 ];
@@ -103,6 +103,22 @@ fn has_word(line: &str, word: &str) -> bool {
 
 fn assert_none(what: &str, faults: &[String]) {
     assert!(faults.is_empty(), "{what}:\n{}", faults.join("\n"));
+}
+
+/// Arrows that the drawing would allow, and that lead where a room has no business.
+const FORBIDDEN: [(&str, &str); 2] = [("capture", "flow"), ("session", "flow")];
+
+#[test]
+fn rooms_leave_alone_what_is_not_their_business() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        let of_room = FORBIDDEN.iter().filter(|(room, _)| *room == source.room);
+        for (_, other) in of_room {
+            let named = code(&source).filter(|(_, line)| line.contains(&format!("crate::{other}")));
+            faults.extend(named.map(|(number, _)| format!("{}:{number}: {other}", source.path)));
+        }
+    }
+    assert_none("arrows", &faults);
 }
 
 #[test]

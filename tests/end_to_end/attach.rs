@@ -1,6 +1,6 @@
 //! Attaching to a process that runs, and leaving it: it goes on as if nobody had been there.
 
-use crate::support::{Scene, contraflow, have, text};
+use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -145,6 +145,13 @@ fn a_process_that_ends_while_it_is_recorded_has_its_end() {
     let output = recorder.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     assert!(instructions(&scene) > 10_000);
+    if have("gdb") {
+        let mut replay = contraflow();
+        replay.arg("replay").arg(scene.path("recording")).args(["--", "-nx", "-batch"]);
+        let said = run_gdb(replay, "cf-seek begin\nbacktrace");
+        let why = "(older frames are before the recorded history)";
+        assert!(answer(&said, "backtrace", 0).ends_with(why), "{said}");
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! `contraflow dump` of raw traces written here packet by packet: times, paces, JSON.
 
 use crate::support::{Scene, contraflow, text};
-use contraflow::pt::{ExecMode, IpCompression, IpPayload, Packet, Tnt, encode};
+use contraflow::insn::ExecMode;
+use contraflow::pt::{IpCompression, IpPayload, Packet, Tnt, encode};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -94,6 +95,22 @@ fn statistics_tell_instructions_per_cycle() {
 }
 
 /// Where ranges overlap, the first line counts; what is mapped and not in its file is named.
+/// Erratum SKD007 puts an OVF in place of the second byte of a CYC.
+#[test]
+fn packets_are_those_of_the_processor() {
+    let scene = Scene::new();
+    let mut trace = Vec::new();
+    encode(&Packet::Psb, &mut trace);
+    encode(&Packet::PsbEnd, &mut trace);
+    trace.extend([0x07, 0x02, 0xf3]);
+    fs::write(scene.path("trace"), trace).expect("a file");
+    let packets = |cpu: &str| text(&dumped(&scene, &["--cpu", cpu, "packets"]).stdout);
+    assert!(packets("6/94/3").ends_with("00000013  Ovf\n"), "{}", packets("6/94/3"));
+    assert!(!packets("6/151/2").contains("Ovf"));
+    let counted = text(&dumped(&scene, &["--cpu", "6/94/3", "stats"]).stdout);
+    assert!(counted.contains("Ovf 1\n"), "{counted}");
+}
+
 #[test]
 fn a_list_of_code_and_what_is_missing() {
     let scene = scene();

@@ -1,7 +1,7 @@
 //! Ends that nobody planned, of translated programs and of their recorder: each leaves what was
 //! recorded until then, and an error is one clear sentence.
 
-use crate::comparison::{addresses, path_of, record, status, without_gaps};
+use crate::comparison::{addresses, native, path_of, record, status, without_gaps};
 use crate::support::{Scene, contraflow, have, run_gdb, text};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -326,4 +326,36 @@ fn threads_that_are_ended_anywhere_stand_in_the_program() {
         }
         assert_eq!(interrupted, 6, "{info}");
     }
+}
+
+/// The kernel does not tell of a first thread that is killed at its end, before the others' ends.
+#[test]
+fn first_threads_that_end_in_silence_are_not_waited_for() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("first_gone.c", &[]);
+    let program = program.to_str().unwrap();
+    for backend in ["soft", "step"] {
+        for command in [&[program][..], &[program, "apart"]] {
+            let options = ["--follow-forks", "--force"];
+            let (_, output) = record(&scene, backend, &options, command);
+            assert_eq!(text(&output.stdout), text(&native(command).stdout), "{backend}");
+        }
+    }
+}
+
+#[test]
+fn a_child_with_no_stack_is_followed() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("stackless.c", &["-O1"]);
+    let (_, output) = record(&scene, "soft", &["--follow-forks"], &[program.to_str().unwrap()]);
+    assert_eq!((text(&output.stdout), status(&output)), ("0 7f00 done\n".to_owned(), 0));
+    let store = std::fs::read_dir(scene.path("store")).unwrap();
+    let children = store.filter(|dir| dir.as_ref().unwrap().path().join("manifest.json").exists());
+    assert_eq!(children.count(), 2);
 }

@@ -110,7 +110,7 @@ fn a_library_that_is_overwritten_in_place() {
 
 #[test]
 fn circles_without_packets() {
-    let prints = "alarm alarm alarm alarm fault fault fault fault done\n";
+    let prints = "alarm alarm alarm alarm alarm fault fault fault fault done\n";
     of_program("circles.c", &[], &[], prints);
 }
 

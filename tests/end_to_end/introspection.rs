@@ -1,6 +1,6 @@
 //! Programs that look at themselves, or forbid it: what they find and do is what they do alone.
 
-use crate::comparison::{native, passes_through, path_of, status};
+use crate::comparison::{native, passes_through, path_of, record, same_stdout, status};
 use crate::support::{Scene, contraflow, have, text};
 use std::process::Command;
 
@@ -87,4 +87,63 @@ fn a_program_forbids_all_but_root_to_look_into_it() {
     assert!(said.contains("forbids that it is looked into (PR_SET_DUMPABLE)"), "{said}");
     let info = contraflow().arg("info").arg(place.path().join("recording")).output().unwrap();
     assert!(info.status.success(), "{}", text(&info.stderr));
+}
+
+#[test]
+fn restartable_sequences_are_not_there() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("sequences.c", &[]);
+    for backend in ["soft", "step"] {
+        let (_, output) = record(&scene, backend, &[], &[program.to_str().unwrap()]);
+        assert_eq!(text(&output.stdout), "Function not implemented\n", "{backend}");
+    }
+}
+
+#[test]
+fn a_core_dump_would_not_hold_the_recorders_memory() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("undumped.c", &[]);
+        passes_through(&scene, &[], &[program.to_str().unwrap()])
+            .unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_program_that_forbids_itself_the_time_is_left_alone() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("timeless.c", &[]);
+    let command = [program.to_str().unwrap()];
+    let mut record = contraflow();
+    record.args(["record", "--backend", "soft", "-o"]).arg(scene.path("recording")).args(command);
+    let output = record.env("CONTRAFLOW_HOME", scene.path("store")).output().unwrap();
+    same_stdout(&output, &native(&command)).unwrap_or_else(|error| panic!("{error}"));
+    let said = text(&output.stderr);
+    assert!(said.contains("forbids itself the time-stamp counter"), "{said}");
+    assert!(path_of(&scene.path("recording")).unwrap().len() > 10_000);
+}
+
+/// Each call would cost a look at all mappings otherwise.
+#[test]
+fn memory_that_is_mapped_anew_costs_no_look_at_all_mappings() {
+    if !have("gcc") || !have("strace") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("remapped.c", &[]);
+    let calls = scene.path("calls");
+    let mut strace = Command::new("strace");
+    strace.args(["-e", "trace=openat", "-o"]).arg(&calls).arg(contraflow().get_program());
+    strace.args(["record", "--backend", "soft", "-o"]).arg(scene.path("recording")).arg(&program);
+    let output = strace.env("CONTRAFLOW_HOME", scene.path("store")).output().unwrap();
+    assert_eq!(text(&output.stdout), "done\n", "{}", text(&output.stderr));
+    let calls = std::fs::read_to_string(calls).unwrap();
+    let looks = calls.lines().filter(|line| line.contains("/maps\"")).count();
+    assert!(looks > 0 && looks < 100, "{looks} looks");
 }

@@ -2,6 +2,7 @@
 
 use crate::support::{Scene, contraflow, have, text};
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -114,4 +115,51 @@ fn registers_that_a_system_call_leaves_alone_stay() {
         let recorded = record(&scene).args(["--backend", backend]).arg(&program).output().unwrap();
         assert_eq!((backend, recorded.stdout), (backend, native.stdout.clone()));
     }
+}
+
+/// The recorder is in the program's process group, and must not end, stop, or pass on what the
+/// program has already.
+#[test]
+fn signals_to_the_process_group_are_the_programs() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("group.c", &["-static"]);
+    // SIGHUP, SIGQUIT, SIGABRT, SIGUSR1, SIGSEGV, SIGUSR2, SIGTERM, SIGTSTP, SIGVTALRM, SIGPWR, a real-time one.
+    for signal in ["1", "3", "6", "10", "11", "12", "15", "20", "26", "30", "40"] {
+        for how in ["handle", "ignore"] {
+            for backend in ["soft", "step"] {
+                let run = |mut command: Command| {
+                    let output = command.args([signal, how]).process_group(0).output().unwrap();
+                    (output.status.to_string(), text(&output.stdout))
+                };
+                let mut recorder = record(&scene);
+                recorder.args(["--backend", backend]).arg(&program);
+                let native = run(Command::new(&program));
+                assert_eq!(run(recorder), native, "{backend}, {how}");
+            }
+        }
+    }
+}
+
+/// A shell waits for the recorder alone.
+#[test]
+fn the_recorder_stops_with_its_program() {
+    let scene = Scene::new();
+    let script = "kill -TSTP 0; echo awake";
+    let mut child = record(&scene)
+        .args(["/bin/sh", "-c", script])
+        .stdout(Stdio::piped())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let stat = format!("/proc/{}/stat", child.id());
+    while !std::fs::read_to_string(&stat).unwrap().contains(") T ") {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-CONT", "--", &group]).status().unwrap().success());
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "awake\n");
 }

@@ -182,8 +182,8 @@ fn gdb(mut command: Command, start: &str, commands: &str) -> String {
     run_gdb(command, &format!("{start}\necho START\n{commands}\necho END"))
 }
 
-/// Without addresses, folders, empty lines, and notes on threads that come and go. What is not
-/// exported of a library has a name only where its symbols are installed.
+/// Without addresses, folders, empty lines, values returned, and notes on threads that come and go.
+/// What is not exported of a library has a name only where its symbols are installed.
 fn tidied(said: &str) -> String {
     let (start, from) = said.split_once(">>> echo START\nSTART\n").unwrap_or((said, ""));
     assert!(start.contains("Temporary breakpoint 1, main"), "{start}");
@@ -193,7 +193,11 @@ fn tidied(said: &str) -> String {
     for line in body.lines().map(str::trim_end) {
         let executes = line.starts_with("process ") && line.contains(" is executing new program: ");
         let says = line.starts_with('[') || line.starts_with("Using host libthread_db library");
-        let noise = says || executes;
+        // The past does not know the value, and its `finish` ends without a breakpoint.
+        let returned = line.starts_with("Value returned is ")
+            || line.ends_with(" stopped.")
+            || line.starts_with("contraflow: the value returned");
+        let noise = says || executes || returned;
         if !line.is_empty() && !noise {
             let line = without_processes(&without_addresses(&line.replace(&folder, "")));
             text += match line.split_once(" from /") {

@@ -476,6 +476,11 @@ impl Client {
         self.0.write_all(format!("${body}#{sum:02x}").as_bytes()).unwrap();
     }
 
+    /// Ctrl-C.
+    pub(crate) fn interrupt(&mut self) {
+        self.0.write_all(b"\x03").unwrap();
+    }
+
     pub(crate) fn reply(&mut self) -> String {
         let mut reply = Vec::new();
         let mut byte = [0];

@@ -1,9 +1,10 @@
 //! What a gdb session on a recording refuses, and what it survives.
 
-use crate::support::{Recorded, Scene, answer, contraflow, have, run_gdb, text};
+use crate::support::{Recorded, Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -62,6 +63,27 @@ fn a_directory_with_any_name() {
     replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
     let output = run_gdb(replay, "cf-when\nreverse-stepi\ncf-when");
     assert!(answer(&output, "cf-when", 1).starts_with("position "), "{output}");
+}
+
+#[test]
+fn a_script_is_its_interpreter_across_the_programs_that_it_becomes() {
+    let scene = Scene::new();
+    let becomes = scene.compile("scripted.c", &[]);
+    let script = scene.path("script");
+    fs::write(&script, format!("#! /bin/sh -e\nexec {} \"$@\"\n", becomes.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    for backend in ["soft", "step"] {
+        let dir = scene.path(backend);
+        let mut record = contraflow();
+        record.args(["record", "-q", "--full", "--backend", backend, "-o"]).arg(&dir);
+        assert_eq!(record.arg(&script).arg("word").status().unwrap().code(), Some(128 + 6));
+        let info = text(&contraflow().arg("info").arg(&dir).output().unwrap().stdout);
+        assert!(info.contains("/bin/sh"), "{info}");
+        let mut replay = contraflow();
+        replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+        let output = run_gdb(replay, "bt\ncf-seek start\ncf-find main 1");
+        assert_in_order(&output, &["abort", "main", ">>> cf-seek start", ">>> cf-find", "main"]);
+    }
 }
 
 #[test]

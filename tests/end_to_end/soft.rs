@@ -260,3 +260,34 @@ fn what_is_saved_meanwhile_is_what_was_recorded() {
         assert!(said.contains("exited with status 0") && !said.contains("overwrote"), "{said}");
     }
 }
+
+#[test]
+fn circles_of_jumps_can_be_interrupted() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("circles.c", &["-DCIRCLE_MICROSECONDS=1000"]);
+        let command = [program.to_str().unwrap(), "alone"];
+        let dir = assert_passes_through(&scene, &[], &command);
+        without_gaps(&dir).unwrap();
+    }
+}
+
+/// Calls in a page of which nobody can read the code.
+#[test]
+fn calls_of_the_vsyscall_page_take_the_same_path() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("old_calls.c", &["-O0"]);
+    let command = [program.to_str().unwrap()];
+    if native(&command).status.success() {
+        assert!(assert_same_path(&scene, &command) > 10_000);
+    } else {
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("SKIPPED: the kernel has no vsyscall page\n"),
+        );
+    }
+}

@@ -10,6 +10,9 @@
 #include <unistd.h>
 
 #define PAGE 4096
+#ifndef CIRCLE_MICROSECONDS
+#define CIRCLE_MICROSECONDS 40000
+#endif
 
 static sigjmp_buf out;
 static char *pages;             /* none may be touched before a handler says so */
@@ -48,6 +51,12 @@ __attribute__((noinline)) static void to_itself(void)
 __attribute__((noinline)) static void of_two(void)
 {
     __asm__ volatile("jmp 2f\n 1: nop\n jmp 3f\n 2: nop\n 3: nop\n jmp 1b");
+}
+
+/* Nothing but jumps. */
+__attribute__((noinline)) static void of_jumps(void)
+{
+    __asm__ volatile("jmp 2f\n 1: jmp 3f\n 2: jmp 1b\n 3: jmp 2b");
 }
 
 /* Enters the circle in its middle, and runs into it again from above. */
@@ -107,8 +116,10 @@ static const char *run(void (*circle)(void), long microseconds)
     return sig == SIGALRM ? "alarm" : "fault";
 }
 
-int main(void)
+/* With any argument, no thread is in a circle at the end. */
+int main(int argc, char **argv)
 {
+    (void)argv;
     static char stack[65536];
     stack_t alternative = { .ss_sp = stack, .ss_size = sizeof stack };
     sigaltstack(&alternative, NULL);
@@ -122,13 +133,16 @@ int main(void)
     sigaction(SIGSEGV, &action, NULL);
 
     const char *ends[] = {
-        run(to_itself, 40000), run(to_itself, 1), run(of_two, 40000), run(from_above, 40000),
+        run(to_itself, CIRCLE_MICROSECONDS), run(to_itself, 1), run(of_two, CIRCLE_MICROSECONDS), run(of_jumps, CIRCLE_MICROSECONDS),
+        run(from_above, CIRCLE_MICROSECONDS),
         run(faulting, 0), run(repeating, 0), run(calling, 0), run(calling_itself, 0),
     };
-    pthread_t thread;
-    pthread_create(&thread, NULL, spin, NULL);
-    for (volatile int i = 0; i < 3000; i++)
-        ;
+    if (argc == 1) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, spin, NULL);
+        for (volatile int i = 0; i < 3000; i++)
+            ;
+    }
     for (unsigned i = 0; i < sizeof ends / sizeof *ends; i++)
         printf("%s ", ends[i]);
     puts("done");

@@ -2,9 +2,8 @@
 
 use super::{CODE, CODE_AT};
 use contraflow::common::{Addr, AddrRange, Pid, Tid};
-use contraflow::image::core::{
-    self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Registers, Thread,
-};
+use contraflow::image::core::{self, CoreContents, CoreSegment, FileMapping, ProcessInfo, Thread};
+use contraflow::insn::Registers;
 use std::io::Cursor;
 
 /// A program, a library, and a core.
@@ -123,7 +122,7 @@ pub fn core_file() -> Vec<u8> {
         segments: vec![segment, dumped],
     };
     let mut out = Cursor::new(Vec::new());
-    let written = core::write(&mut out, &contents, &mut |_, buf| {
+    let written = core::write(&mut out, &contents, &mut |_, buf: &mut [u8]| {
         buf.fill(0x90);
         buf.len()
     });

@@ -1,0 +1,138 @@
+//! Shared libraries in gdb and LLDB: at the end, in the past, and where a recording has no final
+//! state to read the dynamic linker's list from.
+
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb, text};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+/// A recorder at work on `sorts.c`, with a snapshot of what the program did before it waits.
+struct AtWork {
+    recorder: Child,
+    dir: PathBuf,
+    program: PathBuf,
+}
+
+impl AtWork {
+    fn start(scene: &Scene) -> Self {
+        let (dir, program) = (scene.path("recording"), scene.compile("sorts.c", &["-O0"]));
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "-q", "-o"]).arg(&dir);
+        record.arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut recorder = record.spawn().unwrap();
+        let mut ready = String::new();
+        BufReader::new(recorder.stdout.as_mut().unwrap()).read_line(&mut ready).unwrap();
+        assert_eq!(ready, "ready\n");
+        let taken = contraflow().arg("snapshot").arg(&dir).output().unwrap();
+        assert!(taken.status.success(), "{}", text(&taken.stderr));
+        Self { recorder, dir, program }
+    }
+
+    /// Lets the program end, so that the recording has a final state.
+    fn finish(&mut self) {
+        self.recorder.stdin.take().unwrap().write_all(b"x").unwrap();
+        assert_eq!(self.recorder.wait().unwrap().code(), Some(0));
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        // It may have ended; its program ends with it.
+        let _ = self.recorder.kill();
+        let _ = self.recorder.wait();
+    }
+}
+
+fn assert_gdb_knows_libraries(dir: &Path) {
+    let mut replay = contraflow();
+    replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
+    let commands = "\
+        info sharedlibrary
+        break qsort
+        reverse-continue
+        backtrace
+        info sharedlibrary
+        break ascending
+        continue
+        backtrace";
+    let output = run_gdb(replay, commands);
+    for nth in 0..2 {
+        let libraries = answer(&output, "info sharedlibrary", nth);
+        assert_in_order(libraries, &["Yes", "/libc.so.6"]);
+        assert!(libraries.contains("/lib64/ld-linux-x86-64.so.2"), "{output}");
+    }
+    assert!(answer(&output, "break qsort", 0).contains("Breakpoint 1 at 0x7"), "{output}");
+    assert!(answer(&output, "reverse-continue", 0).contains("Breakpoint 1, "), "{output}");
+    assert_in_order(answer(&output, "backtrace", 0), &["#0", "qsort", "main () at "]);
+    let callback = answer(&output, "backtrace", 1);
+    assert_in_order(callback, &["#0", "ascending (", "main () at "]);
+    assert!(!callback.contains("??"), "{output}");
+    assert!(!output.contains("Unable to find dynamic linker"), "{output}");
+}
+
+#[test]
+fn gdb_knows_those_of_snapshots_and_cut_recordings() {
+    if !have("gdb") || !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let mut work = AtWork::start(&scene);
+    assert_gdb_knows_libraries(&work.dir);
+    work.recorder.kill().unwrap();
+    work.recorder.wait().unwrap();
+    assert_gdb_knows_libraries(&work.dir);
+}
+
+/// A server on a recording, and its address.
+fn serve(dir: &Path) -> (Child, String, BufReader<ChildStderr>) {
+    let mut replay = contraflow();
+    replay.args(["replay", "--once", "--listen", "127.0.0.1:0"]).arg(dir);
+    let mut server = replay.stderr(Stdio::piped()).spawn().unwrap();
+    let mut stderr = BufReader::new(server.stderr.take().unwrap());
+    let address = loop {
+        let mut line = String::new();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "the server has ended");
+        if let Some(address) = line.trim().strip_prefix("contraflow: listening on ") {
+            break address.to_owned();
+        }
+    };
+    (server, address, stderr)
+}
+
+fn assert_lldb_knows_libraries(lldb: &str, work: &AtWork) {
+    let (mut server, address, _stderr) = serve(&work.dir);
+    let remote = format!("gdb-remote {address}");
+    let commands = [&*remote, "image list", "b qsort", "process continue --reverse", "image list"];
+    let mut command = Command::new(lldb);
+    command.args(["--no-lldbinit", "-b"]);
+    for text in commands {
+        command.args(["-o", text]);
+    }
+    let output = command.arg(&work.program).stdin(Stdio::null()).output().unwrap();
+    server.wait().unwrap();
+    let said = text(&output.stdout);
+    assert_in_order(
+        &said,
+        &[
+            "(lldb) image list",
+            "libc.so.6",
+            "(lldb) b qsort",
+            "Breakpoint 1: where = libc.so.6`",
+            "stop reason = breakpoint 1.1",
+            "libc.so.6`",
+            "(lldb) image list",
+            "libc.so.6",
+        ],
+    );
+}
+
+#[test]
+fn lldb_knows_them_with_and_without_a_final_state() {
+    let lldb = ["lldb-22", "lldb"].into_iter().find(|lldb| have(lldb));
+    let (Some(lldb), true) = (lldb, have("gcc")) else { return };
+    let scene = Scene::new();
+    let mut work = AtWork::start(&scene);
+    assert_lldb_knows_libraries(lldb, &work);
+    work.finish();
+    assert_lldb_knows_libraries(lldb, &work);
+}
