@@ -15,28 +15,51 @@ TOOLS := gcc:gcc gdb:gdb
 # lldb and libipt make more tests run; without them those say that they skip.
 CHECK_TOOLS := $(TOOLS) make:make
 
-.PHONY: all build install demo check check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
+MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+
+.PHONY: all build cargo install demo check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
 
 all: build
 
-build:
+build: cargo
 	$(CARGO) build --release
 
+# Says what to install where there is no Rust; make would only say that a command failed.
+cargo:
+	@command -v $(CARGO) >/dev/null 2>&1 || { \
+		echo "cargo is not installed; install Rust $(MSRV) or newer: with rustup, or as the" \
+			"packages cargo and rustc where they are new enough" >&2; exit 1; }
+
+SHARE = $(DESTDIR)$(PREFIX)/share
+
+# The program, its manual pages and the completions of three shells.
 install: build
 	install -D target/release/contraflow $(DESTDIR)$(PREFIX)/bin/contraflow
+	target/release/contraflow man $(SHARE)/man/man1
+	install -d $(SHARE)/bash-completion/completions $(SHARE)/zsh/site-functions \
+		$(SHARE)/fish/vendor_completions.d
+	target/release/contraflow completions bash > $(SHARE)/bash-completion/completions/contraflow
+	target/release/contraflow completions zsh > $(SHARE)/zsh/site-functions/_contraflow
+	target/release/contraflow completions fish > $(SHARE)/fish/vendor_completions.d/contraflow.fish
 
 # Records a program that crashes far from its bug, and lets gdb walk back to it, line by line.
-demo: tools build
+demo: cargo tools build
 	@sh examples/crash/demo.sh target/release/contraflow
 
-check: check-tools fmt clippy doc deny test fuzz
+# What a change must pass: formatting, lints, documentation, tests.
+check: cargo check-tools fmt clippy doc test
+
+# What continuous integration runs besides: licences of dependencies, and fuzzing.
+check-ci: check deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
-# more signals, and many short programs in a row.
+# more signals, many short programs in a row, and parts of gdb's own testsuite where dejagnu and
+# gdb's source are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh).
 check-long: check-tools build
 	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
 		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends::
 	sh tests/stress.sh target/release/contraflow
+	sh tests/gdb_suite/run.sh target/release/contraflow
 
 # 200 short translated programs in a row.
 stress: check-tools build
