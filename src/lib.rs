@@ -10,6 +10,8 @@
 pub mod capture;
 pub mod cli;
 pub mod common;
+#[doc(hidden)]
+pub mod encode;
 pub mod flow;
 pub mod gdb;
 pub mod image;

@@ -2,19 +2,14 @@
 //! with the meaning that they have for a PT unit (SDM section "Filtering by IP").
 
 use super::error::Error;
-use crate::common::{Addr, AddrRange};
+use crate::common::AddrRange;
+use crate::encode::{MOST_RANGES, Ranges};
 use crate::image::Bytes;
 use crate::image::elf::Elf;
-use crate::pt::unit::{Config, IpRange};
 use crate::recording::{Mapped, debug_file};
 use crate::sideband::Mapping;
 use crate::symbols::Symbols;
 use std::path::Path;
-
-/// The PT unit's address ranges: `IA32_RTIT_ADDR0_A` to `IA32_RTIT_ADDR3_B`.
-const MOST_RANGES: usize = 4;
-/// A range that holds no address.
-const NOTHING: IpRange = IpRange { first: Addr(1), last: Addr(0) };
 
 /// A stretch of code, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,77 +49,6 @@ impl Filter {
     }
 }
 
-/// A [`Filter`] by addresses.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ranges {
-    /// There is a filter, though its code may not be there yet.
-    filters: bool,
-    only: Vec<AddrRange>,
-    stop: Vec<AddrRange>,
-}
-
-impl Ranges {
-    /// The PT unit's configuration for them.
-    pub(super) fn configure(&self, mut config: Config) -> Config {
-        let mut number = 0..MOST_RANGES;
-        let placeholder = (self.filters && self.only.is_empty()).then_some(NOTHING);
-        for range in self.only.iter().map(inclusive).chain(placeholder) {
-            let Some(number) = number.next() else { break };
-            config = config.with_filter(number, range);
-        }
-        for (range, number) in self.stop.iter().map(inclusive).zip(number) {
-            config = config.with_trace_stop(number, range);
-        }
-        config
-    }
-
-    /// Whether all is traced.
-    pub(super) fn are_none(&self) -> bool {
-        !self.filters && self.stop.is_empty()
-    }
-
-    /// Whether only some code is traced, though it may not be there yet.
-    pub(super) fn has_filter(&self) -> bool {
-        self.filters
-    }
-
-    /// The code that is traced.
-    pub(super) fn only(&self) -> &[AddrRange] {
-        &self.only
-    }
-
-    /// The code that ends a trace.
-    pub(super) fn stop(&self) -> &[AddrRange] {
-        &self.stop
-    }
-
-    /// Where what is traced begins.
-    pub(super) fn starts(&self) -> impl Iterator<Item = Addr> {
-        self.only.iter().map(|range| range.start)
-    }
-
-    /// Whether there is code that ends a trace.
-    pub(super) fn stops(&self) -> bool {
-        !self.stop.is_empty()
-    }
-
-    /// Whether a branch to `ip` ends the trace.
-    pub(super) fn stop_at(&self, ip: u64) -> bool {
-        self.stop.iter().any(|range| range.contains(Addr(ip)))
-    }
-
-    /// Whether a trace says nothing of the addresses from `low` to `high`, but where it is in
-    /// their midst already.
-    pub(super) fn skip(&self, low: u64, high: u64) -> bool {
-        let meets = |range: &AddrRange| range.start.0 <= high && low < range.end.0;
-        self.filters && !self.only.iter().chain(&self.stop).any(meets)
-    }
-}
-
-fn inclusive(range: &AddrRange) -> IpRange {
-    IpRange { first: range.start, last: Addr(range.end.0.saturating_sub(1)) }
-}
-
 /// Finds the code that a filter means in a process, as it is mapped.
 #[derive(Debug)]
 pub(super) struct Resolver {
@@ -161,11 +85,8 @@ impl Resolver {
             };
             codes.iter().filter_map(range).collect()
         };
-        self.ranges = Ranges {
-            filters: !self.filter.only.is_empty(),
-            only: fixed(&self.filter.only),
-            stop: fixed(&self.filter.stop),
-        };
+        let filters = !self.filter.only.is_empty();
+        self.ranges = Ranges::new(filters, fixed(&self.filter.only), fixed(&self.filter.stop));
         self.seen.clear();
     }
 
@@ -195,7 +116,7 @@ impl Resolver {
 
     /// How many ranges there are.
     pub(super) fn count(&self) -> usize {
-        self.ranges.only.len() + self.ranges.stop.len()
+        self.ranges.only().len() + self.ranges.stop().len()
     }
 
     /// Whether there are names that nothing had so far, or nothing of the program that runs now.
@@ -227,12 +148,9 @@ impl Resolver {
         for (is_stop, codes) in [(false, &self.filter.only), (true, &self.filter.stop)] {
             for code in codes.iter().filter(wanted) {
                 let (Code::Function(name) | Code::FunctionOf(name, _)) = code else { continue };
-                let known = if is_stop { &mut self.ranges.stop } else { &mut self.ranges.only };
                 for range in functions(&symbols, name) {
                     self.found.iter_mut().filter(|f| f.0 == code.words()).for_each(|f| f.1 = true);
-                    if !known.contains(&range) {
-                        known.push(range);
-                    }
+                    self.ranges.add(range, is_stop);
                 }
             }
         }

@@ -16,7 +16,6 @@ pub mod host;
 mod live;
 mod masked;
 mod newborn;
-mod path;
 mod perf;
 mod recorder;
 mod restart;

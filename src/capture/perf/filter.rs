@@ -2,8 +2,8 @@
 //! kernel/events/core.c): of a program's own code, by the file that it is mapped from.
 
 use super::error::Error;
-use crate::capture::filter::Ranges;
 use crate::common::AddrRange;
+use crate::encode::Ranges;
 use crate::sideband::Mapping;
 
 /// The filter for these ranges, as they are mapped; none where the kernel would trace all, and must

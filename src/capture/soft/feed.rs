@@ -2,11 +2,10 @@
 //! each traced thread's order, and packets come out.
 
 use super::area::Busy;
-use super::encode::{BadRecord, Chains, Dictionary, News, Trace};
 use super::shared::Shared;
 use super::turns::Turns;
-use crate::capture::filter::Ranges;
 use crate::common::Tid;
+use crate::encode::{BadRecord, Chains, Dictionary, News, Ranges, Trace};
 use crate::insn::Insn;
 use crate::translate::Step;
 use std::collections::HashMap;

@@ -13,7 +13,6 @@ mod calls;
 mod code;
 mod debugger;
 mod detach;
-mod encode;
 mod engine;
 mod events;
 mod exact;

@@ -3,13 +3,13 @@
 
 use super::area::BUFFERS;
 use super::area::Busy;
-use super::encode::{News, Paths};
 use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Tid;
+use crate::encode::{News, Paths};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

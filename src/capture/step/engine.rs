@@ -4,14 +4,14 @@ use super::debugger::Debugger;
 use super::events::end_path;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
+use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
-use crate::capture::filter::Ranges;
 use crate::capture::newborn::Newborns;
-use crate::capture::path::Path;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
+use crate::encode::{Path, Ranges};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{
     self, Cpus, Stop, TRAP_BIT, Tracee, is_first_thread_gone, signals, wait_any, wait_for,
@@ -114,7 +114,7 @@ impl Engine {
         let open = |path| File::options().append(true).create(true).open(path).ok();
         let none = Ranges::default();
         let ranges = self.processes.get(&pid).map_or(&none, |process| process.resolver.ranges());
-        Path::new(self.request.psb_period_bytes, ranges, log.and_then(open))
+        Path::new(self.request.psb_period_bytes, ranges, now, log.and_then(open))
     }
 
     /// Lets all paths know the code that a filter means, where more of it was found.

@@ -7,11 +7,11 @@ use super::super::go::has_trapped;
 use super::super::pmu::{Area, Control, Pmu, Source};
 use super::kernel::{Kernel, attr};
 use crate::capture;
-use crate::capture::filter::Ranges;
+use crate::capture::clock::now;
 use crate::capture::final_state::code_of;
-use crate::capture::path::Path;
 use crate::capture::restart::asks_to_restart;
 use crate::common::{Addr, Tid};
+use crate::encode::{Path, Ranges};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
 use crate::recording::Hardware;
 use crate::sideband::perf_data::PerfRecords;
@@ -132,7 +132,7 @@ impl Pmu for ModelPmu {
         let (is_late, is_off) = (!self.is_patient, AtomicBool::new(false));
         let kernel = Arc::new(Shared { kernel: Mutex::new(kernel), is_late, is_off });
         let log = File::create(self.log.join(format!("{tid}.log"))).unwrap();
-        let path = Path::new(2048, &Ranges::default(), Some(log));
+        let path = Path::new(2048, &Ranges::default(), now, Some(log));
         let ip = Tracee(tid).instruction_pointer().unwrap();
         let (steps, is_fresh) = (0, true);
         let stepped = Stepped {

@@ -5,7 +5,7 @@
 
 use super::Encoder;
 use super::chain::{Chain, Key};
-use super::dictionary::Dictionary;
+use crate::encode::dictionary::Dictionary;
 
 /// Slots of the table at first, and at most: 2 MiB.
 const SLOTS: [usize; 2] = [1 << 8, 1 << 14];
@@ -23,7 +23,7 @@ struct Tag {
 
 /// The chains that were found, by their records.
 #[derive(Debug, Default)]
-pub(in crate::capture::soft) struct Chains {
+pub struct Chains {
     slots: Vec<Chain>,
     /// What the slots hold, so that a look-up in vain need not read them.
     tags: Vec<Tag>,
@@ -102,8 +102,8 @@ impl Chains {
 mod tests {
     use super::super::BadRecord;
     use super::super::chain::KEY_BYTES;
-    use super::super::dictionary::News;
     use super::*;
+    use crate::encode::dictionary::News;
     use crate::translate::{Edge, EdgeKind};
 
     struct Random(u64);

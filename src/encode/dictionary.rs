@@ -8,18 +8,18 @@ const PLAIN_BITS: u8 = 16;
 
 /// What superblocks have that the encoder was not told of yet.
 #[derive(Debug, Default)]
-pub(in crate::capture::soft) struct News {
-    pub(in crate::capture::soft) edges: Vec<Edge>,
-    pub(in crate::capture::soft) pushes: Vec<u64>,
-    pub(in crate::capture::soft) quiet_jumps: Vec<Jump>,
+pub struct News {
+    pub edges: Vec<Edge>,
+    pub pushes: Vec<u64>,
+    pub quiet_jumps: Vec<Jump>,
     /// The paths of superblocks, where somebody wants to know them.
-    pub(in crate::capture::soft) paths: Vec<Paths>,
+    pub paths: Vec<Paths>,
 }
 
 /// The path of a superblock, from which those of its edges begin.
 #[derive(Debug)]
-pub(in crate::capture::soft) struct Paths {
-    pub(in crate::capture::soft) steps: Box<[Step]>,
+pub struct Paths {
+    pub steps: Box<[Step]>,
     /// The lowest address of an instruction.
     pub(super) low: u64,
     /// The highest.
@@ -27,7 +27,7 @@ pub(in crate::capture::soft) struct Paths {
 }
 
 impl Paths {
-    pub(in crate::capture::soft) fn new(steps: &[Step]) -> Self {
+    pub fn new(steps: &[Step]) -> Self {
         let addresses = || steps.iter().map(|step| step.ip);
         let (low, high) = (addresses().min().unwrap_or(0), addresses().max().unwrap_or(0));
         Self { steps: steps.into(), low, high }
@@ -36,7 +36,7 @@ impl Paths {
 
 /// What all encoders of a process share.
 #[derive(Debug, Default)]
-pub(in crate::capture::soft) struct Dictionary {
+pub struct Dictionary {
     edges: Vec<Edge>,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
@@ -92,7 +92,7 @@ pub(super) struct Plain {
 }
 
 impl Dictionary {
-    pub(in crate::capture::soft) fn learn(&mut self, news: News) {
+    pub fn learn(&mut self, news: News) {
         self.plain.extend(news.edges.iter().map(Plain::of));
         // The number of none comes to where it is found out.
         self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);

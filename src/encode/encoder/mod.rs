@@ -1,19 +1,15 @@
-//! Records of the code cache to PT packets, one encoder a thread. Records are the fast way in;
-//! what the tracer saw (a signal, an instruction that it executed) comes by methods of its own.
+//! The fast encoder, of the traces of all code. Records are its fast way in; what the tracer saw
+//! itself (a signal, an instruction that it executed) comes by methods of its own.
 
 mod batch;
 mod chain;
 mod chains;
 mod circles;
-mod dictionary;
-mod filtered;
 mod hot;
-mod trace;
 
-pub(super) use chains::Chains;
-pub(super) use dictionary::{Dictionary, News, Paths};
-pub(super) use trace::Trace;
+pub use chains::Chains;
 
+use super::dictionary::Dictionary;
 use crate::common::Addr;
 use crate::insn::{Class, ExecMode, Insn};
 use crate::pt::{IpCompression, IpPayload, LastIp, Packet, encode};
@@ -30,7 +26,7 @@ const STEP_BITS: u32 = 16;
 
 /// A record that cannot be: the trace buffer was damaged, by the program perhaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct BadRecord;
+pub struct BadRecord;
 
 /// Writes the trace of one thread.
 #[derive(Debug)]

@@ -2,8 +2,9 @@
 //! arrival at its address (SDM section "Packet Binding"), and the other rounds would be lost: each
 //! is told, as [`crate::pt::unit`] tells it, by an interruption that goes on at once.
 
-use super::{Dictionary, Encoder};
+use super::Encoder;
 use crate::common::Addr;
+use crate::encode::dictionary::Dictionary;
 use crate::pt::{IpCompression, IpPayload, Packet, encode};
 use crate::translate::{Edge, Jump, Step};
 

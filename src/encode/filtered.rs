@@ -2,9 +2,10 @@
 //! model of the PT unit, which knows filters and `TraceStop`. Paths that the filter does not touch
 //! are passed over at once.
 
-use super::{BadRecord, Dictionary};
-use crate::capture::filter::Ranges;
-use crate::capture::path::Path;
+use super::dictionary::Dictionary;
+use super::encoder::BadRecord;
+use super::path::Path;
+use super::ranges::Ranges;
 use crate::common::{Addr, Tsc};
 use crate::insn::Insn;
 use crate::pt::unit::BranchKind;
@@ -34,7 +35,7 @@ pub(super) struct Filtered {
 impl Filtered {
     pub(super) fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
         Self {
-            path: Path::new(psb_period_bytes, ranges, None),
+            path: path(psb_period_bytes, ranges),
             ranges: ranges.clone(),
             psb_period_bytes,
             before: 0,
@@ -84,7 +85,7 @@ impl Filtered {
     /// What is not drained yet is lost.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.before += self.path.instructions();
-        self.path = Path::new(self.psb_period_bytes, &self.ranges, None);
+        self.path = path(self.psb_period_bytes, &self.ranges);
         self.begins = true;
         self.owed = None;
         self.running = false;
@@ -262,4 +263,9 @@ impl Filtered {
             self.here = ip;
         }
     }
+}
+
+/// Returns the path of a thread. Each entry into the program sets its time, so nobody reads a clock.
+fn path(psb_period_bytes: u32, ranges: &Ranges) -> Path {
+    Path::new(psb_period_bytes, ranges, || Tsc(0), None)
 }

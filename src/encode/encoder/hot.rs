@@ -6,8 +6,8 @@
 use super::batch::Batch;
 use super::chain::{KEY_BYTES, RECORDS};
 use super::chains::Chains;
-use super::dictionary::{Dictionary, Plain, Treatment};
 use super::{BadRecord, Encoder, STACK_DEPTH};
+use crate::encode::dictionary::{Dictionary, Plain, Treatment};
 
 /// No path starts there: it is not canonical.
 const NOWHERE: u64 = 1 << 63;
@@ -68,7 +68,7 @@ struct Hot {
 impl Encoder {
     /// Encodes records. Stops at one that cannot be. Gives how many bytes are left of one that is
     /// not whole.
-    pub(in crate::capture::soft) fn records(
+    pub(in crate::encode) fn records(
         &mut self,
         dictionary: &Dictionary,
         chains: &mut Chains,

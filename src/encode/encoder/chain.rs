@@ -3,8 +3,8 @@
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::batch::{Batch, Bytes};
-use super::dictionary::{Dictionary, Plain, Treatment};
 use super::{Encoder, STACK_DEPTH, TNT_BITS};
+use crate::encode::dictionary::{Dictionary, Plain, Treatment};
 use crate::translate::Edge;
 
 /// Records that are looked up together.

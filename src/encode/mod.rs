@@ -1,0 +1,20 @@
+//! Records of the code cache to PT packets: a pure core, which reads what a program may have
+//! damaged, so it takes every record for input.
+//!
+//! [`Trace`] writes the trace of one thread from its records, which mean the edges of a
+//! [`Dictionary`]. What the tracer saw itself (a signal, an instruction that it stepped) comes by
+//! methods of its own. Where not all code is traced, and where each instruction is stepped,
+//! [`Path`] goes instruction by instruction through the model of the PT unit.
+
+mod dictionary;
+mod encoder;
+mod filtered;
+mod path;
+mod ranges;
+mod trace;
+
+pub use dictionary::{Dictionary, News, Paths};
+pub use encoder::{BadRecord, Chains};
+pub use path::Path;
+pub use ranges::{MOST_RANGES, Ranges};
+pub use trace::Trace;
