@@ -4,6 +4,7 @@ mod bundles;
 mod images;
 mod made;
 mod perf;
+mod records;
 mod sessions;
 mod traces;
 
@@ -11,5 +12,6 @@ pub use bundles::{imports, switches};
 pub use images::{core_file, images};
 pub use made::{MADE, files, has_core, made};
 pub use perf::perf_data;
+pub use records::{Program, dictionary, records};
 pub use sessions::sessions;
 pub use traces::{CODE, CODE_AT, START_TSC, traces};

@@ -7,6 +7,7 @@ mod image;
 mod import;
 mod packets;
 mod perf;
+mod records;
 
 use crate::seeds;
 use crate::traits::Traits;
@@ -29,7 +30,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 6] = [
+pub const ALL: [Target; 7] = [
     Target {
         name: "packets",
         seeds: seeds::traces,
@@ -69,6 +70,14 @@ pub const ALL: [Target; 6] = [
         feed: perf::feed,
         time_limit: Duration::from_secs(10),
         memory_limit_mib: 1024,
+    },
+    Target {
+        name: "records",
+        seeds: seeds::records,
+        words: records::WORDS,
+        feed: records::feed,
+        time_limit: Duration::from_secs(2),
+        memory_limit_mib: 512,
     },
     Target {
         name: "gdb",
