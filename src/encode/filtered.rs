@@ -146,6 +146,9 @@ impl Filtered {
         value: u64,
     ) -> Result<(), BadRecord> {
         if edge.kind == EdgeKind::SyscallReturn {
+            if self.running {
+                return Err(BadRecord);
+            }
             self.enter(edge.target, value);
             return Ok(());
         }

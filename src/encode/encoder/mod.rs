@@ -111,6 +111,9 @@ impl Encoder {
         let edge = dictionary.edge(number).ok_or(BadRecord)?;
         if edge.kind != EdgeKind::SyscallReturn {
             self.begin_at(edge.start);
+        } else if self.running {
+            // Only a thread in the kernel returns from there.
+            return Err(BadRecord);
         }
         if self.out.len() >= self.psb_at {
             self.settle_for(dictionary, edge.start);
