@@ -71,7 +71,19 @@ impl Engine<'_> {
             self.tap(tid)?;
             self.watch_with(tid)?;
         }
-        if self.is_leaving { self.stands(tid) } else { self.go_on(tid, 0) }
+        if self.is_leaving {
+            self.stands(tid)
+        } else if is_new && self.holds_newborns() {
+            self.halted(tid)
+        } else {
+            self.go_on(tid, 0)
+        }
+    }
+
+    /// Returns true if one thread runs alone, and a thread that it makes waits at its birth.
+    fn holds_newborns(&self) -> bool {
+        let go = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
+        go.is_some_and(|go| go.locked)
     }
 
     fn stopped(&mut self, tid: Tid) -> Result<(), Error> {

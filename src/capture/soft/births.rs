@@ -2,7 +2,7 @@
 //! their parent's memory. Whoever is killed meanwhile was not there.
 
 use super::engine::{BACKEND, Engine};
-use super::events::{EVERYWHERE, leave_system_call, runs_64_bit_code};
+use super::events::{EVERYWHERE, disturbed, leave_system_call, runs_64_bit_code};
 use super::exact::Registers;
 use super::feed::Item;
 use super::process::bits_of;
@@ -87,6 +87,7 @@ impl Engine {
                 .or_else(|error| self.killed_meanwhile(child, error).map(|()| false));
         }
         self.add_thread(child, pid, Place::Cache)?;
+        let mut disturbance = None;
         self.with(child, |process, thread| {
             if let Some(debugger) = &process.debugger {
                 thread.watched.set(thread.tracee, &debugger.slots)?;
@@ -95,8 +96,13 @@ impl Engine {
             registers.gs_base = thread.area.base;
             thread.tracee.set_registers(&registers)?;
             process.tell(child, Item::Born { tsc: now().0 });
-            Ok(thread.tracee.resume(0)?)
+            if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_newborns) {
+                return Ok(thread.tracee.resume(0)?);
+            }
+            disturbance = disturbed(process.make_exact(thread)?);
+            if disturbance.is_some() { Ok(()) } else { process.halt(thread) }
         })?;
+        self.waiting.extend(disturbance.map(|stop| (child, stop)));
         Ok(false)
     }
 

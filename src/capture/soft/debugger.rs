@@ -23,6 +23,8 @@ pub(super) struct Debugger {
     pub(super) stepping: Option<Tid>,
     /// The others stand still meanwhile, because the debugger wants it.
     pub(super) steps_alone: bool,
+    /// One thread runs alone, and a thread that it makes waits at its birth.
+    pub(super) holds_newborns: bool,
     /// Where that one stops behind its instruction, if it runs in the cache.
     pub(super) behind: Option<u64>,
     /// How many single instructions it has executed so, one after the other.

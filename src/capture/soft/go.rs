@@ -121,6 +121,7 @@ impl Engine {
         // The thread may wait for the others.
         let others_run =
             !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
+        debugger.holds_newborns = !others_run;
         process.translator.set_stops(&stops);
         if others_run && let Some((tid, news)) = self.news_of_others(go) {
             return Ok(Begun::Already(tid, news));
