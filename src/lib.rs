@@ -12,6 +12,8 @@ pub mod cli;
 pub mod common;
 #[doc(hidden)]
 pub mod encode;
+#[doc(hidden)]
+pub mod engine;
 pub mod flow;
 pub mod gdb;
 pub mod image;

@@ -10,8 +10,8 @@ const LINES_LIMIT: usize = 500;
 /// Crates and the rooms that may name them.
 const FENCES: [(&str, &[&str]); 9] = [
     ("gdbstub", &["gdb"]),
-    ("nix", &["tracee", "capture", "recording", "cli"]),
-    ("libc", &["tracee", "capture"]),
+    ("nix", &["tracee", "engine", "capture", "recording", "cli"]),
+    ("libc", &["tracee", "engine", "capture"]),
     ("gimli", &["symbols"]),
     ("addr2line", &["symbols"]),
     ("object", &["image", "symbols"]),
@@ -21,7 +21,7 @@ const FENCES: [(&str, &[&str]); 9] = [
 ];
 
 /// Where `unsafe` may stand: rooms, and one file.
-const UNSAFE: [&str; 3] = ["tracee/", "capture/", "recording/mapped.rs"];
+const UNSAFE: [&str; 4] = ["tracee/", "engine/", "capture/", "recording/mapped.rs"];
 
 struct Source {
     /// Relative to `src`.

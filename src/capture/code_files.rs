@@ -41,7 +41,7 @@ type Stamp = (u64, (i64, i64), (i64, i64));
 impl CodeFile {
     /// Whether the mapping is of this file.
     pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
-        same_file(&self.mapping, mapping)
+        self.mapping.is_same_file(mapping)
     }
 }
 
@@ -110,14 +110,6 @@ impl Stored {
         }
         !same
     }
-}
-
-/// Whether two mappings are of one file. The kernel marks the name of a file that was removed.
-pub(super) fn same_file(a: &Mapping, b: &Mapping) -> bool {
-    fn name(mapping: &Mapping) -> &str {
-        mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
-    }
-    a.inode == b.inode && name(a) == name(b)
 }
 
 /// Stores a mapped file, if its path still leads to it; of others the code is stored as it is

@@ -2,7 +2,7 @@
 
 use crate::common::{Addr, Pid, Tid};
 use crate::translate::TranslateError;
-use crate::{image, recording, tracee};
+use crate::{engine, image, recording, tracee};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
@@ -145,6 +145,17 @@ pub enum Error {
     /// The final state could not be written.
     #[error("the final state could not be written: {0}")]
     FinalState(#[from] image::Error),
+}
+
+impl From<engine::Error> for Error {
+    fn from(error: engine::Error) -> Self {
+        match error {
+            engine::Error::Tracee(error) => Self::Tracee(error),
+            engine::Error::Translate(error) => Self::Translate(error),
+            engine::Error::NoRoom { call } => Self::AddressSpace { call },
+            engine::Error::Inexact { tid, at } => Self::Inexact { tid, at },
+        }
+    }
 }
 
 impl Error {

@@ -3,8 +3,8 @@
 
 use super::error::Error;
 use super::recorder::Recorder;
-use super::space::visible;
 use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::engine::visible;
 use crate::image::core::{
     self, CoreContents, CoreMemory, CoreSegment, FileMapping, ProcessInfo, Thread,
 };

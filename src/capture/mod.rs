@@ -14,7 +14,6 @@ mod foreground;
 mod front;
 pub mod host;
 mod live;
-mod masked;
 mod newborn;
 mod perf;
 mod recorder;
@@ -26,7 +25,6 @@ mod space;
 mod start;
 mod step;
 mod trap_flag;
-mod vsyscall;
 mod written;
 
 pub use error::Error;

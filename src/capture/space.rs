@@ -1,34 +1,22 @@
-//! Watches a process's mappings, tells the sideband what changed, and stores the files that code
-//! came from. Says which code can change under the decoder's feet.
+//! Records what changes in a process's mappings, and stores the files that its code comes from.
 
-use super::code_files::{CodeFiles, same_file};
+use super::code_files::CodeFiles;
 use super::error::Error;
-use super::masked::unmask;
 use super::recorder::Recorder;
-use crate::common::{Addr, AddrRange, Tid};
-use crate::sideband::{Backing, Event, ImageId, Mapping, MappingSet, Protection};
-use crate::tracee::{Memory, PageMap, PageState, mappings};
-use std::collections::BTreeSet;
+use crate::common::{AddrRange, Tid};
+use crate::engine::AddressSpace;
+use crate::sideband::{Backing, Event, ImageId, Mapping};
+use crate::tracee::{Memory, PageMap, PageState};
 
 const PAGE_BYTES: u64 = 4096;
 
-/// The mappings of one process.
+/// The recorder of the mappings of one process.
 #[derive(Debug, Default)]
-pub(super) struct Space {
-    set: MappingSet,
+pub(super) struct MappingRecorder {
     files: CodeFiles,
-    /// Code whose bytes are those of a stored image, as far as the mappings say.
-    stored: Vec<AddrRange>,
-    /// What was writable once, or was seen to differ from its file: its bytes need not be the
-    /// file's. With the mapping that it is in.
-    altered: Vec<(AddrRange, Mapping)>,
-    /// The recorder's own mappings, which are no part of the program.
-    hidden: Vec<AddrRange>,
-    /// Pages whose write permission the recorder took away.
-    masked: BTreeSet<u64>,
 }
 
-/// What is new in the mappings.
+/// The changes of code in the mappings.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// Code may be other than it was.
@@ -37,23 +25,22 @@ pub(super) struct Changes {
     pub(super) mapped: Vec<AddrRange>,
 }
 
-impl Space {
+impl MappingRecorder {
     /// Reads the mappings again and records what changed.
     pub(super) fn refresh(
         &mut self,
+        space: &mut AddressSpace,
         recorder: &mut Recorder,
         memory: &Memory,
         tid: Tid,
     ) -> Result<Changes, Error> {
-        let maps = unmask(visible(mappings(recorder.pid())?, &self.hidden), &self.masked);
-        let (gone, new) = self.set.update(maps);
-        self.note_altered(&gone, &new);
+        let seen = space.refresh(recorder.pid())?;
         let mut changes = Changes::default();
-        for mapping in gone.iter().filter(|m| concerns(m)) {
+        for mapping in seen.gone.iter().filter(|m| is_recorded(m)) {
             changes.code |= mapping.protection.execute;
             recorder.event(tid, Event::Unmap { range: mapping.range })?;
         }
-        for mapping in new.iter().filter(|m| concerns(m)) {
+        for mapping in seen.new.iter().filter(|m| is_recorded(m)) {
             if mapping.protection.execute {
                 changes.code = true;
                 changes.mapped.push(mapping.range);
@@ -62,20 +49,22 @@ impl Space {
             let (range, protection) = (mapping.range, mapping.protection);
             recorder.event(tid, Event::Map { range, protection, backing })?;
         }
-        self.note_stored();
+        self.note_stored(space);
         Ok(changes)
     }
 
-    /// Looks for code that changed though its mapping did not, and records it: somebody wrote to
-    /// its file, or past its protection, as a debugger does. Gives whether there was such code.
+    /// Looks for code that changed though its mapping did not, and records it: its file was
+    /// written to, or it was written past its protection, as a debugger does. Returns true if there
+    /// was such code.
     pub(super) fn look_for_changes(
         &mut self,
+        space: &mut AddressSpace,
         recorder: &mut Recorder,
         memory: &Memory,
         tid: Tid,
     ) -> Result<bool, Error> {
-        let files = self.forget_overwritten(recorder, tid)?;
-        let patched = self.patched(recorder);
+        let files = self.forget_overwritten(space, recorder, tid)?;
+        let patched = self.patched(space, recorder);
         for (page, _) in &patched {
             let mut bytes = vec![0; usize::try_from(page.size_bytes()).unwrap_or(0)];
             let known = memory.read(page.start, &mut bytes);
@@ -83,154 +72,43 @@ impl Space {
             recorder.event(tid, Event::Code { addr: page.start, bytes })?;
         }
         let changed = files || !patched.is_empty();
-        self.altered.extend(patched);
+        space.alter(patched);
         Ok(changed)
     }
 
-    /// Forgets everything: another program runs.
-    pub(super) fn exec(&mut self) {
-        (self.set, self.stored, self.altered) = Default::default();
-        self.hidden.clear();
-        self.masked.clear();
+    fn note_stored(&self, space: &mut AddressSpace) {
+        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.stored(mapping));
     }
 
-    /// The recorder takes the write permission of the page away.
-    pub(super) fn mask(&mut self, page: u64) {
-        self.masked.insert(page);
-    }
-
-    /// The page has the program's permissions again. Gives whether it had not.
-    pub(super) fn unmask(&mut self, page: u64) -> bool {
-        self.masked.remove(&page)
-    }
-
-    /// Whether the recorder took the write permission of the page away.
-    pub(super) fn is_masked(&self, page: u64) -> bool {
-        self.masked.contains(&page)
-    }
-
-    /// The pages in `range` whose write permission the recorder took away.
-    pub(super) fn masked_in(&self, range: AddrRange) -> Vec<u64> {
-        self.masked
-            .range(range.start.page().0..range.end.0.max(range.start.page().0))
-            .copied()
-            .collect()
-    }
-
-    /// A range holds the recorder's own memory from now on.
-    pub(super) fn hide(&mut self, range: AddrRange) {
-        self.hidden.push(range);
-    }
-
-    /// The mappings as last seen.
-    pub(super) fn mappings(&self) -> impl Iterator<Item = &Mapping> {
-        self.set.iter()
-    }
-
-    /// The recorder's own ranges.
-    pub(super) fn hidden(&self) -> &[AddrRange] {
-        &self.hidden
-    }
-
-    /// Whether the program can execute what is at `addr`, as far as the mappings say.
-    pub(super) fn is_executable(&self, addr: Addr) -> bool {
-        self.set.at(addr).is_some_and(|mapping| mapping.protection.execute)
-    }
-
-    /// What the program may do with the memory at `addr`, as last seen.
-    pub(super) fn protection(&self, addr: Addr) -> Option<Protection> {
-        self.set.at(addr).map(|mapping| mapping.protection)
-    }
-
-    /// Whether `range` holds mappings that the recording tells of.
-    pub(super) fn concerns(&self, range: AddrRange) -> bool {
-        self.set.overlapping(range).any(concerns)
-    }
-
-    /// Whether the bytes at `addr` are those of a stored image as long as the mapping stands.
-    pub(super) fn is_stable(&self, addr: Addr) -> bool {
-        let behind = self.stored.partition_point(|range| range.end <= addr);
-        let stored = self.stored.get(behind).is_some_and(|range| range.contains(addr));
-        stored && !self.is_altered(addr)
-    }
-
-    /// Where else in the process the bytes of `range` are that files are shared from. What is
-    /// written at one of these places is there in all.
-    pub(super) fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
-        let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
-        let mut aliases = Vec::new();
-        for mapping in at {
-            let start = range.start.max(mapping.range.start);
-            let end = range.end.min(mapping.range.end);
-            let (first, last) = (file_offset(mapping, start), file_offset(mapping, end));
-            let is_other = |m: &&Mapping| {
-                let shared = m.protection.shared || mapping.protection.shared;
-                shared && m.range != mapping.range && same_file(m, mapping)
-            };
-            for other in self.set.iter().filter(is_other) {
-                let from = first.max(other.offset);
-                let to = last.min(other.offset + other.range.size_bytes());
-                if from < to {
-                    let start = other.range.start.wrapping_add(from - other.offset);
-                    aliases.push(AddrRange::sized(start, to - from));
-                }
-            }
-        }
-        aliases
-    }
-
-    fn is_altered(&self, addr: Addr) -> bool {
-        self.altered.iter().any(|(range, _)| range.contains(addr))
-    }
-
-    /// What stands where something writable was may hold what was written there.
-    fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
-        let was_written = |m: &&Mapping| {
-            let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
-            gone.iter().any(|g| written(g) && same_file(g, m))
-        };
-        let written = new.iter().filter(|m| !m.protection.write).filter(was_written);
-        self.altered.extend(written.map(|m| (m.range, m.clone())));
-        let still_there = |(range, was): &(AddrRange, Mapping)| {
-            self.set.iter().any(|m| m.range.overlaps(*range) && same_file(m, was))
-        };
-        self.altered.retain(still_there);
-    }
-
-    fn note_stored(&mut self) {
-        let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
-        let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
-        let stored = |m: &&Mapping| {
-            let p = m.protection;
-            let is_fixed = p.execute && !p.write && !p.shared;
-            let is_stored = m.name == "[vdso]" || self.files.stored(m);
-            // What is written to a file through another mapping is in this one, too.
-            is_fixed && is_stored && !written.iter().any(|w| same_file(w, m))
-        };
-        self.stored = self.set.iter().filter(stored).map(|m| m.range).collect();
-    }
-
-    /// Whose file holds other bytes than were stored is no longer backed by it.
-    fn forget_overwritten(&mut self, recorder: &mut Recorder, tid: Tid) -> Result<bool, Error> {
+    /// Records that mappings of files with other bytes than were stored are no longer backed by
+    /// them.
+    fn forget_overwritten(
+        &mut self,
+        space: &mut AddressSpace,
+        recorder: &mut Recorder,
+        tid: Tid,
+    ) -> Result<bool, Error> {
         let mut changed = false;
         for file in self.files.take_overwritten() {
-            for mapping in self.set.iter().filter(|m| file.is_of(m)) {
+            let of_file: Vec<_> = space.mappings().filter(|m| file.is_of(m)).cloned().collect();
+            for mapping in &of_file {
                 let (range, protection) = (mapping.range, mapping.protection);
                 let backing = Backing::Anonymous;
                 recorder.event(tid, Event::Unmap { range })?;
                 recorder.event(tid, Event::Map { range, protection, backing })?;
-                self.altered.push((range, mapping.clone()));
                 changed |= protection.execute;
             }
+            space.alter(of_file.into_iter().map(|mapping| (mapping.range, mapping)));
         }
         if changed {
-            self.note_stored();
+            self.note_stored(space);
         }
         Ok(changed)
     }
 
-    /// Pages of stored files that are the process's own copies, though it could not write there.
-    fn patched(&self, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
+    /// Returns the pages of stored files that are the process's own copies, though it could not write
+    /// there.
+    fn patched(&self, space: &AddressSpace, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
         // A kernel that does not tell has no such pages as far as anybody can know.
         let Some(pages) = PageMap::open(recorder.pid()) else { return Vec::new() };
         let fixed = |m: &&Mapping| {
@@ -238,11 +116,11 @@ impl Space {
             p.read && !p.write && !p.shared && m.is_file() && self.files.stored(m)
         };
         let mut patched = Vec::new();
-        for mapping in self.set.iter().filter(fixed) {
+        for mapping in space.mappings().filter(fixed) {
             let states = pages.states(mapping.range).unwrap_or_default();
             for (number, _) in (0..).zip(states).filter(|(_, s)| *s == PageState::Private) {
                 let start = mapping.range.start.wrapping_add(number * PAGE_BYTES);
-                if !self.is_altered(start) {
+                if !space.is_altered(start) {
                     patched.push((AddrRange::sized(start, PAGE_BYTES), mapping.clone()));
                 }
             }
@@ -273,18 +151,8 @@ impl Space {
     }
 }
 
-/// The program's own mappings.
-pub(super) fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
-    maps.retain(|mapping| !hidden.iter().any(|range| range.overlaps(mapping.range)));
-    maps
-}
-
-fn file_offset(mapping: &Mapping, addr: Addr) -> u64 {
-    mapping.offset + (addr.0 - mapping.range.start.0)
-}
-
-/// Code, and what may become known as data of a file with code, is recorded; heaps are not.
-fn concerns(mapping: &Mapping) -> bool {
+/// Returns true for code, and for what may be data of a file with code: heaps are not recorded.
+pub(super) fn is_recorded(mapping: &Mapping) -> bool {
     mapping.protection.execute || mapping.is_file()
 }
 

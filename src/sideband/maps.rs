@@ -24,6 +24,15 @@ impl Mapping {
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }
+
+    /// Returns true if both mappings are of one file. The kernel marks the name of a file that was
+    /// removed.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        fn name(mapping: &Mapping) -> &str {
+            mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
+        }
+        self.inode == other.inode && name(self) == name(other)
+    }
 }
 
 /// A line of a maps file that does not read as one.

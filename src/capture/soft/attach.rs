@@ -3,13 +3,13 @@
 use super::engine::Engine;
 use super::exact::Registers;
 use super::left::{FORBIDS_TIME, PR_TSC_SIGSEGV};
-use super::memory::checked;
 use super::process::Process;
 use super::thread::{Place, Thread};
 use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Addr, Tid};
+use crate::engine::checked;
 use crate::tracee::call_numbers::{PRCTL, RSEQ};
 use crate::tracee::{self, Rseq, Tracee, USER_CS_64};
 use crate::translate::slots;

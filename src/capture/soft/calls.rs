@@ -8,6 +8,7 @@ use super::nowhere::PROGRAM_END;
 use super::process::{Process, bits_of};
 use super::thread::{Call, Doing, Place, Thread};
 use crate::capture::clock::now;
+use crate::capture::space::is_recorded;
 use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
@@ -200,7 +201,7 @@ impl Process {
         for page in &masked {
             self.space.unmask(*page);
         }
-        if tells || !masked.is_empty() || self.space.concerns(changed) {
+        if tells || !masked.is_empty() || self.space.overlapping(changed).any(is_recorded) {
             self.look_at_mappings(thread.tid())?;
             self.forget_code(changed);
         }

@@ -1,11 +1,11 @@
 //! From the trace buffers to packets, on a thread of its own: what the tracer sees goes in, in
 //! each traced thread's order, and packets come out.
 
-use super::area::Busy;
-use super::shared::Shared;
 use super::turns::Turns;
 use crate::common::Tid;
 use crate::encode::{BadRecord, Chains, Dictionary, News, Ranges, Trace};
+use crate::engine::Busy;
+use crate::engine::Shared;
 use crate::insn::Insn;
 use crate::translate::Step;
 use std::collections::HashMap;

@@ -4,11 +4,11 @@
 //! kernel's signal.c). Both are put back.
 
 use super::exact::Registers;
-use super::memory::checked;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Tid};
+use crate::engine::checked;
 use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions};
 use crate::translate::{CacheMemory, slots};

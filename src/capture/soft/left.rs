@@ -116,7 +116,7 @@ impl Process {
             self.unprotect(first, page)?;
         }
         threads.iter().try_for_each(|thread| self.allow_rseq(thread))?;
-        self.window.leave(first, &self.memory)
+        Ok(self.window.leave(first, &self.memory)?)
     }
 }
 

@@ -6,11 +6,9 @@
 //! code itself. A thread stops only for code that is not translated yet, for system calls that
 //! change its code, for signals, and at the end of a trace buffer.
 
-mod area;
 mod attach;
 mod births;
 mod calls;
-mod code;
 mod debugger;
 mod detach;
 mod engine;
@@ -27,13 +25,9 @@ mod kernel_writes;
 mod learn;
 mod left;
 mod live;
-mod memory;
 mod nowhere;
-mod place;
 mod process;
 mod ring;
-mod seal;
-mod shared;
 mod signals;
 mod snapshot;
 mod stopping;

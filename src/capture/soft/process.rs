@@ -1,25 +1,24 @@
 //! A process that runs translated: its recording, its code cache, its encoder.
 
-use super::area::{Area, BUFFERS, Busy};
 use super::calls::SEEN_CALLS;
-use super::code::{Change, Pages, View};
 use super::debugger::Debugger;
 use super::feed::{Feed, Item};
 use super::forced::{Actions, inherited};
 use super::harm::Harm;
 use super::left::LEAVING_CALLS;
-use super::memory::{Window, ZONE_BYTES, checked};
 use super::ring::Ring;
-use super::shared::Shared;
 use super::thread::{Place, Thread};
 use super::turns::Turns;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
-use crate::capture::space::Space;
+use crate::capture::space::MappingRecorder;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::engine::{
+    AddressSpace, Area, BUFFERS, Busy, Change, Pages, Shared, View, Window, ZONE_BYTES, checked,
+};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::{Event, Protection};
 use crate::tracee::{Memory, Tracee, comm, executable};
@@ -48,7 +47,8 @@ struct Ended {
 pub(super) struct Process {
     pub(super) recorder: Recorder,
     pub(super) memory: Memory,
-    pub(super) space: Space,
+    pub(super) space: AddressSpace,
+    pub(super) mappings: MappingRecorder,
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
     pub(super) feed: Feed,
@@ -103,7 +103,8 @@ impl Process {
         let mut process = Self {
             recorder,
             memory,
-            space: Space::default(),
+            space: AddressSpace::default(),
+            mappings: MappingRecorder::default(),
             window,
             translator,
             feed,
@@ -171,7 +172,7 @@ impl Process {
             debugger.catches = Catches::None;
         }
         self.translator.set_stops(&self.debugger.as_ref().map(Debugger::stops).unwrap_or_default());
-        self.space.exec();
+        self.space.clear();
         self.pages.clear();
         self.begin(Tracee(tid))
     }
@@ -205,7 +206,8 @@ impl Process {
 
     /// The mappings may have changed.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
-        let changes = self.space.refresh(&mut self.recorder, &self.memory, tid)?;
+        let changes =
+            self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?;
         if changes.code {
             self.pages.forget_stable();
             if self.resolver.update(self.space.mappings()) {

@@ -3,11 +3,11 @@
 //! a thread ends, so a program is slowed by writing its records and by nothing else. A recording of
 //! all that has come to its largest size goes on as a ring.
 
-use super::area::Area;
 use super::feed::Item;
 use super::process::Process;
 use crate::capture::Error;
 use crate::common::Tid;
+use crate::engine::Area;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// What is kept of all threads of a process.

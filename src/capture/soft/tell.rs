@@ -1,8 +1,6 @@
 //! What the tracer tells the encoder of a thread: its records, as its buffers fill up, and all that
 //! the encoder must know before it reads them. A ring keeps it until the thread's end.
 
-use super::area::BUFFERS;
-use super::area::Busy;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
@@ -10,6 +8,8 @@ use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Tid;
 use crate::encode::{News, Paths};
+use crate::engine::BUFFERS;
+use crate::engine::Busy;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;

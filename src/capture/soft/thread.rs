@@ -1,11 +1,11 @@
 //! A thread that runs translated.
 
-use super::area::{Area, BUFFERS, Busy};
 use super::forced::FORCED;
 use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::{Area, BUFFERS, Busy};
 use crate::image::core;
 use crate::insn::Insn;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};

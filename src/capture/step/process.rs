@@ -7,10 +7,10 @@ use crate::capture::Error;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::{Filter, Resolver};
 use crate::capture::recorder::{Prepared, Recorder};
-use crate::capture::space::Space;
+use crate::capture::space::MappingRecorder;
 use crate::capture::step::code::Change;
-use crate::capture::vsyscall::{call_at, make_call};
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::{AddressSpace, call_at, make_call};
 use crate::sideband::Event;
 use crate::tracee::{Memory, executable};
 
@@ -19,7 +19,8 @@ use crate::tracee::{Memory, executable};
 pub(super) struct Process {
     pub(super) recorder: Recorder,
     pub(super) memory: Memory,
-    space: Space,
+    space: AddressSpace,
+    mappings: MappingRecorder,
     code: Code,
     pub(super) resolver: Resolver,
     /// The threads' paths do not know the newest ranges of the filter yet.
@@ -35,7 +36,8 @@ impl Process {
         let mut process = Self {
             recorder: Recorder::start(prepared, pid)?,
             memory: Memory::open(pid)?,
-            space: Space::default(),
+            space: AddressSpace::default(),
+            mappings: MappingRecorder::default(),
             code: Code::default(),
             resolver: Resolver::new(filter),
             has_new_ranges: false,
@@ -52,7 +54,7 @@ impl Process {
         let path = executable(pid)?.to_string_lossy().into_owned();
         self.recorder.event(tid, Event::Exec { path })?;
         self.memory = Memory::open(pid)?;
-        self.space.exec();
+        self.space.clear();
         self.code.clear();
         self.resolver.start_over();
         self.has_new_ranges = true;
@@ -61,7 +63,7 @@ impl Process {
 
     /// The mappings may have changed.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
-        if self.space.refresh(&mut self.recorder, &self.memory, tid)?.code {
+        if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
             if self.resolver.update(self.space.mappings()) {
                 self.resolver.must_fit()?;
@@ -73,7 +75,7 @@ impl Process {
 
     /// Code may have changed without a change of the mappings.
     pub(super) fn look_for_changes(&mut self, tid: Tid) -> Result<(), Error> {
-        if self.space.look_for_changes(&mut self.recorder, &self.memory, tid)? {
+        if self.mappings.look_for_changes(&mut self.space, &mut self.recorder, &self.memory, tid)? {
             self.code.clear();
         }
         Ok(())
@@ -105,7 +107,7 @@ impl Process {
             return Ok(None);
         }
         match self.gadget() {
-            Some(gadget) => make_call(thread.tracee, &self.memory, &self.space, gadget),
+            Some(gadget) => Ok(make_call(thread.tracee, &self.memory, &self.space, gadget)?),
             None => Ok(None),
         }
     }

@@ -1,7 +1,7 @@
 //! The program's code for the translator: pages of the process, read once where they cannot
 //! change, and at each translation where they can.
 
-use crate::capture::space::Space;
+use super::address_space::AddressSpace;
 use crate::common::{Addr, AddrRange};
 use crate::tracee::Memory;
 use crate::translate::{AddressMap, ProgramCode};
@@ -12,7 +12,7 @@ type Page = Box<[u8; PAGE_BYTES]>;
 
 /// Pages of code. A page that is not there is known as such.
 #[derive(Debug, Default)]
-pub(super) struct Pages {
+pub struct Pages {
     stable: AddressMap<u64, Option<Page>>,
     /// Pages that can change, as the recording knows them.
     told: AddressMap<u64, Page>,
@@ -20,49 +20,49 @@ pub(super) struct Pages {
 
 /// Code bytes that the recording does not know yet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) addr: Addr,
-    pub(super) bytes: Vec<u8>,
+pub struct Change {
+    pub addr: Addr,
+    pub bytes: Vec<u8>,
 }
 
 impl Pages {
     /// Another program runs.
-    pub(super) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.stable.clear();
         self.told.clear();
     }
 
     /// Code that does not change by itself may be other than it was.
-    pub(super) fn forget_stable(&mut self) {
+    pub fn forget_stable(&mut self) {
         self.stable.clear();
     }
 
     /// What was told of pages in `ranges`.
-    pub(super) fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+    pub fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
         let pages = self.told.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
     /// Whether a page that can change is not as it was told.
-    pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
+    pub fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let told = self.told.get(&page);
         told.is_some_and(|told| memory.read(Addr(page), &mut now) == PAGE_BYTES && **told != now)
     }
 
     /// A view for one translation.
-    pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a Space) -> View<'a> {
+    pub fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
         View { pages: self, memory, space, changing: AddressMap::default() }
     }
 }
 
 /// Code as it is during one translation.
 #[derive(Debug)]
-pub(super) struct View<'a> {
+pub struct View<'a> {
     pages: &'a mut Pages,
     memory: &'a Memory,
-    space: &'a Space,
+    space: &'a AddressSpace,
     changing: AddressMap<u64, Option<Page>>,
 }
 
@@ -84,7 +84,7 @@ impl View<'_> {
     }
 
     /// The pages that were read and can change, and what of them the recording does not know.
-    pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
+    pub fn finish(self) -> (Vec<u64>, Vec<Change>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
         for (page, bytes) in self.changing {

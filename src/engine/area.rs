@@ -6,76 +6,76 @@ use crate::translate::slots;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 /// Trace buffers of a thread.
-pub(super) const BUFFERS: usize = 4;
+pub const BUFFERS: usize = 4;
 const PAGE_BYTES: u64 = 0x1000;
 /// Where the first buffer begins.
 const FIRST_BUFFER: u64 = (slots::AREA_BYTES as u64).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
 /// A thread's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Area {
+pub struct Area {
     /// Its address in the traced process: the thread's GS base.
-    pub(super) base: u64,
+    pub base: u64,
     /// Where it is in the shared memory.
-    pub(super) offset: u64,
+    pub offset: u64,
     /// Bytes of each trace buffer, a multiple of a page.
-    pub(super) buffer_bytes: u64,
+    pub buffer_bytes: u64,
 }
 
 impl Area {
     /// Bytes of the whole area.
-    pub(super) fn size_bytes(self) -> u64 {
+    pub fn size_bytes(self) -> u64 {
         FIRST_BUFFER + BUFFERS as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
     /// Where a slot is in the shared memory.
-    pub(super) fn slot(self, slot: u32) -> u64 {
+    pub fn slot(self, slot: u32) -> u64 {
         self.offset + u64::from(slot)
     }
 
     /// The tables that all threads share are mapped here.
-    pub(super) fn tables(self) -> AddrRange {
+    pub fn tables(self) -> AddrRange {
         let start = self.base + u64::from(slots::PRIVATE_BYTES);
         AddrRange::sized(Addr(start), slots::SHARED_BYTES.into())
     }
 
     /// A buffer's address.
-    pub(super) fn buffer(self, index: usize) -> u64 {
+    pub fn buffer(self, index: usize) -> u64 {
         self.base + FIRST_BUFFER + index as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
     /// The page behind a buffer.
-    pub(super) fn guard(self, index: usize) -> AddrRange {
+    pub fn guard(self, index: usize) -> AddrRange {
         AddrRange::sized(Addr(self.buffer(index) + self.buffer_bytes), PAGE_BYTES)
     }
 
     /// Where an address of the area is in the shared memory.
-    pub(super) fn offset_of(self, addr: u64) -> u64 {
+    pub fn offset_of(self, addr: u64) -> u64 {
         self.offset + (addr - self.base)
     }
 }
 
 /// Which of an area's buffers are in use: a thread writes there, or the encoder has yet to read.
 #[derive(Debug, Default)]
-pub(super) struct Busy {
+pub struct Busy {
     busy: Mutex<[bool; BUFFERS]>,
     freed: Condvar,
 }
 
 impl Busy {
     /// Takes a buffer into use, when the encoder is done with it.
-    pub(super) fn take(&self, index: usize) {
+    pub fn take(&self, index: usize) {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.freed.wait_while(guard, |busy| busy[index]);
         wait.unwrap_or_else(PoisonError::into_inner)[index] = true;
     }
 
     /// The buffers in use.
-    pub(super) fn taken(&self) -> [bool; BUFFERS] {
+    pub fn taken(&self) -> [bool; BUFFERS] {
         *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The encoder has what was in a buffer.
-    pub(super) fn free(&self, index: usize) {
+    pub fn free(&self, index: usize) {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)[index] = false;
         self.freed.notify_all();
     }

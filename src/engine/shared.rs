@@ -2,7 +2,7 @@
 //! thread's slots and trace buffers. Both sides change it at any time, so nothing here hands out
 //! references into it.
 
-use crate::capture::Error;
+use super::error::Error;
 use crate::tracee;
 use crate::translate::CacheMemory;
 use nix::errno::Errno;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A mapping of the shared memory in this process.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub struct Shared {
     start: NonNull<u8>,
     size: usize,
 }
@@ -26,7 +26,7 @@ unsafe impl Sync for Shared {}
 
 impl Shared {
     /// Maps `size` bytes of `file`.
-    pub(super) fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
+    pub fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         // SAFETY: a new mapping of a file that stays as large as it is; the result is checked.
         let start = unsafe {
@@ -40,7 +40,7 @@ impl Shared {
             )
         };
         let failed = || match Errno::last() {
-            Errno::ENOMEM => Error::AddressSpace { call: "mmap" },
+            Errno::ENOMEM => Error::NoRoom { call: "mmap" },
             errno => tracee::Error::System { call: "mmap", errno }.into(),
         };
         if start == libc::MAP_FAILED {
@@ -60,20 +60,20 @@ impl Shared {
         unsafe { self.start.as_ptr().add(offset) }
     }
 
-    pub(super) fn load(&self, offset: u64) -> u64 {
+    pub fn load(&self, offset: u64) -> u64 {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: inside the mapping, which is page-aligned, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.load(Ordering::Acquire)
     }
 
-    pub(super) fn store(&self, offset: u64, value: u64) {
+    pub fn store(&self, offset: u64, value: u64) {
         debug_assert!(offset.is_multiple_of(8));
         // SAFETY: inside the mapping, which is page-aligned, at a multiple of 8.
         unsafe { AtomicU64::from_ptr(self.at(offset, 8).cast()) }.store(value, Ordering::Release);
     }
 
     /// Copies bytes out.
-    pub(super) fn read(&self, offset: u64, bytes: &mut [u8]) {
+    pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap. Should the program
         // write there meanwhile, the bytes are whatever they are, and nothing depends on them.

@@ -2,14 +2,14 @@
 //! makes each call when execution faults there (`vsyscall_64.c` of arch/x86), so there is
 //! no code to translate, to step or to decode. The recorder makes the call in the kernel's place.
 
+use super::address_space::AddressSpace;
 use super::error::Error;
-use super::space::Space;
 use crate::common::Addr;
 use crate::tracee::call_numbers::{GETCPU, GETTIMEOFDAY, TIME};
 use crate::tracee::{Memory, Tracee};
 
 /// Returns the number of the system call that stands at an address, if one does.
-pub(super) const fn call_at(ip: Addr) -> Option<u64> {
+pub const fn call_at(ip: Addr) -> Option<u64> {
     match ip.0 {
         0xffff_ffff_ff60_0000 => Some(GETTIMEOFDAY),
         0xffff_ffff_ff60_0400 => Some(TIME),
@@ -21,10 +21,10 @@ pub(super) const fn call_at(ip: Addr) -> Option<u64> {
 /// Makes the call that a thread stands at, through the SYSCALL instruction at `gadget`, and returns
 /// where the thread goes on. None: the thread stands elsewhere, or the call faults, as it does
 /// without a recorder.
-pub(super) fn make_call(
+pub fn make_call(
     tracee: Tracee,
     memory: &Memory,
-    space: &Space,
+    space: &AddressSpace,
     gadget: Addr,
 ) -> Result<Option<Addr>, Error> {
     let registers = tracee.registers()?;

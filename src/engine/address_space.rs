@@ -1,0 +1,180 @@
+//! What is mapped in a process that runs translated: the program's own mappings as it made them,
+//! without those of its tracer, and with the permissions that its tracer took away.
+
+use super::error::Error;
+use super::masked::unmask;
+use crate::common::{Addr, AddrRange, Pid};
+use crate::sideband::{Mapping, MappingSet, Protection};
+use crate::tracee::mappings;
+use std::collections::BTreeSet;
+
+/// The mappings of one process.
+#[derive(Debug, Default)]
+pub struct AddressSpace {
+    set: MappingSet,
+    /// Code whose bytes are those of a file that the tracer keeps, as far as the mappings say.
+    stable: Vec<AddrRange>,
+    /// Ranges that were writable once, or were seen to differ from their file, with the mappings
+    /// that they are in: their bytes may not be the file's.
+    altered: Vec<(AddrRange, Mapping)>,
+    /// The tracer's own mappings, which are no part of the program.
+    hidden: Vec<AddrRange>,
+    /// Pages whose write permission the tracer took away.
+    masked: BTreeSet<u64>,
+}
+
+/// The difference between two looks at the mappings.
+#[derive(Debug)]
+pub struct MappingChanges {
+    /// Mappings that are gone or changed.
+    pub gone: Vec<Mapping>,
+    /// Mappings that are new or changed.
+    pub new: Vec<Mapping>,
+}
+
+impl AddressSpace {
+    /// Reads the mappings of the process again, and returns what changed.
+    pub fn refresh(&mut self, pid: Pid) -> Result<MappingChanges, Error> {
+        let maps = unmask(visible(mappings(pid)?, &self.hidden), &self.masked);
+        let (gone, new) = self.set.update(maps);
+        self.note_altered(&gone, &new);
+        Ok(MappingChanges { gone, new })
+    }
+
+    /// Sets which mappings hold what the tracer keeps of their files, as long as nothing writes
+    /// there.
+    pub fn set_kept(&mut self, is_kept: impl Fn(&Mapping) -> bool) {
+        let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
+        let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
+        let stable = |m: &&Mapping| {
+            let p = m.protection;
+            let is_fixed = p.execute && !p.write && !p.shared;
+            // What is written to a file through another mapping is in this one, too.
+            is_fixed && is_kept(m) && !written.iter().any(|w| w.is_same_file(m))
+        };
+        self.stable = self.set.iter().filter(stable).map(|m| m.range).collect();
+    }
+
+    /// Forgets everything: the process executes another program.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Notes that the tracer took the write permission of a page away.
+    pub fn mask(&mut self, page: u64) {
+        self.masked.insert(page);
+    }
+
+    /// Notes that a page has the program's permissions again. Returns true if it had not.
+    pub fn unmask(&mut self, page: u64) -> bool {
+        self.masked.remove(&page)
+    }
+
+    /// Returns true if the tracer took the write permission of the page away.
+    pub fn is_masked(&self, page: u64) -> bool {
+        self.masked.contains(&page)
+    }
+
+    /// Returns the pages in `range` whose write permission the tracer took away.
+    pub fn masked_in(&self, range: AddrRange) -> Vec<u64> {
+        let start = range.start.page().0;
+        self.masked.range(start..range.end.0.max(start)).copied().collect()
+    }
+
+    /// Notes that a range holds the tracer's own memory.
+    pub fn hide(&mut self, range: AddrRange) {
+        self.hidden.push(range);
+    }
+
+    /// Returns the tracer's own ranges.
+    pub fn hidden(&self) -> &[AddrRange] {
+        &self.hidden
+    }
+
+    /// Returns the mappings as last seen.
+    pub fn mappings(&self) -> impl Iterator<Item = &Mapping> {
+        self.set.iter()
+    }
+
+    /// Returns the mappings that have a part of `range`.
+    pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
+        self.set.overlapping(range)
+    }
+
+    /// Returns true if the program can execute what is at `addr`, as far as the mappings say.
+    pub fn is_executable(&self, addr: Addr) -> bool {
+        self.set.at(addr).is_some_and(|mapping| mapping.protection.execute)
+    }
+
+    /// Returns the protection of the memory at `addr`, as last seen.
+    pub fn protection(&self, addr: Addr) -> Option<Protection> {
+        self.set.at(addr).map(|mapping| mapping.protection)
+    }
+
+    /// Returns true if the bytes at `addr` are those of a file that the tracer keeps, as long as
+    /// the mapping exists.
+    pub fn is_stable(&self, addr: Addr) -> bool {
+        let next = self.stable.partition_point(|range| range.end <= addr);
+        let is_kept = self.stable.get(next).is_some_and(|range| range.contains(addr));
+        is_kept && !self.is_altered(addr)
+    }
+
+    /// Returns where else in the process the bytes of `range` are that files are shared from. A
+    /// write to one of these places shows in all.
+    pub fn aliases(&self, range: AddrRange) -> Vec<AddrRange> {
+        let at: Vec<_> = self.set.overlapping(range).filter(|m| m.inode != 0).collect();
+        let mut aliases = Vec::new();
+        for mapping in at {
+            let start = range.start.max(mapping.range.start);
+            let end = range.end.min(mapping.range.end);
+            let (first, last) = (file_offset(mapping, start), file_offset(mapping, end));
+            let is_other = |m: &&Mapping| {
+                let shared = m.protection.shared || mapping.protection.shared;
+                shared && m.range != mapping.range && m.is_same_file(mapping)
+            };
+            for other in self.set.iter().filter(is_other) {
+                let from = first.max(other.offset);
+                let to = last.min(other.offset + other.range.size_bytes());
+                if from < to {
+                    let start = other.range.start.wrapping_add(from - other.offset);
+                    aliases.push(AddrRange::sized(start, to - from));
+                }
+            }
+        }
+        aliases
+    }
+
+    /// Returns true if the bytes at `addr` may not be those of the mapped file.
+    pub fn is_altered(&self, addr: Addr) -> bool {
+        self.altered.iter().any(|(range, _)| range.contains(addr))
+    }
+
+    /// Notes ranges whose bytes are not those of their mapping's file.
+    pub fn alter(&mut self, ranges: impl IntoIterator<Item = (AddrRange, Mapping)>) {
+        self.altered.extend(ranges);
+    }
+
+    /// A mapping in the place of a writable one of the same file may hold what was written there.
+    fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
+        let was_written = |m: &&Mapping| {
+            let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);
+            gone.iter().any(|g| written(g) && g.is_same_file(m))
+        };
+        let written = new.iter().filter(|m| !m.protection.write).filter(was_written);
+        self.altered.extend(written.map(|m| (m.range, m.clone())));
+        let still_there = |(range, was): &(AddrRange, Mapping)| {
+            self.set.iter().any(|m| m.range.overlaps(*range) && m.is_same_file(was))
+        };
+        self.altered.retain(still_there);
+    }
+}
+
+/// Returns the program's own mappings.
+pub fn visible(mut maps: Vec<Mapping>, hidden: &[AddrRange]) -> Vec<Mapping> {
+    maps.retain(|mapping| !hidden.iter().any(|range| range.overlaps(mapping.range)));
+    maps
+}
+
+fn file_offset(mapping: &Mapping, addr: Addr) -> u64 {
+    mapping.offset + (addr.0 - mapping.range.start.0)
+}
