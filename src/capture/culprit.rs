@@ -1,10 +1,10 @@
 //! Who ended a process, as its threads tell at their ends (`PTRACE_EVENT_EXIT` of ptrace(2)). Where
 //! one of them ends them all, the stops of the others may well come before its own.
 
-use super::final_state::signal_of;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, EXIT_GROUP};
+use crate::tracee::siginfo::signal_of;
 use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
 
 /// A thread at its end.

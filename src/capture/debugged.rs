@@ -1,13 +1,14 @@
 //! A program under a debugger, as all backends have it: which threads are looked at, and what the
 //! debugger hears of them. How threads run and stop is each backend's own business.
 
+use super::Error;
 use super::culprit::Culprit;
 use super::error::gone_is_fine;
 use super::live::{Go, News};
-use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
+use crate::tracee::siginfo;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,7 +49,7 @@ impl Pending {
     /// Returns what a signal that has come is to bring along, if the debugger sent it and says so.
     pub(super) fn take_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
         let is_sent = self.sent == signal;
-        self.siginfo.take_if(|info| is_sent && final_state::signal_of(info) == signal)
+        self.siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }
 
     /// Nobody is to hear of children.

@@ -250,25 +250,6 @@ impl CoreMemory for FinalMemory<'_> {
     }
 }
 
-/// The signal that a `siginfo_t` is about.
-pub(super) fn signal_of(siginfo: &SiginfoBytes) -> i32 {
-    i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]])
-}
-
-/// `si_code`.
-pub(super) fn code_of(siginfo: &SiginfoBytes) -> i32 {
-    i32::from_ne_bytes([siginfo[8], siginfo[9], siginfo[10], siginfo[11]])
-}
-
-/// `si_addr`, for the signals that a fault raises.
-pub(super) fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
-    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
-    // Codes above 0 come from the kernel (sigaction(2)).
-    let from_kernel = code_of(siginfo) > 0 && faults.contains(&signal_of(siginfo));
-    let bytes = siginfo[16..24].try_into().ok()?;
-    from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
-}
-
 /// The threads of a core: the one that ended the process comes first, the others by number.
 pub(super) fn in_order(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
     threads.sort_by_key(|thread| (thread.tid != first, thread.tid));

@@ -12,7 +12,7 @@ type Page = Box<[u8; PAGE_BYTES]>;
 
 /// Pages of code. A page that is not there is known as such.
 #[derive(Debug, Default)]
-pub struct Pages {
+pub(super) struct Pages {
     stable: AddressMap<u64, Option<Page>>,
     /// Pages that can change, as the recording knows them.
     told: AddressMap<u64, Page>,
@@ -26,40 +26,34 @@ pub struct Change {
 }
 
 impl Pages {
-    /// Another program runs.
-    pub fn clear(&mut self) {
-        self.stable.clear();
-        self.told.clear();
-    }
-
     /// Code that does not change by itself may be other than it was.
-    pub fn forget_stable(&mut self) {
+    pub(super) fn forget_stable(&mut self) {
         self.stable.clear();
     }
 
     /// What was told of pages in `ranges`.
-    pub fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+    pub(super) fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
         let pages = self.told.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
     /// Whether a page that can change is not as it was told.
-    pub fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
+    pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let told = self.told.get(&page);
         told.is_some_and(|told| memory.read(Addr(page), &mut now) == PAGE_BYTES && **told != now)
     }
 
     /// A view for one translation.
-    pub fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
+    pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
         View { pages: self, memory, space, changing: AddressMap::default() }
     }
 }
 
 /// Code as it is during one translation.
 #[derive(Debug)]
-pub struct View<'a> {
+pub(super) struct View<'a> {
     pages: &'a mut Pages,
     memory: &'a Memory,
     space: &'a AddressSpace,
@@ -84,7 +78,7 @@ impl View<'_> {
     }
 
     /// The pages that were read and can change, and what of them the recording does not know.
-    pub fn finish(self) -> (Vec<u64>, Vec<Change>) {
+    pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
         for (page, bytes) in self.changing {

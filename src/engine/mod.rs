@@ -5,19 +5,33 @@
 
 mod address_space;
 mod area;
+mod calls;
 mod code;
 mod error;
+mod exact;
+mod forced;
+mod guard;
+mod guarded;
+mod kernel_writes;
 mod masked;
 mod place;
+mod process;
+mod rseq;
 mod seal;
 mod shared;
+mod thread;
 mod vsyscall;
 mod window;
 
 pub use address_space::{AddressSpace, visible};
 pub use area::{Area, BUFFERS, Busy};
-pub use code::{Change, Pages, View};
+pub use calls::after_call;
+pub use code::Change;
 pub use error::Error;
+pub use exact::{Exact, PROGRAM_END, Registers, STEPS_LIMIT, Soon};
+pub use forced::{Actions, FORCED};
+pub use guard::{Translation, Wanted, bits_of};
+pub use process::{Request, TranslatedProcess};
 pub use shared::Shared;
+pub use thread::{Place, TranslatedThread};
 pub use vsyscall::{call_at, make_call};
-pub use window::{Window, ZONE_BYTES, checked};

@@ -20,7 +20,7 @@ const TOTAL_BYTES: u64 = CODE_BYTES + (8 << 30);
 /// Bytes of its first part: the tables and the code cache, which the process never writes.
 const CODE_BYTES: u64 = 4 << 30;
 /// Bytes of a zone of the code cache.
-pub const ZONE_BYTES: u64 = 64 << 20;
+pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// Zones are nearer than this to the code that is translated into them.
 const REACH_BYTES: u64 = 0x6800_0000;
 /// The window from which all else is mapped: below everything that the kernel maps by itself, and
@@ -38,24 +38,24 @@ const READ_EXECUTE: u64 = 5;
 
 /// The shared memory as the traced process sees it.
 #[derive(Debug)]
-pub struct Window {
-    pub shared: Arc<Shared>,
+pub(super) struct Window {
+    pub(super) shared: Arc<Shared>,
     pid: Pid,
     /// Where the process has all of it, without access; parts are mapped again where they belong.
     base: u64,
     next_zone: u64,
     next_area: u64,
     /// Ranges of the process's address space that are the recorder's.
-    pub ranges: Vec<AddrRange>,
+    pub(super) ranges: Vec<AddrRange>,
     spare: Vec<(Area, Arc<Busy>)>,
     /// Areas that threads will want whose making was seen to begin.
     promised: usize,
-    pub buffer_bytes: u64,
+    pub(super) buffer_bytes: u64,
 }
 
 impl Window {
     /// Makes the memory. `tracee` stands in the program, and nothing of it runs yet.
-    pub fn open(
+    pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
         memory: &Memory,
@@ -127,7 +127,12 @@ impl Window {
     }
 
     /// Maps a zone of the code cache near `near`. Gives its address and its offset.
-    pub fn zone(&mut self, tracee: Tracee, gadget: Addr, near: u64) -> Result<(u64, u64), Error> {
+    pub(super) fn zone(
+        &mut self,
+        tracee: Tracee,
+        gadget: Addr,
+        near: u64,
+    ) -> Result<(u64, u64), Error> {
         let maps = mappings(self.pid)?;
         let base = place(&maps, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
@@ -137,7 +142,11 @@ impl Window {
     }
 
     /// Maps the first zone, by the program's own code.
-    pub fn first_zone(&mut self, tracee: Tracee, memory: &Memory) -> Result<(u64, u64), Error> {
+    pub(super) fn first_zone(
+        &mut self,
+        tracee: Tracee,
+        memory: &Memory,
+    ) -> Result<(u64, u64), Error> {
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
         let zone = self.zone(tracee, at, at.0);
@@ -146,7 +155,7 @@ impl Window {
     }
 
     /// Has an area ready for one more thread.
-    pub fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
+    pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
             return Ok(());
@@ -172,29 +181,29 @@ impl Window {
     }
 
     /// Takes an area that is ready.
-    pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
+    pub(super) fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         self.spare.pop()
     }
 
     /// An area that is ready.
-    pub fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
+    pub(super) fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
         self.spare.last()
     }
 
     /// What was to become a thread is made, or became something else.
-    pub fn keep_promise(&mut self) {
+    pub(super) fn keep_promise(&mut self) {
         self.promised = self.promised.saturating_sub(1);
     }
 
     /// A thread is gone, and its area is free for another one.
-    pub fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
+    pub(super) fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
     }
 
     /// Takes all of the recorder's mappings out of a process that stands in the program, by the
     /// SYSCALL instruction at `gadget`.
-    pub fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
+    pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         for range in &self.ranges {
             let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
             checked("munmap", tracee.inject(gadget, MUNMAP, args)?)?;
@@ -203,7 +212,7 @@ impl Window {
     }
 
     /// The same, of a process that goes on by itself.
-    pub fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
+    pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
         let removed = self.remove(tracee, at);
@@ -264,7 +273,7 @@ impl Patch {
 }
 
 /// The result of a system call that the traced process made.
-pub fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
+pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     const LAST_ERRNO: i64 = 4095;
     if (-LAST_ERRNO..0).contains(&result) {
         let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(0));

@@ -12,6 +12,7 @@ mod memory;
 mod procfs;
 mod program;
 mod ptrace;
+pub mod siginfo;
 mod stop;
 
 pub use attach::{attach, attach_thread, detach_all, detach_rest};

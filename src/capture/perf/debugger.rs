@@ -4,16 +4,17 @@
 use super::engine::Engine;
 use super::go::has_trapped;
 use super::thread::{Doing, Thread};
+use crate::capture::Error;
 use crate::capture::debug_registers::Slot;
 use crate::capture::error::gone_is_fine;
 use crate::capture::live::{Catches, Go, News};
 use crate::capture::newborn::shares_memory;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::capture::trap_flag::{hidden_in_r11, hide_on_stack};
-use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
+use crate::tracee::siginfo;
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
@@ -167,7 +168,7 @@ impl Engine<'_> {
             // Somebody killed it meanwhile: its end will be reported.
             return Ok(true);
         };
-        let code = final_state::code_of(&info);
+        let code = siginfo::code_of(&info);
         let watched = thread.watched.take_hit(thread.tracee).unwrap_or(None);
         let stepped = debugger.stepping.filter(|(stepping, _)| *stepping == tid);
         let at = registers.rip.wrapping_sub(1);

@@ -11,6 +11,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
 use crate::sideband::Event;
+use crate::tracee::siginfo;
 use crate::tracee::{
     PtraceEvent, Signo, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, threads, wait_for,
 };
@@ -123,8 +124,8 @@ impl Engine<'_> {
                 thread.siginfo = Some(info);
                 let event = Event::Signal {
                     number: signal,
-                    code: final_state::code_of(&info),
-                    addr: final_state::fault_address(&info),
+                    code: siginfo::code_of(&info),
+                    addr: siginfo::fault_address(&info),
                 };
                 if let Some(process) = self.processes.get(&thread.pid) {
                     lock(&process.book).recorder.event(tid, event)?;

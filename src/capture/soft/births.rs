@@ -2,19 +2,17 @@
 //! their parent's memory. Whoever is killed meanwhile was not there.
 
 use super::engine::{BACKEND, Engine};
-use super::events::{EVERYWHERE, disturbed, leave_system_call, runs_64_bit_code};
-use super::exact::Registers;
+use super::events::{disturbed, leave_system_call, runs_64_bit_code};
 use super::feed::Item;
-use super::process::bits_of;
-use super::thread::Place;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::recorder::Prepared;
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::Place;
 use crate::sideband::Event;
-use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, MPROTECT, VFORK};
+use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, VFORK};
 use crate::tracee::{
     self, PtraceEvent, Stop, Tracee, is_thread_of, is_traced_here, news_of, wait_for,
 };
@@ -61,12 +59,12 @@ impl Engine {
             Some(stop) => stop,
             None => wait_for(child)?,
         };
-        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid());
         let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
         if matches!(call, CLONE | CLONE3)
             && let Some(process) = self.processes.get_mut(&pid)
         {
-            process.window.keep_promise();
+            process.engine.keep_promise();
         }
         if first.is_end() {
             // It did not live to run.
@@ -86,18 +84,17 @@ impl Engine {
                 .forked(parent, pid, Pid(child.0), event)
                 .or_else(|error| self.killed_meanwhile(child, error).map(|()| false));
         }
+        let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
         self.add_thread(child, pid, Place::Cache)?;
         let mut disturbance = None;
         self.with(child, |process, thread| {
             if let Some(debugger) = &process.debugger {
-                thread.watched.set(thread.tracee, &debugger.slots)?;
+                thread.watched.set(thread.tracee(), &debugger.slots)?;
             }
-            let mut registers = thread.tracee.registers()?;
-            registers.gs_base = thread.area.base;
-            thread.tracee.set_registers(&registers)?;
+            thread.translated.begin_in_cache(gs_base)?;
             process.tell(child, Item::Born { tsc: now().0 });
             if !process.debugger.as_ref().is_some_and(|debugger| debugger.holds_newborns) {
-                return Ok(thread.tracee.resume(0)?);
+                return Ok(thread.tracee().resume(0)?);
             }
             disturbance = disturbed(process.make_exact(thread)?);
             if disturbance.is_some() { Ok(()) } else { process.halt(thread) }
@@ -121,20 +118,17 @@ impl Engine {
         let Some(thread) = self.threads.get(&parent) else { return Ok(false) };
         let tracee = Tracee(tid);
         let registers = tracee.registers()?;
-        let Some(at) = process.translator.locate(registers.rip) else {
+        let Some(at) = process.engine.locate(registers.rip) else {
             return gone_is_fine(tracee.detach(0)).map(|()| false);
         };
-        let (program, _) = process.convert(thread, &registers, &at);
-        tracee.set_registers(&Registers { gs_base: thread.gs_base, ..program })?;
-        let shares = shares_memory(&registers, &process.memory);
+        let (program, _) = process.engine.convert(&thread.translated, &registers, &at);
+        tracee.set_registers(&program)?;
+        let shares = shares_memory(&registers, &process.engine.memory);
         if !shares {
             // The child has a copy of all but the cache, which it must not use.
             let gadget = Addr(program.rip.wrapping_sub(SYSCALL_BYTES));
-            for page in process.space.masked_in(EVERYWHERE) {
-                let protection = process.space.protection(Addr(page)).map_or(0, bits_of);
-                tracee.inject(gadget, MPROTECT, [page, 0x1000, protection, 0, 0, 0])?;
-            }
-            process.window.remove(tracee, gadget)?;
+            process.engine.unprotect_in(tracee, gadget)?;
+            process.engine.remove_from(tracee, gadget)?;
         }
         if is_told {
             return Ok(true);
@@ -146,10 +140,10 @@ impl Engine {
             self.borrowers.insert(tid, pid);
             return gone_is_fine(tracee.resume(0)).map(|()| false);
         }
-        let actions = process.actions.clone();
+        let actions = process.engine.actions().clone();
         self.adopt_child(child)?;
         if let Some(process) = self.processes.get_mut(&child) {
-            process.actions = actions;
+            process.engine.set_actions(actions);
         }
         Ok(false)
     }

@@ -1,17 +1,17 @@
 //! System calls that change what the recorder knows of the process. The thread stands before
 //! them, in the code cache; all other calls run without a stop.
 
-use super::exact::Registers;
 use super::feed::Item;
 use super::left::reason_to_leave;
-use super::nowhere::PROGRAM_END;
-use super::process::{Process, bits_of};
-use super::thread::{Call, Doing, Place, Thread};
+use super::process::Process;
+use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
 use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
+use crate::engine::Registers;
+use crate::engine::after_call;
 use crate::sideband::Event;
 use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
@@ -19,7 +19,6 @@ use crate::tracee::call_numbers::{
     RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT,
     SHMDT,
 };
-use crate::translate::slots;
 
 /// System calls that the tracer wants to see. All others run without a stop.
 pub(super) const SEEN_CALLS: [u64; 17] = [
@@ -42,13 +41,8 @@ pub(super) const SEEN_CALLS: [u64; 17] = [
     CLONE3,
 ];
 
-const ARCH_SET_GS: u64 = 0x1001;
-const ARCH_GET_GS: u64 = 0x1004;
-const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
 const MAP_ANONYMOUS: u64 = 0x20;
-/// Bytes of SYSCALL.
-const SYSCALL_BYTES: u64 = 2;
 
 impl Process {
     /// The thread is about to make a call that the tracer wants to see.
@@ -66,119 +60,79 @@ impl Process {
         if self.leaves.is_some() {
             return Ok(());
         }
-        if self.reaches_recorder(number, registers) {
+        if self.engine.reaches_tracer(number, registers) {
             return pass_over(thread, registers, i64::from(-libc::ENOMEM));
+        }
+        if let Some(result) = self.engine.gs_call(&mut thread.translated, registers) {
+            return pass_over(thread, registers, result);
         }
         match call.number {
             CLONE | CLONE3 => {
                 // The new thread finds its area ready.
-                self.prepare_area(thread.tracee)?;
-                return Ok(thread.tracee.resume(0)?);
+                self.engine.prepare_area(thread.tracee())?;
+                return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGPROCMASK => {
-                self.note_mask(thread, registers);
-                return Ok(thread.tracee.resume(0)?);
+                self.engine.note_mask(&mut thread.translated, registers);
+                return Ok(thread.tracee().resume(0)?);
             }
             RT_SIGACTION => {
-                self.note_action(registers);
-                return Ok(thread.tracee.resume(0)?);
+                self.engine.note_action(registers);
+                return Ok(thread.tracee().resume(0)?);
             }
             SCHED_SETAFFINITY | SCHED_GETAFFINITY => {
                 self.end_turns();
-                self.before_kernel_writes(thread, registers)?;
-                return Ok(thread.tracee.resume(0)?);
+                self.engine.before_kernel_writes(thread.tracee(), registers)?;
+                return Ok(thread.tracee().resume(0)?);
             }
-            RT_SIGRETURN => self.note_frame(thread, registers),
-            ARCH_PRCTL if matches!(r.rdi, ARCH_SET_GS | ARCH_GET_GS) => {
-                return self.gs_call(thread, registers);
-            }
+            RT_SIGRETURN => self.engine.note_frame(&mut thread.translated, registers),
             RSEQ if self.was_running => return pretend_rseq(thread, registers),
             // The kernel moves the IP of a thread that it preempts in a restartable sequence, and
             // must never find it there: the call fails as on a kernel that does not have it.
             RSEQ => return pass_over(thread, registers, i64::from(-libc::ENOSYS)),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
                 // What the recorder did to the protection must not meet what the program does.
-                self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi))?;
+                self.engine
+                    .give_back_protection(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
             number if !SEEN_CALLS.contains(&number) => {
-                self.before_kernel_writes(thread, registers)?;
-                return Ok(thread.tracee.resume(0)?);
+                self.engine.before_kernel_writes(thread.tracee(), registers)?;
+                return Ok(thread.tracee().resume(0)?);
             }
             _ => {}
         }
         self.recorder.event(thread.tid(), Event::Syscall { number: call.number, args })?;
         thread.doing = Doing::Calling(call);
-        Ok(thread.tracee.step(0)?)
-    }
-
-    /// GS is the recorder's: the program's own base is kept aside.
-    fn gs_call(&mut self, thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
-        let mut result = 0;
-        if registers.rdi == ARCH_SET_GS && registers.rsi >= PROGRAM_END {
-            result = i64::from(-libc::EPERM);
-        } else if registers.rdi == ARCH_SET_GS {
-            thread.gs_base = registers.rsi;
-        } else if self.memory.write(Addr(registers.rsi), &thread.gs_base.to_le_bytes()).is_err() {
-            result = i64::from(-libc::EFAULT);
-        }
-        pass_over(thread, registers, result)
-    }
-
-    pub(super) fn give_back_protection(
-        &mut self,
-        thread: &Thread,
-        range: AddrRange,
-    ) -> Result<(), Error> {
-        for page in self.space.masked_in(range) {
-            self.unprotect(thread.tracee, page)?;
-            self.forget_code(AddrRange::sized(Addr(page), 0x1000));
-        }
-        Ok(())
+        Ok(thread.tracee().step(0)?)
     }
 
     /// The call is done, and the thread goes on.
     pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();
-        let registers = thread.tracee.registers()?;
+        let registers = thread.tracee().registers()?;
         if call.number != RT_SIGRETURN {
             // SYSCALL left the flags in R11, with that of the step.
             let r11 = registers.r11 & !TRAP_FLAG;
-            thread.tracee.set_registers(&Registers { r11, ..registers })?;
+            thread.tracee().set_registers(&Registers { r11, ..registers })?;
         }
         let result = registers.rax.cast_signed();
         if call.number == RT_SIGRETURN {
-            let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+            let pointer = thread.translated.trace_pointer(self.engine.shared());
             self.take_records(thread, pointer);
-            thread.place = Place::Program;
-            let back = Registers { gs_base: thread.gs_base, ..registers };
-            thread.tracee.set_registers(&back)?;
+            thread.translated.return_from_handler()?;
             if self.is_stepping(thread) {
                 thread.stand(News::Stepped);
                 return Ok(());
             }
             self.tell(tid, Item::Enter { ip: registers.rip, tsc: now().0 });
             self.dispatch(thread)?;
-            return Ok(thread.tracee.resume(0)?);
+            return Ok(thread.tracee().resume(0)?);
         }
         self.recorder.event(tid, Event::SyscallReturn { result })?;
         if !(-4095..0).contains(&result) {
             self.mapping_changed(thread, call, registers.rax)?;
         }
-        Ok(thread.tracee.resume(0)?)
-    }
-
-    /// Of pages that were protected while a thread unmapped them: those that are mapped are another
-    /// thread's, which got the same addresses and executed code there before this one's call was
-    /// seen to be done. They can be written again.
-    fn open_new_mappings(&mut self, thread: &Thread, pages: &[u64]) -> Result<(), Error> {
-        let mut opened = false;
-        for &page in pages {
-            let protection = self.space.protection(Addr(page));
-            let Some(protection) = protection.filter(|p| p.execute && !p.write) else { continue };
-            self.set_protection(thread.tracee, page, bits_of(protection) | PROT_WRITE)?;
-            opened = true;
-        }
-        if opened { self.look_at_mappings(thread.tid()) } else { Ok(()) }
+        Ok(thread.tracee().resume(0)?)
     }
 
     fn mapping_changed(&mut self, thread: &Thread, call: Call, result: u64) -> Result<(), Error> {
@@ -197,24 +151,26 @@ impl Process {
             _ => return Ok(()),
         };
         // Code may have been translated again, and its page protected, while the call was made.
-        let masked = self.space.masked_in(changed);
+        let masked = self.engine.space.masked_in(changed);
         for page in &masked {
-            self.space.unmask(*page);
+            self.engine.space.unmask(*page);
         }
-        if tells || !masked.is_empty() || self.space.overlapping(changed).any(is_recorded) {
+        if tells || !masked.is_empty() || self.engine.space.overlapping(changed).any(is_recorded) {
             self.look_at_mappings(thread.tid())?;
-            self.forget_code(changed);
+            self.engine.forget_code(changed);
         }
         if matches!(call.number, MMAP | MPROTECT | PKEY_MPROTECT) {
             for &page in &masked {
-                self.set_protection(thread.tracee, page, third)?;
+                self.engine.set_protection(thread.tracee(), page, third)?;
             }
         }
         if matches!(call.number, MUNMAP | MREMAP) {
-            self.open_new_mappings(thread, &masked)?;
+            if self.engine.open_new_mappings(thread.tracee(), &masked)? {
+                self.look_at_mappings(thread.tid())?;
+            }
         }
         if call.number == MREMAP {
-            self.forget_code(range(result, third));
+            self.engine.forget_code(range(result, third));
         }
         Ok(())
     }
@@ -222,14 +178,8 @@ impl Process {
 
 /// The thread goes on behind a system call that it does not make, with this result.
 fn pass_over(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
-    // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
-    thread.tracee.set_registers(&Registers {
-        rip: registers.rip + SYSCALL_BYTES,
-        rax: result.cast_unsigned(),
-        r11: registers.eflags,
-        ..*registers
-    })?;
-    Ok(thread.tracee.resume(0)?)
+    thread.tracee().set_registers(&after_call(registers, result))?;
+    Ok(thread.tracee().resume(0)?)
 }
 
 /// A thread of a process that the recorder came to late: its C library counts on restartable

@@ -9,11 +9,7 @@ use crate::capture::restart::stand_before_call;
 use crate::capture::{Catches, Error, Forks, News};
 use crate::common::Tid;
 use crate::tracee::Signo;
-use crate::translate::{CacheMemory, slots};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// System calls are told apart by the low 16 bits of their numbers, before they are made.
-const CALL_CLASSES: usize = 1 << 16;
 
 /// What the debugger of a process wants to stop for.
 #[derive(Debug, Default)]
@@ -65,10 +61,10 @@ impl Thread {
     pub(super) fn deliver(&mut self, signal: Signo, caught: bool) -> Result<(), Error> {
         if caught {
             self.doing = Doing::Diverting;
-            self.tracee.step(signal)?;
+            self.tracee().step(signal)?;
         } else {
             self.doing = Doing::Running;
-            self.tracee.resume(signal)?;
+            self.tracee().resume(signal)?;
         }
         Ok(())
     }
@@ -129,15 +125,10 @@ impl Process {
         }
         debugger.catches.clone_from(catches);
         // What is not caught any more goes on stopping, and passes.
-        let classes = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES);
         match catches {
             Catches::None => {}
-            Catches::Of(numbers) => {
-                for number in numbers {
-                    self.window.shared.write(classes + number % CALL_CLASSES as u64, &[1]);
-                }
-            }
-            Catches::All => self.window.shared.write(classes, &vec![1; CALL_CLASSES]),
+            Catches::Of(numbers) => self.engine.see_calls(numbers.iter().copied()),
+            Catches::All => self.engine.see_all_calls(),
         }
     }
 
@@ -168,18 +159,18 @@ impl Process {
         if thread.waits {
             return thread.wait_for_child();
         }
-        let ip = thread.tracee.registers()?.rip;
+        let ip = thread.tracee().registers()?.rip;
         self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch_passing(thread)?;
         thread.doing = Doing::Running;
-        Ok(thread.tracee.resume(0)?)
+        Ok(thread.tracee().resume(0)?)
     }
 
     /// The thread, which was told to stop, stands in the program.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        let registers = thread.tracee.registers()?;
+        let registers = thread.tracee().registers()?;
         self.tell(thread.tid(), Item::Leave { ip: registers.rip });
-        thread.tracee.set_registers(&stand_before_call(&registers))?;
+        thread.tracee().set_registers(&stand_before_call(&registers))?;
         thread.doing = Doing::Standing;
         Ok(())
     }

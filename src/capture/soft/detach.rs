@@ -3,7 +3,6 @@
 
 use super::engine::Engine;
 use super::events::disturbed;
-use super::exact::Registers;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
@@ -11,20 +10,21 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
+use crate::engine::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
     /// The recorder wants to leave: stops all threads. What else they report meanwhile is handled
     /// as ever.
     pub(super) fn leave(&self) -> Result<(), Error> {
-        let threads = self.threads.values().map(|thread| thread.tracee);
+        let threads = self.threads.values().map(|thread| thread.tracee());
         let borrowers = self.borrowers.keys().map(|&tid| Tracee(tid));
         threads.chain(borrowers).try_for_each(|tracee| gone_is_fine(tracee.interrupt()))
     }
 
     /// Whether a stop was one that leaving wants, and is dealt with.
     pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
-        let pid = self.threads.get(&tid).map(|thread| thread.pid);
+        let pid = self.threads.get(&tid).map(|thread| thread.pid());
         let handled = self.bring_out(tid, stop, Process::part)?;
         if let Some(pid) =
             pid.filter(|_| self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Left))
@@ -48,7 +48,7 @@ impl Engine {
             return Ok(true);
         }
         let Some(thread) = self.threads.get(&tid) else { return Ok(false) };
-        let pid = thread.pid;
+        let pid = thread.pid();
         if !is_wanted {
             // It goes on after this, and is told to stop again: any stop makes the kernel forget
             // that it was (`ptrace_stop` in the kernel's signal.c).
@@ -62,7 +62,7 @@ impl Engine {
             self.interrupt_young(pid)?;
             return Ok(true);
         }
-        if thread.doing != Doing::Running || thread.is_forced_pending()? {
+        if thread.doing != Doing::Running || thread.translated.is_forced_pending()? {
             // In the midst of one instruction or call, or of a trap: that ends first.
             return Ok(false);
         }
@@ -82,16 +82,17 @@ impl Engine {
 
     /// Threads of the process that were made since all were stopped.
     fn interrupt_young(&mut self, pid: Pid) -> Result<(), Error> {
-        let young = self.threads.values_mut().filter(|thread| thread.pid == pid && thread.is_young);
+        let young =
+            self.threads.values_mut().filter(|thread| thread.pid() == pid && thread.is_young);
         for thread in young {
             thread.is_young = false;
-            gone_is_fine(thread.tracee.interrupt())?;
+            gone_is_fine(thread.tracee().interrupt())?;
         }
         Ok(())
     }
 
     fn leave_if_all_stand(&mut self, pid: Pid) -> Result<(), Error> {
-        let of_process = || self.threads.values().filter(|thread| thread.pid == pid);
+        let of_process = || self.threads.values().filter(|thread| thread.pid() == pid);
         if of_process().any(|thread| thread.doing != Doing::Left) {
             return Ok(());
         }
@@ -105,9 +106,9 @@ impl Engine {
 impl Process {
     /// The thread stands in the program: its trace ends here.
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        let registers = thread.tracee.registers()?;
+        let registers = thread.tracee().registers()?;
         self.tell(thread.tid(), Item::Leave { ip: registers.rip });
-        thread.tracee.set_registers(&stand_before_call(&registers))?;
+        thread.tracee().set_registers(&stand_before_call(&registers))?;
         thread.doing = Doing::Left;
         Ok(())
     }
@@ -119,16 +120,23 @@ impl Process {
         self.end_turns();
         let mut states = Vec::new();
         for thread in threads {
-            let registers: Registers = thread.tracee.registers()?;
-            states.push(final_state::thread_with(thread.tracee, &registers, None));
+            let registers: Registers = thread.tracee().registers()?;
+            states.push(final_state::thread_with(thread.tracee(), &registers, None));
             self.thread_ended(thread.tid(), Some(Addr(registers.rip)));
         }
         let states = final_state::in_order(states, first.tid());
-        final_state::write(&self.recorder, &self.memory, states, 0, self.space.hidden())?;
-        self.withdraw(first.tracee, threads)?;
-        for Thread { tracee, watched, held, .. } in threads {
-            gone_is_fine(watched.end(*tracee))?;
-            gone_is_fine(tracee.detach(*held))?;
+        final_state::write(
+            &self.recorder,
+            &self.engine.memory,
+            states,
+            0,
+            self.engine.space.hidden(),
+        )?;
+        self.withdraw(first.tracee(), threads)?;
+        for thread in threads {
+            let tracee = thread.tracee();
+            gone_is_fine(thread.watched.end(tracee))?;
+            gone_is_fine(tracee.detach(thread.held))?;
         }
         Ok(())
     }

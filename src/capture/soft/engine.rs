@@ -1,9 +1,8 @@
 //! The loop: waiting, and the end. What a stop means stands in `events`.
 
-use super::forced::FORCED;
 use super::harm::harm_behind;
 use super::process::{Finished, Process};
-use super::thread::{Doing, Place, Thread};
+use super::thread::{Doing, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
 use crate::capture::error::gone_is_fine;
@@ -14,6 +13,7 @@ use crate::capture::start::run_to;
 use crate::capture::written::Reports;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
+use crate::engine::{Place, TranslatedThread};
 use crate::recording::Exit;
 use crate::tracee::{self, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -130,17 +130,16 @@ impl Engine {
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         self.with(Tid(pid.0), |process, thread| {
             process.enter(thread)?;
-            Ok(thread.tracee.resume(0)?)
+            Ok(thread.tracee().resume(0)?)
         })
     }
 
     pub(super) fn add_thread(&mut self, tid: Tid, pid: Pid, place: Place) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.recorder.thread(tid)?;
-        if let Some(area) = process.take_area() {
-            let mut thread = Thread::new(tid, pid, area, place);
-            thread.blocked = thread.tracee.signal_mask().unwrap_or(0) & FORCED;
-            self.threads.insert(tid, thread);
+        if let Some(area) = process.engine.take_area() {
+            let translated = TranslatedThread::new(tid, pid, area, place);
+            self.threads.insert(tid, Thread::new(translated));
         }
         Ok(())
     }
@@ -151,7 +150,7 @@ impl Engine {
         act: impl FnOnce(&mut Process, &mut Thread) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let pid = thread.pid;
+        let pid = thread.pid();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let result = act(process, thread);
         if let Err(Some(what)) = result.as_ref().map_err(harm_behind) {
@@ -203,7 +202,7 @@ impl Engine {
     /// Returns true if threads stand at their end, and wait there for their process's first thread.
     fn is_first_thread_awaited(&self, pid: Pid) -> bool {
         let first = self.threads.get(&Tid(pid.0));
-        let stands_at_end = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
+        let stands_at_end = |t: &Thread| t.pid() == pid && t.doing == Doing::AtEnd;
         first.is_some_and(|thread| thread.doing != Doing::AtEnd)
             && self.threads.values().any(stands_at_end)
     }
@@ -220,7 +219,7 @@ impl Engine {
         if self.is_first_thread_awaited(pid) && is_first_thread_gone(pid) {
             self.lost(Tid(pid.0));
         }
-        let of_process = |thread: &&mut Thread| thread.pid == pid;
+        let of_process = |thread: &&mut Thread| thread.pid() == pid;
         let threads: Vec<_> = self.threads.values_mut().filter(of_process).collect();
         if threads.iter().any(|thread| thread.doing != Doing::AtEnd) {
             return Ok(());
@@ -230,14 +229,14 @@ impl Engine {
         if !ending.is_empty() {
             let (culprit, signal) = process.culprit.known().unwrap_or((Tid(pid.0), 0));
             let ending = final_state::in_order(ending, culprit);
-            let hidden = process.space.hidden();
-            final_state::write(&process.recorder, &process.memory, ending, signal, hidden)?;
+            let hidden = process.engine.space.hidden();
+            final_state::write(&process.recorder, &process.engine.memory, ending, signal, hidden)?;
         }
         if process.debugger.is_some() {
             // It looks at the end first.
             return Ok(());
         }
-        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
+        threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee().resume(0)))
     }
 
     /// The process is gone: completes its recording.
@@ -246,7 +245,7 @@ impl Engine {
             self.exit = exit;
         }
         self.newborns.leave_untold_of(pid);
-        self.threads.retain(|_, thread| thread.pid != pid);
+        self.threads.retain(|_, thread| thread.pid() != pid);
         if let Some(process) = self.processes.remove(&pid) {
             let (finished, notes) = process.finish(exit)?;
             self.finished.push(finished);

@@ -2,21 +2,20 @@
 //! signals in `signals`.
 
 use super::engine::Engine;
-use super::exact::{Exactness, Registers};
+use super::exact::Exactness;
 use super::feed::Item;
 use super::harm::Harm;
 use super::process::Process;
-use super::thread::{Doing, Place, Thread};
+use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, News, final_state};
-use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::common::{Addr, Pid, Tid};
+use crate::engine::Place;
+use crate::engine::Registers;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
-use crate::translate::slots;
-
-pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 
 impl Engine {
     /// Takes in a stop of a thread.
@@ -45,7 +44,7 @@ impl Engine {
             Stop::Exited(_) | Stop::Killed { .. } => self.ended(tid, stop),
             Stop::Signal(signal) => self.signal_stop(tid, signal),
             Stop::Group(signal) => {
-                self.with(tid, |_, thread| Ok(thread.tracee.listen()?))?;
+                self.with(tid, |_, thread| Ok(thread.tracee().listen()?))?;
                 stop_with_program(signal);
                 Ok(())
             }
@@ -56,7 +55,7 @@ impl Engine {
                 self.born(tid, event)
             }
             Stop::Event(PtraceEvent::Other(_)) => {
-                self.with(tid, |_, thread| Ok(thread.tracee.resume(0)?))
+                self.with(tid, |_, thread| Ok(thread.tracee().resume(0)?))
             }
             Stop::Call => self.call_ended(tid),
         }
@@ -67,10 +66,10 @@ impl Engine {
         let message = Tracee(tid).event_message();
         let old = message.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
         let Some(thread) = self.threads.get(&old) else { return Ok(()) };
-        let pid = thread.pid;
+        let pid = thread.pid();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let pointer = process.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
-        for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid == pid) {
+        let pointer = thread.translated.trace_pointer(process.engine.shared());
+        for (&other, thread) in self.threads.iter_mut().filter(|(_, thread)| thread.pid() == pid) {
             if other == old {
                 process.take_records(thread, pointer);
                 process.tell_kept(other);
@@ -80,7 +79,7 @@ impl Engine {
             }
         }
         let returned = process.take_return(old);
-        self.threads.retain(|_, thread| thread.pid != pid);
+        self.threads.retain(|_, thread| thread.pid() != pid);
         let begun = self.begin_program(tid, pid);
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.pending.owed = returned;
@@ -113,7 +112,7 @@ impl Engine {
                 return Ok(());
             }
             process.enter(thread)?;
-            Ok(thread.tracee.resume(0)?)
+            Ok(thread.tracee().resume(0)?)
         })
     }
 
@@ -122,19 +121,19 @@ impl Engine {
         self.untold_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let pid = thread.pid;
+        let pid = thread.pid();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
-        let Ok(registers) = thread.tracee.registers() else { return Ok(()) };
+        let Ok(registers) = thread.tracee().registers() else { return Ok(()) };
         let call = (registers.orig_rax.cast_signed() >= 0).then_some(registers.orig_rax);
         let siginfo = thread.siginfo;
         let program = process.last_state(thread, &registers);
         thread.ending = program
             .as_ref()
-            .map(|program| final_state::thread_with(thread.tracee, program, thread.siginfo));
+            .map(|program| final_state::thread_with(thread.tracee(), program, thread.siginfo));
         process.thread_ended(tid, program.map(|program| Addr(program.rip)));
         process.write_packets()?;
         let stop = LastStop { tid, status, call, siginfo };
-        let others = || self.threads.values().filter(|t| t.pid == pid && t.tid() != tid);
+        let others = || self.threads.values().filter(|t| t.pid() == pid && t.tid() != tid);
         let alive = || others().filter(|t| t.doing != Doing::AtEnd).map(Thread::tid);
         let ends_process = process.culprit.take(&stop, || one_executes(pid, alive()));
         let hold = ends_process || alive().next().is_none();
@@ -143,7 +142,7 @@ impl Engine {
             thread.doing = Doing::AtEnd;
             return self.end_if_all_are(pid);
         }
-        let tracee = thread.tracee;
+        let tracee = thread.tracee();
         if let Some(thread) = self.threads.remove(&tid)
             && let Some(process) = self.processes.get_mut(&pid)
         {
@@ -156,7 +155,7 @@ impl Engine {
     /// The thread, or its process, is gone.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.early.remove(&tid);
-        let pid = self.threads.get(&tid).map_or(Pid(tid.0), |thread| thread.pid);
+        let pid = self.threads.get(&tid).map_or(Pid(tid.0), |thread| thread.pid());
         // The others may have waited for this one.
         let was_awaited = self.lost(tid);
         if Tid(pid.0) == tid {
@@ -169,7 +168,7 @@ impl Engine {
     pub(super) fn lost(&mut self, tid: Tid) -> bool {
         let thread = self.threads.remove(&tid);
         let Some(thread) = thread.filter(|t| t.doing != Doing::AtEnd) else { return false };
-        if let Some(process) = self.processes.get_mut(&thread.pid) {
+        if let Some(process) = self.processes.get_mut(&thread.pid()) {
             process.lost(thread);
         }
         true
@@ -180,7 +179,7 @@ impl Process {
     /// The thread stands in the program, where its history begins or goes on after what is not
     /// part of it.
     pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
-        let ip = thread.tracee.registers()?.rip;
+        let ip = thread.tracee().registers()?.rip;
         self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
     }
@@ -188,7 +187,7 @@ impl Process {
     /// The thread was killed and did not stop at its end: what it recorded before its last system
     /// call, at least, is there.
     pub(super) fn lost(&mut self, mut thread: Thread) {
-        let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        let pointer = thread.translated.trace_pointer(self.engine.shared());
         if thread.holds(pointer) {
             self.take_records(&mut thread, pointer);
         }
@@ -200,8 +199,8 @@ impl Process {
     /// where they are not known.
     fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
         let tid = thread.tid();
-        if thread.place == Place::Program {
-            if self.window.ranges.iter().any(|range| range.contains(Addr(registers.rip))) {
+        if thread.translated.place == Place::Program {
+            if self.engine.is_own(Addr(registers.rip)) {
                 // Killed while it made a system call for the recorder.
                 return None;
             }
@@ -211,7 +210,7 @@ impl Process {
                 self.tell(tid, Item::Native { insn, next: registers.rip });
             }
             self.tell(tid, Item::Leave { ip: registers.rip });
-            return Some(Registers { gs_base: thread.gs_base, ..*registers });
+            return Some(thread.translated.own_registers(registers));
         }
         // What was made of its registers cannot be relied on.
         let exact = (self.harm == Harm::None).then(|| self.exact_soon(thread, registers)).flatten();
@@ -224,16 +223,15 @@ impl Process {
             self.tell(tid, Item::Partial { steps, ip });
             self.tell(tid, Item::Leave { ip });
         }
-        let program = exact.program;
-        Some(Registers { gs_base: thread.gs_base, ..program })
+        Some(exact.program)
     }
 
     /// A thread stands at its end where its state is not known: tells what it recorded up to its
     /// last system call, at least.
     fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
-        let in_glue = self.translator.locate(registers.rip);
+        let in_glue = self.engine.translator().locate(registers.rip);
         let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
-        let kept = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
+        let kept = thread.translated.trace_pointer(self.engine.shared());
         let pointers = [in_glue.then_some(registers.r11), Some(kept)];
         let pointer = pointers.into_iter().flatten().find(|pointer| thread.holds(*pointer));
         if let Some(pointer) = pointer {

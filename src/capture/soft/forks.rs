@@ -4,7 +4,6 @@
 use super::engine::{BACKEND, Engine};
 use super::events::{disturbed, leave_system_call, runs_64_bit_code};
 use super::feed::Item;
-use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
@@ -14,7 +13,7 @@ use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Pid, Tid};
 use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
@@ -36,7 +35,7 @@ impl Engine {
         event: PtraceEvent,
     ) -> Result<(), Error> {
         let waits = event == PtraceEvent::Vfork;
-        let program = self.threads.get(&parent).map_or(self.program, |thread| thread.pid);
+        let program = self.threads.get(&parent).map_or(self.program, |thread| thread.pid());
         let newborn = Newborn::new(child, program, waits)?;
         if !waits {
             // The parent's call ends, so that both stand behind it.
@@ -54,12 +53,12 @@ impl Engine {
             if disturbance.is_some() {
                 return Ok(());
             }
-            let registers = thread.tracee.registers()?;
+            let registers = thread.tracee().registers()?;
             process.tell(thread.tid(), Item::Leave { ip: registers.rip });
             thread.waits = waits;
             let birth = if waits { News::Vforked(child) } else { News::Forked(child) };
             if !waits {
-                thread.tracee.set_registers(&stand_before_call(&registers))?;
+                thread.tracee().set_registers(&stand_before_call(&registers))?;
             }
             let steps = process.is_stepping(thread);
             let returned = process.take_return(thread.tid());
@@ -89,7 +88,7 @@ impl Engine {
     pub(super) fn call_ended(&mut self, tid: Tid) -> Result<(), Error> {
         self.with(tid, |process, thread| {
             if thread.doing != Doing::Waiting {
-                return Ok(thread.tracee.resume(0)?);
+                return Ok(thread.tracee().resume(0)?);
             }
             thread.end_wait()?;
             let returned = thread.returns.take();
@@ -106,10 +105,10 @@ impl Engine {
 
     /// Lets no thread of a process wait for a child any more.
     fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
-        let waiting = |t: &&mut Thread| t.pid == pid && (t.waits || t.doing == Doing::Waiting);
+        let waiting = |t: &&mut Thread| t.pid() == pid && (t.waits || t.doing == Doing::Waiting);
         for thread in self.threads.values_mut().filter(waiting) {
             if thread.doing != Doing::Waiting {
-                thread.tracee.resume_to_call(0)?;
+                thread.tracee().resume_to_call(0)?;
             }
             match wait_for(thread.tid())? {
                 Stop::Call => thread.end_wait()?,
@@ -187,11 +186,11 @@ impl Engine {
             newborn.into_iter().for_each(Newborn::leave);
             return begun;
         }
-        let inherited = self.processes.get(&parent).map(|process| process.actions.clone());
+        let inherited = self.processes.get(&parent).map(|process| process.engine.actions().clone());
         if let (Some(process), Some(actions)) = (self.processes.get_mut(&child), inherited)
             && newborn.is_some_and(|newborn| !newborn.is_awaited)
         {
-            process.actions = actions;
+            process.engine.set_actions(actions);
         }
         Ok(())
     }
@@ -222,7 +221,7 @@ impl Engine {
     /// A process all of whose threads stand still goes on by itself, and its recording ends here.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         self.end_waits(pid)?;
-        let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid == pid).collect();
+        let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid() == pid).collect();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         process.depart(&threads)?;
         self.finish(pid, None)
@@ -259,24 +258,16 @@ impl Thread {
     /// The thread, which stands in the program as far as its registers go, waits in the kernel for
     /// its child.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
-        self.ending = final_state::thread(self.tracee, None);
+        self.ending = final_state::thread(self.tracee(), None);
         self.doing = Doing::Waiting;
-        Ok(self.tracee.resume_to_call(0)?)
+        Ok(self.tracee().resume_to_call(0)?)
     }
 
     /// The call by which it waited for its child has ended.
     fn end_wait(&mut self) -> Result<(), Error> {
         (self.waits, self.ending) = (false, None);
         self.doing = Doing::Standing;
-        let registers = self.tracee.registers()?;
-        Ok(self.tracee.set_registers(&stand_before_call(&registers))?)
-    }
-}
-
-impl Process {
-    /// Reads the memory of the program, without what is the recorder's.
-    pub(super) fn read_visible(&self, addr: Addr, buf: &mut [u8]) -> usize {
-        let visible = self.visible_bytes(addr, buf.len());
-        self.memory.read(addr, &mut buf[..visible])
+        let registers = self.tracee().registers()?;
+        Ok(self.tracee().set_registers(&stand_before_call(&registers))?)
     }
 }

@@ -112,9 +112,9 @@ impl Engine {
         debugger.forks = go.forks;
         debugger.slots = slots(&go.watches);
         let program = self.program;
-        let of_program = self.threads.values_mut().filter(|thread| thread.pid == program);
+        let of_program = self.threads.values_mut().filter(|thread| thread.pid() == program);
         for thread in of_program.filter(|thread| thread.doing == Doing::Standing) {
-            gone_is_fine(thread.watched.set(thread.tracee, &debugger.slots))?;
+            gone_is_fine(thread.watched.set(thread.tracee(), &debugger.slots))?;
         }
         let stops = debugger.stops();
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
@@ -122,13 +122,13 @@ impl Engine {
         let others_run =
             !go.locked && (!steps_alone || debugger.lone_steps.is_multiple_of(LONE_STEPS));
         debugger.holds_newborns = !others_run;
-        process.translator.set_stops(&stops);
+        process.engine.set_stops(&stops);
         if others_run && let Some((tid, news)) = self.news_of_others(go) {
             return Ok(Begun::Already(tid, news));
         }
         if steps_alone {
             self.with(go.thread, |process, thread| {
-                let ip = thread.tracee.registers()?.rip;
+                let ip = thread.tracee().registers()?.rip;
                 thread.held = 0;
                 thread.pending.go_on(0);
                 process.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
@@ -137,7 +137,7 @@ impl Engine {
         }
         let goes_on = |thread: &&Thread| others_run || thread.tid() == go.thread;
         let program = self.program;
-        let of_program = self.threads.values().filter(|thread| thread.pid == program);
+        let of_program = self.threads.values().filter(|thread| thread.pid() == program);
         let standing = of_program.filter(|thread| thread.doing == Doing::Standing);
         let tids: Vec<Tid> = standing.filter(goes_on).map(Thread::tid).collect();
         for tid in tids {
@@ -153,10 +153,10 @@ impl Engine {
         if thread.doing == Doing::Waiting {
             return Ok(None);
         }
-        let ip = thread.tracee.registers()?.rip;
+        let ip = thread.tracee().registers()?.rip;
         let mut bytes = [0; SYSCALL_INSN.len()];
         let Some(process) = self.processes.get(&self.program) else { return Ok(None) };
-        let known = process.memory.read(Addr(ip), &mut bytes);
+        let known = process.engine.memory.read(Addr(ip), &mut bytes);
         let is_call = known == bytes.len() && bytes == SYSCALL_INSN;
         Ok(is_call.then(|| ip + SYSCALL_INSN.len() as u64))
     }
@@ -165,7 +165,7 @@ impl Engine {
     pub(super) fn halt_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut().filter(|thread| runs(thread)) {
             thread.is_young = false;
-            gone_is_fine(thread.tracee.interrupt())?;
+            gone_is_fine(thread.tracee().interrupt())?;
         }
         while self.threads.values().any(runs) {
             let Some((tid, stop)) = self.wait()? else { continue };
@@ -201,8 +201,8 @@ impl Debugged for Engine {
     }
 
     fn let_end(&mut self) -> Result<(), Error> {
-        for thread in self.threads.values().filter(|thread| thread.pid == self.program) {
-            gone_is_fine(thread.tracee.resume(0))?;
+        for thread in self.threads.values().filter(|thread| thread.pid() == self.program) {
+            gone_is_fine(thread.tracee().resume(0))?;
         }
         while !self.is_gone() {
             if let Some((tid, stop)) = self.wait()? {
@@ -242,7 +242,7 @@ impl Process {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
         thread.pending.go_on(signal);
-        let ip = thread.tracee.registers()?.rip;
+        let ip = thread.tracee().registers()?.rip;
         thread.caught = thread.caught.filter(|(caught, _)| *caught == ip);
         if signal == 0 {
             return self.go_on_in_cache(thread);
@@ -255,13 +255,13 @@ impl Process {
         }
         // Only where a signal stopped it can a thread be given one.
         thread.pending.sent = signal;
-        thread.tracee.send(thread.pid, signal)?;
+        thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
             // gdb, which steps over a breakpoint as the signal comes, has one put there for when the
             // signal is dealt with, be it that nothing is done.
             self.enter(thread)?;
             thread.doing = Doing::Running;
-            return Ok(thread.tracee.resume(0)?);
+            return Ok(thread.tracee().resume(0)?);
         }
         self.go_on_in_cache(thread)
     }

@@ -16,20 +16,22 @@ impl Process {
         if !self.full_buffers.is_power_of_two() && !self.full_buffers.is_multiple_of(PERIOD) {
             return;
         }
-        let area = thread.area;
+        let area = thread.area();
         let mut records = vec![0; SAMPLE_BYTES];
         let len = SAMPLE_BYTES.min(usize::try_from(area.buffer_bytes).unwrap_or(0));
         let offset = area.offset_of(area.buffer(thread.buffer));
-        self.window.shared.read(offset, &mut records[..len]);
+        self.engine.shared().read(offset, &mut records[..len]);
         let mut sample: AddressMap<u32, u64> = AddressMap::default();
         let mut rest = &records[..len];
         while let Some(number) = rest.first_chunk() {
             let number = u32::from_le_bytes(*number);
             // What the program wrote there itself is no record, and the encoder will say so.
-            let Some(edge) = self.translator.edges_from(number as usize).first() else { break };
+            let Some(edge) = self.engine.translator().edges_from(number as usize).first() else {
+                break;
+            };
             *sample.entry(number).or_default() += 1;
             rest = rest.get(edge.kind.record_bytes()..).unwrap_or_default();
         }
-        self.translator.learn(&sample);
+        self.engine.learn(&sample);
     }
 }

@@ -2,14 +2,13 @@
 //! recorder, and detached from.
 
 use super::engine::Engine;
-use super::events::EVERYWHERE;
-use super::exact::Registers;
 use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
+use crate::engine::Registers;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 
@@ -66,9 +65,9 @@ impl Engine {
         let path = executable(pid).map(|path| path.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
         self.release(pid);
-        let of_process = self.threads.values().filter(|thread| thread.pid == pid);
+        let of_process = self.threads.values().filter(|thread| thread.pid() == pid);
         let tids: Vec<Tid> = of_process.map(Thread::tid).collect();
-        self.threads.retain(|_, thread| thread.pid != pid);
+        self.threads.retain(|_, thread| thread.pid() != pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             for tid in tids {
                 process.thread_ended(tid, None);
@@ -84,7 +83,7 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         process.end_turns();
         let mut stopped = Vec::new();
-        for thread in self.threads.values_mut().filter(|thread| thread.pid == pid) {
+        for thread in self.threads.values_mut().filter(|thread| thread.pid() == pid) {
             // What is gone cannot be detached from, and need not be.
             if let Ok(signal) = stop(process, thread) {
                 stopped.push((&*thread, signal));
@@ -94,7 +93,7 @@ impl Engine {
         let mut threads: Vec<_> = unharmed.copied().collect();
         // A call that a signal interrupts is the kernel's to end: let others make the recorder's.
         threads.sort_by_key(|(_, signal)| *signal != 0);
-        let first = threads.first().map(|(thread, _)| thread.tracee);
+        let first = threads.first().map(|(thread, _)| thread.tracee());
         let quiet: Vec<_> =
             threads.iter().filter(|(_, signal)| *signal == 0).map(|(thread, _)| *thread).collect();
         if let Some(first) = first {
@@ -102,8 +101,8 @@ impl Engine {
             let _ = process.withdraw(first, &quiet);
         }
         for (thread, signal) in stopped {
-            let _ = thread.watched.end(thread.tracee);
-            let _ = thread.tracee.detach(signal);
+            let _ = thread.watched.end(thread.tracee());
+            let _ = thread.tracee().detach(signal);
         }
     }
 }
@@ -112,11 +111,11 @@ impl Process {
     /// Takes everything that is the recorder's out of the process, all of whose threads stand in
     /// the program: by calls that `first` makes, and each of `threads` for itself.
     pub(super) fn withdraw(&mut self, first: Tracee, threads: &[&Thread]) -> Result<(), Error> {
-        for page in self.space.masked_in(EVERYWHERE) {
-            self.unprotect(first, page)?;
+        self.engine.unprotect_all(first)?;
+        for thread in threads {
+            thread.rseq.map_or(Ok(()), |rseq| self.engine.allow_rseq(thread.tracee(), rseq))?;
         }
-        threads.iter().try_for_each(|thread| self.allow_rseq(thread))?;
-        Ok(self.window.leave(first, &self.memory)?)
+        Ok(self.engine.leave(first)?)
     }
 }
 
@@ -130,11 +129,11 @@ fn stopped_by(stop: Stop) -> Signo {
 
 /// Stops a thread and gives it its own registers. Gives the signal that it is to have.
 fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
-    let tracee = thread.tracee;
+    let tracee = thread.tracee();
     let mut signal = 0;
     if tracee.interrupt().is_ok() && tracee.registers().is_err() {
         signal = stopped_by(wait_for(tracee.0)?);
-        if signal == 0 && thread.is_forced_pending()? {
+        if signal == 0 && thread.translated.is_forced_pending()? {
             tracee.resume(0)?;
             signal = stopped_by(wait_for(tracee.0)?);
         }

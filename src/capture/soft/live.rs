@@ -4,8 +4,8 @@
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::feed::Item;
-use super::process::{Process, bits_of};
-use super::thread::{Doing, Place, Thread};
+use super::process::Process;
+use super::thread::{Doing, Thread};
 use super::ticks::{self, Ticks};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
@@ -13,6 +13,8 @@ use crate::capture::live::{Go, News};
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::engine::Place;
+use crate::engine::bits_of;
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
@@ -116,7 +118,7 @@ impl Live {
     ) -> Result<(), Error> {
         let thread = self.engine.standing(tid)?;
         let words = final_state::kernel_registers(registers);
-        Ok(thread.tracee.set_registers(&words)?)
+        Ok(thread.tracee().set_registers(&words)?)
     }
 
     pub(in crate::capture) fn set_extended_state(
@@ -124,12 +126,12 @@ impl Live {
         tid: Tid,
         area: &[u8],
     ) -> Result<(), Error> {
-        final_state::set_extended_state(self.engine.standing(tid)?.tracee, area)
+        final_state::set_extended_state(self.engine.standing(tid)?.tracee(), area)
     }
 
     pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let Some(process) = self.engine.processes.get(&self.engine.program) else { return 0 };
-        process.read_visible(addr, buf)
+        process.engine.read_visible(addr, buf)
     }
 
     pub(in crate::capture) fn beside(&self) -> Vec<(Tid, Pid)> {
@@ -138,7 +140,8 @@ impl Live {
 
     pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
         let engine = &self.engine;
-        let is_own = || engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program);
+        let is_own =
+            || engine.threads.get(&tid).is_none_or(|thread| thread.pid() == engine.program);
         engine.newborns.allow(tid).unwrap_or_else(is_own)
     }
 
@@ -148,7 +151,7 @@ impl Live {
         let is_shared = newborn.is_some_and(|newborn| newborn.is_awaited);
         let owner = if is_shared { self.engine.program } else { pid };
         match (self.engine.processes.get(&owner), newborn) {
-            (Some(process), _) => process.read_visible(addr, buf),
+            (Some(process), _) => process.engine.read_visible(addr, buf),
             (None, Some(newborn)) => newborn.read(addr, buf),
             (None, None) => 0,
         }
@@ -216,7 +219,6 @@ impl Engine {
         self.processes.insert(pid, process);
         self.add_thread(Tid(pid.0), pid, Place::Program)?;
         if let Some(thread) = self.threads.get_mut(&Tid(pid.0)) {
-            thread.gs_base = tracee.registers()?.gs_base;
             thread.doing = Doing::Standing;
         }
         self.attend()
@@ -264,9 +266,9 @@ impl Engine {
         if let Some(process) = self.processes.get_mut(&pid) {
             process.debugger = None;
         }
-        let of_process = self.threads.values().filter(|thread| thread.pid == pid);
+        let of_process = self.threads.values().filter(|thread| thread.pid() == pid);
         for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
-            gone_is_fine(thread.tracee.resume(0))?;
+            gone_is_fine(thread.tracee().resume(0))?;
         }
         let _ticks = Ticks::start(ticks::PERIOD);
         while self.processes.contains_key(&pid) {
@@ -282,31 +284,23 @@ impl Engine {
 }
 
 impl Process {
-    /// How many of `size` bytes at `addr` are the program's own.
-    pub(super) fn visible_bytes(&self, addr: Addr, size: usize) -> usize {
-        let wanted = AddrRange::sized(addr, size as u64);
-        let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
-        let first = hidden.map(|range| range.start.0.saturating_sub(addr.0)).min();
-        first.map_or(size, |first| usize::try_from(first).unwrap_or(size).min(size))
-    }
-
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         // Other code, as a debugger puts there for its expressions, is read again before it runs.
         let fixed = |at: Addr| {
-            let protection = self.space.protection(at);
+            let protection = self.engine.space.protection(at);
             let is_fixed = protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0);
-            is_fixed && self.space.is_stable(at)
+            is_fixed && self.engine.space.is_stable(at)
         };
         if fixed(addr) || fixed(addr.wrapping_add((bytes.len() as u64).saturating_sub(1))) {
             return Err(Error::FixedCode { at: addr });
         }
-        if self.visible_bytes(addr, bytes.len()) < bytes.len() {
+        if self.engine.visible_bytes(addr, bytes.len()) < bytes.len() {
             return Err(Error::NoMemory { at: addr });
         }
-        let memory: &Memory = &self.memory;
+        let memory: &Memory = &self.engine.memory;
         memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })?;
-        self.forget_code(range);
+        self.engine.forget_code(range);
         Ok(())
     }
 }

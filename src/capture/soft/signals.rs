@@ -2,20 +2,21 @@
 
 use super::engine::Engine;
 use super::events::disturbed;
-use super::exact::Registers;
 use super::feed::Item;
-use super::forced::FORCED;
 use super::process::Process;
-use super::thread::{Doing, Place, Thread};
+use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::trap_flag::hide_on_stack;
-use crate::capture::{Error, News, final_state};
+use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange, Tid};
+use crate::engine::Place;
+use crate::engine::Registers;
 use crate::engine::make_call;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::sideband::Event;
-use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, mappings, news_of};
-use crate::translate::{Location, slots};
+use crate::tracee::siginfo;
+use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, news_of};
+use crate::translate::Location;
 
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
@@ -34,7 +35,7 @@ impl Engine {
         let (mut disturbance, mut left) = (None, None);
         self.with(tid, |process, thread| {
             disturbance = process.signal_stop(thread, signal)?;
-            left = process.leaves.take().map(|why| (thread.pid, why));
+            left = process.leaves.take().map(|why| (thread.pid(), why));
             Ok(())
         })?;
         self.waiting.extend(disturbance.map(|stop| (tid, stop)));
@@ -49,10 +50,10 @@ impl Process {
         thread: &mut Thread,
         signal: Signo,
     ) -> Result<Option<Stop>, Error> {
-        self.mend(thread, signal)?;
+        self.engine.mend(&mut thread.translated, signal)?;
         let stop = news_of(thread.tid())?;
         if stop.is_none() {
-            thread.tracee.resume(0)?;
+            thread.tracee().resume(0)?;
         }
         // Otherwise it was killed, and stands at its end.
         Ok(stop)
@@ -60,46 +61,50 @@ impl Process {
 
     /// Handles a stop for a signal. Gives a stop that came in between and is to be handled, too.
     fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
-        let asks = || self.window.shared.load(thread.area.slot(slots::REQUEST)) != 0;
         if signal == libc::SIGTRAP
             && thread.doing == Doing::Running
-            && thread.place == Place::Cache
-            && asks()
+            && thread.translated.place == Place::Cache
+            && self.engine.request(&thread.translated).is_some()
         {
             // By far the most stops. Should a SIGTRAP of the program's come between the request
             // and its INT3, that INT3 will be met without a request.
-            self.mend(thread, signal)?;
-            if self.is_nowhere(thread) && self.take_back(thread)? {
+            self.engine.mend(&mut thread.translated, signal)?;
+            if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
                 return Ok(None);
             }
             self.serve(thread)?;
-            thread.tracee.resume(0)?;
+            thread.tracee().resume(0)?;
             return Ok(None);
         }
-        let info = thread.tracee.signal_info()?;
-        let mut code = final_state::code_of(&info);
-        if Self::stands_in(thread, &info) {
+        let info = thread.tracee().signal_info()?;
+        let mut code = siginfo::code_of(&info);
+        if thread.translated.stands_in(&info) {
             match (signal, thread.doing) {
-                (libc::SIGSEGV, _) => return Self::fault_again(thread).map(|()| None),
+                (libc::SIGSEGV, _) => {
+                    thread.translated.fault_again()?;
+                    return thread.go_on(0).map(|()| None);
+                }
                 (_, Doing::Running) => code = SI_KERNEL,
                 _ => code = TRAP_TRACE,
             }
         }
         match (thread.doing, signal, code) {
-            (Doing::Running, libc::SIGTRAP, SI_KERNEL) if thread.place == Place::Cache => {
-                let registers = thread.tracee.registers()?;
-                if let Some(at) = self.translator.locate(registers.rip)
+            (Doing::Running, libc::SIGTRAP, SI_KERNEL)
+                if thread.translated.place == Place::Cache =>
+            {
+                let registers = thread.tracee().registers()?;
+                if let Some(at) = self.engine.translator().locate(registers.rip)
                     && at.exact
                     && at.point.state.early
                 {
-                    self.mend(thread, signal)?;
+                    self.engine.mend(&mut thread.translated, signal)?;
                     self.before_call(thread, &registers, &at)?;
                     return Ok(None);
                 }
-                if let Some(at) = self.translator.locate(registers.rip.wrapping_sub(1))
-                    && self.translator.superblock(at.superblock).is_some_and(|s| s.native)
+                if let Some(at) = self.engine.translator().locate(registers.rip.wrapping_sub(1))
+                    && self.engine.translator().superblock(at.superblock).is_some_and(|s| s.native)
                 {
-                    self.mend(thread, signal)?;
+                    self.engine.mend(&mut thread.translated, signal)?;
                     self.come_out(thread, &registers, &at)?;
                     self.outside(thread, &at)?;
                     return Ok(None);
@@ -107,58 +112,60 @@ impl Process {
                 // The INT3 of a request that was served before: a SIGTRAP for the program had
                 // come in its midst, and is delivered now.
             }
-            (Doing::Running, libc::SIGSEGV, 1..) if thread.place == Place::Cache => {
+            (Doing::Running, libc::SIGSEGV, 1..) if thread.translated.place == Place::Cache => {
                 if self.flip(thread)? {
                     return self.go_on_recording(thread, signal);
                 }
-                if let Some(addr) = final_state::fault_address(&info)
-                    && self.space.is_masked(addr.page().0)
+                if let Some(addr) = siginfo::fault_address(&info)
+                    && self.engine.space.is_masked(addr.page().0)
                 {
-                    self.mend(thread, signal)?;
+                    self.engine.mend(&mut thread.translated, signal)?;
                     return self.write_to_code(thread, addr);
                 }
                 if code == SEGV_ACCERR
-                    && let Some(addr) = final_state::fault_address(&info)
+                    && let Some(addr) = siginfo::fault_address(&info)
                     && self.is_of_store(thread, addr)?
                 {
                     // Another thread's fault has made the page writable meanwhile.
-                    self.mend(thread, signal)?;
-                    thread.tracee.resume(0)?;
+                    self.engine.mend(&mut thread.translated, signal)?;
+                    thread.tracee().resume(0)?;
                     return Ok(None);
                 }
             }
             (Doing::Stepping(_), libc::SIGSEGV, 1..) => {
                 // Another thread executed code of the page, and it was protected again, before the
                 // store was executed.
-                if let Some(addr) = final_state::fault_address(&info)
-                    && (self.space.is_masked(addr.page().0)
+                if let Some(addr) = siginfo::fault_address(&info)
+                    && (self.engine.space.is_masked(addr.page().0)
                         || code == SEGV_ACCERR && self.is_of_store(thread, addr)?)
                 {
-                    self.mend(thread, signal)?;
-                    self.open_for_write(thread, addr)?;
-                    thread.tracee.step(0)?;
+                    self.engine.mend(&mut thread.translated, signal)?;
+                    self.engine.open_for_write(thread.tracee(), addr)?;
+                    thread.tracee().step(0)?;
                     return Ok(None);
                 }
             }
-            (Doing::Running, libc::SIGTRAP, TRAP_HWBKPT) if thread.place == Place::Cache => {
-                if let Some(addr) = thread.watched.take_hit(thread.tracee)? {
+            (Doing::Running, libc::SIGTRAP, TRAP_HWBKPT)
+                if thread.translated.place == Place::Cache =>
+            {
+                if let Some(addr) = thread.watched.take_hit(thread.tracee())? {
                     return self.watched(thread, addr);
                 }
             }
             (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
                 thread.doing = Doing::Running;
-                self.mend(thread, signal)?;
+                self.engine.mend(&mut thread.translated, signal)?;
                 self.leave_call(thread, call)?;
                 return Ok(None);
             }
             (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
-                self.mend(thread, signal)?;
+                self.engine.mend(&mut thread.translated, signal)?;
                 self.stepped(thread, insn)?;
                 return Ok(None);
             }
             (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
                 thread.doing = Doing::Running;
-                thread.blocked = thread.tracee.signal_mask()? & FORCED;
+                thread.translated.update_mask()?;
                 self.in_handler(thread)?;
                 return Ok(None);
             }
@@ -187,7 +194,7 @@ impl Process {
     /// The thread came out of the cache before an instruction that is not translated, which it
     /// executes where it is, or where it is to stop.
     fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
-        if self.translator.stops_at(at.superblock) {
+        if self.engine.translator().stops_at(at.superblock) {
             return self.stop_at(thread, at.point.ip);
         }
         self.step_natively(thread, Addr(at.point.ip))
@@ -200,30 +207,31 @@ impl Process {
         registers: &Registers,
         at: &Location,
     ) -> Result<(), Error> {
-        let (program, pointer) = self.convert(thread, registers, at);
-        let slot = thread.area.slot(slots::TRACE_POINTER);
-        self.window.shared.store(slot, pointer);
+        let (program, pointer) = self.engine.convert(&thread.translated, registers, at);
+        self.engine.enter_program(&mut thread.translated, &program, pointer)?;
         self.take_records(thread, pointer);
-        let own = Registers { gs_base: thread.gs_base, ..program };
-        thread.tracee.set_registers(&own)?;
-        thread.place = Place::Program;
         Ok(())
     }
 
     pub(super) fn step_natively(&mut self, thread: &mut Thread, ip: Addr) -> Result<(), Error> {
         if !self.is_stepping(thread)
-            && let Some(next) = make_call(thread.tracee, &self.memory, &self.space, self.gadget())?
+            && let Some(next) = make_call(
+                thread.tracee(),
+                &self.engine.memory,
+                &self.engine.space,
+                self.engine.gadget(),
+            )?
         {
             self.tell(thread.tid(), Item::Leave { ip: ip.0 });
             self.tell(thread.tid(), Item::Enter { ip: next.0, tsc: now().0 });
             thread.doing = Doing::Running;
             self.dispatch(thread)?;
-            return Ok(thread.tracee.resume(0)?);
+            return Ok(thread.tracee().resume(0)?);
         }
         let mut bytes = [0; MAX_INSN_BYTES];
-        let known = self.memory.read(ip, &mut bytes);
+        let known = self.engine.memory.read(ip, &mut bytes);
         thread.doing = Doing::Stepping(decode(&bytes[..known], ip, ExecMode::Bits64));
-        Ok(thread.tracee.step(0)?)
+        Ok(thread.tracee().step(0)?)
     }
 
     /// The instruction is executed.
@@ -232,14 +240,14 @@ impl Process {
         thread: &mut Thread,
         insn: Option<crate::insn::Insn>,
     ) -> Result<(), Error> {
-        let next = thread.tracee.registers()?.rip;
+        let next = thread.tracee().registers()?.rip;
         thread.doing = Doing::Running;
         let tid = thread.tid();
         match insn {
             // A REP instruction stops after each repetition.
             Some(insn) if insn.rep && insn.ip.0 == next => {
                 thread.doing = Doing::Stepping(Some(insn));
-                return Ok(thread.tracee.step(0)?);
+                return Ok(thread.tracee().step(0)?);
             }
             Some(insn) => {
                 self.tell(tid, Item::Native { insn, next });
@@ -249,10 +257,10 @@ impl Process {
             }
             None => self.tell(tid, Item::Leave { ip: next }),
         }
-        let watched = thread.watched.take_hit(thread.tracee)?;
+        let watched = thread.watched.take_hit(thread.tracee())?;
         if self.is_stepping(thread) || watched.is_some() {
             if insn.is_some_and(|insn| insn.pushes_flags) {
-                hide_on_stack(&thread.tracee.registers()?, &self.memory);
+                hide_on_stack(&thread.tracee().registers()?, &self.engine.memory);
             }
             self.tell(tid, Item::Leave { ip: next });
             thread.stand(watched.map_or(News::Stepped, News::Watch));
@@ -260,7 +268,7 @@ impl Process {
         }
         self.tell(tid, Item::Enter { ip: next, tsc: now().0 });
         self.dispatch(thread)?;
-        Ok(thread.tracee.resume(0)?)
+        Ok(thread.tracee().resume(0)?)
     }
 
     /// The thread has come to the handler of a signal.
@@ -270,7 +278,7 @@ impl Process {
             return Ok(());
         }
         self.enter(thread)?;
-        Ok(thread.tracee.resume(0)?)
+        Ok(thread.tracee().resume(0)?)
     }
 
     /// A store into a page that code was translated from: the code is forgotten, and the store
@@ -279,36 +287,18 @@ impl Process {
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));
         }
-        self.open_for_write(thread, addr)?;
-        let ip = Addr(thread.tracee.registers()?.rip);
+        self.engine.open_for_write(thread.tracee(), addr)?;
+        let ip = Addr(thread.tracee().registers()?.rip);
         self.step_natively(thread, ip)?;
         Ok(None)
-    }
-
-    /// The pages that a store at `addr` may reach can be written.
-    fn open_for_write(&mut self, thread: &Thread, addr: Addr) -> Result<(), Error> {
-        for page in [addr.page(), addr.wrapping_add(63).page()] {
-            if self.space.is_masked(page.0) {
-                self.unprotect(thread.tracee, page.0)?;
-                self.forget_code(AddrRange::sized(page, 0x1000));
-            }
-        }
-        Ok(())
     }
 
     /// Whether a fault at `addr` is one of a store that could be executed now. A fault at the
     /// instruction itself is one of execution.
     fn is_of_store(&self, thread: &Thread, addr: Addr) -> Result<bool, Error> {
-        let ip = Addr(thread.tracee.registers()?.rip);
+        let ip = Addr(thread.tracee().registers()?.rip);
         let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
-        Ok(!itself.contains(addr) && self.is_writable(addr)?)
-    }
-
-    /// Whether the kernel lets the program write at `addr`, as things are now.
-    fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
-        let maps = mappings(self.recorder.pid())?;
-        let at = maps.iter().find(|mapping| mapping.range.contains(addr));
-        Ok(at.is_some_and(|mapping| mapping.protection.read && mapping.protection.write))
+        Ok(!itself.contains(addr) && self.engine.is_writable(addr)?)
     }
 
     /// A signal is about to be delivered to the program.
@@ -317,45 +307,45 @@ impl Process {
         thread: &mut Thread,
         mut info: SiginfoBytes,
     ) -> Result<Option<Stop>, Error> {
-        let signal = final_state::signal_of(&info);
+        let signal = siginfo::signal_of(&info);
         if let Some(written) = thread.pending.take_siginfo(signal) {
             info = written;
-            thread.tracee.set_signal_info(&info)?;
+            thread.tracee().set_signal_info(&info)?;
         }
         let bit = 1_u64 << (signal - 1).clamp(0, 63);
-        self.note_delivery(thread, &info);
+        self.engine.note_delivery(&mut thread.translated, &info);
         let known = dispositions(thread.tid())?;
         let caught = known.caught & bit != 0;
         if leaves_it_running(signal, known) && !self.wants(thread, signal) {
             thread.go_on(signal)?;
             return Ok(None);
         }
-        let fault = thread.tracee.registers()?.rip;
+        let fault = thread.tracee().registers()?.rip;
         if let Doing::Stepping(Some(insn)) = thread.doing
             && insn.ip.0 != fault
         {
             // INT3 and its kin trap behind themselves.
             self.tell(thread.tid(), Item::Native { insn, next: fault });
         }
-        let was_in_cache = thread.place == Place::Cache;
+        let was_in_cache = thread.translated.place == Place::Cache;
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));
         }
         thread.doing = Doing::Running;
-        let ip = thread.tracee.registers()?.rip;
-        if was_in_cache && final_state::fault_address(&info) == Some(Addr(fault)) {
+        let ip = thread.tracee().registers()?.rip;
+        if was_in_cache && siginfo::fault_address(&info) == Some(Addr(fault)) {
             // The faulting instruction's address is the program's.
             info[16..24].copy_from_slice(&ip.to_ne_bytes());
         }
         let event = Event::Signal {
             number: signal,
-            code: final_state::code_of(&info),
-            addr: final_state::fault_address(&info),
+            code: siginfo::code_of(&info),
+            addr: siginfo::fault_address(&info),
         };
         self.recorder.event(thread.tid(), event)?;
         self.tell(thread.tid(), Item::Leave { ip });
         thread.siginfo = Some(info);
-        thread.tracee.set_signal_info(&info)?;
+        thread.tracee().set_signal_info(&info)?;
         if self.wants(thread, signal) {
             thread.held = signal;
             thread.stand(News::Signal(signal));

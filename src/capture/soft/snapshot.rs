@@ -16,7 +16,7 @@ impl Engine {
         self.processes.values_mut().for_each(|process| process.recorder.begin_snapshot());
         self.hold_running()?;
         for thread in self.threads.values_mut() {
-            if let Some(process) = self.processes.get_mut(&thread.pid) {
+            if let Some(process) = self.processes.get_mut(&thread.pid()) {
                 process.take_snapshot(thread);
             }
         }

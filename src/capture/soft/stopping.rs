@@ -14,22 +14,25 @@ impl Process {
         if !ranges.stops() {
             return false;
         }
-        let start = thread.area.buffer(thread.buffer);
+        let start = thread.area().buffer(thread.buffer);
         let mut bytes = vec![0; usize::try_from(pointer.saturating_sub(start)).unwrap_or(0)];
-        self.window.shared.read(thread.area.offset_of(start), &mut bytes);
+        self.engine.shared().read(thread.area().offset_of(start), &mut bytes);
         let mut known = HashMap::new();
         let mut rest = &bytes[..];
         while let Some((number, behind)) = rest.split_first_chunk::<4>() {
             let number = u32::from_le_bytes(*number);
-            let Some(edge) = self.translator.edges_from(number as usize).first() else { break };
+            let Some(edge) = self.engine.translator().edges_from(number as usize).first() else {
+                break;
+            };
             rest = behind.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
             let before = thread.last_record.replace(edge.kind);
             let is_target = before.is_some_and(EdgeKind::is_indirect);
             if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
                 return true;
             }
-            let stops =
-                || arrivals(edge, self.translator.path_of(edge)).any(|ip| ranges.stop_at(ip));
+            let stops = || {
+                arrivals(edge, self.engine.translator().path_of(edge)).any(|ip| ranges.stop_at(ip))
+            };
             if *known.entry(number).or_insert_with(stops) {
                 return true;
             }

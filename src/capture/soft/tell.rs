@@ -25,23 +25,23 @@ impl Process {
     pub(super) fn next_buffer(&mut self, thread: &mut Thread, pointer: u64) {
         let next = self.buffer_behind(thread);
         if next == thread.buffer {
-            thread.told = thread.area.buffer(next);
+            thread.told = thread.area().buffer(next);
             return;
         }
-        let frees = self.ring.is_none().then(|| (thread.busy.clone(), thread.buffer));
+        let frees = self.ring.is_none().then(|| (thread.busy().clone(), thread.buffer));
         let stops = self.ring.is_some() && self.comes_to_stop(thread, pointer);
         self.records(thread, pointer, frees);
         if let Some(ring) = &mut self.ring
-            && thread.busy.taken()[next]
+            && thread.busy().taken()[next]
         {
             let after = thread.began[(next + 1) % BUFFERS];
-            ring.overwrite(thread.tid(), thread.area, next, after);
-            thread.busy.free(next);
+            ring.overwrite(thread.tid(), thread.area(), next, after);
+            thread.busy().free(next);
         }
-        thread.busy.take(next);
+        thread.busy().take(next);
         thread.began[next] = now().0;
         thread.buffer = next;
-        thread.told = thread.area.buffer(next);
+        thread.told = thread.area().buffer(next);
         if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
             ring.stop(thread.tid());
         }
@@ -56,14 +56,14 @@ impl Process {
     /// Nothing more comes of a thread: its area is free once the encoder has read it.
     pub(super) fn close(&mut self, thread: Thread) {
         let tid = thread.tid();
-        let taken = thread.busy.taken();
+        let taken = thread.busy().taken();
         self.tell_kept(tid);
         for (index, taken) in taken.into_iter().enumerate() {
             if taken && (self.ring.is_some() || index == thread.buffer) {
-                self.tell_now(tid, Item::Free(thread.busy.clone(), index));
+                self.tell_now(tid, Item::Free(thread.busy().clone(), index));
             }
         }
-        self.window.give_area(thread.area, thread.busy);
+        self.engine.give_area(thread.area(), thread.translated.busy);
     }
 
     /// Tells the encoder what was kept of a thread.
@@ -94,7 +94,7 @@ impl Process {
             thread.told
         };
         let len = usize::try_from(pointer.saturating_sub(thread.told)).unwrap_or(0);
-        let offset = thread.area.offset_of(thread.told);
+        let offset = thread.area().offset_of(thread.told);
         thread.told = thread.told.max(pointer);
         if len > 0 || frees.is_some() {
             self.tell(thread.tid(), Item::Records { offset, len, frees });
@@ -111,7 +111,7 @@ impl Process {
 
     /// Tells the encoder of a thread, after all edges that it may meet.
     fn tell_now(&mut self, tid: Tid, item: Item) {
-        let edges = self.translator.edges_from(self.edges_told);
+        let edges = self.engine.translator().edges_from(self.edges_told);
         if !edges.is_empty() {
             let mut edges = edges.to_vec();
             for (changed, tsc) in since(&self.young, self.edges_told, edges.len()) {
@@ -120,8 +120,8 @@ impl Process {
                 }
             }
             self.young.clear();
-            let pushes = self.translator.return_addresses(self.pushes_told);
-            let quiet_jumps = self.translator.quiet_jumps(self.quiet_told);
+            let pushes = self.engine.translator().return_addresses(self.pushes_told);
+            let quiet_jumps = self.engine.translator().quiet_jumps(self.quiet_told);
             self.edges_told += edges.len();
             self.pushes_told += pushes.len();
             self.quiet_told += quiet_jumps.len();
@@ -141,10 +141,11 @@ impl Process {
         if self.resolver.ranges().are_none() {
             return Vec::new();
         }
-        let told = std::mem::replace(&mut self.paths_told, self.translator.superblock_count());
+        let told =
+            std::mem::replace(&mut self.paths_told, self.engine.translator().superblock_count());
         let new = (told..self.paths_told).filter_map(|number| {
             let number = u32::try_from(number).ok()?;
-            Some(Paths::new(self.translator.path(number)))
+            Some(Paths::new(self.engine.translator().path(number)))
         });
         new.collect()
     }

@@ -1,28 +1,18 @@
 //! A thread that runs translated.
 
-use super::forced::FORCED;
 use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Area, BUFFERS, Busy};
+use crate::engine::{Area, BUFFERS, Busy, TranslatedThread};
 use crate::image::core;
 use crate::insn::Insn;
-use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee, signals};
+use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
 use crate::translate::EdgeKind;
 use std::sync::Arc;
 
 /// Bytes of a record whose last word is behind its buffer, and more.
 const LONGEST_RECORD_BYTES: u64 = 12;
-
-/// Where a thread's registers belong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the code cache: R11, GS and the instruction pointer are the recorder's.
-    Cache,
-    /// In the program's own code: all registers are its own.
-    Program,
-}
 
 /// A system call that the tracer wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,12 +46,8 @@ pub(super) enum Doing {
 /// A thread.
 #[derive(Debug)]
 pub(super) struct Thread {
-    pub(super) tracee: Tracee,
-    pub(super) pid: Pid,
+    pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
-    pub(super) place: Place,
-    pub(super) area: Area,
-    pub(super) busy: Arc<Busy>,
     /// The buffer in use.
     pub(super) buffer: usize,
     /// The time-stamp counter when each buffer was begun.
@@ -70,12 +56,6 @@ pub(super) struct Thread {
     pub(super) last_record: Option<EdgeKind>,
     /// The address of the first record that the encoder was not told of.
     pub(super) told: u64,
-    /// The program's own.
-    pub(super) gs_base: u64,
-    /// Which signals of [`super::forced::FORCED`] the program blocks.
-    pub(super) blocked: u64,
-    /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
-    pub(super) owes_fault: bool,
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal that it stands at, which was not delivered.
     pub(super) held: Signo,
@@ -100,22 +80,16 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    pub(super) fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
-        busy.take(0);
+    pub(super) fn new(translated: TranslatedThread) -> Self {
+        translated.busy.take(0);
+        let told = translated.area.buffer(0);
         Self {
-            tracee: Tracee(tid),
-            pid,
+            translated,
             doing: Doing::Running,
-            place,
-            area,
-            busy,
             buffer: 0,
             began: [0; BUFFERS],
             last_record: None,
-            told: area.buffer(0),
-            gs_base: 0,
-            blocked: 0,
-            owes_fault: false,
+            told,
             siginfo: None,
             held: 0,
             chosen: 0,
@@ -131,27 +105,37 @@ impl Thread {
         }
     }
 
+    pub(super) fn tracee(&self) -> Tracee {
+        self.translated.tracee
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.translated.pid
+    }
+
+    pub(super) fn area(&self) -> Area {
+        self.translated.area
+    }
+
+    pub(super) fn busy(&self) -> &Arc<Busy> {
+        &self.translated.busy
+    }
+
     pub(super) fn tid(&self) -> Tid {
-        self.tracee.0
+        self.tracee().0
     }
 
     /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
     /// write the slot that a trace pointer is kept in, so each one is input.
     pub(super) fn holds(&self, pointer: u64) -> bool {
-        (self.area.buffer(self.buffer)..=self.area.guard(self.buffer).start.0).contains(&pointer)
+        (self.area().buffer(self.buffer)..=self.area().guard(self.buffer).start.0)
+            .contains(&pointer)
     }
 
     /// Returns true if a record at `pointer` does not fit the buffer in use.
     pub(super) fn is_full_at(&self, pointer: u64) -> bool {
-        let end = self.area.guard(self.buffer).start.0;
+        let end = self.area().guard(self.buffer).start.0;
         self.holds(pointer) && end - pointer < LONGEST_RECORD_BYTES
-    }
-
-    /// Whether a trap or fault of the code cache's is still to be told, which came in the same moment
-    /// as what the thread stopped for.
-    pub(super) fn is_forced_pending(&self) -> Result<bool, Error> {
-        let now = signals(self.pid, self.tid())?;
-        Ok(now.pending & !now.blocked & FORCED != 0)
     }
 
     /// Delivers `signal` (0: none), which changes nothing of what the thread is doing.
@@ -159,11 +143,11 @@ impl Thread {
         match self.doing {
             // What it was about to execute is still to come.
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
-                self.tracee.step(signal)?;
+                self.tracee().step(signal)?;
             }
-            Doing::Waiting => self.tracee.resume_to_call(signal)?,
+            Doing::Waiting => self.tracee().resume_to_call(signal)?,
             Doing::Running | Doing::AtEnd | Doing::Left | Doing::Standing => {
-                self.tracee.resume(signal)?;
+                self.tracee().resume(signal)?;
             }
         }
         Ok(())
@@ -172,7 +156,7 @@ impl Thread {
 
 impl DebuggedThread for Thread {
     fn process(&self) -> Pid {
-        self.pid
+        self.pid()
     }
 
     fn pending(&mut self) -> &mut Pending {
@@ -185,7 +169,7 @@ impl DebuggedThread for Thread {
 
     fn next_ip(&self) -> Option<Addr> {
         let stands = self.doing == Doing::Standing && !self.waits;
-        stands.then(|| self.tracee.instruction_pointer().ok()).flatten()
+        stands.then(|| self.tracee().instruction_pointer().ok()).flatten()
     }
 
     fn held(&mut self) -> Option<&mut SiginfoBytes> {
@@ -197,7 +181,7 @@ impl DebuggedThread for Thread {
             Doing::AtEnd | Doing::Waiting => self.ending.clone(),
             _ => {
                 let held = self.siginfo.filter(|_| self.held != 0);
-                final_state::thread(self.tracee, held.or(self.pending.siginfo))
+                final_state::thread(self.tracee(), held.or(self.pending.siginfo))
             }
         }
     }

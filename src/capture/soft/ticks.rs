@@ -6,7 +6,6 @@ use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
-use crate::translate::slots;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -77,7 +76,7 @@ impl Engine {
     /// Encodes and writes what all threads recorded so far.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
-            if let Some(process) = self.processes.get_mut(&thread.pid) {
+            if let Some(process) = self.processes.get_mut(&thread.pid()) {
                 process.save_so_far(thread);
             }
         }
@@ -105,8 +104,8 @@ impl Process {
 
     /// Takes in what the thread recorded as far as it is known without a stop. Gives whether it is.
     pub(super) fn note_so_far(&mut self, thread: &mut Thread) -> bool {
-        let pointer = self.window.shared.load(thread.area.slot(slots::TRACE_POINTER));
-        let end = thread.area.guard(thread.buffer).start.0;
+        let pointer = thread.translated.trace_pointer(self.engine.shared());
+        let end = thread.area().guard(thread.buffer).start.0;
         if pointer <= thread.told || pointer > end {
             return false;
         }
@@ -121,8 +120,8 @@ impl Process {
         let (mut at, mut last) = (thread.told, None);
         while at < pointer {
             let mut number = [0; 4];
-            self.window.shared.read(thread.area.offset_of(at), &mut number);
-            let edges = self.translator.edges_from(u32::from_le_bytes(number) as usize);
+            self.engine.shared().read(thread.area().offset_of(at), &mut number);
+            let edges = self.engine.translator().edges_from(u32::from_le_bytes(number) as usize);
             last = Some(at);
             at += edges.first()?.kind.record_bytes() as u64;
         }

@@ -16,13 +16,13 @@ impl Process {
         thread: &mut Thread,
         watch: Addr,
     ) -> Result<Option<Stop>, Error> {
-        self.mend(thread, libc::SIGTRAP)?;
+        self.engine.mend(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
             // It is told all the same, a little later.
             thread.pending.news = Some(News::Watch(watch));
             return Ok(Some(stop));
         }
-        let ip = thread.tracee.registers()?.rip;
+        let ip = thread.tracee().registers()?.rip;
         self.tell(thread.tid(), Item::Leave { ip });
         thread.stand(News::Watch(watch));
         Ok(None)

@@ -16,6 +16,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Insn;
 use crate::sideband::Event;
+use crate::tracee::siginfo;
 use crate::tracee::{
     PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, wait_for,
 };
@@ -266,7 +267,7 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
         return stepped(process, thread, &insn, next);
     }
     let Some(info) = info_of(thread)? else { return Ok(()) };
-    match final_state::code_of(&info) {
+    match siginfo::code_of(&info) {
         HANDLER_ENTERED => {
             thread.divert(next);
             thread.restarts = None;
@@ -327,7 +328,7 @@ fn signalled(
     thread: &mut Thread,
     mut info: SiginfoBytes,
 ) -> Result<(), Error> {
-    if let Some(written) = thread.pending.take_siginfo(final_state::signal_of(&info)) {
+    if let Some(written) = thread.pending.take_siginfo(siginfo::signal_of(&info)) {
         info = written;
         gone_is_fine(thread.tracee.set_signal_info(&info))?;
     }
@@ -349,13 +350,13 @@ fn signalled(
         }
     }
     thread.insn = None;
-    thread.deliver = final_state::signal_of(&info);
+    thread.deliver = siginfo::signal_of(&info);
     thread.siginfo = Some(info);
     thread.doing = Doing::Ready;
     let event = Event::Signal {
         number: thread.deliver,
-        code: final_state::code_of(&info),
-        addr: final_state::fault_address(&info),
+        code: siginfo::code_of(&info),
+        addr: siginfo::fault_address(&info),
     };
     Ok(process.recorder.event(thread.tid(), event)?)
 }

@@ -7,9 +7,10 @@
 //! That SIGTRAP is ignored is not told to the kernel at all: [`Ignored`] keeps it.
 
 use super::thread::{Call, Thread};
-use crate::capture::{Error, final_state};
+use crate::capture::Error;
 use crate::common::{Addr, Pid, Tid};
 use crate::tracee::call_numbers::RT_SIGACTION;
+use crate::tracee::siginfo;
 use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, dispositions, signals};
 
 /// What a thread has to do with SIGTRAP.
@@ -101,7 +102,7 @@ impl Thread {
 /// Whether the tracer sent the signal.
 fn is_from_here(info: &SiginfoBytes) -> bool {
     let sender = [info[16], info[17], info[18], info[19]];
-    final_state::code_of(info) == libc::SI_TKILL && u32::from_ne_bytes(sender) == std::process::id()
+    siginfo::code_of(info) == libc::SI_TKILL && u32::from_ne_bytes(sender) == std::process::id()
 }
 
 const IGNORE: u64 = 1;
@@ -118,7 +119,7 @@ impl Ignored {
 
     /// Whether a signal like this is dropped. What an instruction raises never is.
     pub(super) fn drops(self, info: &SiginfoBytes) -> bool {
-        self.0 && final_state::code_of(info) <= 0
+        self.0 && siginfo::code_of(info) <= 0
     }
 
     /// The action that a thread is about to set for SIGTRAP, if it is.

@@ -3,20 +3,20 @@
 //! through, and takes the program's block and its handler away (`force_sig_info_to_task` in the
 //! kernel's signal.c). Both are put back.
 
+use super::error::Error;
 use super::exact::Registers;
-use super::process::Process;
-use super::thread::Thread;
-use crate::capture::{Error, final_state};
+use super::process::TranslatedProcess;
+use super::thread::TranslatedThread;
+use super::window::checked;
 use crate::common::{Addr, Tid};
-use crate::engine::checked;
 use crate::tracee::call_numbers::RT_SIGACTION;
-use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions};
+use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions, siginfo};
 use crate::translate::{CacheMemory, slots};
 use std::collections::BTreeMap;
 
 const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
 /// The signals in question.
-pub(super) const FORCED: u64 = TRAP_BIT | SEGV_BIT;
+pub const FORCED: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's signal set.
 const SET_BYTES: u64 = 8;
 /// Where the mask is from `RT_SIGRETURN`'s stack pointer on: `uc_sigmask` in the kernel's ucontext.
@@ -29,7 +29,7 @@ const SCRATCH: u32 = 0x80;
 const _: () = assert!(slots::JUMP + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
 /// What the program does at the signals in question; it does the default where none is here.
-pub(super) type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
+pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
 
 const fn bit(signal: Signo) -> u64 {
     match signal {
@@ -57,9 +57,9 @@ pub(super) fn inherited(tid: Tid) -> Actions {
     signals.filter(|&signal| ignored & bit(signal) != 0).map(|signal| (signal, ignore)).collect()
 }
 
-impl Process {
+impl TranslatedProcess {
     /// Asks the kernel what the program does at the signals in question.
-    pub(super) fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
+    pub fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
         let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
         let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
         for signal in [libc::SIGTRAP, libc::SIGSEGV] {
@@ -73,7 +73,7 @@ impl Process {
     }
 
     /// The thread is about to set its mask of signals (`rt_sigprocmask`).
-    pub(super) fn note_mask(&self, thread: &mut Thread, registers: &Registers) {
+    pub fn note_mask(&self, thread: &mut TranslatedThread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
         };
@@ -87,14 +87,14 @@ impl Process {
     }
 
     /// The thread is about to return from a handler.
-    pub(super) fn note_frame(&self, thread: &mut Thread, registers: &Registers) {
+    pub fn note_frame(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
             thread.blocked = mask & FORCED;
         }
     }
 
     /// The thread is about to say what its process does at a signal (`rt_sigaction`).
-    pub(super) fn note_action(&mut self, registers: &Registers) {
+    pub fn note_action(&mut self, registers: &Registers) {
         let signal = Signo::try_from(registers.rdi).unwrap_or(0);
         let mut action = [0; ACTION_BYTES];
         if bit(signal) != 0
@@ -105,40 +105,19 @@ impl Process {
         }
     }
 
-    fn word_at(&self, at: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
-    }
-
-    fn is_forced(&self, thread: &Thread, signal: Signo) -> bool {
+    fn is_forced(&self, thread: &TranslatedThread, signal: Signo) -> bool {
         let ignored = self.actions.get(&signal).is_some_and(is_ignoring);
         thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
     }
 
-    /// Whether a signal of the program's, which it blocks, stands for one of the recorder's: the
-    /// kernel leaves it at one signal where another of its number is waiting already.
-    pub(super) fn stands_in(thread: &Thread, info: &SiginfoBytes) -> bool {
-        let blocked = thread.blocked & bit(final_state::signal_of(info)) != 0;
-        blocked && final_state::code_of(info) <= 0
-    }
-
-    /// The program's signal took the place of a fault, of which nothing is known. The fault comes
-    /// again, and the program's signal is sent again when that is mended.
-    pub(super) fn fault_again(thread: &mut Thread) -> Result<(), Error> {
-        thread.owes_fault = true;
-        let mask = thread.tracee.signal_mask()? | SEGV_BIT;
-        thread.tracee.set_signal_mask(mask)?;
-        thread.go_on(0)
-    }
-
     /// A stop for `signal` was the recorder's own affair: the program keeps its mask and handler.
-    pub(super) fn mend(&mut self, thread: &mut Thread, signal: Signo) -> Result<(), Error> {
+    pub fn mend(&mut self, thread: &mut TranslatedThread, signal: Signo) -> Result<(), Error> {
         if !self.is_forced(thread, signal) {
             return Ok(());
         }
         let tracee = thread.tracee;
         // The kernel leaves it at one signal where the program's own was waiting already.
-        let mut of_program = Self::stands_in(thread, &tracee.signal_info()?);
+        let mut of_program = thread.stands_in(&tracee.signal_info()?);
         if signal == libc::SIGSEGV {
             of_program |= std::mem::take(&mut thread.owes_fault);
         }
@@ -161,13 +140,29 @@ impl Process {
 
     /// A signal of the program's is delivered. Gives nothing to mend any more where the kernel
     /// forced it, or where its handler serves once only.
-    pub(super) fn note_delivery(&mut self, thread: &mut Thread, info: &SiginfoBytes) {
-        let signal = final_state::signal_of(info);
-        let forced = final_state::code_of(info) > 0 && self.is_forced(thread, signal);
+    pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
+        let signal = siginfo::signal_of(info);
+        let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
         let once = |action: &[u8; ACTION_BYTES]| word(action, 1) & RESET_HANDLER != 0;
         if forced || self.actions.get(&signal).is_some_and(once) {
             self.actions.remove(&signal);
             thread.blocked &= !bit(signal);
         }
+    }
+}
+
+impl TranslatedThread {
+    /// Returns true if a signal of the program's, which it blocks, stands for one of the tracer's:
+    /// the kernel leaves it at one signal where another of its number is pending already.
+    pub fn stands_in(&self, info: &SiginfoBytes) -> bool {
+        let blocked = self.blocked & bit(siginfo::signal_of(info)) != 0;
+        blocked && siginfo::code_of(info) <= 0
+    }
+
+    /// Lets a fault come again whose place the program's signal took. The program's signal is sent
+    /// again when that is dealt with.
+    pub fn fault_again(&mut self) -> Result<(), Error> {
+        self.owes_fault = true;
+        Ok(self.tracee.set_signal_mask(self.tracee.signal_mask()? | SEGV_BIT)?)
     }
 }

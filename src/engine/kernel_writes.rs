@@ -2,13 +2,12 @@
 //! away: the kernel would fail there, where the program could have written. While there are such
 //! pages, those calls stop, and the pages that they could write are given back first.
 
+use super::error::Error;
 use super::exact::Registers;
-use super::process::Process;
-use super::thread::Thread;
-use crate::capture::Error;
+use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
+use crate::tracee::Tracee;
 use crate::tracee::call_numbers::MADVISE;
-use crate::translate::{CacheMemory, slots};
 
 const PAGE_BYTES: u64 = 0x1000;
 /// What a call may write behind a pointer is this large at least: a page holds any structure.
@@ -25,7 +24,7 @@ const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 /// `exit_group`.
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
-impl Process {
+impl TranslatedProcess {
     /// From now on all calls that may write stop, where `masked` says that there are pages that
     /// they must not find as they are.
     pub(super) fn watch_kernel_writes(&mut self) {
@@ -33,32 +32,29 @@ impl Process {
             return;
         }
         self.watches_kernel_writes = true;
-        for call in (0..CALLS).filter(|call| !QUIET.contains(call)) {
-            let class = u64::from(slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) + call;
-            self.window.shared.write(class, &[1]);
-        }
+        self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
     /// The thread is about to make a call that the recorder wants to see for nothing else.
-    pub(super) fn before_kernel_writes(
+    pub fn before_kernel_writes(
         &mut self,
-        thread: &Thread,
+        tracee: Tracee,
         registers: &Registers,
     ) -> Result<(), Error> {
         let r = registers;
         let number = r.rax & u64::from(u32::MAX);
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         if SCATTERING.contains(&number) {
-            return self.give_back_protection(thread, AddrRange::new(Addr(0), Addr(u64::MAX)));
+            return self.give_back_protection(tracee, AddrRange::new(Addr(0), Addr(u64::MAX)));
         }
         if number == MADVISE {
-            return self.give_back_protection(thread, AddrRange::sized(Addr(r.rdi), r.rsi));
+            return self.give_back_protection(tracee, AddrRange::sized(Addr(r.rdi), r.rsi));
         }
         let sizes = args.into_iter().filter(|&size| size < LARGEST_REACH);
         let reach = sizes.max().unwrap_or(0).max(SMALLEST_REACH);
         for pointer in args.into_iter().filter(|&arg| arg >= PAGE_BYTES) {
             let end = pointer.saturating_add(reach);
-            self.give_back_protection(thread, AddrRange::new(Addr(pointer), Addr(end)))?;
+            self.give_back_protection(tracee, AddrRange::new(Addr(pointer), Addr(end)))?;
         }
         Ok(())
     }

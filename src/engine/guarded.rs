@@ -1,8 +1,8 @@
-//! Calls of the program that would change the recorder's own mappings. They fail as they would if
+//! Calls of the program that would change the tracer's own mappings. They fail as they would if
 //! nothing were mapped there.
 
 use super::exact::Registers;
-use super::process::Process;
+use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
 use crate::tracee::call_numbers::{
     MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
@@ -14,9 +14,9 @@ const MAP_FIXED: u64 = libc::MAP_FIXED as u64;
 const MAP_FIXED_NOREPLACE: u64 = libc::MAP_FIXED_NOREPLACE as u64;
 const MREMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
 
-impl Process {
-    /// Returns true if the call that a thread is about to make reaches the recorder's mappings.
-    pub(super) fn reaches_recorder(&self, number: u64, registers: &Registers) -> bool {
+impl TranslatedProcess {
+    /// Returns true if the call that a thread is about to make reaches the tracer's mappings.
+    pub fn reaches_tracer(&self, number: u64, registers: &Registers) -> bool {
         let changed = changed_by(number, registers);
         changed
             .into_iter()

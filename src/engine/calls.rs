@@ -1,0 +1,60 @@
+//! System calls that a thread does not make itself: those that its tracer makes or answers.
+
+use super::error::Error;
+use super::exact::{PROGRAM_END, Registers};
+use super::process::TranslatedProcess;
+use super::thread::TranslatedThread;
+use crate::common::Addr;
+use crate::tracee::call_numbers::{ARCH_PRCTL, PRCTL};
+use crate::translate::slots;
+
+const PR_GET_TSC: u64 = 25;
+const ARCH_SET_GS: u64 = 0x1001;
+const ARCH_GET_GS: u64 = 0x1004;
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+
+impl TranslatedProcess {
+    /// Makes a call for a thread that sets or reads its GS base (arch_prctl(2)), which is the
+    /// tracer's in the cache. Returns the call's result, or None for other calls.
+    pub fn gs_call(&self, thread: &mut TranslatedThread, registers: &Registers) -> Option<i64> {
+        let (code, value) = (registers.rdi, registers.rsi);
+        if registers.rax & u64::from(u32::MAX) != ARCH_PRCTL {
+            return None;
+        }
+        let error = match code {
+            ARCH_SET_GS if value >= PROGRAM_END => libc::EPERM,
+            ARCH_SET_GS => {
+                thread.gs_base = value;
+                0
+            }
+            ARCH_GET_GS => {
+                let written = self.memory.write(Addr(value), &thread.gs_base.to_le_bytes());
+                if written.is_ok() { 0 } else { libc::EFAULT }
+            }
+            _ => return None,
+        };
+        Some(i64::from(-error))
+    }
+
+    /// Asks the kernel which mode of reading the time-stamp counter a thread has (`PR_GET_TSC` of
+    /// prctl(2)).
+    pub fn tsc_mode(&self, thread: &TranslatedThread) -> Result<Option<u64>, Error> {
+        let at = thread.area.base + u64::from(slots::RESPONSE);
+        let asked = thread.tracee.inject(self.gadget(), PRCTL, [PR_GET_TSC, at, 0, 0, 0, 0])?;
+        let mode = self.window.shared.load(thread.area.slot(slots::RESPONSE));
+        Ok((asked == 0).then_some(mode & u64::from(u32::MAX)))
+    }
+}
+
+/// Returns the registers of a thread that goes on after a system call which it does not make, with
+/// this result.
+pub fn after_call(registers: &Registers, result: i64) -> Registers {
+    // SYSCALL leaves the flags in R11 (SDM volume 2, "SYSCALL").
+    Registers {
+        rip: registers.rip + SYSCALL_BYTES,
+        rax: result.cast_unsigned(),
+        r11: registers.eflags,
+        ..*registers
+    }
+}

@@ -1,0 +1,230 @@
+//! From a place anywhere in the code cache to the program's exact state.
+
+use super::error::Error;
+use super::process::TranslatedProcess;
+use super::thread::{Place, TranslatedThread};
+use crate::common::Addr;
+use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
+use crate::tracee::Memory;
+use crate::translate::{Edge, GlueMemory, GlueRegisters, Location, Step, slots};
+
+/// Glue is far shorter than this.
+pub const STEPS_LIMIT: u32 = 1000;
+/// Bytes of the record of a system call, which is taken back where the call is not made.
+const CALL_RECORD_BYTES: u64 = 4;
+const WORD_BYTES: u64 = 8;
+/// The opcode of RET with an operand (SDM volume 2, "RET").
+const RET_IMM16: u8 = 0xc2;
+/// Programs are below (arch/x86 in the kernel: `TASK_SIZE_MAX`).
+pub const PROGRAM_END: u64 = 1 << 47;
+
+/// A thread's registers as the kernel gives them.
+pub type Registers = libc::user_regs_struct;
+
+/// The state of a thread between two instructions of its program.
+#[derive(Clone, Debug)]
+pub struct Exact {
+    /// The program's registers, with its own GS base.
+    pub program: Registers,
+    /// The trace pointer: the end of the last record.
+    pub pointer: u64,
+    /// The part of a path that was executed and is in no record, and where it leads.
+    pub partial: Option<(Vec<Step>, u64)>,
+}
+
+/// Where the glue leads that a killed thread was in.
+#[derive(Debug)]
+pub enum Soon {
+    /// To this state.
+    Exact(Exact),
+    /// To a record at R11 that does not fit the thread's buffer: the registers are those before it.
+    Full,
+    /// Nowhere that is known.
+    Unknown,
+}
+
+impl TranslatedProcess {
+    /// Returns the program's state, if all of it is known where a thread with these registers is.
+    /// A request of the thread is withdrawn: the program is about to execute its target.
+    pub fn exact_at(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Exact> {
+        if let Some(request) = self.request(thread) {
+            let load = |slot| self.window.shared.load(thread.area.slot(slot));
+            self.window.shared.store(thread.area.slot(slots::REQUEST), 0);
+            let ip = self.requested(request);
+            let rdx = if request.is_indirect() { load(slots::RDX) } else { registers.rdx };
+            let program = Registers {
+                rip: ip,
+                rcx: load(slots::RCX),
+                rdx,
+                r11: load(slots::R11),
+                gs_base: thread.gs_base,
+                ..*registers
+            };
+            let partial = Some((Vec::new(), ip));
+            return Some(Exact { program, pointer: registers.r11, partial });
+        }
+        let location = self.translator.locate(registers.rip).filter(|at| at.exact)?;
+        let (program, pointer) = self.convert(thread, registers, &location);
+        let partial = (!location.point.state.recorded).then(|| {
+            let path = self.translator.path(location.superblock);
+            let count = usize::from(location.point.index).min(path.len());
+            (path[..count].to_vec(), location.point.ip)
+        });
+        Some(Exact { program, pointer, partial })
+    }
+
+    /// Returns the program's registers at a point of the cache, and the trace pointer.
+    pub fn convert(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+        location: &Location,
+    ) -> (Registers, u64) {
+        let load = |slot| self.window.shared.load(thread.area.slot(slot));
+        let (point, state) = (location.point, location.point.state);
+        let mut program = Registers { rip: point.ip, gs_base: thread.gs_base, ..*registers };
+        if state.rcx_in_slot {
+            program.rcx = load(slots::RCX);
+        }
+        if state.rcx_is_ip {
+            program.rcx = point.ip;
+        }
+        if state.rdx_in_slot {
+            program.rdx = load(slots::RDX);
+        }
+        let mut pointer = load(slots::TRACE_POINTER);
+        if state.r11_in_slot {
+            program.r11 = load(slots::R11);
+            if !state.early {
+                pointer = registers.r11;
+            }
+        }
+        if state.early {
+            // The call was not made yet.
+            pointer = pointer.wrapping_sub(CALL_RECORD_BYTES);
+        }
+        (program, pointer)
+    }
+
+    /// Finds the point of the program that an address in the cache is for.
+    pub fn locate(&self, at: u64) -> Option<Location> {
+        self.translator.locate(at)
+    }
+
+    /// Returns true if R11 is the program's where a thread is in the cache.
+    pub fn has_own_r11(&self, registers: &Registers) -> bool {
+        let at = self.translator.locate(registers.rip);
+        at.is_some_and(|at| at.exact && !at.point.state.r11_in_slot)
+    }
+
+    /// Takes a thread out of the cache: it is in the program, with these registers.
+    pub fn enter_program(
+        &self,
+        thread: &mut TranslatedThread,
+        program: &Registers,
+        pointer: u64,
+    ) -> Result<(), Error> {
+        thread.tracee.set_registers(program)?;
+        thread.set_trace_pointer(&self.window.shared, pointer);
+        thread.place = Place::Program;
+        Ok(())
+    }
+
+    /// Finds the next point where all of the program's state is known, from where a thread that was
+    /// killed is in the cache: executes the glue up to there in its place.
+    pub fn exact_soon(
+        &self,
+        thread: &TranslatedThread,
+        registers: &mut Registers,
+        tsc: impl Fn() -> u64,
+    ) -> Soon {
+        for _ in 0..STEPS_LIMIT {
+            if let Some(exact) = self.exact_at(thread, registers) {
+                return Soon::Exact(exact);
+            }
+            if !self.translator.in_cache(registers.rip) {
+                return Soon::Unknown;
+            }
+            let mut glue = GlueRegisters {
+                rip: registers.rip,
+                rsp: registers.rsp,
+                rax: registers.rax,
+                rcx: registers.rcx,
+                rdx: registers.rdx,
+                r11: registers.r11,
+                gs_base: registers.gs_base,
+            };
+            if !glue.step(&self.memory, tsc()) {
+                return Soon::Full;
+            }
+            *registers = Registers {
+                rip: glue.rip,
+                rsp: glue.rsp,
+                rax: glue.rax,
+                rcx: glue.rcx,
+                rdx: glue.rdx,
+                r11: glue.r11,
+                ..*registers
+            };
+        }
+        Soon::Unknown
+    }
+
+    /// Returns true if a thread asks for the target of a branch to where no program can be. The CPU
+    /// refuses branches to addresses that are not canonical before they are taken (SDM volume 2,
+    /// "JMP", "RET": #GP), so the thread has to execute the branch where it is.
+    pub fn is_nowhere(&self, thread: &TranslatedThread) -> bool {
+        let request = self.request(thread);
+        request.is_some_and(|request| request.is_indirect() && request.target >= PROGRAM_END)
+    }
+
+    /// Returns the program's state before an indirect branch that a thread in the cache has just
+    /// recorded, in `edge`, and withdraws its request. None: the edge has no branch.
+    pub fn before_branch(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+        edge: &Edge,
+    ) -> Option<(Registers, Vec<Step>)> {
+        let (branch, before) = self.translator.path_of(edge).split_last()?;
+        let load = |slot| self.window.shared.load(thread.area.slot(slot));
+        let program = Registers {
+            rip: branch.ip,
+            rsp: self.stack_before(Addr(branch.ip), registers.rsp),
+            rcx: load(slots::RCX),
+            rdx: load(slots::RDX),
+            r11: load(slots::R11),
+            gs_base: thread.gs_base,
+            ..*registers
+        };
+        self.window.shared.store(thread.area.slot(slots::REQUEST), 0);
+        Some((program, before.to_vec()))
+    }
+
+    /// Returns the stack pointer before the branch at `ip`, which left `rsp`.
+    fn stack_before(&self, ip: Addr, rsp: u64) -> u64 {
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = self.memory.read(ip, &mut bytes);
+        let Some(insn) = decode(&bytes[..known], ip, ExecMode::Bits64) else { return rsp };
+        match insn.class {
+            Class::CallIndirect => rsp.wrapping_add(WORD_BYTES),
+            Class::Ret => match bytes[..usize::from(insn.len)] {
+                [.., RET_IMM16, low, high] => {
+                    rsp.wrapping_sub(WORD_BYTES + u64::from(u16::from_le_bytes([low, high])))
+                }
+                _ => rsp.wrapping_sub(WORD_BYTES),
+            },
+            _ => rsp,
+        }
+    }
+}
+
+impl GlueMemory for Memory {
+    fn read(&self, addr: u64, bytes: &mut [u8]) -> bool {
+        Self::read(self, Addr(addr), bytes) == bytes.len()
+    }
+
+    fn write(&self, addr: u64, bytes: &[u8]) -> bool {
+        Self::write(self, Addr(addr), bytes).is_ok()
+    }
+}

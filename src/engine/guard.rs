@@ -1,0 +1,225 @@
+//! Code that can change: pages that code was translated from are write-protected where the program
+//! could write them, and what was translated from them is dropped when it does.
+
+use super::code::Change;
+use super::error::Error;
+use super::process::{Request, TranslatedProcess};
+use super::window::{ZONE_BYTES, checked};
+use crate::common::{Addr, AddrRange};
+use crate::sideband::Protection;
+use crate::tracee::call_numbers::MPROTECT;
+use crate::tracee::{Tracee, mappings};
+use crate::translate::TranslateError;
+
+const PAGE_BYTES: u64 = 0x1000;
+const PROT_WRITE: u64 = 2;
+const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
+/// The most bytes that one store writes: a register of AVX-512.
+const LARGEST_STORE_BYTES: u64 = 64;
+
+/// Code that a thread is about to execute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// What a thread in the cache asks for.
+    Asked(Request),
+    /// The code at an address.
+    At(u64),
+    /// The code at an address, even where threads are to stop.
+    Passing(u64),
+}
+
+/// Code that was translated.
+#[derive(Debug)]
+pub struct Translation {
+    /// Where in the cache it is entered.
+    pub address: u64,
+    /// Pages that it was translated from and that can change, by their addresses.
+    pub pages: Vec<u64>,
+    /// Bytes of these pages that are other than when they were last translated from.
+    pub changes: Vec<Change>,
+    /// The number of the first edge that it may have.
+    pub first_edge: usize,
+}
+
+impl TranslatedProcess {
+    /// Returns the program's address of code that is wanted.
+    pub fn address_of(&self, wanted: Wanted) -> u64 {
+        match wanted {
+            Wanted::Asked(request) => self.requested(request),
+            Wanted::At(ip) | Wanted::Passing(ip) => ip,
+        }
+    }
+
+    /// Translates code, if it is not yet. The caller takes note of the changes and calls
+    /// [`Self::protect_all`] before any thread goes there.
+    pub fn translate(&mut self, tracee: Tracee, wanted: Wanted) -> Result<Translation, Error> {
+        let first_edge = self.translator.edge_count();
+        let mut changes = Vec::new();
+        loop {
+            let mut view = self.pages.view(&self.memory, &self.space);
+            let translator = &mut self.translator;
+            let result = match wanted {
+                Wanted::Asked(r) => translator.serve(r.number, r.target, &mut view),
+                Wanted::At(ip) => translator.get(ip, &mut view).map(u64::from),
+                Wanted::Passing(ip) => translator.get_passing(ip, &mut view).map(u64::from),
+            };
+            let (pages, news) = view.finish();
+            // What one attempt found changed, the next one knows.
+            changes.extend(news);
+            let entry = match result {
+                Ok(entry) => entry,
+                Err(TranslateError::NoZone(near)) => {
+                    self.add_zone(tracee, near)?;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let address = match wanted {
+                Wanted::Asked(_) => entry,
+                Wanted::At(_) | Wanted::Passing(_) => self.body_of(entry),
+            };
+            return Ok(Translation { address, pages, changes, first_edge });
+        }
+    }
+
+    fn body_of(&self, superblock: u64) -> u64 {
+        let number = u32::try_from(superblock).unwrap_or(u32::MAX);
+        self.translator.superblock(number).map_or(0, |superblock| superblock.body)
+    }
+
+    fn add_zone(&mut self, tracee: Tracee, near: u64) -> Result<(), Error> {
+        let gadget = self.gadget();
+        let (base, offset) = self.window.zone(tracee, gadget, near)?;
+        self.translator.add_zone(base, ZONE_BYTES, offset);
+        self.hide_ranges();
+        Ok(())
+    }
+
+    /// Protects pages that code was translated from, so that writes there are noticed. Returns
+    /// false if one was written between its reading and now: what was translated from it is
+    /// dropped then.
+    pub fn protect_all(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
+        let mut is_current = true;
+        for &page in pages {
+            let range = AddrRange::sized(Addr(page), PAGE_BYTES);
+            let mut was_open = self.protect(tracee, page)?;
+            for alias in self.space.aliases(range) {
+                was_open |= self.protect(tracee, alias.start.0)?;
+            }
+            if was_open && self.pages.is_overwritten(page, &self.memory) {
+                self.forget_code(range);
+                is_current = false;
+            }
+        }
+        Ok(is_current)
+    }
+
+    /// Returns true if the page could be written until now.
+    fn protect(&mut self, tracee: Tracee, page: u64) -> Result<bool, Error> {
+        let protection = self.space.protection(Addr(page));
+        let Some(protection) = protection.filter(|p| p.write && !self.space.is_masked(page)) else {
+            return Ok(false);
+        };
+        self.space.mask(page);
+        self.watch_kernel_writes();
+        self.set_protection(tracee, page, bits_of(protection) & !PROT_WRITE)?;
+        Ok(true)
+    }
+
+    /// Gives the program its permission to write a page back.
+    fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
+        match self.space.protection(Addr(page)) {
+            Some(protection) if self.space.unmask(page) => {
+                self.set_protection(tracee, page, bits_of(protection))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Gives the program its permissions to write all pages back.
+    pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
+        let pages = self.space.masked_in(EVERYWHERE);
+        pages.into_iter().try_for_each(|page| self.unprotect(tracee, page))
+    }
+
+    /// Gives a child, which has a copy of the process's memory, its permissions to write back, by
+    /// the SYSCALL instruction at `gadget`.
+    pub fn unprotect_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        for page in self.space.masked_in(EVERYWHERE) {
+            let protection = self.space.protection(Addr(page)).map_or(0, bits_of);
+            child.inject(gadget, MPROTECT, [page, PAGE_BYTES, protection, 0, 0, 0])?;
+        }
+        Ok(())
+    }
+
+    /// Gives the program its permissions to write in `range` back, and drops what was translated
+    /// from there.
+    pub fn give_back_protection(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
+        for page in self.space.masked_in(range) {
+            self.unprotect(tracee, page)?;
+            self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES));
+        }
+        Ok(())
+    }
+
+    /// Lets the program write the pages that a store at `addr` may reach.
+    pub fn open_for_write(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
+        let last = addr.wrapping_add(LARGEST_STORE_BYTES - 1);
+        self.give_back_protection(tracee, AddrRange::sized(addr.page(), PAGE_BYTES))?;
+        self.give_back_protection(tracee, AddrRange::sized(last.page(), PAGE_BYTES))
+    }
+
+    /// Sets the protection of a page, as mprotect(2) has it.
+    pub fn set_protection(&self, tracee: Tracee, page: u64, bits: u64) -> Result<(), Error> {
+        let args = [page, PAGE_BYTES, bits, 0, 0, 0];
+        checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
+        Ok(())
+    }
+
+    /// Makes mapped pages of code writable, of those that were protected while a thread unmapped
+    /// them: another thread got the same addresses and executed code there before the first one's
+    /// call was seen to be done. Returns true if there were any.
+    pub fn open_new_mappings(&mut self, tracee: Tracee, pages: &[u64]) -> Result<bool, Error> {
+        let mut opened = false;
+        for &page in pages {
+            let protection = self.space.protection(Addr(page));
+            let Some(protection) = protection.filter(|p| p.execute && !p.write) else { continue };
+            self.set_protection(tracee, page, bits_of(protection) | PROT_WRITE)?;
+            opened = true;
+        }
+        Ok(opened)
+    }
+
+    /// Drops what was translated from code in `range`, which is not as it was.
+    pub fn forget_code(&mut self, range: AddrRange) {
+        self.translator.invalidate(range.start.0, range.end.0);
+        for alias in self.space.aliases(range) {
+            self.translator.invalidate(alias.start.0, alias.end.0);
+        }
+        self.pages.forget_stable();
+    }
+
+    /// Forgets the code of files, since mappings of code changed.
+    pub fn forget_stable_code(&mut self) {
+        self.pages.forget_stable();
+    }
+
+    /// Returns code that can change in `ranges`, as it was when it was last translated from.
+    pub fn changing_code_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
+        self.pages.told_in(ranges)
+    }
+
+    /// Returns true if the kernel lets the program write at `addr`, as things are now.
+    pub fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
+        let maps = mappings(self.pid)?;
+        let at = maps.iter().find(|mapping| mapping.range.contains(addr));
+        Ok(at.is_some_and(|mapping| mapping.protection.read && mapping.protection.write))
+    }
+}
+
+/// Returns a protection as mprotect(2) has it.
+pub fn bits_of(protection: Protection) -> u64 {
+    u64::from(protection.read)
+        | u64::from(protection.write) << 1
+        | u64::from(protection.execute) << 2
+}

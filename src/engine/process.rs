@@ -1,0 +1,242 @@
+//! A process that runs translated: its code cache, its memory, its mappings.
+
+use super::address_space::AddressSpace;
+use super::area::{Area, Busy};
+use super::code::Pages;
+use super::error::Error;
+use super::forced::{Actions, inherited};
+use super::shared::Shared;
+use super::thread::{Place, TranslatedThread};
+use super::window::{Window, ZONE_BYTES};
+use crate::common::{Addr, AddrRange, Pid};
+use crate::tracee::{Memory, Tracee};
+use crate::translate::{AddressMap, CacheMemory, Limits, Translator, slots};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Offset of the table of system calls' classes in the shared memory.
+pub(super) const CLASSES: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) as u64;
+/// System calls are classed by the low 16 bits of their numbers.
+const CLASS_COUNT: usize = 1 << 16;
+
+/// A process whose code runs translated. It stays as it is where a method fails.
+#[derive(Debug)]
+pub struct TranslatedProcess {
+    pub(super) pid: Pid,
+    /// The process's memory.
+    pub memory: Memory,
+    /// Its mappings.
+    pub space: AddressSpace,
+    pub(super) window: Window,
+    pub(super) translator: Translator<Arc<Shared>>,
+    pub(super) pages: Pages,
+    /// What the program does at the signals that the code cache uses.
+    pub(super) actions: Actions,
+    pub(super) watches_kernel_writes: bool,
+}
+
+impl TranslatedProcess {
+    /// Makes the code cache of a process. `tracee`, one of its threads, is stopped in the program,
+    /// and no other runs. Each thread gets trace buffers of `buffer_bytes`. The system calls of
+    /// `seen` stop before they are made.
+    pub fn open(
+        tracee: Tracee,
+        pid: Pid,
+        buffer_bytes: u64,
+        seen: impl IntoIterator<Item = u64>,
+    ) -> Result<Self, Error> {
+        let memory = Memory::open(pid)?;
+        let mut window = Window::open(tracee, pid, &memory, buffer_bytes)?;
+        let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
+        let mut translator =
+            Translator::new(window.shared.clone(), table_offset, Limits::default());
+        let (base, offset) = window.first_zone(tracee, &memory)?;
+        translator.add_zone(base, ZONE_BYTES, offset);
+        let mut process = Self {
+            pid,
+            memory,
+            space: AddressSpace::default(),
+            window,
+            translator,
+            pages: Pages::default(),
+            actions: inherited(tracee.0),
+            watches_kernel_writes: false,
+        };
+        process.see_calls(seen);
+        process.hide_ranges();
+        Ok(process)
+    }
+
+    /// Returns the memory that process and tracer share.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.window.shared
+    }
+
+    /// Returns the translator, which knows what records mean.
+    pub fn translator(&self) -> &Translator<Arc<Shared>> {
+        &self.translator
+    }
+
+    /// Lets the translator make superblocks anew that a sample of records shows to be hot.
+    pub fn learn(&mut self, sample: &AddressMap<u32, u64>) {
+        self.translator.learn(sample);
+    }
+
+    /// Sets where threads leave the cache, before they execute what is there. No thread may be in
+    /// the cache.
+    pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
+        self.translator.set_stops(stops);
+    }
+
+    /// Lets these system calls stop before they are made, from now on.
+    pub fn see_calls(&self, numbers: impl IntoIterator<Item = u64>) {
+        for number in numbers {
+            self.window.shared.write(CLASSES + number % CLASS_COUNT as u64, &[1]);
+        }
+    }
+
+    /// Lets all system calls stop before they are made, from now on.
+    pub fn see_all_calls(&self) {
+        self.window.shared.write(CLASSES, &vec![1; CLASS_COUNT]);
+    }
+
+    pub(super) fn hide_ranges(&mut self) {
+        let known = self.space.hidden().len();
+        for range in self.window.ranges.iter().skip(known) {
+            self.space.hide(*range);
+        }
+    }
+
+    /// Returns the address of the SYSCALL instruction by which a thread is made to execute system
+    /// calls.
+    pub fn gadget(&self) -> Addr {
+        self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget))
+    }
+
+    /// Returns true if an address is in the tracer's part of the process.
+    pub fn is_own(&self, addr: Addr) -> bool {
+        self.window.ranges.iter().any(|range| range.contains(addr))
+    }
+
+    /// Makes an area for a thread to come.
+    pub fn prepare_area(&mut self, tracee: Tracee) -> Result<(), Error> {
+        let gadget = self.gadget();
+        self.window.prepare_area(tracee, gadget)?;
+        self.hide_ranges();
+        Ok(())
+    }
+
+    /// Takes an area that was made, for a thread.
+    pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
+        let (area, busy) = self.window.take_area()?;
+        self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
+        Some((area, busy))
+    }
+
+    /// Notes that the thread whose area was prepared exists, or that there will be none.
+    pub fn keep_promise(&mut self) {
+        self.window.keep_promise();
+    }
+
+    /// Takes back the area of a thread that is gone.
+    pub fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
+        self.window.give_area(area, busy);
+    }
+
+    /// Returns how many of `size_bytes` at `addr` come before the tracer's own memory.
+    pub fn visible_bytes(&self, addr: Addr, size_bytes: usize) -> usize {
+        let wanted = AddrRange::sized(addr, size_bytes as u64);
+        let hidden = self.space.hidden().iter().filter(|range| range.overlaps(wanted));
+        let first = hidden.map(|range| range.start.0.saturating_sub(addr.0)).min();
+        let visible = first.and_then(|first| usize::try_from(first).ok());
+        visible.map_or(size_bytes, |visible| visible.min(size_bytes))
+    }
+
+    /// Reads the program's memory, without the tracer's. Returns how many bytes are known.
+    pub fn read_visible(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let visible = self.visible_bytes(addr, buf.len());
+        self.memory.read(addr, &mut buf[..visible])
+    }
+
+    /// Returns what the program does at the signals that the code cache uses.
+    pub fn actions(&self) -> &Actions {
+        &self.actions
+    }
+
+    /// Sets what the program does at these signals: a child's are its parent's.
+    pub fn set_actions(&mut self, actions: Actions) {
+        self.actions = actions;
+    }
+
+    pub(super) fn word_at(&self, at: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        (self.memory.read(Addr(at), &mut bytes) == bytes.len()).then(|| u64::from_le_bytes(bytes))
+    }
+
+    /// Takes all of the tracer's mappings out of a child of the process, which has copies of
+    /// them and stopped in the program, by the SYSCALL instruction at `gadget`.
+    pub fn remove_from(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        self.window.remove(child, gadget)
+    }
+
+    /// Gives the program its pages' permissions back, and takes all of the tracer's mappings out
+    /// of the process. All threads are stopped in the program; `tracee` is one.
+    pub fn leave(&mut self, tracee: Tracee) -> Result<(), Error> {
+        self.unprotect_all(tracee)?;
+        self.window.leave(tracee, &self.memory)
+    }
+
+    /// Takes the tracer's mappings out of a process that no code was translated of yet.
+    pub fn give_up(&self, tracee: Tracee) -> Result<(), Error> {
+        self.window.leave(tracee, &self.memory)
+    }
+
+    /// Lets a thread, which is stopped in the program, go on at an address of the cache when it is
+    /// resumed.
+    pub fn enter(&self, thread: &mut TranslatedThread, address: u64) -> Result<(), Error> {
+        let mut registers = thread.tracee.registers()?;
+        let shared = &self.window.shared;
+        shared.store(thread.area.slot(slots::R11), registers.r11);
+        thread.gs_base = registers.gs_base;
+        registers.r11 = thread.trace_pointer(shared);
+        registers.gs_base = thread.area.base;
+        registers.rip = address;
+        thread.tracee.set_registers(&registers)?;
+        thread.place = Place::Cache;
+        Ok(())
+    }
+
+    /// Returns what a thread in the cache asks for, if it asks.
+    pub fn request(&self, thread: &TranslatedThread) -> Option<Request> {
+        let shared = &self.window.shared;
+        let number = shared.load(thread.area.slot(slots::REQUEST));
+        let target = shared.load(thread.area.slot(slots::TARGET));
+        (number != 0).then_some(Request { number, target })
+    }
+
+    /// Returns the program's address that a request is for.
+    pub fn requested(&self, request: Request) -> u64 {
+        self.translator.requested(request.number, request.target)
+    }
+
+    /// Answers a thread's request: it goes on at an address of the cache when it is resumed.
+    pub fn respond(&self, thread: &TranslatedThread, address: u64) {
+        let shared = &self.window.shared;
+        shared.store(thread.area.slot(slots::RESPONSE), address);
+        shared.store(thread.area.slot(slots::REQUEST), 0);
+    }
+}
+
+/// A thread's request for code that has no superblock yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub(super) number: u64,
+    pub(super) target: u64,
+}
+
+impl Request {
+    /// Returns true if the target of an indirect branch is asked for.
+    pub(super) fn is_indirect(self) -> bool {
+        self.number == slots::INDIRECT
+    }
+}

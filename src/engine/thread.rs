@@ -1,0 +1,108 @@
+//! A thread of a translated process.
+
+use super::area::{Area, Busy};
+use super::exact::Registers;
+use super::forced::FORCED;
+use super::shared::Shared;
+use crate::common::{Pid, Tid};
+use crate::tracee::{Error, Tracee, signals};
+use crate::translate::slots;
+use std::sync::Arc;
+
+/// Where a thread's registers belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the code cache: R11, GS and the instruction pointer are the tracer's.
+    Cache,
+    /// In the program's own code: all registers are its own.
+    Program,
+}
+
+/// A thread that runs in the code cache.
+#[derive(Debug)]
+pub struct TranslatedThread {
+    /// The thread.
+    pub tracee: Tracee,
+    /// Its process.
+    pub pid: Pid,
+    /// Where its registers belong.
+    pub place: Place,
+    /// Its part of the shared memory.
+    pub area: Area,
+    /// The buffers of its area that are in use.
+    pub busy: Arc<Busy>,
+    /// The program's own GS base.
+    pub(super) gs_base: u64,
+    /// The signals of [`super::forced::FORCED`] that the program blocks.
+    pub(super) blocked: u64,
+    /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
+    pub(super) owes_fault: bool,
+}
+
+impl TranslatedThread {
+    /// Returns a thread with an area of its own, whose mask of signals is read now.
+    pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
+        let tracee = Tracee(tid);
+        let blocked = tracee.signal_mask().unwrap_or(0) & FORCED;
+        let in_program = (place == Place::Program).then(|| tracee.registers().ok()).flatten();
+        let gs_base = in_program.map_or(0, |registers| registers.gs_base);
+        Self { tracee, pid, place, area, busy, gs_base, blocked, owes_fault: false }
+    }
+
+    /// Returns the program's own GS base.
+    pub fn gs_base(&self) -> u64 {
+        self.gs_base
+    }
+
+    /// Returns its number.
+    pub fn tid(&self) -> Tid {
+        self.tracee.0
+    }
+
+    /// Returns R11 as it is kept while the register is the program's: the trace pointer of code
+    /// that records, as of the last place where the program needed the register.
+    pub fn trace_pointer(&self, shared: &Shared) -> u64 {
+        shared.load(self.area.slot(slots::TRACE_POINTER))
+    }
+
+    /// Sets what [`Self::trace_pointer`] returns, and what R11 becomes when the thread enters the
+    /// cache.
+    pub fn set_trace_pointer(&self, shared: &Shared, pointer: u64) {
+        shared.store(self.area.slot(slots::TRACE_POINTER), pointer);
+    }
+
+    /// Returns the program's registers of a thread that is stopped outside of its translated code.
+    pub fn own_registers(&self, registers: &Registers) -> Registers {
+        Registers { gs_base: self.gs_base, ..*registers }
+    }
+
+    /// Gives a thread, which its maker made in the cache and has not run yet, its own area.
+    pub fn begin_in_cache(&mut self, maker_gs_base: u64) -> Result<(), Error> {
+        // The kernel copied what the maker had in GS.
+        self.gs_base = maker_gs_base;
+        let registers = self.tracee.registers()?;
+        self.tracee.set_registers(&Registers { gs_base: self.area.base, ..registers })
+    }
+
+    /// Takes a thread, which has returned from a signal's handler, out of the cache. Returns where
+    /// it is in the program.
+    pub fn return_from_handler(&mut self) -> Result<u64, Error> {
+        self.place = Place::Program;
+        let registers = self.tracee.registers()?;
+        self.tracee.set_registers(&self.own_registers(&registers))?;
+        Ok(registers.rip)
+    }
+
+    /// Reads the mask of signals again: the thread entered a handler.
+    pub fn update_mask(&mut self) -> Result<(), Error> {
+        self.blocked = self.tracee.signal_mask()? & FORCED;
+        Ok(())
+    }
+
+    /// Returns true if a trap or fault of the code cache's is pending, which came in the same
+    /// moment as the stop.
+    pub fn is_forced_pending(&self) -> Result<bool, Error> {
+        let now = signals(self.pid, self.tid())?;
+        Ok(now.pending & !now.blocked & FORCED != 0)
+    }
+}

@@ -1,0 +1,23 @@
+//! Fields of a signal's information (sigaction(2)).
+
+use super::SiginfoBytes;
+use crate::common::Addr;
+
+/// Returns `si_signo`.
+pub fn signal_of(siginfo: &SiginfoBytes) -> i32 {
+    i32::from_ne_bytes([siginfo[0], siginfo[1], siginfo[2], siginfo[3]])
+}
+
+/// Returns `si_code`.
+pub fn code_of(siginfo: &SiginfoBytes) -> i32 {
+    i32::from_ne_bytes([siginfo[8], siginfo[9], siginfo[10], siginfo[11]])
+}
+
+/// Returns `si_addr`, for the signals that a fault raises.
+pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    // Codes above 0 come from the kernel (sigaction(2)).
+    let from_kernel = code_of(siginfo) > 0 && faults.contains(&signal_of(siginfo));
+    let bytes = siginfo[16..24].try_into().ok()?;
+    from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
+}
