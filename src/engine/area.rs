@@ -48,6 +48,11 @@ impl Area {
         AddrRange::sized(Addr(self.buffer(index) + self.buffer_bytes), PAGE_BYTES)
     }
 
+    /// Returns true if an address is in the page after one of the buffers.
+    pub fn is_guarded(self, addr: Addr) -> bool {
+        (0..BUFFERS).any(|index| self.guard(index).contains(addr))
+    }
+
     /// Where an address of the area is in the shared memory.
     pub fn offset_of(self, addr: u64) -> u64 {
         self.offset + (addr - self.base)

@@ -210,7 +210,7 @@ impl TranslatedProcess {
     }
 
     /// Returns true if the kernel lets the program write at `addr`, as things are now.
-    pub fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
+    pub(super) fn is_writable(&self, addr: Addr) -> Result<bool, Error> {
         let maps = mappings(self.pid)?;
         let at = maps.iter().find(|mapping| mapping.range.contains(addr));
         Ok(at.is_some_and(|mapping| mapping.protection.read && mapping.protection.write))

@@ -4,8 +4,7 @@
 use super::turns::Turns;
 use crate::common::Tid;
 use crate::encode::{BadRecord, Chains, Dictionary, News, Ranges, Trace};
-use crate::engine::Busy;
-use crate::engine::Shared;
+use crate::engine::{Busy, Shared};
 use crate::insn::Insn;
 use crate::translate::Step;
 use std::collections::HashMap;

@@ -8,27 +8,13 @@ use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News};
-use crate::common::{Addr, AddrRange, Tid};
-use crate::engine::Place;
-use crate::engine::Registers;
-use crate::engine::make_call;
+use crate::common::{Addr, Tid};
+use crate::engine::{Place, Registers, SignalStop, make_call};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::sideband::Event;
 use crate::tracee::siginfo;
 use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, news_of};
 use crate::translate::Location;
-
-/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
-const TRAP_BRKPT: i32 = 1;
-const TRAP_TRACE: i32 = 2;
-/// A debug register's address was accessed.
-const TRAP_HWBKPT: i32 = 4;
-/// `si_code` of a SIGSEGV: a protection forbids it.
-const SEGV_ACCERR: i32 = 2;
-/// INT3.
-const SI_KERNEL: i32 = 0x80;
-/// What the kernel gives when a stepped thread enters a signal handler.
-const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Engine {
     pub(super) fn signal_stop(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
@@ -59,128 +45,68 @@ impl Process {
         Ok(stop)
     }
 
-    /// Handles a stop for a signal. Gives a stop that came in between and is to be handled, too.
+    /// Handles a stop for a signal. Returns a stop that came in between and is to be handled, too.
     fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
-        if signal == libc::SIGTRAP
-            && thread.doing == Doing::Running
-            && thread.translated.place == Place::Cache
-            && self.engine.request(&thread.translated).is_some()
-        {
-            // By far the most stops. Should a SIGTRAP of the program's come between the request
-            // and its INT3, that INT3 will be met without a request.
+        let why = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
+        if why.is_tracers() {
             self.engine.mend(&mut thread.translated, signal)?;
-            if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
-                return Ok(None);
-            }
-            self.serve(thread)?;
-            thread.tracee().resume(0)?;
-            return Ok(None);
         }
-        let info = thread.tracee().signal_info()?;
-        let mut code = siginfo::code_of(&info);
-        if thread.translated.stands_in(&info) {
-            match (signal, thread.doing) {
-                (libc::SIGSEGV, _) => {
-                    thread.translated.fault_again()?;
-                    return thread.go_on(0).map(|()| None);
-                }
-                (_, Doing::Running) => code = SI_KERNEL,
-                _ => code = TRAP_TRACE,
+        match why {
+            SignalStop::Request => self.requested(thread)?,
+            SignalStop::BeforeCall(at) => self.before_call(thread, &at)?,
+            SignalStop::Native(at) => self.outside(thread, &at)?,
+            SignalStop::Guard if self.flip(thread)? => {
+                return self.go_on_recording(thread, signal);
             }
-        }
-        match (thread.doing, signal, code) {
-            (Doing::Running, libc::SIGTRAP, SI_KERNEL)
-                if thread.translated.place == Place::Cache =>
-            {
-                let registers = thread.tracee().registers()?;
-                if let Some(at) = self.engine.translator().locate(registers.rip)
-                    && at.exact
-                    && at.point.state.early
-                {
-                    self.engine.mend(&mut thread.translated, signal)?;
-                    self.before_call(thread, &registers, &at)?;
-                    return Ok(None);
-                }
-                if let Some(at) = self.engine.translator().locate(registers.rip.wrapping_sub(1))
-                    && self.engine.translator().superblock(at.superblock).is_some_and(|s| s.native)
-                {
-                    self.engine.mend(&mut thread.translated, signal)?;
-                    self.come_out(thread, &registers, &at)?;
-                    self.outside(thread, &at)?;
-                    return Ok(None);
-                }
-                // The INT3 of a request that was served before: a SIGTRAP for the program had
-                // come in its midst, and is delivered now.
-            }
-            (Doing::Running, libc::SIGSEGV, 1..) if thread.translated.place == Place::Cache => {
-                if self.flip(thread)? {
-                    return self.go_on_recording(thread, signal);
-                }
-                if let Some(addr) = siginfo::fault_address(&info)
-                    && self.engine.space.is_masked(addr.page().0)
-                {
-                    self.engine.mend(&mut thread.translated, signal)?;
-                    return self.write_to_code(thread, addr);
-                }
-                if code == SEGV_ACCERR
-                    && let Some(addr) = siginfo::fault_address(&info)
-                    && self.is_of_store(thread, addr)?
-                {
-                    // Another thread's fault has made the page writable meanwhile.
-                    self.engine.mend(&mut thread.translated, signal)?;
-                    thread.tracee().resume(0)?;
-                    return Ok(None);
-                }
-            }
-            (Doing::Stepping(_), libc::SIGSEGV, 1..) => {
-                // Another thread executed code of the page, and it was protected again, before the
-                // store was executed.
-                if let Some(addr) = siginfo::fault_address(&info)
-                    && (self.engine.space.is_masked(addr.page().0)
-                        || code == SEGV_ACCERR && self.is_of_store(thread, addr)?)
-                {
-                    self.engine.mend(&mut thread.translated, signal)?;
-                    self.engine.open_for_write(thread.tracee(), addr)?;
-                    thread.tracee().step(0)?;
-                    return Ok(None);
-                }
-            }
-            (Doing::Running, libc::SIGTRAP, TRAP_HWBKPT)
-                if thread.translated.place == Place::Cache =>
-            {
+            SignalStop::CodeWrite(addr) => return self.write_to_code(thread, addr),
+            SignalStop::StaleFault => thread.tracee().resume(0)?,
+            SignalStop::Watchpoint => {
                 if let Some(addr) = thread.watched.take_hit(thread.tracee())? {
                     return self.watched(thread, addr);
                 }
+                let info = thread.tracee().signal_info()?;
+                return self.signalled(thread, info);
             }
-            (Doing::Calling(call), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
-                thread.doing = Doing::Running;
-                self.engine.mend(&mut thread.translated, signal)?;
-                self.leave_call(thread, call)?;
-                return Ok(None);
+            SignalStop::Done => self.done(thread)?,
+            SignalStop::InHandler => self.in_handler(thread)?,
+            SignalStop::HiddenFault => {
+                thread.translated.fault_again()?;
+                thread.go_on(0)?;
             }
-            (Doing::Stepping(insn), libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
-                self.engine.mend(&mut thread.translated, signal)?;
-                self.stepped(thread, insn)?;
-                return Ok(None);
+            // The program accessed the page itself.
+            SignalStop::Guard => {
+                let info = thread.tracee().signal_info()?;
+                return self.signalled(thread, info);
             }
-            (Doing::Diverting, libc::SIGTRAP, HANDLER_ENTERED) => {
-                thread.doing = Doing::Running;
-                thread.translated.update_mask()?;
-                self.in_handler(thread)?;
-                return Ok(None);
-            }
-            _ => {}
+            SignalStop::Program(info) => return self.signalled(thread, info),
         }
-        self.signalled(thread, info)
+        Ok(None)
+    }
+
+    /// Answers a thread that asks for code.
+    fn requested(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if self.engine.is_nowhere(&thread.translated) && self.take_back(thread)? {
+            return Ok(());
+        }
+        self.serve(thread)?;
+        Ok(thread.tracee().resume(0)?)
+    }
+
+    /// Goes on after a system call or an instruction that the thread was to execute.
+    fn done(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        match thread.doing {
+            Doing::Calling(call) => {
+                thread.doing = Doing::Running;
+                self.leave_call(thread, call)
+            }
+            Doing::Stepping(insn) => self.stepped(thread, insn),
+            _ => Ok(()),
+        }
     }
 
     /// The thread is about to make a call, where it stands if the debugger wants that.
-    fn before_call(
-        &mut self,
-        thread: &mut Thread,
-        registers: &Registers,
-        at: &Location,
-    ) -> Result<(), Error> {
+    fn before_call(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
+        let registers = &thread.tracee().registers()?;
         // The kernel looks at the low half only.
         let (number, ip) = (registers.rax & u64::from(u32::MAX), at.point.ip);
         if self.catches(thread, number, ip) {
@@ -194,6 +120,8 @@ impl Process {
     /// The thread came out of the cache before an instruction that is not translated, which it
     /// executes where it is, or where it is to stop.
     fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
+        let registers = thread.tracee().registers()?;
+        self.come_out(thread, &registers, at)?;
         if self.engine.translator().stops_at(at.superblock) {
             return self.stop_at(thread, at.point.ip);
         }
@@ -273,6 +201,8 @@ impl Process {
 
     /// The thread has come to the handler of a signal.
     fn in_handler(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        thread.doing = Doing::Running;
+        thread.translated.update_mask()?;
         if self.is_stepping(thread) {
             thread.stand(News::Stepped);
             return Ok(());
@@ -291,14 +221,6 @@ impl Process {
         let ip = Addr(thread.tracee().registers()?.rip);
         self.step_natively(thread, ip)?;
         Ok(None)
-    }
-
-    /// Whether a fault at `addr` is one of a store that could be executed now. A fault at the
-    /// instruction itself is one of execution.
-    fn is_of_store(&self, thread: &Thread, addr: Addr) -> Result<bool, Error> {
-        let ip = Addr(thread.tracee().registers()?.rip);
-        let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
-        Ok(!itself.contains(addr) && self.engine.is_writable(addr)?)
     }
 
     /// A signal is about to be delivered to the program.

@@ -4,7 +4,7 @@ use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Area, BUFFERS, Busy, TranslatedThread};
+use crate::engine::{Area, BUFFERS, Busy, Phase, TranslatedThread};
 use crate::image::core;
 use crate::insn::Insn;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
@@ -136,6 +136,16 @@ impl Thread {
     pub(super) fn is_full_at(&self, pointer: u64) -> bool {
         let end = self.area().guard(self.buffer).start.0;
         self.holds(pointer) && end - pointer < LONGEST_RECORD_BYTES
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        match self.doing {
+            Doing::Running => Phase::Runs,
+            Doing::Calling(_) => Phase::Calls,
+            Doing::Stepping(_) => Phase::Steps,
+            Doing::Diverting => Phase::EntersHandler,
+            Doing::AtEnd | Doing::Left | Doing::Standing | Doing::Waiting => Phase::Other,
+        }
     }
 
     /// Delivers `signal` (0: none), which changes nothing of what the thread is doing.

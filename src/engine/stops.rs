@@ -1,0 +1,173 @@
+//! Stops for a signal: which are the code cache's own traps and faults, and which the program's.
+
+use super::error::Error;
+use super::process::TranslatedProcess;
+use super::thread::{Place, TranslatedThread};
+use crate::common::{Addr, AddrRange};
+use crate::insn::MAX_INSN_BYTES;
+use crate::tracee::{SiginfoBytes, Signo, siginfo};
+use crate::translate::Location;
+
+/// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
+const TRAP_BRKPT: i32 = 1;
+const TRAP_TRACE: i32 = 2;
+/// A debug register's address was accessed.
+const TRAP_HWBKPT: i32 = 4;
+/// `si_code` of a SIGSEGV: a protection forbids it.
+const SEGV_ACCERR: i32 = 2;
+/// INT3.
+const SI_KERNEL: i32 = 0x80;
+/// The kernel's code where a stepped thread enters a signal handler.
+const HANDLER_ENTERED: i32 = libc::SIGTRAP;
+
+/// What a thread's tracer let it do before it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Run.
+    Runs,
+    /// Make a system call that its tracer wants to see the end of.
+    Calls,
+    /// Execute one instruction of the program where it is.
+    Steps,
+    /// Enter a signal's handler.
+    EntersHandler,
+    /// Anything else.
+    Other,
+}
+
+/// Why a thread stopped for a signal.
+#[derive(Clone, Copy, Debug)]
+pub enum SignalStop {
+    /// It asks for code that has no superblock yet.
+    Request,
+    /// It is about to make a system call that its tracer wants to see.
+    BeforeCall(Location),
+    /// It is at an instruction that is not translated, or at a place where threads are to stop.
+    Native(Location),
+    /// It accessed a page after one of its buffers.
+    Guard,
+    /// It wrote to a page that code was translated from.
+    CodeWrite(Addr),
+    /// It wrote to a page that another thread's write made writable meanwhile.
+    StaleFault,
+    /// It accessed what a debug register watches.
+    Watchpoint,
+    /// Its system call or its instruction is done.
+    Done,
+    /// It has entered a handler.
+    InHandler,
+    /// A fault of the code cache's came at the same time as a signal that the program blocks, and
+    /// took its place. It comes again.
+    HiddenFault,
+    /// The signal is the program's.
+    Program(SiginfoBytes),
+}
+
+impl SignalStop {
+    /// Returns true if the stop is the tracer's own affair, so that the program keeps its mask and
+    /// its handler ([`TranslatedProcess::mend`]).
+    pub fn is_tracers(&self) -> bool {
+        match self {
+            Self::Request
+            | Self::BeforeCall(_)
+            | Self::Native(_)
+            | Self::CodeWrite(_)
+            | Self::StaleFault
+            | Self::Done => true,
+            // Of these the caller finds out.
+            Self::Guard
+            | Self::Watchpoint
+            | Self::InHandler
+            | Self::HiddenFault
+            | Self::Program(_) => false,
+        }
+    }
+}
+
+impl TranslatedProcess {
+    /// Finds out why a thread stopped for a signal.
+    pub fn signal_stop(
+        &self,
+        thread: &TranslatedThread,
+        phase: Phase,
+        signal: Signo,
+    ) -> Result<SignalStop, Error> {
+        let in_cache = phase == Phase::Runs && thread.place == Place::Cache;
+        // By far the most stops. Should a SIGTRAP of the program's come between the request and its
+        // INT3, that INT3 will be met without a request.
+        if in_cache && signal == libc::SIGTRAP && self.request(thread).is_some() {
+            return Ok(SignalStop::Request);
+        }
+        let info = thread.tracee.signal_info()?;
+        let code = match (signal, phase) {
+            _ if !thread.stands_in(&info) => siginfo::code_of(&info),
+            (libc::SIGSEGV, _) => return Ok(SignalStop::HiddenFault),
+            (_, Phase::Runs) => SI_KERNEL,
+            _ => TRAP_TRACE,
+        };
+        let own = match (phase, signal, code) {
+            (Phase::Runs, libc::SIGTRAP, SI_KERNEL) if in_cache => self.trap(thread)?,
+            (Phase::Runs, libc::SIGSEGV, 1..) if in_cache => self.fault(thread, &info, code)?,
+            (Phase::Steps, libc::SIGSEGV, 1..) => self.fault_of_step(thread, &info, code)?,
+            (Phase::Runs, libc::SIGTRAP, TRAP_HWBKPT) if in_cache => Some(SignalStop::Watchpoint),
+            (Phase::Calls | Phase::Steps, libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
+                Some(SignalStop::Done)
+            }
+            (Phase::EntersHandler, libc::SIGTRAP, HANDLER_ENTERED) => Some(SignalStop::InHandler),
+            _ => None,
+        };
+        Ok(own.unwrap_or(SignalStop::Program(info)))
+    }
+
+    /// An INT3 of the cache. That of a request which was served before is the program's: a SIGTRAP
+    /// for it had come in the midst of the request, and is delivered now.
+    fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
+        let rip = thread.tracee.registers()?.rip;
+        if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
+            return Ok(Some(SignalStop::BeforeCall(at)));
+        }
+        let is_native = |at: &Location| {
+            self.translator.superblock(at.superblock).is_some_and(|superblock| superblock.native)
+        };
+        Ok(self.locate(rip.wrapping_sub(1)).filter(is_native).map(SignalStop::Native))
+    }
+
+    fn fault(
+        &self,
+        thread: &TranslatedThread,
+        info: &SiginfoBytes,
+        code: i32,
+    ) -> Result<Option<SignalStop>, Error> {
+        let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
+        if thread.area.is_guarded(addr) {
+            return Ok(Some(SignalStop::Guard));
+        }
+        if self.space.is_masked(addr.page().0) {
+            return Ok(Some(SignalStop::CodeWrite(addr)));
+        }
+        let is_stale = code == SEGV_ACCERR && self.is_of_store(thread, addr)?;
+        Ok(is_stale.then_some(SignalStop::StaleFault))
+    }
+
+    /// A store that a thread was about to execute where it is: another thread executed code of the
+    /// page, so that it was protected again, before the store was executed.
+    fn fault_of_step(
+        &self,
+        thread: &TranslatedThread,
+        info: &SiginfoBytes,
+        code: i32,
+    ) -> Result<Option<SignalStop>, Error> {
+        let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
+        let is_own = self.space.is_masked(addr.page().0)
+            || code == SEGV_ACCERR && self.is_of_store(thread, addr)?;
+        Ok(is_own.then_some(SignalStop::CodeWrite(addr)))
+    }
+
+    /// Returns true if a fault at `addr` is one of a store that could be executed now. A fault at
+    /// the instruction itself is one of execution.
+    fn is_of_store(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
+        let ip = Addr(thread.tracee.registers()?.rip);
+        let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
+        Ok(!itself.contains(addr) && self.is_writable(addr)?)
+    }
+}
