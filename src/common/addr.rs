@@ -12,19 +12,19 @@ use std::fmt;
 pub struct Addr(pub u64);
 
 impl Addr {
-    /// This address plus `offset` bytes, wrapping at 2^64 as the CPU does.
+    /// Returns this address plus `offset` bytes, wrapping at 2^64 as the CPU does.
     #[must_use]
     pub const fn wrapping_add(self, offset: u64) -> Self {
         Self(self.0.wrapping_add(offset))
     }
 
-    /// This address minus `offset` bytes, wrapping at 2^64 as the CPU does.
+    /// Returns this address minus `offset` bytes, wrapping at 2^64 as the CPU does.
     #[must_use]
     pub const fn wrapping_sub(self, offset: u64) -> Self {
         Self(self.0.wrapping_sub(offset))
     }
 
-    /// The first byte of the 4 KiB page that holds this address.
+    /// Returns the address of the first byte of the 4 KiB page that contains this address.
     #[must_use]
     pub const fn page(self) -> Self {
         Self(self.0 & !0xfff)
@@ -52,39 +52,39 @@ impl From<u64> for Addr {
 /// The bytes from `start` up to, but not including, `end`. Empty when `end <= start`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct AddrRange {
-    /// First address inside.
+    /// First address inside the range.
     pub start: Addr,
-    /// First address behind the range.
+    /// First address after the range.
     pub end: Addr,
 }
 
 impl AddrRange {
-    /// The range `start..end`.
+    /// Creates the range `start..end`.
     pub const fn new(start: Addr, end: Addr) -> Self {
         Self { start, end }
     }
 
-    /// The range of `size_bytes` bytes at `start`, cut at the top of the address space.
+    /// Creates the range of `size_bytes` bytes at `start`, cut off at the top of the address space.
     pub const fn sized(start: Addr, size_bytes: u64) -> Self {
         Self { start, end: Addr(start.0.saturating_add(size_bytes)) }
     }
 
-    /// Whether `addr` lies inside.
+    /// Returns true if `addr` lies inside the range.
     pub const fn contains(self, addr: Addr) -> bool {
         self.start.0 <= addr.0 && addr.0 < self.end.0
     }
 
-    /// Whether the two share a byte.
+    /// Returns true if the two ranges share a byte.
     pub const fn overlaps(self, other: Self) -> bool {
         self.start.0 < other.end.0 && other.start.0 < self.end.0
     }
 
-    /// Bytes inside.
+    /// Returns the size of the range in bytes; 0 if it is empty.
     pub const fn size_bytes(self) -> u64 {
         self.end.0.saturating_sub(self.start.0)
     }
 
-    /// Whether nothing is inside.
+    /// Returns true if the range contains no byte.
     pub const fn is_empty(self) -> bool {
         self.size_bytes() == 0
     }

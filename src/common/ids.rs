@@ -1,4 +1,4 @@
-//! Process and thread numbers as the kernel gives them.
+//! Process and thread numbers as the kernel assigns them.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 #[serde(transparent)]
 pub struct Pid(pub i32);
 
-/// A thread number (the kernel's task id); the first thread of a process has its process's number.
+/// A thread number (the kernel's task id). A process's first thread has the number of the process.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

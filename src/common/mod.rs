@@ -1,4 +1,4 @@
-//! The nouns that every room shares: addresses, ids, times, foreign text. No logic lives here.
+//! The values that every room shares: addresses, ids, times, untrusted text. No logic lives here.
 
 mod addr;
 mod ids;

@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A value of the CPU's time-stamp counter, in its ticks (SDM volume 3, "Time-Stamp Counter").
-/// The recording's manifest holds the ratio to nanoseconds.
+/// A value of the CPU's time-stamp counter, in its ticks (SDM volume 3, "Time-Stamp Counter"). The
+/// recording's manifest holds the ratio to nanoseconds.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]

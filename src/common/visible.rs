@@ -1,8 +1,8 @@
-//! Text that somebody else made (names, arguments, paths), as a terminal may be shown it.
+//! Shows untrusted text (names, arguments, paths) safely on a terminal.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Shows control characters, and those that turn the direction of text, as escapes: `\n`, `\x1b`.
+/// Text whose control and bidirectional formatting characters print as escapes: `\n`, `\x1b`.
 #[derive(Clone, Copy, Debug)]
 pub struct Visible<T>(pub T);
 
