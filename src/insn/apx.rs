@@ -1,16 +1,16 @@
-//! Instructions with the REX2 prefix of APX, which the disassembler does not know: their size and
-//! class. Does not know the EVEX-coded ones.
+//! Size and class of instructions with the REX2 prefix of APX, which the disassembler does not
+//! decode. Does not cover EVEX-encoded APX instructions.
 
 use super::ExecMode;
 use super::decode::{Class, Insn, decode_known};
 use crate::common::Addr;
 
 const REX2: u8 = 0xd5;
-/// REX2.M0: the opcode is of map 1, whose legacy form begins with 0F.
+/// REX2.M0: the opcode is in map 1, whose legacy encoding begins with 0F.
 const M0: u8 = 0x80;
 /// REX2.W.
 const W: u8 = 0x08;
-/// The opcode of JMPABS, with its eight bytes of target.
+/// The opcode of JMPABS, which an 8-byte target follows.
 const JMPABS: u8 = 0xa1;
 
 /// Decodes the 64-bit instruction at the start of `bytes` if it has a REX2 prefix.
@@ -19,7 +19,7 @@ pub(super) fn decode(bytes: &[u8], ip: Addr) -> Option<Insn> {
     let (legacy, rest) = bytes.split_at(prefixes);
     let [REX2, payload, opcode, operands @ ..] = rest else { return None };
     if *opcode == JMPABS && payload & (M0 | W) == 0 && legacy.is_empty() {
-        // It has a direct target and, all the same, a TIP.
+        // JMPABS emits a TIP although its target is direct.
         let known = operands.len() >= 8;
         return known.then(|| Insn::plain(ip, 11, Class::JmpIndirect));
     }
@@ -36,12 +36,12 @@ const fn is_legacy_prefix(byte: u8) -> bool {
     matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
 }
 
-/// Rows of the opcode maps that REX2 must not precede.
+/// Returns true for opcodes in rows of the opcode maps that REX2 must not precede.
 const fn is_reserved(map1: bool, opcode: u8) -> bool {
     if map1 { matches!(opcode >> 4, 3 | 8) } else { matches!(opcode >> 4, 4 | 7 | 0xa | 0xe) }
 }
 
-/// The same instruction on the lower sixteen registers, with a REX prefix.
+/// Re-encodes the instruction with a REX prefix, using the lower sixteen registers.
 fn without_rex2(legacy: &[u8], payload: u8, opcode: u8, operands: &[u8]) -> Vec<u8> {
     let rex = 0x40 | payload & 0x0f;
     let escape: &[u8] = if payload & M0 == 0 { &[] } else { &[0x0f] };
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn sizes_and_classes() {
-        // add r16, r17; imul r16, r17; call r16; push with its operand size.
+        // add r16, r17; imul r16, r17; call r16; push with an operand-size prefix.
         assert_eq!(classified(&[0xd5, 0x58, 0x01, 0xc8]), Some((4, Class::Other)));
         assert_eq!(classified(&[0xd5, 0xd8, 0xaf, 0xc1]), Some((4, Class::Other)));
         assert_eq!(classified(&[0xd5, 0x10, 0xff, 0xd0]), Some((4, Class::CallIndirect)));

@@ -1,5 +1,5 @@
-//! What one instruction does to one general register, as far as its bytes alone tell: enough to
-//! follow a constant backwards along a path. Computes nothing.
+//! The effect of one instruction on one general register, as far as its bytes alone determine it.
+//! Suffices to follow a constant backwards along a path. Computes nothing.
 
 use crate::common::Addr;
 use iced_x86::{
@@ -7,30 +7,30 @@ use iced_x86::{
     Register,
 };
 
-/// A general register, whatever part of it is used.
+/// A general register, regardless of which part of it an instruction uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpr(Register);
 
 impl Gpr {
-    /// The number of a system call goes in here.
+    /// RAX, which holds the number of a system call.
     pub const RAX: Self = Self(Register::RAX);
 }
 
-/// What an instruction leaves in the low 32 bits of a register.
+/// The value of a register's low 32 bits after an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Assigned {
-    /// What was there.
+    /// The value from before the instruction.
     Kept,
-    /// This.
+    /// A constant.
     Constant(u32),
-    /// What was in that register.
+    /// The value of this other register.
     Copied(Gpr),
-    /// What its bytes do not tell.
+    /// A value that the instruction's bytes do not determine.
     Unknown,
 }
 
-/// What the 64-bit instruction at the start of `bytes` does to a register, and how long it is. None
-/// where it is not understood.
+/// Returns the effect of the 64-bit instruction at the start of `bytes` on a register, and the
+/// instruction's length in bytes. Returns `None` if the bytes do not decode.
 pub fn assigned(bytes: &[u8], ip: Addr, register: Gpr) -> Option<(Assigned, u8)> {
     let mut insn = Instruction::default();
     Decoder::with_ip(64, bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
@@ -40,14 +40,15 @@ pub fn assigned(bytes: &[u8], ip: Addr, register: Gpr) -> Option<(Assigned, u8)>
     Some((of(&insn, register.0), u8::try_from(insn.len()).ok()?))
 }
 
-/// Whether the bytes are a SYSCALL.
+/// Returns true if the bytes begin with a SYSCALL.
 pub fn is_syscall(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x0f, 0x05])
 }
 
 fn of(insn: &Instruction, register: Register) -> Assigned {
     if insn.mnemonic() == Mnemonic::Syscall {
-        // The kernel puts the result into RAX; RCX and R11 are the CPU's (SDM volume 2, "SYSCALL").
+        // The kernel returns the result in RAX; the CPU clobbers RCX and R11 (SDM volume 2,
+        // "SYSCALL").
         let kept = !matches!(register, Register::RAX | Register::RCX | Register::R11);
         return if kept { Assigned::Kept } else { Assigned::Unknown };
     }
@@ -71,7 +72,7 @@ fn of(insn: &Instruction, register: Register) -> Assigned {
     match insn.mnemonic() {
         Mnemonic::Mov if is_register => Assigned::Copied(Gpr(insn.op1_register().full_register())),
         Mnemonic::Mov => insn.try_immediate(1).map_or(Assigned::Unknown, |value| {
-            // A move of 32 bits clears the others, which nobody asks for.
+            // A 32-bit move clears the upper half, which `Assigned` does not cover.
             Assigned::Constant(u32::try_from(value & u64::from(u32::MAX)).unwrap_or(0))
         }),
         Mnemonic::Xor | Mnemonic::Sub
@@ -105,7 +106,7 @@ mod tests {
 
     #[test]
     fn what_is_kept_and_what_is_not_known() {
-        // mov ecx,1; push rbx; syscall for others than its own three
+        // mov ecx,1; push rbx; jmp
         for kept in [&[0xb9, 1, 0, 0, 0][..], &[0x53], &[0xeb, 0]] {
             assert_eq!(rax(kept), Assigned::Kept, "{kept:x?}");
         }

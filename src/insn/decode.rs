@@ -1,5 +1,5 @@
-//! Instructions as the decoder sees them: where one ends and how it passes control on.
-//! Does not disassemble and knows nothing of registers' values.
+//! Decodes the length of an instruction and how it transfers control. Does not disassemble and
+//! knows nothing of register values.
 
 use super::ExecMode;
 use super::apx;
@@ -11,27 +11,27 @@ use iced_x86::{
 /// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
 pub const MAX_INSN_BYTES: usize = 15;
 
-/// How an instruction passes control on, in the terms of the SDM's table "Branch Types" of the
+/// The control transfer of an instruction, in the terms of the SDM's table "Branch Types" in the
 /// chapter "Intel Processor Trace".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Not a branch: the next instruction follows. XBEGIN, XABORT and UD2 are here too: where
-    /// they divert control, that is an asynchronous event with its own packets.
+    /// Not a branch: the next instruction follows. Includes XBEGIN, XABORT and UD2: if they divert
+    /// control, that is an asynchronous event with its own packets.
     Other,
-    /// Conditional branch, the LOOP and JCXZ families: one TNT bit.
+    /// Conditional branch, including the LOOP and JCXZ families: one TNT bit.
     Jcc {
-        /// Where it goes when taken.
+        /// Target if taken.
         target: Addr,
     },
     /// Unconditional direct near jump: no packet.
     Jmp {
-        /// Where it goes.
+        /// Target.
         target: Addr,
     },
     /// Direct near call: no packet.
     Call {
-        /// Where it goes. Equal to the next instruction in the position-independent-code idiom;
-        /// such a call is not on the stack of RET compression.
+        /// Target. In the position-independent-code idiom it equals the next instruction; such a
+        /// call does not enter the RET compression stack.
         target: Addr,
     },
     /// Indirect near jump: TIP.
@@ -55,17 +55,17 @@ pub enum Class {
 }
 
 impl Class {
-    /// Whether this is a branch of any kind; the others always go on at the next instruction.
+    /// Returns true for a branch of any kind. After a non-branch, the next instruction executes.
     pub const fn is_branch(self) -> bool {
         !matches!(self, Self::Other | Self::Ptwrite | Self::MovCr3 | Self::Vmptrld)
     }
 
-    /// Whether control leaves the privilege level, segment or virtual machine.
+    /// Returns true if control leaves the privilege level, segment or virtual machine.
     pub const fn is_far(self) -> bool {
         matches!(self, Self::FarCall | Self::FarReturn | Self::FarJmp)
     }
 
-    /// The target of a direct branch.
+    /// Returns the target of a direct branch.
     pub const fn target(self) -> Option<Addr> {
         match self {
             Self::Jcc { target } | Self::Jmp { target } | Self::Call { target } => Some(target),
@@ -81,15 +81,15 @@ pub struct Insn {
     pub ip: Addr,
     /// Its size in bytes, 1 to 15.
     pub len: u8,
-    /// How it passes control on.
+    /// Its control transfer.
     pub class: Class,
-    /// A string instruction with a REP prefix: it executes many times but retires, and is
-    /// counted, once.
+    /// True for a string instruction with a REP prefix: it iterates many times but retires, and
+    /// counts, once.
     pub rep: bool,
-    /// PUSHF, whose result shows RFLAGS.TF to the program that is single-stepped.
+    /// True for PUSHF, whose result shows RFLAGS.TF to a single-stepped program.
     pub pushes_flags: bool,
-    /// Loads RSP with a value that is none of this function's own: control may be on another stack
-    /// behind it, or further out on this one.
+    /// True if it loads RSP with a value from outside the current function: control may then be on
+    /// another stack, or in an outer frame of this one.
     pub loads_sp: bool,
 }
 
@@ -98,14 +98,14 @@ impl Insn {
         Self { ip, len, class, rep: false, pushes_flags: false, loads_sp: false }
     }
 
-    /// The address behind it.
+    /// Returns the address of the next instruction.
     pub const fn next(&self) -> Addr {
         self.ip.wrapping_add(self.len as u64)
     }
 }
 
-/// Decodes the instruction at the start of `bytes`, which lie at `ip`. None when the bytes are
-/// too few or are no valid instruction.
+/// Decodes the instruction at the start of `bytes`, which lie at `ip`. Returns `None` if the bytes
+/// are truncated or invalid.
 pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let known = decode_known(bytes, ip, mode);
     if known.is_none() && mode == ExecMode::Bits64 {
@@ -114,7 +114,7 @@ pub fn decode(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     known
 }
 
-/// As [`decode`], for what the disassembler knows.
+/// Decodes as [`decode`] does, but only instructions that the disassembler supports.
 pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Insn> {
     let mut insn = Instruction::default();
     Decoder::with_ip(bitness(mode), bytes, ip.0, DecoderOptions::NONE).decode_out(&mut insn);
@@ -141,9 +141,9 @@ const fn pushes_flags(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
 }
 
-/// Whether RSP comes from memory or from a register that a function does not keep its own stack
-/// pointer in. A frame's end is found through RBP or RSP, that of an array of variable size lies in
-/// the frame or in a register that calls preserve, and a realigned stack's in R10, through LEA.
+/// Returns true if RSP is loaded from memory, or from a register in which a function does not keep
+/// its own stack pointer. A function restores RSP through RBP or RSP; with a variable-size array,
+/// from a stack slot or a callee-saved register; after realignment, from R10 by LEA.
 fn loads_sp(insn: &Instruction) -> bool {
     if insn.op0_register() != Register::RSP {
         return insn.mnemonic() == Mnemonic::Xchg && insn.op1_register() == Register::RSP;
@@ -161,7 +161,7 @@ fn loads_sp(insn: &Instruction) -> bool {
     }
 }
 
-/// Whether functions keep the register for their callers (System V ABI, "Registers").
+/// Returns true if the callee preserves the register (System V ABI, "Registers").
 const fn is_preserved(register: Register) -> bool {
     use Register::{R12, R13, R14, R15, RBP, RBX};
     matches!(register, RBX | RBP | R12 | R13 | R14 | R15)
@@ -185,7 +185,8 @@ fn classify(insn: &Instruction) -> Class {
     }
 }
 
-/// The disassembler counts VM entries as calls; control comes from the VMCS as in a return.
+/// Classifies far calls. The disassembler counts VM entries as calls, but they load control state
+/// from the VMCS, as a return does from the stack.
 const fn far_call(mnemonic: Mnemonic) -> Class {
     match mnemonic {
         Mnemonic::Vmlaunch | Mnemonic::Vmresume | Mnemonic::Seamret => Class::FarReturn,
@@ -204,7 +205,8 @@ fn no_branch(insn: &Instruction) -> Class {
     }
 }
 
-/// The target of a direct near branch, already cut to the operand size by the disassembler.
+/// Returns the target of a direct near branch; the disassembler has truncated it to the operand
+/// size.
 fn target(insn: &Instruction) -> Addr {
     Addr(insn.near_branch_target())
 }

@@ -1,5 +1,5 @@
-//! What an instruction is: its class and length, the memory that it reads, the values that it
-//! assigns; and the registers and the mode that it is executed with. Knows nothing of traces and
+//! The properties of one instruction: its class and length, the memory that it reads, the values
+//! that it assigns. Also the registers and the execution mode of a CPU. Knows nothing of traces and
 //! processes.
 
 mod apx;

@@ -1,6 +1,6 @@
-//! How wide the code is that a CPU executes.
+//! The execution mode of a CPU.
 
-/// CS.L and CS.D as MODE.Exec gives them.
+/// CS.L and CS.D, as a MODE.Exec packet reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExecMode {
     /// CS.L = 0, CS.D = 0.

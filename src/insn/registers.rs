@@ -1,6 +1,6 @@
-//! The general registers of a thread, as the kernel hands them out. No vector registers.
+//! The general registers of a thread, as the kernel returns them. No vector registers.
 
-/// Names the fields once, so that struct, names and word order cannot drift apart.
+/// Lists the fields once, so that the struct, the names and the word order cannot drift apart.
 macro_rules! registers {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// The general registers of an x86-64 thread, in the order of the kernel's
@@ -12,13 +12,13 @@ macro_rules! registers {
             /// The names of the registers, in the kernel's order.
             pub const NAMES: [&'static str; 27] = [$(stringify!($name)),*];
 
-            /// The registers of 27 words in the kernel's order.
+            /// Creates the registers from 27 words in the kernel's order.
             pub const fn from_words(words: [u64; 27]) -> Self {
                 let [$($name),*] = words;
                 Self { $($name),* }
             }
 
-            /// As 27 words in the kernel's order.
+            /// Returns the registers as 27 words in the kernel's order.
             pub const fn to_words(&self) -> [u64; 27] {
                 [$(self.$name),*]
             }
@@ -57,13 +57,13 @@ registers! {
     rsi,
     /// RDI.
     rdi,
-    /// The number of the system call that the thread is in; all ones when in none.
+    /// The number of the system call that the thread is in; all ones outside a system call.
     orig_rax,
     /// RIP.
     rip,
     /// CS selector.
     cs,
-    /// RFLAGS, under the name that the kernel and gdb use.
+    /// RFLAGS, under the name used by the kernel and gdb.
     eflags,
     /// RSP.
     rsp,
@@ -84,10 +84,10 @@ registers! {
 }
 
 impl Registers {
-    /// Bytes of `user_regs_struct`.
+    /// The size of `user_regs_struct` in bytes.
     pub const SIZE_BYTES: usize = 27 * 8;
 
-    /// The same with another value of the register of this name, if there is one.
+    /// Returns a copy with `value` in the named register; `None` if there is no such register.
     pub fn with(&self, name: &str, value: u64) -> Option<Self> {
         let place = Self::NAMES.iter().position(|known| *known == name)?;
         let mut words = self.to_words();
@@ -95,12 +95,12 @@ impl Registers {
         Some(Self::from_words(words))
     }
 
-    /// As the bytes of `user_regs_struct`.
+    /// Returns the bytes of the kernel's `user_regs_struct`.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.to_words().iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// The registers of the bytes of `user_regs_struct`; `None` when there are too few.
+    /// Parses the bytes of a `user_regs_struct`; `None` if there are too few.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut words = [0; 27];
         let chunks = bytes.get(..Self::SIZE_BYTES)?.chunks_exact(8);

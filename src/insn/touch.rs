@@ -1,18 +1,18 @@
-//! Which memory one instruction has read: by its bytes and the registers before and behind it.
+//! The memory that one instruction read, from its bytes and the registers before and after it.
 
 use super::Registers;
 use crate::common::{Addr, AddrRange};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 
-/// Bytes that an instruction may read whose operand has no size of its own (XRSTOR).
+/// Upper bound in bytes for an operand without a fixed size (XRSTOR).
 const LARGEST_BYTES: u64 = 4096;
 
-/// The direction flag: strings are read downwards.
+/// RFLAGS.DF: string instructions run downwards.
 const DF: u64 = 1 << 10;
 
-/// What the 64-bit instruction at the start of `bytes` has read of memory, with the general
-/// registers before it and behind it. Of a gather, which takes addresses from a vector, nothing is
-/// known.
+/// Returns the memory that the 64-bit instruction at the start of `bytes` read, given the general
+/// registers before it and after it. Gathers yield nothing: their addresses are in a vector
+/// register.
 pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
     let mut insn = Instruction::default();
     let options = DecoderOptions::NONE;
@@ -45,7 +45,7 @@ pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<Add
     used.filter(|memory| reads(memory.access())).filter_map(range).collect()
 }
 
-/// What a register adds to an address.
+/// Returns the value that a register contributes to an address.
 fn value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,
@@ -67,7 +67,8 @@ fn value(register: Register, r: &Registers) -> Option<u64> {
         Register::RIP => r.rip,
         Register::FS => r.fs_base,
         Register::GS => r.gs_base,
-        // The others begin at 0 in 64-bit code (SDM volume 1, "Segmentation in 64-Bit Mode").
+        // The other segments have base 0 in 64-bit code (SDM volume 1, "Segmentation in 64-Bit
+        // Mode").
         Register::ES | Register::CS | Register::SS | Register::DS => 0,
         _ => return None,
     };
@@ -123,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_reads_nothing() {
-        // mov [rax],ecx; lea eax,[rax]; push rax; nop [rax]; syscall; an opcode that is none
+        // mov [rax],ecx; lea eax,[rax]; push rax; nop [rax]; syscall; an invalid opcode
         let silent: [&[u8]; 6] =
             [&[0x89, 0x08], &[0x8d, 0x00], &[0x50], &[0x0f, 0x1f, 0x00], &[0x0f, 0x05], &[0x06]];
         for bytes in silent {
