@@ -1,4 +1,4 @@
-//! Attaches to a process that runs already: stops all its threads, wherever they are.
+//! Attaches to a running process: stops all its threads, wherever they are.
 
 use super::error::Error;
 use super::procfs::{is_traced_here, state, threads};
@@ -8,7 +8,7 @@ use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::collections::BTreeSet;
 
-/// Attaches to a process. All its threads stand still; no signal of theirs is lost. Gives them.
+/// Attaches to a process and stops all its threads, which it returns. Loses no signal.
 pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     refuse(pid)?;
     let mut attached = Attached::new(pid, None);
@@ -22,8 +22,8 @@ pub fn attach(pid: Pid) -> Result<Vec<Tid>, Error> {
     }
 }
 
-/// Attaches to one thread of a process, which stands still. The others are left alone, those that it
-/// makes, too.
+/// Attaches to one thread of a process and stops it. Leaves alone the other threads, and those that
+/// it creates.
 pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
     refuse(Pid(tid.0))?;
     let mut attached = Attached::new(pid, Some(tid));
@@ -31,21 +31,21 @@ pub fn attach_thread(pid: Pid, tid: Tid) -> Result<(), Error> {
         Ok(()) if attached.stopped.is_empty() => Err(Error::NoThread { tid }),
         Ok(()) => Ok(()),
         Err(error) => {
-            // It is not traced then, or gone.
+            // This fails only if the thread is not traced, or gone.
             let _ = Tracee(tid).detach(0);
             Err(error)
         }
     }
 }
 
-/// Detaches from all threads of a process that are still traced, whatever they are doing.
+/// Detaches from all threads of a process that are still traced, whether stopped or running.
 pub fn detach_all(pid: Pid) {
-    // The first one also where `/proc` does not tell of any.
+    // Includes the first thread even if `/proc` lists none.
     let tids: BTreeSet<Tid> = threads(pid).into_iter().chain([Tid(pid.0)]).collect();
     tids.into_iter().map(Tracee).for_each(detach_anywhere);
 }
 
-/// Detaches from all that the calling thread still traces, in any process.
+/// Detaches from every thread that the calling thread still traces, in any process.
 pub fn detach_rest() {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Pid));
@@ -53,18 +53,18 @@ pub fn detach_rest() {
 }
 
 fn detach_anywhere(tracee: Tracee) {
-    // Only a thread that stands still can be detached from. Who is not traced is refused twice.
+    // Only a stopped thread can be detached from. For an untraced one, both requests fail.
     if tracee.detach(0).is_err() && tracee.interrupt().is_ok() {
         let signal = match wait_for(tracee.0) {
             Ok(Stop::Signal(signal)) => signal,
             _ => 0,
         };
-        // What is gone need not be detached from.
+        // A thread that is gone needs no detaching.
         let _ = tracee.detach(signal);
     }
 }
 
-/// What cannot be attached to, by what the kernel says of it.
+/// Returns an error for a process that cannot be attached to, by its state in `/proc`.
 fn refuse(pid: Pid) -> Result<(), Error> {
     let because = |why: String| Err(Error::NotAttachable { pid, why });
     let Some(state) = state(pid) else { return Err(Error::NoProcess { pid }) };
@@ -73,14 +73,13 @@ fn refuse(pid: Pid) -> Result<(), Error> {
     }
     match (state.letter, state.tracer, state.seccomp) {
         ('Z' | 'X', ..) if threads(pid).len() < 2 => because("it has ended".to_owned()),
-        ('Z' | 'X', ..) => because(
-            "its first thread has ended, without which the kernel does not tell of its end"
-                .to_owned(),
-        ),
+        ('Z' | 'X', ..) => {
+            because("its first thread has ended, so the kernel would not report its end".to_owned())
+        }
         ('T' | 't', 0, _) => {
             because("it is stopped; let it continue first (kill -CONT)".to_owned())
         }
-        (_, tracer @ 1.., _) => because(format!("process {tracer} traces it already")),
+        (_, tracer @ 1.., _) => because(format!("process {tracer} already traces it")),
         (.., 1..) => because(
             "it runs under seccomp, which may kill it for system calls of the recorder".to_owned(),
         ),
@@ -90,7 +89,7 @@ fn refuse(pid: Pid) -> Result<(), Error> {
 
 struct Attached {
     pid: Pid,
-    /// The only thread that is wanted.
+    /// The only thread to attach to; none for all.
     only: Option<Tid>,
     seized: BTreeSet<Tid>,
     stopped: BTreeSet<Tid>,
@@ -125,7 +124,7 @@ impl Attached {
                 Tracee(tid).interrupt()
             }
             Err(error) if error.is_gone() => Ok(()),
-            // One that was made meanwhile, by one that is traced, is traced already, and stops.
+            // A thread created by a traced one is traced already, and stops on its own.
             Err(Error::Ptrace { errno: Errno::EPERM, .. }) if self.is_ours(tid) => {
                 self.seized.insert(tid);
                 Ok(())
@@ -140,7 +139,7 @@ impl Attached {
         !self.seized.is_empty() && state(Pid(tid.0)).is_some_and(|state| state.tracer == own)
     }
 
-    /// Waits until the thread stands still for nothing else than that it was asked to.
+    /// Waits until the thread is in the requested stop. Passes other stops on.
     fn wait_for(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         loop {

@@ -1,4 +1,4 @@
-//! The numbers of the system calls that the recorders know (the kernel's
+//! Numbers of the system calls that the recorders treat specially (the kernel's
 //! `arch/x86/entry/syscalls/syscall_64.tbl`).
 #![expect(missing_docs, reason = "the names of the calls")]
 

@@ -1,4 +1,4 @@
-//! Which CPUs a thread may run on (`sched_setaffinity(2)`).
+//! The CPUs that a thread may run on (`sched_setaffinity(2)`).
 
 use super::error::Error;
 use crate::common::Tid;
@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid as NixPid;
 
-/// The calling thread, as the kernel's calls have it.
+/// The calling thread, as the kernel's scheduling calls name it.
 const THIS: Tid = Tid(0);
 
 /// A set of CPUs.
@@ -14,13 +14,13 @@ const THIS: Tid = Tid(0);
 pub struct Cpus(CpuSet);
 
 impl Cpus {
-    /// Those of the calling thread.
+    /// Returns the CPUs of the calling thread.
     pub fn of_this_thread() -> Result<Self, Error> {
         let cpus = sched_getaffinity(NixPid::from_raw(THIS.0));
         cpus.map(Self).map_err(|errno| Error::System { call: "sched_getaffinity", errno })
     }
 
-    /// The one that the calling thread is on.
+    /// Returns the CPU that the calling thread runs on.
     pub fn current() -> Result<Self, Error> {
         let mut set = CpuSet::new();
         let current = sched_getcpu().and_then(|cpu| set.set(cpu));
@@ -28,7 +28,7 @@ impl Cpus {
         Ok(Self(set))
     }
 
-    /// All of these but those of `others`; none if nothing is left.
+    /// Returns these CPUs without those of `others`; `None` if none is left.
     #[must_use]
     pub fn without(self, others: Self) -> Option<Self> {
         let mut rest = self.0;
@@ -36,7 +36,7 @@ impl Cpus {
         for cpu in 0..CpuSet::count() {
             let is_in = |set: &CpuSet| set.is_set(cpu).unwrap_or(false);
             if is_in(&others.0) {
-                // Within the set's size, which is all that can fail.
+                // The CPU number is within the set's size, so this cannot fail.
                 let _ = rest.unset(cpu);
             }
             any |= is_in(&rest);
@@ -44,7 +44,7 @@ impl Cpus {
         any.then_some(Self(rest))
     }
 
-    /// Keeps a thread on these. One that is gone need not be kept.
+    /// Restricts a thread to these CPUs. Ignores a thread that is gone.
     pub fn keep(self, tid: Tid) -> Result<(), Error> {
         match sched_setaffinity(NixPid::from_raw(tid.0), &self.0) {
             Err(errno) if errno != Errno::ESRCH => {
@@ -54,7 +54,7 @@ impl Cpus {
         }
     }
 
-    /// Keeps the calling thread on these.
+    /// Restricts the calling thread to these CPUs.
     pub fn keep_this_thread(self) -> Result<(), Error> {
         self.keep(THIS)
     }

@@ -1,10 +1,10 @@
-//! What the kernel refuses a tracer.
+//! The errors of tracing a process.
 
 use crate::common::{Pid, Tid};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// A fault of the tracing itself; what the traced program does is never one.
+/// A failure of the tracing itself; nothing that the traced program does is one.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
         request: &'static str,
         /// The thread.
         tid: Tid,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
     /// Tracing is forbidden here.
@@ -24,7 +24,7 @@ pub enum Error {
          /proc/sys/kernel/yama/ptrace_scope must be below 3"
     )]
     Refused {
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
     /// There is no such process.
@@ -39,7 +39,7 @@ pub enum Error {
         /// Its number.
         tid: Tid,
     },
-    /// The kernel does not let this process be attached to.
+    /// The kernel denied the attach request.
     #[error(
         "process {pid} cannot be attached to ({errno}): it must be yours, and \
          /proc/sys/kernel/yama/ptrace_scope 0, or you root"
@@ -47,27 +47,27 @@ pub enum Error {
     AttachRefused {
         /// Its number.
         pid: Pid,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
-    /// This process cannot be attached to.
+    /// The process is in a state in which it cannot be attached to.
     #[error("process {pid} cannot be attached to: {why}")]
     NotAttachable {
         /// Its number.
         pid: Pid,
-        /// Why.
+        /// The reason, as a clause.
         why: String,
     },
-    /// The kernel would not execute the program.
+    /// The kernel did not execute the program.
     #[error("{}: cannot execute: {errno}", program.display())]
     Exec {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
-    /// The new process ended before it ran the program.
-    #[error("{}: cannot execute: the kernel gave up on the file half-way; is it damaged?", program.display())]
+    /// The new process ended before it executed the program.
+    #[error("{}: cannot execute: the kernel failed to load the file; is it damaged?", program.display())]
     EndedEarly {
         /// The program.
         program: PathBuf,
@@ -75,12 +75,12 @@ pub enum Error {
     /// A string with a zero byte cannot be passed to a program.
     #[error("an argument or environment variable holds a zero byte")]
     ZeroByte,
-    /// The thread stopped for something else than what it was made to do: for its end.
+    /// The thread stopped for another reason than the requested one, such as its exit.
     #[error("thread {tid} stopped for {stop:?}")]
     Disturbed {
         /// The thread.
         tid: Tid,
-        /// The stop, which is to be handled.
+        /// The stop, which the caller must handle.
         stop: super::Stop,
     },
     /// Some other system call failed.
@@ -88,21 +88,21 @@ pub enum Error {
     System {
         /// The call's name.
         call: &'static str,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
-    /// A file in /proc does not open.
+    /// A file in /proc cannot be read.
     #[error("{}: {error}; is /proc mounted?", path.display())]
     Proc {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The kernel's reason.
         error: std::io::Error,
     },
 }
 
 impl Error {
-    /// Whether the thread is gone (killed by somebody else): its end is reported by a wait.
+    /// Returns true if the thread is gone, for example killed: a wait reports its end.
     pub fn is_gone(&self) -> bool {
         match self {
             Self::Ptrace { errno, .. } => *errno == Errno::ESRCH,

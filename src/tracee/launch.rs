@@ -15,8 +15,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// How to start a program. Standard input, output and error, signal mask and CPUs are this
-/// thread's own.
+/// The settings of a new program. It inherits standard input, output and error, signal mask and
+/// CPUs from the calling thread.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The file to execute.
@@ -25,13 +25,13 @@ pub struct Launch<'a> {
     pub argv: &'a [OsString],
     /// Its environment.
     pub env: &'a [(OsString, OsString)],
-    /// Its working directory; none: this process's own.
+    /// Its working directory; `None` for that of this process.
     pub directory: Option<&'a Path>,
     /// Keep address space randomization.
     pub aslr: bool,
 }
 
-/// What the child needs after the fork, where it must not allocate.
+/// The data that the child needs after the fork, where it must not allocate.
 struct Prepared {
     program: CString,
     argv: Vec<*const libc::c_char>,
@@ -43,7 +43,7 @@ struct Prepared {
 }
 
 impl Launch<'_> {
-    /// Starts the program. It stands at its first instruction, traced by this thread.
+    /// Starts the program, traced by the calling thread and stopped at its first instruction.
     pub fn start(&self) -> Result<Pid, Error> {
         let prepared = self.prepare()?;
         let (go_read, go_write) = pipe()?;
@@ -80,12 +80,12 @@ impl Launch<'_> {
         })
     }
 
-    /// Attaches to the child, lets it execute the program, and waits until it has.
+    /// Attaches to the child, makes it execute the program, and waits until it has.
     fn adopt(&self, pid: Pid, go: OwnedFd, errors: OwnedFd) -> Result<Pid, Error> {
         let tracee = Tracee(Tid(pid.0));
         if let Err(error) = tracee.seize() {
             Tracee::kill_process(pid);
-            // A zombie would stay otherwise; the refusal is what the user wants to hear.
+            // Reap the child. Report only the refusal, which is what the user needs.
             let _ = wait_for(tracee.0);
             return Err(match error {
                 Error::Ptrace { errno, .. } => Error::Refused { errno },
@@ -101,7 +101,7 @@ impl Launch<'_> {
                 _ => break,
             }
         }
-        // The child stands at its end, and what it had to say is in the pipe.
+        // The child is in its exit stop. Its error, if any, is in the pipe.
         end(pid);
         let mut errno = [0; 4];
         let said = available(&errors) && File::from(errors).read_exact(&mut errno).is_ok();
@@ -114,12 +114,12 @@ impl Launch<'_> {
     }
 }
 
-/// Kills a stopped process of one thread that this one traces, and waits until it is gone.
+/// Kills a stopped single-threaded process that the calling thread traces, and reaps it.
 pub fn end(pid: Pid) {
     let tracee = Tracee(Tid(pid.0));
     Tracee::kill_process(pid);
     loop {
-        // One that stands at its end is not woken by a signal. It may be gone meanwhile.
+        // A signal does not wake a thread in its exit stop. The thread may also be gone by now.
         let _ = tracee.resume(0);
         if matches!(wait_for(tracee.0), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {
             break;
@@ -131,7 +131,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     pipe2(OFlag::O_CLOEXEC).map_err(|errno| Error::System { call: "pipe2", errno })
 }
 
-/// Whether something can be read at once.
+/// Returns true if the pipe has data to read without blocking.
 fn available(pipe: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)];
     let ready = poll(&mut fds, PollTimeout::ZERO);
@@ -147,11 +147,11 @@ fn io_error(call: &'static str, error: &std::io::Error) -> Error {
     Error::System { call, errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)) }
 }
 
-/// The child's part: waits to be traced, then becomes the program.
+/// Runs in the child: waits until it is traced, then executes the program.
 fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
     let mut byte = 0_u8;
-    // SAFETY: async-signal-safe calls on descriptors and memory that the fork copied. The
-    // pointer arrays end in null, and what they point to lives in `prepared`.
+    // SAFETY: async-signal-safe calls on descriptors and memory that the fork copied. The pointer
+    // arrays end in null, and their strings live in `prepared`.
     unsafe {
         // The Rust runtime ignores SIGPIPE; the program must not inherit that.
         libc::signal(libc::SIGPIPE, libc::SIG_DFL);

@@ -1,5 +1,5 @@
-//! A traced process's memory, through `/proc/PID/mem` (proc(5)): it reads and writes what ptrace
-//! may, without regard to page protection.
+//! A traced process's memory, through `/proc/PID/mem` (proc(5)). As ptrace does, it ignores page
+//! protection.
 
 use super::error::Error;
 use super::procfs::living;
@@ -7,7 +7,7 @@ use crate::common::{Addr, Pid};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// The memory of one program image: to be opened again after an exec.
+/// The memory of one program image. Must be reopened after an exec.
 #[derive(Debug)]
 pub struct Memory {
     file: File,
@@ -21,7 +21,7 @@ impl Memory {
         Ok(Self { file: file.map_err(|error| Error::Proc { path, error })? })
     }
 
-    /// Reads up to the first byte that cannot be read; gives how many there were.
+    /// Reads up to the first unreadable byte. Returns the number of bytes read.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while done < buf.len() {
@@ -35,7 +35,7 @@ impl Memory {
         done
     }
 
-    /// Writes all of the bytes, or says that they could not be written.
+    /// Writes all of the bytes, or returns an error.
     pub fn write(&self, addr: Addr, bytes: &[u8]) -> std::io::Result<()> {
         self.file.write_all_at(bytes, addr.0)
     }

@@ -1,4 +1,4 @@
-//! A process under ptrace(2): launch, stops, registers, memory. Holds no policy.
+//! Controls a process through ptrace(2): launch, stops, registers, memory. Holds no policy.
 //!
 //! ptrace ties a tracee to the *thread* that traces it: launch and every later call must come
 //! from one thread.

@@ -1,4 +1,4 @@
-//! What `/proc` says of a traced process (proc(5)).
+//! Reads the state of a traced process from `/proc` (proc(5)).
 
 use super::error::Error;
 use crate::common::{AddrRange, Pid, Tid};
@@ -11,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where it is told of a process's memory and program: with its first thread, or where that has
-/// ended by itself (`pthread_exit`), with another one.
+/// Returns the `/proc` directory that describes a process's memory and program: that of its first
+/// thread, or of another one if the first has ended (`pthread_exit`).
 pub(super) fn living(pid: Pid) -> PathBuf {
     let first = PathBuf::from(format!("/proc/{pid}"));
     let lives = |dir: &PathBuf| fs::read_link(dir.join("exe")).is_ok();
@@ -23,18 +23,18 @@ pub(super) fn living(pid: Pid) -> PathBuf {
     others.into_iter().find(lives).unwrap_or(first)
 }
 
-/// The process's mappings, by address.
+/// Returns the process's mappings, by address.
 pub fn mappings(pid: Pid) -> Result<Vec<Mapping>, Error> {
     let path = living(pid).join("maps");
-    // A file name may be any bytes; what is not UTF-8 is shown, not used.
+    // A file name may be any bytes. The text is for display, so invalid UTF-8 is replaced.
     let text = fs::read(&path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let text = text.map_err(|error| Error::Proc { path: path.clone(), error })?;
     parse_maps(&text).map_err(|error| Error::Proc { path, error: io::Error::other(error) })
 }
 
-/// Where the mappings begin that the process excludes from core dumps (madvise(2),
-/// `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be terabytes. None
-/// where the kernel does not tell.
+/// Returns the start addresses of the mappings that the process excludes from core dumps
+/// (madvise(2), `MADV_DONTDUMP`): secrets, and the shadow memory of sanitizers, which may be
+/// terabytes. Empty if the kernel does not report them.
 pub fn undumped(pid: Pid) -> Vec<u64> {
     let text = fs::read(living(pid).join("smaps")).unwrap_or_default();
     undumped_of(&String::from_utf8_lossy(&text))
@@ -54,20 +54,20 @@ fn undumped_of(smaps: &str) -> Vec<u64> {
     found
 }
 
-/// A thread's name.
+/// Returns a thread's name; empty if it is unknown.
 pub fn comm(pid: Pid, tid: Tid) -> String {
     let path = format!("/proc/{pid}/task/{tid}/comm");
     fs::read(path).map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).trim().to_owned())
 }
 
-/// The arguments of a process, its own name first.
+/// Returns the arguments of a process, its own name first.
 pub fn command_line(pid: Pid) -> Vec<OsString> {
     let line = fs::read(living(pid).join("cmdline")).unwrap_or_default();
     let line = line.strip_suffix(&[0]).unwrap_or(&line);
     line.split(|&byte| byte == 0).map(|word| OsString::from_vec(word.to_vec())).collect()
 }
 
-/// What a process does with signals; signal 1 in bit 0.
+/// A process's signal dispositions, as sets with signal 1 in bit 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dispositions {
     /// Signals with a handler.
@@ -76,23 +76,23 @@ pub struct Dispositions {
     pub ignored: u64,
 }
 
-/// What the thread's process does with signals (proc(5), "status").
+/// Reads the signal dispositions of the thread's process (proc(5), "status").
 pub fn dispositions(tid: Tid) -> Result<Dispositions, Error> {
     let path = format!("/proc/{tid}/status");
     let text = status(&path)?;
     Ok(Dispositions { caught: set_of(&text, "SigCgt:"), ignored: set_of(&text, "SigIgn:") })
 }
 
-/// Signals that a thread waits for or does not want; signal 1 in bit 0.
+/// A thread's pending and blocked signals, as sets with signal 1 in bit 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Wait for the thread or for its process.
+    /// Pending for the thread or for its process.
     pub pending: u64,
-    /// Blocked at this moment.
+    /// Blocked now.
     pub blocked: u64,
 }
 
-/// A thread's signals (proc(5), "status").
+/// Reads a thread's pending and blocked signals (proc(5), "status").
 pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
     let path = format!("/proc/{pid}/task/{tid}/status");
     let text = status(&path)?;
@@ -106,42 +106,42 @@ fn status(path: &str) -> Result<String, Error> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A line of a status that is a set of signals.
+/// Parses the signal set on the line `name` of a status; 0 if there is no such line.
 fn set_of(status: &str, name: &str) -> u64 {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// The auxiliary vector as the kernel keeps it.
+/// Returns the auxiliary vector as the kernel keeps it; empty if it is unknown.
 pub fn auxv(pid: Pid) -> Vec<u8> {
     fs::read(living(pid).join("auxv")).unwrap_or_default()
 }
 
-/// The path of the program that the process runs.
+/// Returns the path of the program that the process runs.
 pub fn executable(pid: Pid) -> Result<PathBuf, Error> {
     let path = living(pid).join("exe");
     fs::read_link(&path).map_err(|error| Error::Proc { path, error })
 }
 
-/// For each page of `range`, whether it differs from what a fresh mapping would hold: it is
-/// present or swapped out and, for a file's mapping, belongs to the process alone
-/// (Documentation/admin-guide/mm/pagemap: bits 63, 62 and 61). None where the kernel does not
-/// tell.
+/// Returns the state of each page of `range`. A private page differs from a fresh mapping: it is
+/// present or swapped out and, in a file's mapping, belongs to the process alone
+/// (Documentation/admin-guide/mm/pagemap: bits 63, 62 and 61). `None` if the kernel does not report
+/// it.
 pub fn private_pages(pid: Pid, range: AddrRange) -> Option<Vec<PageState>> {
     PageMap::open(pid)?.states(range)
 }
 
-/// The kernel's page map of a process, as it is.
+/// The kernel's page map of a process, held open.
 #[derive(Debug)]
 pub struct PageMap(File);
 
 impl PageMap {
-    /// Opens it; none where the kernel does not tell.
+    /// Opens the page map; `None` if the kernel does not allow it.
     pub fn open(pid: Pid) -> Option<Self> {
         File::open(living(pid).join("pagemap")).ok().map(Self)
     }
 
-    /// As [`private_pages`].
+    /// Returns the state of each page of `range`, as [`private_pages`] does.
     pub fn states(&self, range: AddrRange) -> Option<Vec<PageState>> {
         const ENTRY_BYTES: u64 = 8;
         const PAGE_BYTES: u64 = 4096;
@@ -156,7 +156,7 @@ impl PageMap {
 pub use page_state::PageState;
 
 mod page_state {
-    /// What the kernel's page map says of a page.
+    /// The state of a page, by the kernel's page map.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum PageState {
         /// Never touched: zeros, or the file's bytes.
@@ -200,30 +200,30 @@ mod tests {
     }
 }
 
-/// What `/proc/PID/status` says of a process or thread that matters to who wants to trace it.
+/// The fields of `/proc/PID/status` that decide whether a process or thread can be traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// `State`: R, S, D, T, t, Z, X, I.
     pub letter: char,
-    /// `TracerPid`; 0: nobody.
+    /// `TracerPid`; 0 if it is not traced.
     pub tracer: i32,
-    /// `Seccomp`; 0: off.
+    /// `Seccomp`; 0 if it is off.
     pub seccomp: i32,
 }
 
-/// The process that a thread belongs to (`Tgid`); none: there is no such thread.
+/// Returns the process that a thread belongs to (`Tgid`); `None` if there is no such thread.
 pub fn process_of(tid: Tid) -> Option<Pid> {
     let status = status(&format!("/proc/{tid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
     line.trim().parse().ok().map(Pid)
 }
 
-/// Whether a task is a thread of a process, and not a process of its own.
+/// Returns true if a task is a thread of the given process.
 pub fn is_thread_of(tid: Tid, pid: Pid) -> bool {
     Path::new(&format!("/proc/{pid}/task/{tid}")).exists()
 }
 
-/// The state of a process; none: there is no such process.
+/// Returns the state of a process; `None` if there is no such process.
 pub fn state(pid: Pid) -> Option<State> {
     let status = status(&format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {
@@ -237,21 +237,21 @@ pub fn state(pid: Pid) -> Option<State> {
     })
 }
 
-/// Returns true if a process's first thread is gone. Its tracer is not told while others live: one that
-/// was killed as it stood at its end, or on its way there, ends in silence.
+/// Returns true if a process's first thread is gone. The kernel does not report that to the tracer
+/// while other threads live: a first thread killed at or near its exit stop ends silently.
 pub fn is_first_thread_gone(pid: Pid) -> bool {
     state(pid).is_none_or(|state| matches!(state.letter, 'Z' | 'X'))
 }
 
-/// Whether the calling thread traces a thread.
+/// Returns true if the calling thread traces the given thread.
 pub fn is_traced_here(tid: Tid) -> bool {
     let tracer = nix::unistd::gettid().as_raw();
     state(Pid(tid.0)).is_some_and(|state| state.tracer == tracer)
 }
 
-/// The number of the system call that a thread is in (proc(5), "syscall"). None where it is in
-/// none, or is gone. One that runs, and so is about to leave the kernel or to sleep there, is waited
-/// for a little.
+/// Returns the number of the system call that a thread is in (proc(5), "syscall"); `None` if it is
+/// in none, or is gone. Polls for up to a second while the thread runs, as it is then about to
+/// leave the kernel or to sleep in it.
 pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);
@@ -265,7 +265,7 @@ pub fn call_of(pid: Pid, tid: Tid) -> Option<u64> {
     None
 }
 
-/// The threads of a process; none where it is gone.
+/// Returns the threads of a process; empty if it is gone.
 pub fn threads(pid: Pid) -> Vec<Tid> {
     let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok().map(Tid)).collect()

@@ -1,5 +1,5 @@
-//! Finds the program that a user named, and says what about it cannot be recorded. Looks at the
-//! file only; runs nothing.
+//! Finds the program that a user named, and reports why it cannot be recorded. Examines the file
+//! only; runs nothing.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Why a program cannot be recorded.
+/// The reason why a program cannot be recorded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramError {
@@ -23,7 +23,7 @@ pub enum ProgramError {
     Io {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
     /// A script whose interpreter cannot be recorded.
@@ -31,16 +31,16 @@ pub enum ProgramError {
     Interpreter {
         /// The script.
         path: PathBuf,
-        /// What its first line names, and why.
+        /// The reason why the interpreter, which the first line names, cannot be recorded.
         error: Box<ProgramError>,
     },
-    /// A script whose interpreter is a script, and so on, more often than the kernel follows.
+    /// A chain of scripts as interpreters that is longer than the kernel follows.
     #[error("{}: too many interpreters that are scripts", .0.display())]
     Nested(PathBuf),
     /// Not an ELF file.
     #[error("{}: not an ELF program", .0.display())]
     NotElf(PathBuf),
-    /// An ELF file that is no program, such as an object file or a core.
+    /// An ELF file that is not a program, such as an object file or a core.
     #[error("{}: an ELF file, but not a program", .0.display())]
     NotAProgram(PathBuf),
     /// A 32-bit program.
@@ -57,7 +57,7 @@ pub enum ProgramError {
         /// `e_machine`.
         machine: u16,
     },
-    /// The kernel drops the privileges of a traced set-user-ID program, so it would run otherwise.
+    /// A set-user-ID or set-group-ID program: under ptrace the kernel withholds its privileges.
     #[error(
         "{}: a set-user-ID or set-group-ID program, whose privileges the kernel withholds under \
          ptrace; run a copy without the bit",
@@ -66,17 +66,17 @@ pub enum ProgramError {
     SetId(PathBuf),
 }
 
-/// Interpreters that execve(2) follows until it fails with ELOOP (fs/exec.c, `exec_binprm`).
+/// Interpreters that execve(2) follows before it fails with ELOOP (fs/exec.c, `exec_binprm`).
 const INTERPRETERS_LIMIT: usize = 5;
 /// Bytes of a file in which execve(2) looks for a script's first line (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: u64 = 256;
 
 /// Returns the absolute path of the program that a shell would run for `name`, if it can be
-/// recorded. For a script the kernel runs its interpreter; see [`image_of`].
+/// recorded. For a script, the kernel runs its interpreter; see [`image_of`].
 pub fn resolve(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let found = find(name)?;
     check(&found, INTERPRETERS_LIMIT)?;
-    // Not the canonical one: busybox and friends look at the name they are called by.
+    // Not the canonical path: busybox and others look at the name they are called by.
     std::path::absolute(&found).map_err(|error| ProgramError::Io { path: found, error })
 }
 

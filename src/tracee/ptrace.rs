@@ -1,6 +1,6 @@
 //! The ptrace(2) requests that contraflow makes, each as a method of the traced thread.
 //!
-//! nix's wrappers know no real-time signals, so the raw call is made here.
+//! nix's wrappers lack real-time signals, so this file makes the raw call.
 
 use super::error::Error;
 use super::procfs::process_of;
@@ -11,30 +11,30 @@ use nix::errno::Errno;
 /// A signal's number: nix's enumeration lacks the real-time signals.
 pub type Signo = i32;
 
-/// SIGTRAP in a signal mask: a step's end cannot be blocked without harm.
+/// SIGTRAP's bit in a signal mask. A single step cannot report its end while SIGTRAP is blocked.
 pub const TRAP_BIT: u64 = 1 << (libc::SIGTRAP - 1);
-/// The code segment of 64-bit programs (arch/x86/include/asm/segment.h).
+/// The code segment selector of 64-bit programs (arch/x86/include/asm/segment.h).
 pub const USER_CS_64: u64 = 0x33;
 
-/// A `siginfo_t` as the kernel gives it.
+/// A `siginfo_t` as the kernel fills it in.
 pub type SiginfoBytes = [u8; size_of::<libc::siginfo_t>()];
 
-/// `struct ptrace_rseq_configuration` of the kernel.
+/// The kernel's `struct ptrace_rseq_configuration`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Rseq {
-    /// Where the thread's `struct rseq` is.
+    /// The address of the thread's `struct rseq`.
     pub addr: u64,
     /// Its size in bytes.
     pub size_bytes: u32,
-    /// What stands before the code that a sequence is aborted to.
+    /// The value in front of each abort handler.
     pub signature: u32,
     flags: u32,
     padding: u32,
 }
 
 impl Rseq {
-    /// As it is registered.
+    /// Creates a configuration with the given registration arguments.
     pub const fn new(addr: u64, size_bytes: u32, signature: u32) -> Self {
         Self { addr, size_bytes, signature, flags: 0, padding: 0 }
     }
@@ -45,8 +45,8 @@ impl Rseq {
 pub struct Tracee(pub Tid);
 
 impl Tracee {
-    /// Attaches to the thread, with the options of a recorder: stops at clone, fork, vfork, exec
-    /// and exit, and the death of the tracer is the death of the tracee.
+    /// Attaches to the thread with a recorder's options: stops at clone, fork, vfork, exec and
+    /// exit. The kernel kills the tracee if the tracer dies.
     pub fn seize(self) -> Result<(), Error> {
         let options = libc::PTRACE_O_EXITKILL
             | libc::PTRACE_O_TRACECLONE
@@ -63,17 +63,18 @@ impl Tracee {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
-    /// Runs on, after delivering `signal` (0: none).
+    /// Resumes the thread, after delivering `signal` (0: none).
     pub fn resume(self, signal: Signo) -> Result<(), Error> {
         self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))
     }
 
-    /// Runs on to the next beginning or end of a system call, after delivering `signal` (0: none).
+    /// Resumes the thread to the next system call entry or exit, after delivering `signal` (0:
+    /// none).
     pub fn resume_to_call(self, signal: Signo) -> Result<(), Error> {
         self.request("SYSCALL", libc::PTRACE_SYSCALL, 0, signal_argument(signal))
     }
 
-    /// Leaves a thread in its group stop, to be told of the stop's end.
+    /// Leaves a thread in its group stop; a later wait reports the end of that stop.
     pub fn listen(self) -> Result<(), Error> {
         self.request("LISTEN", libc::PTRACE_LISTEN, 0, 0)
     }
@@ -83,12 +84,12 @@ impl Tracee {
         self.request("INTERRUPT", libc::PTRACE_INTERRUPT, 0, 0)
     }
 
-    /// Lets the thread go on untraced, after delivering `signal` (0: none).
+    /// Detaches from the thread, which runs on after delivering `signal` (0: none).
     pub fn detach(self, signal: Signo) -> Result<(), Error> {
         self.request("DETACH", libc::PTRACE_DETACH, 0, signal_argument(signal))
     }
 
-    /// What the last ptrace event says: a new thread's number, an exit status.
+    /// Returns the message of the last ptrace event: a new thread's number, an exit status.
     pub fn event_message(self) -> Result<u64, Error> {
         let mut message: libc::c_ulong = 0;
         let at = &raw mut message;
@@ -96,7 +97,7 @@ impl Tracee {
         Ok(message)
     }
 
-    /// The general registers.
+    /// Returns the general registers.
     pub fn registers(self) -> Result<libc::user_regs_struct, Error> {
         // SAFETY: all bit patterns of this plain structure of integers are valid.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
@@ -109,14 +110,14 @@ impl Tracee {
         self.request("SETREGS", libc::PTRACE_SETREGS, 0, &raw const *registers as usize)
     }
 
-    /// RIP alone, which is cheaper than all registers.
+    /// Returns RIP alone, which is cheaper than all registers.
     pub fn instruction_pointer(self) -> Result<Addr, Error> {
         Errno::clear();
         let offset = std::mem::offset_of!(libc::user_regs_struct, rip);
         // SAFETY: PEEKUSER reads from the tracee's registers and writes nothing here.
         let value = unsafe { libc::ptrace(libc::PTRACE_PEEKUSER, self.0.0, offset, 0) };
         match Errno::last() {
-            // -1 is a value too: only errno tells.
+            // -1 is a valid value too, so only errno shows an error.
             errno if value == -1 && errno != Errno::UnknownErrno => {
                 Err(Error::Ptrace { request: "PEEKUSER", tid: self.0, errno })
             }
@@ -124,20 +125,20 @@ impl Tracee {
         }
     }
 
-    /// What the kernel says of the signal that the thread stopped for.
+    /// Returns the `siginfo_t` of the signal that the thread stopped for.
     pub fn signal_info(self) -> Result<SiginfoBytes, Error> {
         let mut info = [0_u8; size_of::<libc::siginfo_t>()];
         self.request("GETSIGINFO", libc::PTRACE_GETSIGINFO, 0, info.as_mut_ptr() as usize)?;
         Ok(info)
     }
 
-    /// Replaces what the kernel says of the signal that the thread stopped for.
+    /// Replaces the `siginfo_t` of the signal that the thread stopped for.
     pub fn set_signal_info(self, info: &SiginfoBytes) -> Result<(), Error> {
         self.request("SETSIGINFO", libc::PTRACE_SETSIGINFO, 0, info.as_ptr() as usize)
     }
 
-    /// The set of blocked signals, signal 1 in bit 0. Where a system call blocked others for its
-    /// own time, those that are blocked behind it.
+    /// Returns the set of blocked signals, signal 1 in bit 0. If a system call replaced the mask
+    /// for its duration (as ppoll does), this is the mask that it restores.
     pub fn signal_mask(self) -> Result<u64, Error> {
         let mut mask = 0_u64;
         let at = &raw mut mask as usize;
@@ -145,15 +146,15 @@ impl Tracee {
         Ok(mask)
     }
 
-    /// Sets the blocked signals.
+    /// Sets the set of blocked signals.
     pub fn set_signal_mask(self, mask: u64) -> Result<(), Error> {
         let at = &raw const mask as usize;
         self.request("SETSIGMASK", libc::PTRACE_SETSIGMASK, size_of::<u64>(), at)
     }
 
-    /// Lets a thread that stands still make a system call, by the SYSCALL instruction at
-    /// `gadget`, and puts its registers back, even where it is killed in its midst. Signals wait
-    /// meanwhile. Gives the call's result, an error as a negative number.
+    /// Makes a stopped thread execute a system call with the SYSCALL instruction at `gadget`, and
+    /// restores its registers, even if it is killed during the call. Blocks all signals for the
+    /// duration. Returns the call's result; an error is a negative number.
     pub fn inject(self, gadget: Addr, number: u64, args: [u64; 6]) -> Result<i64, Error> {
         let registers = self.registers()?;
         let mask = self.signal_mask()?;
@@ -190,13 +191,13 @@ impl Tracee {
             ..*registers
         };
         self.set_registers(&call)?;
-        // One that was killed before, and stands at its end, would be gone when it is resumed.
+        // A thread that was killed earlier is in its exit stop. Resuming would end it.
         if let Some(stop) = news_of(self.0)? {
             return Err(Error::Disturbed { tid: self.0, stop });
         }
         let mut begun = false;
-        // A thread that stands in a system call comes to the end of that one first. No signal
-        // tells of these stops, so the program's handlers stay as they are.
+        // A thread that is inside a system call reaches the exit of that call first. These stops
+        // raise no signal, so the program's handlers are not affected.
         loop {
             self.run_to_call(stopped)?;
             let at = self.registers()?;
@@ -208,8 +209,8 @@ impl Tracee {
         }
     }
 
-    /// A thread that is killed in the midst of a call of ours stands at its end with the call's
-    /// registers, or is on its way there: it gets its own again, for its final state.
+    /// Handles a thread that was killed during an injected call. It is in its exit stop with the
+    /// call's registers, or will be: restores its own registers, for its final state.
     fn killed_in_call(self, registers: &libc::user_regs_struct, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,
@@ -220,14 +221,15 @@ impl Tracee {
             error => return error,
         };
         if stop == Stop::Event(PtraceEvent::Exit) {
-            // Killed once more, it is gone, and nobody will ask for its registers.
+            // If this fails, a second kill ended the thread, and its registers are no longer
+            // needed.
             drop(self.set_registers(registers));
         }
         Error::Disturbed { tid: self.0, stop }
     }
 
-    /// Runs a thread whose signals are blocked to the next beginning or end of a system call. Job
-    /// control, which cannot be blocked, is put off: [`Self::stop_again`] takes it up.
+    /// Resumes a thread whose signals are blocked to the next system call entry or exit. Defers job
+    /// control stops, which cannot be blocked; [`Self::stop_again`] raises them again.
     fn run_to_call(self, stopped: &mut Stopped) -> Result<(), Error> {
         loop {
             self.resume_to_call(0)?;
@@ -239,7 +241,7 @@ impl Tracee {
         }
     }
 
-    /// Takes up what was put off: the stops come again.
+    /// Raises deferred stops again.
     pub fn stop_again(self, stopped: Stopped) -> Result<(), Error> {
         if stopped.signal {
             self.send(process_of(self.0).unwrap_or(Pid(self.0.0)), libc::SIGSTOP)?;
@@ -250,7 +252,7 @@ impl Tracee {
         Ok(())
     }
 
-    /// Sends a signal to the thread, which is one of process `pid`.
+    /// Sends a signal to the thread, which belongs to process `pid`.
     pub fn send(self, pid: Pid, signal: Signo) -> Result<(), Error> {
         // SAFETY: tgkill(2) touches no memory.
         let result = unsafe { libc::syscall(libc::SYS_tgkill, pid.0, self.0.0, signal) };
@@ -261,9 +263,9 @@ impl Tracee {
         })
     }
 
-    /// A register set by its ELF note type (`NT_FPREGSET`, `NT_X86_XSTATE`).
+    /// Returns a register set by its ELF note type (`NT_FPREGSET`, `NT_X86_XSTATE`).
     pub fn register_set(self, note_type: u32) -> Result<Vec<u8>, Error> {
-        // AMX tiles make the largest state known, some 11 KiB.
+        // The largest known state is 11 KiB, with AMX tiles.
         let mut bytes = vec![0_u8; 64 << 10];
         let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         let kind = note_type as usize;
@@ -272,8 +274,8 @@ impl Tracee {
         Ok(bytes)
     }
 
-    /// Debug register `number` (SDM volume 3, "Debug Registers"), as the kernel keeps it for the
-    /// thread.
+    /// Returns debug register `number` (SDM volume 3, "Debug Registers"), as the kernel keeps it
+    /// for the thread.
     pub fn debug_register(self, number: usize) -> Result<u64, Error> {
         Errno::clear();
         let offset = debug_register_offset(number);
@@ -294,16 +296,17 @@ impl Tracee {
         self.request("POKEUSER", libc::PTRACE_POKEUSER, offset, value)
     }
 
-    /// Sets a register set.
+    /// Sets a register set by its ELF note type.
     pub fn set_register_set(self, note_type: u32, bytes: &[u8]) -> Result<(), Error> {
-        // The kernel only reads there.
+        // The kernel only reads from this address.
         let base = bytes.as_ptr().cast_mut().cast();
         let vector = libc::iovec { iov_base: base, iov_len: bytes.len() };
         let kind = note_type as usize;
         self.request("SETREGSET", libc::PTRACE_SETREGSET, kind, &raw const vector as usize)
     }
 
-    /// The restartable sequences that the thread registered with the kernel (rseq(2)), if it did.
+    /// Returns the restartable sequences that the thread registered with the kernel (rseq(2)), if
+    /// any.
     pub fn rseq(self) -> Result<Option<Rseq>, Error> {
         /// `PTRACE_GET_RSEQ_CONFIGURATION` (include/uapi/linux/ptrace.h).
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
@@ -313,9 +316,9 @@ impl Tracee {
         Ok((rseq.addr != 0).then_some(rseq))
     }
 
-    /// Kills the process that the thread belongs to.
+    /// Kills a process.
     pub fn kill_process(pid: Pid) {
-        // SAFETY: kill(2) touches no memory. The process may be gone, which is as good.
+        // SAFETY: kill(2) touches no memory. It is no error if the process is already gone.
         unsafe { libc::kill(pid.0, libc::SIGKILL) };
     }
 
@@ -326,9 +329,9 @@ impl Tracee {
         addr: usize,
         data: usize,
     ) -> Result<(), Error> {
-        // SAFETY: the requests made in this file write at most to the place that `data` or the
-        // iovec behind it points to, which each caller owns with the size that the kernel's
-        // structure has.
+        // SAFETY: the requests made in this file write at most to the memory that `data` or the
+        // iovec at `data` points to. Each caller owns that memory, in the size of the kernel's
+        // structure.
         let result = unsafe { libc::ptrace(number, self.0.0, addr, data) };
         Errno::result(result).map(drop).map_err(|errno| Error::Ptrace {
             request,
@@ -338,7 +341,7 @@ impl Tracee {
     }
 }
 
-/// Job control that came at a bad moment.
+/// Job control stops that arrived while they could not be handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stopped {
     signal: bool,
@@ -346,7 +349,7 @@ pub struct Stopped {
 }
 
 impl Stopped {
-    /// Whether a stop can wait. If so, it does.
+    /// Returns true if `stop` is a job control stop, which it then defers.
     pub fn puts_off(&mut self, stop: Stop) -> bool {
         match stop {
             Stop::Signal(libc::SIGSTOP) => self.signal = true,
@@ -361,7 +364,7 @@ fn signal_argument(signal: Signo) -> usize {
     usize::try_from(signal).unwrap_or(0)
 }
 
-/// Where `struct user` has a debug register.
+/// Returns the offset of a debug register in `struct user`.
 fn debug_register_offset(number: usize) -> usize {
     std::mem::offset_of!(libc::user, u_debugreg) + number * size_of::<u64>()
 }

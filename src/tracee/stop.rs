@@ -1,68 +1,68 @@
-//! What a wait tells of a traced thread.
+//! Waits for traced threads and decodes their wait statuses.
 
 use super::error::Error;
 use super::ptrace::Signo;
 use crate::common::Tid;
 use nix::errno::Errno;
 
-/// Why a thread stopped, or how it ended.
+/// The reason why a thread stopped, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It exited with this status; for a process's first thread, after all others.
+    /// It exited with this status. A process's first thread is reported after all others.
     Exited(i32),
     /// A signal killed it.
     Killed {
-        /// Which.
+        /// The signal.
         signal: Signo,
-        /// Whether the kernel wrote a core file.
+        /// True if the kernel wrote a core file.
         core_dumped: bool,
     },
     /// A signal is about to be delivered; SIGTRAP may also be the end of a single step.
     Signal(Signo),
-    /// A system call begins or ends.
+    /// A system call is entered or left.
     Call,
-    /// The process is stopped by job control.
+    /// Job control stopped the process.
     Group(Signo),
-    /// Something that the tracer asked to be told of.
+    /// A ptrace event.
     Event(PtraceEvent),
 }
 
 impl Stop {
-    /// Whether the thread is at its end, or gone.
+    /// Returns true if the thread is in its exit stop, or gone.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Event(PtraceEvent::Exit) | Self::Exited(_) | Self::Killed { .. })
     }
 }
 
-/// The events of ptrace(2).
+/// A ptrace event (ptrace(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PtraceEvent {
-    /// A child process was made by fork.
+    /// The thread created a child process by fork.
     Fork,
-    /// A child process was made by vfork.
+    /// The thread created a child process by vfork.
     Vfork,
-    /// A thread was made (or a process by clone).
+    /// The thread created a thread (or, by clone, a process).
     Clone,
-    /// Another program runs.
+    /// The thread executed a new program.
     Exec,
     /// The thread is about to end; its registers can still be read.
     Exit,
-    /// A new thread's first stop, or the stop that an interrupt asked for.
+    /// A new thread's first stop, or the stop after an interrupt request.
     Stop,
-    /// One that contraflow did not ask for.
+    /// An event that contraflow does not request.
     Other(i32),
 }
 
-/// Children and tracees of the calling thread, and not of others of this process
-/// (`__WNOTHREAD`): whoever started those waits for them.
+/// Limits waits to children and tracees of the calling thread (`__WNOTHREAD`): this process's other
+/// threads wait for their own.
 const OWN: libc::c_int = libc::__WNOTHREAD;
 
-/// Waits for any traced thread or child. None: `block` is false and there is no news.
+/// Waits for any traced thread or child. Returns `None` if `block` is false and none has stopped.
 pub fn wait_any(block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     wait(-1, block)
 }
 
-/// Waits for any traced thread or child. None: this thread took a signal.
+/// Waits for any traced thread or child. Returns `None` if a signal interrupted the wait.
 pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
     let mut status = 0;
     // SAFETY: waitpid writes the status and nothing else.
@@ -74,7 +74,7 @@ pub fn wait_or_signal() -> Result<Option<(Tid, Stop)>, Error> {
     }
 }
 
-/// Waits for this thread.
+/// Waits for one thread.
 pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     loop {
         if let Some((_, stop)) = wait(tid.0, true)? {
@@ -83,7 +83,7 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// The news of this thread, if there are any.
+/// Returns the pending stop of one thread, without blocking; `None` if there is none.
 pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))
 }
@@ -103,10 +103,10 @@ fn wait(who: libc::pid_t, block: bool) -> Result<Option<(Tid, Stop)>, Error> {
     }
 }
 
-/// What `PTRACE_O_TRACESYSGOOD` makes of SIGTRAP.
+/// The signal of a system call's stop under `PTRACE_O_TRACESYSGOOD`.
 const CALL: i32 = libc::SIGTRAP | 0x80;
 
-/// The status word of wait(2) under `PTRACE_SEIZE`.
+/// Decodes the status word of wait(2) under `PTRACE_SEIZE`.
 fn decode(status: i32) -> Stop {
     if libc::WIFEXITED(status) {
         return Stop::Exited(libc::WEXITSTATUS(status));
