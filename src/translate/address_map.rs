@@ -1,10 +1,10 @@
-//! A hash table by addresses or small numbers: looked into at every step of a translation, where
-//! a hash that withstands chosen keys takes longer than all else.
+//! Hash tables with addresses or small numbers as keys. Every step of a translation looks into one;
+//! a hash that resists chosen keys would dominate its cost.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A [`HashMap`] by plain numbers.
+/// A [`HashMap`] with plain numbers as keys.
 pub type AddressMap<K, V> = HashMap<K, V, BuildHasherDefault<Multiply>>;
 
 /// A [`HashSet`] of plain numbers.
@@ -19,7 +19,7 @@ const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for Multiply {
     fn finish(&self) -> u64 {
-        // The table takes its index from the low bits, of which the high ones are the best.
+        // The table takes its index from the low bits; the best ones are the high bits.
         self.0.rotate_left(26)
     }
 

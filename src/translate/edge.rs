@@ -1,22 +1,22 @@
-//! What a record in a trace buffer means.
+//! The meaning of a record in a trace buffer.
 
-/// How control leaves a superblock.
+/// The way in which control leaves a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EdgeKind {
-    /// To an address known beforehand: [`Edge::target`].
+    /// To an address known at translation: [`Edge::target`].
     Direct,
-    /// By a near return, to where the next record's path starts.
+    /// By a near return, to the start of the next record's path.
     Return,
-    /// By an indirect jump or call, to where the next record's path starts.
+    /// By an indirect jump or call, to the start of the next record's path.
     Indirect,
-    /// Into the kernel by SYSCALL; [`Edge::target`] is where it would come back to.
+    /// Into the kernel by SYSCALL; [`Edge::target`] is the return address.
     Syscall,
     /// Back from the kernel to [`Edge::target`]; the record holds the time-stamp counter.
     SyscallReturn,
 }
 
 impl EdgeKind {
-    /// Bytes of the record, its number included.
+    /// Returns the size of the record in bytes, including the edge's number.
     pub const fn record_bytes(self) -> usize {
         match self {
             Self::Direct | Self::Return | Self::Indirect | Self::Syscall => 4,
@@ -24,60 +24,63 @@ impl EdgeKind {
         }
     }
 
-    /// Whether only what comes next tells where control goes.
+    /// Returns true if only the next record determines where control goes.
     pub const fn is_indirect(self) -> bool {
         matches!(self, Self::Return | Self::Indirect)
     }
 }
 
-/// A way out of a superblock: the path from its start to there. Edges are numbered, and the
-/// number is the record.
+/// An exit of a superblock, with the path from the superblock's start to it. Edges are numbered,
+/// and the number is the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Outcomes of the path's conditional branches, and a 1 for each return to the call that the
-    /// path itself made: what TNT packets hold of it. The oldest is the highest bit.
+    /// Outcomes of the path's conditional branches, and a 1 for each return to a call of the same
+    /// path: the path's TNT bits. The oldest is the highest bit.
     pub bits: u64,
-    /// How many of `bits` there are.
+    /// The number of `bits`.
     pub bit_count: u8,
-    /// How control leaves.
+    /// The way in which control leaves.
     pub kind: EdgeKind,
-    /// Calls of the path that are not returned from: how many return addresses it leaves on the
+    /// The number of calls on the path without a return: how many return addresses it leaves on the
     /// stack.
     pub pushes: u8,
-    /// The most of its return addresses that were on the stack at one time.
+    /// The largest number of the path's own return addresses on the stack at one time.
     pub peak: u8,
-    /// Where in [`super::Translator::return_addresses`] the `pushes` addresses are, oldest first.
+    /// The index of the first of the `pushes` addresses in [`super::Translator::return_addresses`],
+    /// oldest first.
     pub first_push: u32,
-    /// Instructions of the path.
+    /// The number of instructions on the path.
     pub instructions: u16,
-    /// Index of the superblock.
+    /// The index of the superblock.
     pub superblock: u32,
-    /// Where the path starts.
+    /// The first address of the path.
     pub start: u64,
-    /// Where control goes, if that is known beforehand; else 0.
+    /// The destination, if known at translation; else 0.
     pub target: u64,
-    /// The lowest address of the path behind its last TNT bit; above `quiet_high`: there is none.
+    /// The lowest address of the path after its last TNT bit; greater than `quiet_high` if there is
+    /// none.
     pub quiet_low: u64,
-    /// The highest such address.
+    /// The highest address of the path after its last TNT bit.
     pub quiet_high: u64,
-    /// The time-stamp counter from which on the path's code is as it is; 0: from the start. For
-    /// whoever keeps time: the translator leaves it 0.
+    /// The time-stamp counter since which the path's code is unchanged; 0 if since the start. The
+    /// translator leaves it 0 for the caller to set.
     pub since: u64,
-    /// Control leaves by a direct jump or call; else it falls through, or there is a TNT bit.
+    /// True if control leaves by a direct jump or call; false if it falls through or leaves at a
+    /// TNT bit.
     pub branch: bool,
-    /// The address that execution reached behind the last TNT bit.
+    /// The address that execution reached just after the last TNT bit.
     pub quiet_start: u64,
-    /// How many direct jumps and calls there are behind it, that one included.
+    /// The number of direct jumps and calls after the last TNT bit, including the exit itself.
     pub quiet_jumps: u8,
-    /// Where in [`super::Translator::quiet_jumps`] they are, oldest first.
+    /// The index of the first of them in [`super::Translator::quiet_jumps`], oldest first.
     pub first_quiet: u32,
 }
 
 /// A direct jump or call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {
-    /// Where it stands.
+    /// Its address.
     pub from: u64,
-    /// Where it leads.
+    /// Its target.
     pub to: u64,
 }

@@ -1,5 +1,5 @@
-//! Machine code for the glue between the program's instructions. None of it touches the flags,
-//! the stack below the program's own, or vector registers.
+//! Emits machine code for the glue between the program's instructions. Glue does not touch the
+//! flags, the stack below the program's own, or vector registers.
 
 use super::slots;
 
@@ -12,7 +12,7 @@ pub(super) enum Gpr {
     R11 = 11,
 }
 
-/// Code that is being put together for an address in the cache.
+/// Code under construction for an address in the cache.
 #[derive(Debug)]
 pub(super) struct Emitter {
     pub(super) bytes: Vec<u8>,
@@ -20,12 +20,12 @@ pub(super) struct Emitter {
 }
 
 impl Emitter {
-    /// `bytes` is empty, and gives its room.
+    /// Creates an emitter for code at `base`. `bytes` is empty; its allocation is reused.
     pub(super) fn new(base: u64, bytes: Vec<u8>) -> Self {
         Self { bytes, base }
     }
 
-    /// The address of the next byte.
+    /// Returns the address of the next byte.
     pub(super) fn here(&self) -> u64 {
         self.base + self.bytes.len() as u64
     }
@@ -46,12 +46,12 @@ impl Emitter {
         self.put(&value.to_le_bytes());
     }
 
-    /// `mov gs:[slot], register`
+    /// Emits `mov gs:[slot], register`.
     pub(super) fn store(&mut self, register: Gpr, slot: u32) {
         self.slot_access(0x89, register, slot);
     }
 
-    /// `mov register, gs:[slot]`
+    /// Emits `mov register, gs:[slot]`.
     pub(super) fn load(&mut self, register: Gpr, slot: u32) {
         self.slot_access(0x8b, register, slot);
     }
@@ -63,26 +63,26 @@ impl Emitter {
         self.put_u32(slot);
     }
 
-    /// `mov rcx, value`
+    /// Emits `mov rcx, value`.
     pub(super) fn set_rcx(&mut self, value: u64) {
         self.put(&[0x48, 0xb9]);
         self.put_u64(value);
     }
 
-    /// `jmp destination`
+    /// Emits `jmp destination`.
     pub(super) fn jump(&mut self, destination: u64) {
         self.put(&[0xe9]);
         let field = self.rel32();
         self.aim(field, destination);
     }
 
-    /// `jmp [gs:slot]`
+    /// Emits `jmp [gs:slot]`.
     pub(super) fn jump_slot(&mut self, slot: u32) {
         self.put(&[0x65, 0xff, 0x24, 0x25]);
         self.put_u32(slot);
     }
 
-    /// `jmp gs:[TARGETS + (edx & 0xffff) * 8]`, through ECX.
+    /// Emits `jmp gs:[TARGETS + (edx & 0xffff) * 8]`, which clobbers ECX.
     pub(super) fn jump_by_target(&mut self) {
         // movzx ecx, dx
         self.put(&[0x0f, 0xb7, 0xca]);
@@ -90,50 +90,50 @@ impl Emitter {
         self.put_u32(slots::TARGETS);
     }
 
-    /// Leaves room for a displacement that [`Self::aim`] fills in; gives its place.
+    /// Reserves a displacement that [`Self::aim`] fills in. Returns its offset.
     pub(super) fn rel32(&mut self) -> usize {
         let at = self.bytes.len();
         self.put_u32(0);
         at
     }
 
-    /// Lets the displacement at `field`, the last of its instruction, lead to `destination`.
+    /// Sets the displacement at `field`, the last field of its instruction, to reach `destination`.
     pub(super) fn aim(&mut self, field: usize, destination: u64) {
         let next = self.base + field as u64 + 4;
         let displacement = destination.wrapping_sub(next).to_le_bytes();
         self.bytes[field..field + 4].copy_from_slice(&displacement[..4]);
     }
 
-    /// The program's R11 makes room for the trace pointer.
+    /// Saves the program's R11 to its slot and loads the trace pointer.
     pub(super) fn trace_pointer_in(&mut self) {
         self.store(Gpr::R11, slots::R11);
         self.load(Gpr::R11, slots::TRACE_POINTER);
     }
 
-    /// The trace pointer makes room for the program's R11.
+    /// Saves the trace pointer to its slot and loads the program's R11.
     pub(super) fn trace_pointer_out(&mut self) {
         self.store(Gpr::R11, slots::TRACE_POINTER);
         self.load(Gpr::R11, slots::R11);
     }
 
-    /// `mov dword [r11], edge`
+    /// Emits `mov dword [r11], edge`.
     fn record_edge(&mut self, edge: u32) {
         self.put(&[0x41, 0xc7, 0x03]);
         self.put_u32(edge);
     }
 
-    /// `lea r11, [r11 + bytes]`
+    /// Emits `lea r11, [r11 + bytes]`.
     fn advance(&mut self, bytes: u8) {
         self.put(&[0x4d, 0x8d, 0x5b, bytes]);
     }
 
-    /// Writes the record of an edge.
+    /// Emits code that writes the record of an edge.
     pub(super) fn record(&mut self, edge: u32) {
         self.record_edge(edge);
         self.advance(4);
     }
 
-    /// Writes the record of an edge with the time.
+    /// Emits code that writes the record of an edge with the time.
     pub(super) fn record_with_time(&mut self, edge: u32) {
         self.store(Gpr::Rax, slots::RAX);
         self.store(Gpr::Rdx, slots::RDX);
@@ -145,8 +145,8 @@ impl Emitter {
         self.load(Gpr::Rdx, slots::RDX);
     }
 
-    /// Takes `branches`, at most 127, from the budget in R11. Gives the place of the displacement of
-    /// the jump that is taken where the budget's upper half is not 0 then.
+    /// Emits code that subtracts `branches`, at most 127, from the budget in R11. Returns the
+    /// offset of the displacement of a jump taken if R11's upper half is then not 0.
     pub(super) fn count(&mut self, branches: u8) -> usize {
         // lea r11, [r11 - branches]; xchg rcx, r11; bswap rcx
         self.put(&[0x4d, 0x8d, 0x5b, branches.wrapping_neg(), 0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
@@ -158,7 +158,7 @@ impl Emitter {
         field
     }
 
-    /// INT3 up to a multiple of `alignment`.
+    /// Pads with INT3 up to a multiple of `alignment`.
     pub(super) fn pad(&mut self, alignment: usize) {
         while !self.bytes.len().is_multiple_of(alignment) {
             self.put(&[0xcc]);

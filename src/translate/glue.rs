@@ -1,20 +1,20 @@
-//! The glue between the program's instructions, executed one instruction at a time for a thread that
-//! cannot any more: one that was killed in its midst. What the glue does is in [`super::emit`].
+//! Interprets the glue between the program's instructions for a thread that can no longer execute
+//! it: one that was killed inside it. [`super::emit`] generates the glue.
 
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 const LONGEST_INSN_BYTES: usize = 15;
 
-/// Memory of the process in whose cache the thread stands.
+/// The memory of the process whose cache the thread is in.
 pub trait GlueMemory {
-    /// Reads all of `bytes`. Gives whether they are there.
+    /// Reads all of `bytes`. Returns false if they are not mapped.
     fn read(&self, addr: u64, bytes: &mut [u8]) -> bool;
 
-    /// Writes all of `bytes`. Gives whether that is possible.
+    /// Writes all of `bytes`. Returns false if that is not possible.
     fn write(&self, addr: u64, bytes: &[u8]) -> bool;
 }
 
-/// The registers that glue reads and writes, as the thread has them.
+/// The registers of a thread that glue reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the registers")]
 pub struct GlueRegisters {
@@ -28,8 +28,8 @@ pub struct GlueRegisters {
 }
 
 impl GlueRegisters {
-    /// Executes the instruction at RIP. `tsc` is what RDTSC gives. False, and nothing done that
-    /// matters, if it is none of the glue's or needs memory that is not there.
+    /// Executes the instruction at RIP; `tsc` is the result of RDTSC. Returns false and leaves the
+    /// registers unchanged if the instruction is not glue or needs unmapped memory.
     pub fn step(&mut self, memory: &impl GlueMemory, tsc: u64) -> bool {
         let mut next = *self;
         let done = next.execute(memory, tsc).is_some();
@@ -41,7 +41,7 @@ impl GlueRegisters {
 
     fn execute(&mut self, memory: &impl GlueMemory, tsc: u64) -> Option<()> {
         let mut bytes = [0; LONGEST_INSN_BYTES];
-        // A page may end behind the instruction.
+        // The memory may end right after the instruction.
         let known = (1..=LONGEST_INSN_BYTES).rev().find(|&len| {
             let bytes = &mut bytes[..len];
             memory.read(self.rip, bytes)
@@ -73,7 +73,7 @@ impl GlueRegisters {
             Mnemonic::Jmp => self.rip = self.operand(&insn, 0, memory)?,
             Mnemonic::Jrcxz if self.rcx == 0 => self.rip = insn.near_branch_target(),
             Mnemonic::Rdtsc => (self.rax, self.rdx) = (tsc & 0xffff_ffff, tsc >> 32),
-            // It asks for the tracer, who is here.
+            // It calls the tracer, which is running this.
             Mnemonic::Jrcxz | Mnemonic::Nop | Mnemonic::Int3 => {}
             _ => return None,
         }
@@ -121,7 +121,7 @@ impl GlueRegisters {
             return memory.write(self.address(insn, number)?, bytes).then_some(());
         }
         let register = insn.op_register(number);
-        // One of 32 bits clears the upper half; glue writes no smaller ones.
+        // A 32-bit write clears the upper half; glue writes no narrower registers.
         let value = cut(value, register.size());
         match register.full_register() {
             Register::RAX => self.rax = value,
@@ -135,7 +135,7 @@ impl GlueRegisters {
     }
 }
 
-/// The low `size` bytes.
+/// Returns the low `size` bytes of `value`.
 fn cut(value: u64, size: usize) -> u64 {
     if size < 8 { value & ((1 << (size * 8)) - 1) } else { value }
 }
@@ -186,7 +186,7 @@ mod tests {
         bytes
     }
 
-    /// A return of `extra` bytes more, whose target is asked whether it is the one.
+    /// Returns the glue of a `ret 16`, with the check of its target; its entry and its end.
     fn returning(target: u64) -> (Vec<u8>, u64, u64) {
         let mut emitter = Emitter::new(CODE, Vec::new());
         emitter.store(Gpr::Rdx, slots::RDX);
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn what_is_not_glue_or_not_there_is_not_executed() {
-        // add rcx, rdx; mov [r11], 7 at an address without memory; pop at one.
+        // add rcx, rdx; mov [r11], 7 to unmapped memory; pop from unmapped memory.
         let at_no_memory = GlueRegisters { r11: u64::MAX, rsp: 1 << 40, ..Default::default() };
         for code in [&[0x48, 0x01, 0xd1][..], &[0x41, 0xc7, 0x03, 7, 0, 0, 0], &[0x5a]] {
             let mut registers = GlueRegisters { rip: CODE, ..at_no_memory };

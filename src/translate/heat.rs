@@ -1,43 +1,44 @@
-//! Superblocks of much use, translated anew along the ways that are mostly taken.
+//! Retranslates hot superblocks along the branch directions that are mostly taken.
 //!
 //! A path follows conditional branches by a guess: backward ones are taken, forward ones are not.
-//! Where a sample of records shows that the other way is the usual one, the superblock is dropped,
-//! and made anew when a thread comes to its start.
+//! If a sample of records shows that the guess is mostly wrong, the superblock is dropped, and
+//! rebuilt when a thread next reaches its start.
 
 use super::address_map::{AddressMap, AddressSet};
 use super::edge::{Edge, EdgeKind};
 use super::superblock::{Outcome, Step, Superblock};
 use super::translator::{CacheMemory, Translator};
 
-/// A superblock with one record in so many of a sample is worth a second translation.
+/// The inverse of the share of a sample's records that makes a superblock hot.
 const HOT_SHARE: u64 = 1024;
-/// Of ten threads that come to a branch, so many must go the other way.
+/// The share of threads, in tenths, that must go against a guess for it to count as wrong.
 const OTHERS_OF_TEN: u64 = 6;
-/// The most bytes of code that is dropped so: its room in the cache is lost.
+/// The limit on bytes of dropped hot code, whose space in the cache is not reused.
 const DROPPED_BYTES: u64 = 8 << 20;
 
-/// What samples showed.
+/// The results of all samples.
 #[derive(Debug, Default)]
 pub(super) struct Heat {
-    /// Conditional branches that mostly go the other way than was guessed: whether they are taken.
+    /// Conditional branches that were mostly guessed wrong, with their usual outcome: true if
+    /// taken.
     likely: AddressMap<u64, bool>,
-    /// Where superblocks of much use begin.
+    /// Start addresses of hot superblocks.
     starts: AddressSet<u64>,
     dropped_bytes: u64,
 }
 
 impl Heat {
-    /// Whether the branch at an address is mostly taken, where that was seen.
+    /// Returns true if the branch at an address is mostly taken; `None` if no sample showed it.
     pub(super) fn likely(&self, branch: u64) -> Option<bool> {
         self.likely.get(&branch).copied()
     }
 
-    /// Whether a superblock that begins at an address is of much use.
+    /// Returns true if the superblock that starts at an address is hot.
     pub(super) fn is_hot(&self, start: u64) -> bool {
         self.starts.contains(&start)
     }
 
-    /// The code of a path is not what it was.
+    /// Forgets what samples showed of a path whose code has changed.
     pub(super) fn forget(&mut self, start: u64, path: &[Step]) {
         if self.starts.remove(&start) {
             for step in path {
@@ -48,9 +49,9 @@ impl Heat {
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// Takes a sample of records: edges, and how often each was met. Drops the superblocks that are
-    /// worth another translation, and gives how many. Each superblock becomes longer once, and each
-    /// branch changes its way once, so that this comes to an end.
+    /// Learns from a sample of records: edges, and how often each occurred. Drops the superblocks
+    /// that are worth retranslating, and returns their number. Each superblock is lengthened once
+    /// and each branch changes direction once, so repeated calls converge.
     pub fn learn(&mut self, sample: &AddressMap<u32, u64>) -> usize {
         let hot_from = (sample.values().sum::<u64>() / HOT_SHARE).max(1);
         let mut by_superblock: AddressMap<u32, Vec<(Edge, u64)>> = AddressMap::default();
@@ -66,7 +67,8 @@ impl<M: CacheMemory> Translator<M> {
             }
             let superblock = self.superblock(number).filter(|superblock| superblock.alive);
             let Some(&Superblock { start, entry, end, .. }) = superblock else { continue };
-            // A branch may be the path's last instruction: then those that leave at it come first.
+            // A branch may be the path's last instruction; then the edges that leave at it sort
+            // first.
             edges.sort_by_cached_key(|(edge, _)| (edge.instructions, self.left_at(edge).is_none()));
             let mut coming: u64 = edges.iter().map(|(_, count)| count).sum();
             if coming < hot_from {
@@ -91,8 +93,8 @@ impl<M: CacheMemory> Translator<M> {
         dropped
     }
 
-    /// The conditional branch at which an edge leaves the path of its superblock, and whether it is
-    /// taken then.
+    /// Returns the conditional branch at which an edge leaves its superblock's path, and whether
+    /// that branch is then taken.
     fn left_at(&self, edge: &Edge) -> Option<(u64, bool)> {
         let step = self.path_of(edge).last()?;
         let stays_if_taken = match step.outcome {

@@ -1,9 +1,9 @@
-//! Instructions whose outcome does not follow from the program's registers and memory. Where
-//! branches are counted, to run a program again, they are the caller's to answer.
+//! Instructions whose result does not follow from the program's registers and memory. When branches
+//! are counted for a replay, the caller supplies their results.
 
 use iced_x86::{Instruction, Mnemonic};
 
-/// What such an instruction asks for.
+/// The kind of result that such an instruction needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// RDTSC, RDTSCP.
@@ -21,7 +21,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// What an instruction asks for, if it does.
+    /// Returns the hook of an instruction, if it has one.
     pub(super) fn of(insn: &Instruction) -> Option<Self> {
         Some(match insn.mnemonic() {
             Mnemonic::Rdtsc | Mnemonic::Rdtscp => Self::Time,

@@ -1,4 +1,4 @@
-//! Which instructions can run at another address, and how those pass control on.
+//! Decides which instructions can run at another address, and how they transfer control.
 
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register,
@@ -7,7 +7,7 @@ use iced_x86::{
 /// The longest instruction, in bytes (SDM volume 2, "Instruction Format").
 pub(super) const MAX_INSN_BYTES: usize = 15;
 
-/// How the translator treats an instruction.
+/// The translator's treatment of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
     /// Copied, with its RIP-relative displacement adjusted.
@@ -18,7 +18,7 @@ pub(super) enum Treatment {
         /// The low four bits of its opcode (SDM volume 2, table "Encoding of Conditional Test").
         condition: u8,
     },
-    /// LOOP, `LOOPcc`, JCXZ and kin: branches of a byte's reach only.
+    /// LOOP, `LOOPcc`, JCXZ and their variants: branches with an 8-bit displacement only.
     ShortJcc {
         target: u64,
     },
@@ -31,21 +31,22 @@ pub(super) enum Treatment {
     Return {
         extra_bytes: u16,
     },
-    /// Near, through a register or memory.
+    /// Near, through a register or memory operand.
     Indirect {
         call: bool,
     },
     Syscall,
-    /// Executed where it is, by the tracer.
+    /// Executed in place, by the tracer.
     Native,
 }
 
-/// Decodes one instruction; none if the bytes are too few or are no valid instruction.
+/// Decodes one instruction; `None` if the bytes are truncated or invalid.
 pub(super) fn decode(bytes: &[u8], ip: u64) -> Option<(Instruction, DisplacementOffset)> {
     Insns::new(bytes).at(0, ip)
 }
 
-/// Decodes instructions out of one stretch of bytes. To make a decoder takes as long as to decode.
+/// Decodes instructions from one run of bytes. Creating a decoder costs as much as decoding, so all
+/// of them share one.
 pub(super) struct Insns<'a>(Decoder<'a>);
 
 impl<'a> Insns<'a> {
@@ -53,8 +54,8 @@ impl<'a> Insns<'a> {
         Self(Decoder::new(64, bytes, DecoderOptions::NONE))
     }
 
-    /// The instruction at `offset`, whose address is `ip`; none if the bytes from there on are too
-    /// few or are no valid instruction.
+    /// Decodes the instruction at `offset`, whose address is `ip`; `None` if the bytes from there
+    /// on are truncated or invalid.
     pub(super) fn at(
         &mut self,
         offset: usize,
@@ -75,11 +76,11 @@ impl<'a> Insns<'a> {
     }
 }
 
-/// Where in an instruction's bytes its memory displacement is, if that is relative to RIP.
+/// The offset of an instruction's displacement in its bytes, if it is relative to RIP; else 0.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DisplacementOffset(pub(super) usize);
 
-/// Decides on an instruction.
+/// Returns how the translator treats an instruction.
 pub(super) fn treat(insn: &Instruction) -> Treatment {
     if must_stay(insn) {
         return Treatment::Native;
@@ -112,7 +113,7 @@ pub(super) fn treat(insn: &Instruction) -> Treatment {
 fn conditional(insn: &Instruction) -> Treatment {
     let target = insn.near_branch_target();
     if insn.is_jcc_short_or_near() {
-        // The codes of the enumeration are in the order of the encoding, from 1.
+        // The condition is the low four bits of the opcode.
         let condition = encoding_of(insn);
         return condition
             .map_or(Treatment::Native, |condition| Treatment::Jcc { target, condition });
@@ -146,8 +147,9 @@ fn encoding_of(insn: &Instruction) -> Option<u8> {
     })
 }
 
-/// GS belongs to the translated code, transactions abort at the first foreign event, and some
-/// branches cut their target to 16 bits.
+/// Returns true for instructions that cannot be translated: translated code owns GS, a transaction
+/// would abort at the tracer's first intervention, and some branches truncate their target to 16
+/// bits.
 fn must_stay(insn: &Instruction) -> bool {
     let memory = insn.op_kinds().any(|kind| kind == OpKind::Memory || is_string(kind));
     let by_gs = insn.segment_prefix() == Register::GS && memory;
@@ -182,7 +184,8 @@ const fn is_about_gs(mnemonic: Mnemonic) -> bool {
     )
 }
 
-/// Whether the instruction names R11, or a part of it. None that is translated uses it unnamed.
+/// Returns true if an operand names R11, or a part of it. No translated instruction uses R11
+/// implicitly.
 pub(super) fn uses_r11(insn: &Instruction) -> bool {
     let is_r11 = |register: Register| register.full_register() == Register::R11;
     (0..insn.op_count()).any(|operand| match insn.op_kind(operand) {

@@ -1,50 +1,49 @@
-//! The ways out of all superblocks: each is linked to the superblock of its target, or waits for
-//! there to be one.
+//! The exits of all superblocks. Each is linked to the superblock of its target, or waits for one.
 
 use super::address_map::AddressMap;
 use super::builder::Exit;
 
-/// Ways out that have something in common: the number of the first, each of which knows the next.
+/// A linked list of exits: the number of the first one. Each exit holds the rest of its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct List(Option<u32>);
 
-/// A way out.
+/// An exit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
     pub(super) exit: Exit,
-    /// The zone that its jump is in.
+    /// The zone that contains its jump.
     pub(super) zone: usize,
     rest: List,
 }
 
-/// All ways out, by number.
+/// All exits, by number.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     ways: Vec<Way>,
-    /// Those that wait for the superblock of an address.
+    /// Exits that wait for the superblock of an address.
     waiting: AddressMap<u64, List>,
 }
 
 impl Links {
-    /// Adds a way out, which is on no list yet. Gives its number.
+    /// Adds an exit, on no list yet. Returns its number.
     pub(super) fn add(&mut self, exit: Exit, zone: usize) -> u32 {
         self.ways.push(Way { exit, zone, rest: List::default() });
         u32::try_from(self.ways.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// A way out waits for the superblock of its target.
+    /// Adds an exit to the list that waits for its target.
     pub(super) fn wait(&mut self, number: u32) {
         let Some(way) = self.ways.get_mut(number as usize) else { return };
         let list = self.waiting.entry(way.exit.target).or_default();
         way.rest = std::mem::replace(list, List(Some(number)));
     }
 
-    /// Takes what waits for the superblock of `target`.
+    /// Removes and returns the exits that wait for the superblock of `target`.
     pub(super) fn take_waiting(&mut self, target: u64) -> List {
         self.waiting.remove(&target).unwrap_or_default()
     }
 
-    /// Takes the first way out from a list.
+    /// Removes the first exit from a list and returns it.
     pub(super) fn pop(&self, list: &mut List) -> Option<(u32, Way)> {
         let number = list.0?;
         let way = *self.ways.get(number as usize)?;
@@ -52,7 +51,7 @@ impl Links {
         Some((number, way))
     }
 
-    /// Puts a way out, which is on no list, before a list.
+    /// Adds an exit, which is on no list, at the front of a list.
     pub(super) fn push(&mut self, list: &mut List, number: u32) {
         if let Some(way) = self.ways.get_mut(number as usize) {
             way.rest = std::mem::replace(list, List(Some(number)));

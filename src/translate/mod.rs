@@ -1,17 +1,18 @@
-//! Code in, code out: translates a program's code, as it runs, into a cache where every way out
-//! of a superblock writes its number: 4 bytes, and 8 more with the time where a system call returns.
-//! The records are the path: where an indirect branch leads is where the next record's path starts.
+//! Translates a program's code, as it runs, into a code cache. Every exit of a superblock writes a
+//! record: the number of its edge, 4 bytes, and after a system call another 8 with the time. The
+//! records determine the path: the target of an indirect branch is the start of the next record's
+//! path.
 //!
-//! At the edges of a superblock the program's registers and flags are its own, but for R11, which
-//! points to where the next record goes (the program's R11 waits in a slot). No glue touches the
-//! flags, the stack or vector registers, so at each of its instructions the program's exact state
-//! is at hand: [`Translator::locate`] says how.
+//! At the edges of a superblock, all registers and flags hold the program's values, except R11: it
+//! points to where the next record goes, and the program's R11 is in a slot. Glue code does not
+//! touch the flags, the stack or vector registers, so the program's exact state can be recovered at
+//! each of its instructions: see [`Translator::locate`].
 //!
-//! To run a program again, [`Translator::counting`] makes code that records nothing and counts
-//! branches, up to a place that is told by their number; R11 is what is left of them then.
+//! To replay a program, [`Translator::counting`] creates code that records nothing and counts
+//! branches, up to a position given by their number. R11 then holds the remaining count.
 //!
-//! Makes no system call and knows nothing of tracing: memory is behind [`CacheMemory`], the
-//! program's code behind [`ProgramCode`].
+//! Makes no system call and knows nothing of tracing: [`CacheMemory`] abstracts the memory,
+//! [`ProgramCode`] the program's code.
 
 mod address_map;
 mod builder;

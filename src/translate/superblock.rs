@@ -1,23 +1,23 @@
-//! A translated stretch of the program: its path, and for each point of its code in the cache
-//! what the program's state is there.
+//! A translated piece of the program: its path, and the program's state at each point of its code
+//! in the cache.
 
 use super::hook::Hook;
 use super::links::List;
 
-/// What an instruction of a path did.
+/// The outcome of an instruction on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The next instruction followed: nothing to tell.
+    /// The next instruction followed: no packet.
     Plain,
-    /// A direct jump, or a call that only reads the instruction pointer: nothing to tell either.
+    /// A direct jump, or a call that only reads the instruction pointer: no packet.
     Jump,
     /// A conditional branch that was not taken.
     NotTaken,
     /// A conditional branch that was taken.
     Taken,
-    /// A call, whose return address came onto the stack of RET compression.
+    /// A call, whose return address was pushed onto the RET compression stack.
     Call,
-    /// A return to the call of the same path.
+    /// A return to a call of the same path.
     Return,
 }
 
@@ -28,78 +28,78 @@ pub struct Step {
     pub ip: u64,
     /// Its size in bytes.
     pub len: u8,
-    /// What it did, as far as the path goes on behind it.
+    /// Its outcome, as far as the path continues after it.
     pub outcome: Outcome,
 }
 
-/// Where the program's registers are, at a point of the translated code.
+/// The location of the program's registers at a point of the translated code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct State {
-    /// The program stands between two instructions, and this and the other fields say all.
+    /// The program is between two instructions; this and the other fields describe its whole state.
     pub exact: bool,
     /// RCX is in its slot.
     pub rcx_in_slot: bool,
     /// RDX is in its slot.
     pub rdx_in_slot: bool,
-    /// RCX is the address itself, as SYSCALL leaves it.
+    /// The program's RCX is the point's `ip`, as SYSCALL leaves it.
     pub rcx_is_ip: bool,
-    /// R11 is in its slot, and the register is the trace pointer.
+    /// R11 is in its slot, and the register holds the trace pointer.
     pub r11_in_slot: bool,
-    /// The trace has the whole path as a record.
+    /// The record of the whole path is in the trace.
     pub recorded: bool,
-    /// A SYSCALL is recorded that is not executed yet: its record is to be taken back.
+    /// The record of a SYSCALL that is not executed yet is in the trace, and must be removed.
     pub early: bool,
 }
 
-/// A point of the translated code, up to the next one.
+/// A point of the translated code. It applies up to the next point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Point {
-    /// Bytes from the superblock's first.
+    /// Offset in bytes from the superblock's first byte.
     pub offset: u32,
-    /// Instructions of the path that are executed.
+    /// The number of executed instructions of the path.
     pub index: u16,
     /// The program's instruction pointer.
     pub ip: u64,
-    /// The registers.
+    /// The location of the registers.
     pub state: State,
 }
 
 /// A translated superblock. Addresses are those of the traced process.
 #[derive(Clone, Debug)]
 pub struct Superblock {
-    /// The program's address.
+    /// The start address in the program.
     pub start: u64,
-    /// The first byte of its code in the cache: the entry for indirect branches, with the target
+    /// The address of its first byte in the cache: the entry for indirect branches, with the target
     /// in RDX and the program's RCX and RDX in their slots.
     pub entry: u64,
-    /// The entry for an indirect branch whose target is known to be this one.
+    /// The entry for an indirect branch whose target is known to match.
     pub accepted: u64,
     /// The entry for direct branches.
     pub body: u64,
-    /// The first byte behind its code.
+    /// The address after its code.
     pub end: u64,
-    /// It is a single instruction that is not translated: the tracer executes it where it is.
+    /// True if it is a single untranslated instruction, which the tracer executes in place.
     pub native: bool,
-    /// What that instruction asks for, where branches are counted: the tracer answers it and goes on
-    /// behind it.
+    /// The hook of that instruction, when branches are counted: the tracer supplies the result and
+    /// resumes after it.
     pub hook: Option<Hook>,
-    /// Where its path is among those of all.
+    /// Its path in the vector of all paths.
     pub(super) path: Stretch,
-    /// Where its points are, by offset.
+    /// Its points, by offset, in the vector of all points.
     pub(super) points: Stretch,
-    /// The zone its code is in.
+    /// The index of the zone that contains its code.
     pub(super) zone: usize,
-    /// The address of the literal that leads to the next superblock of its slot in the table.
+    /// The address of the literal that links to the next superblock in its slot's chain.
     pub(super) chain: u64,
-    /// The ways out that are linked to it.
+    /// The exits that are linked to it.
     pub(super) incoming: List,
-    /// The next superblock of its slot.
+    /// The next superblock in its slot's chain.
     pub(super) next_of_slot: Option<u32>,
     pub(super) alive: bool,
 }
 
-/// A stretch of a vector that all superblocks share.
+/// A range of a vector that all superblocks share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     first: usize,
@@ -107,7 +107,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// Puts `items` behind those that are there.
+    /// Appends `items` to the vector.
     pub(super) fn append<T: Copy>(to: &mut Vec<T>, items: &[T]) -> Self {
         let first = to.len();
         to.extend_from_slice(items);
@@ -120,13 +120,13 @@ impl Stretch {
     }
 }
 
-/// A place in translated code.
+/// A place in the translated code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// Index of the superblock.
     pub superblock: u32,
     /// The last point at or before the place.
     pub point: Point,
-    /// The place is the point itself, and there the state is exact.
+    /// True if the place is the point itself and its state is exact.
     pub exact: bool,
 }

@@ -1,18 +1,18 @@
-//! The table of indirect branches' targets: for each value of the low 16 bits of an address, a
-//! chain of superblocks that are asked in turn whether the target is theirs.
+//! The table of indirect branch targets: for each value of the low 16 bits of an address, a chain
+//! of superblocks that compare the target with their start, one after the other.
 
 use super::superblock::Superblock;
 use super::translator::CacheMemory;
 use super::zone::Zone;
 
 const SLOTS: usize = 1 << 16;
-/// So many are cleared at once.
+/// The number of slots that one write clears.
 const CLEARED_SLOTS: usize = 1 << 9;
 
-/// The table, and the superblock that is asked first in each slot.
+/// The table, and the first superblock of each slot's chain.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Where it is in the shared memory.
+    /// Its offset in the shared memory.
     offset: u64,
     first: Vec<Option<u32>>,
 }
@@ -22,7 +22,7 @@ impl Table {
         Self { offset, first: vec![None; SLOTS] }
     }
 
-    /// Lets all slots lead to the request for a target.
+    /// Resets all slots to the request for a target.
     pub(super) fn clear(&self, memory: &impl CacheMemory, zone: &Zone) {
         let stretch = zone.miss.to_le_bytes().repeat(CLEARED_SLOTS);
         for first in (0..SLOTS).step_by(CLEARED_SLOTS) {
@@ -30,7 +30,7 @@ impl Table {
         }
     }
 
-    /// The newest superblock of a slot is asked first.
+    /// Inserts a superblock at the front of its slot's chain.
     pub(super) fn enter(
         &mut self,
         memory: &impl CacheMemory,
@@ -47,7 +47,8 @@ impl Table {
         memory.store_u64(self.offset + slot as u64 * 8, superblock.entry);
     }
 
-    /// A superblock is asked no more. Threads that ask it just now go on to the next.
+    /// Removes a superblock from its chain. Threads that are in its check continue with the next
+    /// one.
     pub(super) fn remove(
         &mut self,
         memory: &impl CacheMemory,
@@ -75,7 +76,7 @@ impl Table {
     }
 }
 
-/// Where a chain goes on.
+/// Returns the entry of a superblock in a chain; at the end of the chain, the request for a target.
 fn entry_of(zones: &[Zone], superblocks: &[Superblock], number: Option<u32>) -> u64 {
     let miss = zones.first().map_or(0, |zone| zone.miss);
     number.map_or(miss, |number| superblocks[number as usize].entry)

@@ -1,4 +1,4 @@
-//! The translator on small programs, whose cache nobody executes.
+//! Tests the translator on small programs. No test executes the cache.
 
 use super::{AddressMap, CacheMemory, Limits, Outcome, ProgramCode, Translator, slots};
 use std::cell::RefCell;
@@ -35,7 +35,8 @@ impl Bytes {
         u64::from_le_bytes(self.0.borrow()[at..at + 8].try_into().unwrap())
     }
 
-    /// The superblocks that an indirect branch to `target` asks, in order, by their entries.
+    /// Returns the entries of the superblocks that compare an indirect branch to `target`, in
+    /// order.
     fn chain(&self, translator: &Translator<Self>, target: u64) -> Vec<u64> {
         let mut at = self.load(TABLE + (target & 0xffff) * 8);
         let mut entries = Vec::new();
@@ -74,7 +75,7 @@ fn translator() -> (Translator<Bytes>, Bytes) {
     (translator, memory)
 }
 
-/// `je +0x20`, NOPs, and at 0x22 `jmp` to itself.
+/// Returns `je +0x20`, NOPs, and at 0x22 and 0x3e a `jmp` to itself.
 fn branching(is_fixed: bool) -> Code {
     let mut bytes = vec![0x90; 0x40];
     bytes[..2].copy_from_slice(&[0x74, 0x20]);
@@ -121,13 +122,14 @@ fn a_branch_back_is_followed() {
     assert_eq!(path[1].outcome, Outcome::Taken);
 }
 
-/// Where paths lead first: addresses and outcomes.
+/// Returns the addresses and outcomes of the first two steps of a path.
 fn first_steps(translator: &Translator<Bytes>, number: u32) -> Vec<(u64, Outcome)> {
     let steps = translator.path(number).iter().take(2);
     steps.map(|step| (step.ip - START, step.outcome)).collect()
 }
 
-/// A hundred records of a superblock that begins with a branch, so many of them of the way out there.
+/// Returns a sample of 100 records of a superblock that starts with a branch; `at_once` of them
+/// leave there.
 fn sample(translator: &Translator<Bytes>, number: u32, at_once: u64) -> AddressMap<u32, u64> {
     let edges = (0..).zip(translator.edges_from(0));
     let of_superblock = edges.filter(|(_, edge)| edge.superblock == number && edge.start != 0);
@@ -144,17 +146,17 @@ fn a_branch_is_followed_where_it_mostly_goes() {
     let mut code = branching(false);
     let first = translator.get(START, &mut code).unwrap();
     assert_eq!(first_steps(&translator, first), [(0, Outcome::NotTaken), (2, Outcome::Plain)]);
-    // It goes as guessed half of the time: nothing but a longer path comes of that.
+    // The guess is right half of the time, so only the path becomes longer.
     assert_eq!(translator.learn(&sample(&translator, first, 50)), 1);
     let second = translator.get(START, &mut code).unwrap();
     assert_ne!(second, first);
     assert_eq!(first_steps(&translator, second)[0].1, Outcome::NotTaken);
-    // Of what is dropped already nothing more is learnt.
+    // A dropped superblock teaches nothing more.
     assert_eq!(translator.learn(&sample(&translator, first, 90)), 0);
     assert_eq!(translator.learn(&sample(&translator, second, 90)), 1);
     let third = translator.get(START, &mut code).unwrap();
     assert_eq!(first_steps(&translator, third), [(0, Outcome::Taken), (0x22, Outcome::Jump)]);
-    // It changes once, until its code does.
+    // The branch changes direction once, until its code changes.
     assert_eq!(translator.learn(&sample(&translator, third, 90)), 0);
     assert!(translator.invalidate(START, START + 1));
     let fourth = translator.get(START, &mut code).unwrap();
@@ -173,7 +175,7 @@ fn a_loop_that_goes_on_stays_one() {
         let edges = (0..).zip(translator.edges_from(0));
         let of_it = edges.filter(|(_, edge)| edge.superblock == number);
         let at_last = of_it.filter(|(_, edge)| usize::from(edge.instructions) == last);
-        // Behind the last branch that it follows most go on; some leave at it.
+        // At the last branch that the path follows, most threads continue and some leave.
         let of_target = |target| if target == START { 90 } else { 10 };
         let sample: AddressMap<u32, u64> =
             at_last.map(|(edge, of)| (edge, of_target(of.target))).collect();
@@ -196,7 +198,7 @@ fn a_dropped_superblock_is_asked_for_again() {
     assert!(memory.chain(&translator, START + 0x22).is_empty());
     let again = translator.serve(slots::INDIRECT, START + 0x22, &mut code).unwrap();
     assert_ne!(again, translator.superblock(second).unwrap().accepted);
-    // The first superblock's way out leads to the new one: its jump is not what it was.
+    // The first superblock's exit leads to the new one, so its jump has changed.
     let range = usize::try_from(entry(&translator, first) - ZONE + ZONE_OFFSET).unwrap();
     let end = usize::try_from(translator.superblock(first).unwrap().end - ZONE + ZONE_OFFSET);
     assert_ne!(before[range..end.unwrap()], memory.0.borrow()[range..end.unwrap()]);

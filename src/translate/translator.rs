@@ -1,4 +1,4 @@
-//! The code cache: which superblocks there are, how they lead to each other, and how they go.
+//! The code cache: its superblocks, the links between them, and their removal.
 
 use super::address_map::AddressMap;
 use super::builder::{Built, Limits, ProgramCode, Site, build};
@@ -12,41 +12,41 @@ use super::table::Table;
 use super::zone::Zone;
 use std::collections::BTreeSet;
 
-/// A superblock's code is smaller than this for certain.
+/// An upper bound of the size of a superblock's code.
 const LARGEST_SUPERBLOCK_BYTES: u64 = 32 << 10;
-/// A jump out of a 32-bit displacement's reach, with its literal.
+/// The size of a jump beyond the reach of a 32-bit displacement, with its literal.
 const FAR_JUMP_BYTES: u64 = 16;
 
-/// The memory of the cache and of the table of targets, by offset in the memory that tracer and
-/// traced process share.
+/// The memory of the code cache and of the table of targets, addressed by offset in the memory
+/// shared by tracer and traced process.
 pub trait CacheMemory {
-    /// Writes code that no thread executes yet.
+    /// Writes code that no thread can execute yet.
     fn write(&self, offset: u64, bytes: &[u8]);
-    /// Stores a 4-byte displacement, aligned, that threads may be executing.
+    /// Stores an aligned 4-byte displacement that threads may be executing.
     fn store_u32(&self, offset: u64, value: u32);
-    /// Stores an address, aligned, that threads may be using.
+    /// Stores an aligned address that threads may be using.
     fn store_u64(&self, offset: u64, value: u64);
 }
 
-/// Why nothing was translated.
+/// The reason why a translation failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TranslateError {
-    /// No zone that is near enough to the code has room.
+    /// No zone in reach of the code has room.
     #[error("no code cache within reach of {0:#x}")]
     NoZone(u64),
-    /// Numbers have run out.
+    /// No numbers are left.
     #[error("the code cache is full")]
     Full,
 }
 
-/// What a superblock is for.
+/// The purpose of a superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Whoever comes to its start.
+    /// Entered by any thread that reaches its start.
     Plain,
-    /// A thread that is to go on from a stop.
+    /// Entered by a thread that resumes from a stop.
     Passing,
-    /// A thread that is to come to a place.
+    /// Entered by a thread that runs to a bound.
     Bounded(Bound),
 }
 
@@ -58,7 +58,7 @@ pub struct Translator<M> {
     pub(super) limits: Limits,
     zones: Vec<Zone>,
     superblocks: Vec<Superblock>,
-    /// The paths of all superblocks, and their points.
+    /// The paths of all superblocks.
     steps: Vec<Step>,
     points: Vec<Point>,
     by_start: AddressMap<u64, u32>,
@@ -69,22 +69,22 @@ pub struct Translator<M> {
     links: Links,
     pushes: Vec<u64>,
     quiet_jumps: Vec<Jump>,
-    /// Where threads are to stop.
+    /// Addresses at which threads stop.
     stops: BTreeSet<u64>,
-    /// Superblocks that begin where threads are to stop, and do not stop there.
+    /// Superblocks that start at a stop and ignore it.
     passing: AddressMap<u64, u32>,
-    /// The last superblock as it was built, for its room.
+    /// The last superblock as it was built, kept for its allocations.
     built: Built,
-    /// Branches are counted, and nothing is recorded.
+    /// True if the code counts branches and records nothing.
     pub(super) counts: bool,
-    /// Superblocks of one use, which nothing leads to.
+    /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
-    /// What was learnt from samples.
+    /// The results of samples of records.
     pub(super) heat: Heat,
 }
 
 impl<M: CacheMemory> Translator<M> {
-    /// A translator without zones. `table_offset` is where the table of targets begins.
+    /// Creates a translator without zones. `table_offset` is the offset of the table of targets.
     pub fn new(memory: M, table_offset: u64, limits: Limits) -> Self {
         let none = Edge {
             bits: 0,
@@ -116,7 +116,7 @@ impl<M: CacheMemory> Translator<M> {
             by_start: AddressMap::default(),
             by_entry: Vec::new(),
             by_page: AddressMap::default(),
-            // Edge 0 is none: a request of 0 is no request.
+            // Edge 0 is unused: a request of 0 is no request.
             edges: vec![none],
             links: Links::default(),
             pushes: Vec::new(),
@@ -130,8 +130,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Where threads are to stop from now on, before they execute what is there: the superblocks
-    /// of these addresses are [`Superblock::native`] ones. No thread may be in the cache.
+    /// Sets the addresses at which threads stop before they execute the instruction there. The
+    /// superblocks of these addresses are [`Superblock::native`]. No thread may be in the cache.
     pub fn set_stops(&mut self, stops: &BTreeSet<u64>) {
         let changed: Vec<u64> = self.stops.symmetric_difference(stops).copied().collect();
         self.stops.clone_from(stops);
@@ -140,18 +140,19 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Whether threads are to stop at an address.
+    /// Returns true if threads stop at an address.
     pub fn is_stop(&self, addr: u64) -> bool {
         self.stops.contains(&addr)
     }
 
-    /// Whether a superblock is where threads are to stop.
+    /// Returns true if threads stop at the start of a superblock.
     pub fn stops_at(&self, number: u32) -> bool {
         let start = self.superblocks.get(number as usize).map(|superblock| superblock.start);
         start.is_some_and(|start| self.is_stop(start) && self.passing.get(&start) != Some(&number))
     }
 
-    /// The superblock for a thread that stands at `addr`, and is to go on even if it is a stop.
+    /// Returns the superblock for a thread that is at `addr` and must resume even if that is a
+    /// stop.
     pub fn get_passing(
         &mut self,
         addr: u64,
@@ -166,7 +167,7 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Adds a stretch of code cache.
+    /// Adds a part of the code cache.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
         let (zone, code) = Zone::new(base, size, offset);
         self.memory.write(offset, &code);
@@ -177,58 +178,58 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// The zones.
+    /// Returns the zones.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
     }
 
-    /// Whether an address is in the cache.
+    /// Returns true if an address is in the cache.
     pub fn in_cache(&self, addr: u64) -> bool {
         self.zones.iter().any(|zone| zone.contains(addr))
     }
 
-    /// The edges from number `first` on.
+    /// Returns the edges from number `first` on.
     pub fn edges_from(&self, first: usize) -> &[Edge] {
         self.edges.get(first..).unwrap_or_default()
     }
 
-    /// How many edges there are.
+    /// Returns the number of edges.
     pub fn edge_count(&self) -> usize {
         self.edges.len()
     }
 
-    /// The return addresses that paths leave on the stack, from index `first` on.
+    /// Returns the return addresses that paths leave on the stack, from index `first` on.
     pub fn return_addresses(&self, first: usize) -> &[u64] {
         self.pushes.get(first..).unwrap_or_default()
     }
 
-    /// The direct jumps and calls behind the last TNT bits of paths, from index `first` on.
+    /// Returns the direct jumps and calls after the last TNT bits of paths, from index `first` on.
     pub fn quiet_jumps(&self, first: usize) -> &[Jump] {
         self.quiet_jumps.get(first..).unwrap_or_default()
     }
 
-    /// A superblock by its number.
+    /// Returns a superblock by its number.
     pub fn superblock(&self, number: u32) -> Option<&Superblock> {
         self.superblocks.get(number as usize)
     }
 
-    /// The path of a superblock, as far as it goes without leaving.
+    /// Returns the path of a superblock, up to where it ends.
     pub fn path(&self, number: u32) -> &[Step] {
         self.superblock(number).map_or(&[], |superblock| superblock.path.of(&self.steps))
     }
 
-    /// The path of an edge: that of its superblock, up to where it leaves.
+    /// Returns the path of an edge: its superblock's, up to where the edge leaves it.
     pub fn path_of(&self, edge: &Edge) -> &[Step] {
         let path = self.path(edge.superblock);
         path.get(..usize::from(edge.instructions)).unwrap_or_default()
     }
 
-    /// The number of superblocks ever made.
+    /// Returns the number of superblocks ever built.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
     }
 
-    /// The superblock at an address of the program, translated now if need be.
+    /// Returns the superblock at an address of the program, and translates it if there is none.
     pub fn get(&mut self, addr: u64, code: &mut dyn ProgramCode) -> Result<u32, TranslateError> {
         if let Some(number) = self.by_start.get(&addr) {
             return Ok(*number);
@@ -238,7 +239,7 @@ impl<M: CacheMemory> Translator<M> {
         Ok(number)
     }
 
-    /// Translates where the last superblock leads, and where those lead in turn.
+    /// Translates the successors of the last superblock, and their successors in turn.
     fn translate_ahead(&mut self, addr: u64, code: &mut dyn ProgramCode) {
         if !code.is_fixed(addr) {
             return;
@@ -262,14 +263,15 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Where the last superblock leads, and returns to it.
+    /// Appends the addresses to which the last superblock leads, and those to which its calls
+    /// return.
     fn note_successors(&self, to: &mut Vec<u64>) {
         to.extend(self.built.exits.iter().map(|exit| exit.target));
         to.extend(&self.built.pushes);
     }
 
-    /// Serves a request: gives the address in the cache where the thread goes on. `target` is
-    /// what [`slots::TARGET`] holds.
+    /// Serves a request: returns the cache address at which the thread resumes. `target` is the
+    /// value of [`slots::TARGET`].
     pub fn serve(
         &mut self,
         request: u64,
@@ -281,7 +283,7 @@ impl<M: CacheMemory> Translator<M> {
         Ok(if request == slots::INDIRECT { superblock.accepted } else { superblock.body })
     }
 
-    /// The address that a request is for.
+    /// Returns the program address that a request asks for.
     pub fn requested(&self, request: u64, target: u64) -> u64 {
         if request == slots::INDIRECT {
             return target;
@@ -290,8 +292,8 @@ impl<M: CacheMemory> Translator<M> {
         edge.map_or(0, |edge| edge.target)
     }
 
-    /// Finds what the address of an instruction in the cache stands for. None: common code of a
-    /// zone, or not in the cache at all.
+    /// Maps an instruction address in the cache to the program's state there. Returns `None` in a
+    /// zone's common code, and outside the cache.
     pub fn locate(&self, at: u64) -> Option<Location> {
         let zone = self.zones.iter().position(|zone| zone.contains(at))?;
         let of_zone = &self.by_entry[zone];
@@ -310,8 +312,8 @@ impl<M: CacheMemory> Translator<M> {
         Some(Location { superblock: number, point, exact })
     }
 
-    /// Drops the superblocks made from code in `start..end`. Threads that are inside one leave it
-    /// by its ends. Gives whether there were any.
+    /// Drops the superblocks translated from code in `start..end`. Threads inside one leave it at
+    /// its exits. Returns true if there were any.
     pub fn invalidate(&mut self, start: u64, end: u64) -> bool {
         let pages: Vec<u64> = if (end.saturating_sub(start) >> 12) as usize > self.by_page.len() {
             self.by_page
@@ -349,7 +351,7 @@ impl<M: CacheMemory> Translator<M> {
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
         let has_room = |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size;
-        // What is no code is not translated, and may be anywhere.
+        // An address without readable code gets no copied code, so any zone will do.
         let is_code = code.fetch(addr, &mut [0]) > 0;
         let fits = |zone: &Zone| (zone.reaches(addr) || !is_code) && has_room(zone);
         let index = self.zones.iter().position(fits).ok_or(TranslateError::NoZone(addr))?;
@@ -388,7 +390,7 @@ impl<M: CacheMemory> Translator<M> {
         Ok(number)
     }
 
-    /// Makes a superblock known, whose code is in the cache already.
+    /// Registers a superblock whose code is already in the cache.
     fn enter(&mut self, number: u32, start: u64, zone: usize, base: u64, built: &Built) {
         self.edges.extend_from_slice(&built.edges);
         self.pushes.extend_from_slice(&built.pushes);
@@ -422,7 +424,7 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Lets branches to `start` lead to a superblock.
+    /// Links branches to `start` to a superblock.
     fn offer(&mut self, number: u32, start: u64) {
         self.by_start.insert(start, number);
         self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
@@ -432,8 +434,8 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
-    /// Lets a way out, whose jump is at `field`, lead to a superblock. If it cannot be reached, it
-    /// is asked for each time.
+    /// Links an exit, whose jump is at `field`, to a superblock. If the superblock is out of reach,
+    /// the exit stays a request.
     fn link(&mut self, way: u32, zone: usize, field: u64, number: u32) {
         let body = self.superblocks[number as usize].body;
         let Some(destination) = self.reachable(zone, field, body) else { return };
@@ -441,7 +443,7 @@ impl<M: CacheMemory> Translator<M> {
         self.aim(zone, field, destination);
     }
 
-    /// `body`, or a jump to it in this zone if it is too far from `field`.
+    /// Returns `body`, or the address of a jump to it in this zone if it is too far from `field`.
     fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
         let distance = body.wrapping_sub(field + 4).cast_signed();
         if i32::try_from(distance).is_ok() {
@@ -452,7 +454,7 @@ impl<M: CacheMemory> Translator<M> {
         if used + FAR_JUMP_BYTES > zone.size {
             return None;
         }
-        // jmp [rip + 2]; the address at a multiple of 8
+        // jmp [rip + 2]; the address is at a multiple of 8
         let mut code = vec![0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc];
         code.extend_from_slice(&body.to_le_bytes());
         self.memory.write(zone.offset + used, &code);

@@ -1,4 +1,4 @@
-//! The program's instructions, one by one.
+//! Translates the program's instructions, one by one.
 
 use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
@@ -29,7 +29,7 @@ impl Builder<'_, '_> {
     }
 
     pub(super) fn jcc(&mut self, next: u64, target: u64, condition: u8) {
-        // A branch back is followed, as most go on with a loop; but no circle inside the path.
+        // Follow a backward branch, as most continue a loop, but create no loop inside the path.
         let is_new = || self.path.iter().all(|step| step.ip != target);
         let follow = match (self.site.likely)(self.ip) {
             Some(taken) => taken && target != next && (target == self.start || is_new()),
@@ -46,7 +46,8 @@ impl Builder<'_, '_> {
         self.ip = if follow { target } else { next };
     }
 
-    /// The opcode stays, and its short reach leads over a jump to one of long reach.
+    /// Translates a branch that only has an 8-bit displacement: keeps its opcode, and leads it to a
+    /// jump with a 32-bit one.
     pub(super) fn short_jcc(&mut self, bytes: &[u8], next: u64, target: u64) {
         self.step(next, Outcome::NotTaken);
         let edge = self.branch_edge(target, 1);
@@ -63,7 +64,7 @@ impl Builder<'_, '_> {
         self.stubs.push(Stub::Direct { field, edge, target, r11_is_program });
     }
 
-    /// `push [rip + literal]`: the return address is the program's own.
+    /// Emits `push [rip + literal]`: the stack gets the program's return address, not the cache's.
     pub(super) fn push_return_address(&mut self, address: u64) {
         self.emitter.put(&[0xff, 0x35]);
         let field = self.emitter.rel32();
@@ -73,7 +74,7 @@ impl Builder<'_, '_> {
     pub(super) fn call(&mut self, next: u64, target: u64) -> bool {
         self.push_return_address(next);
         if target == next {
-            // The idiom that reads the instruction pointer is not on the stack of RET compression
+            // The idiom that reads the instruction pointer does not enter the RET compression stack
             // (SDM volume 3, "RET Compression").
             self.jumps.push(Jump { from: self.ip, to: target });
             self.step(next, Outcome::Jump);
@@ -112,10 +113,10 @@ impl Builder<'_, '_> {
             return true;
         };
         self.step(next, Outcome::Return);
-        // A return elsewhere finds the call's address on top of the stack, as the CPU does.
+        // On a mismatch, the call's return address is on top of the stack, as on the CPU.
         let edge = self.edge(EdgeKind::Return, 0);
         self.emitter.set_rcx(expected.wrapping_neg());
-        // lea rcx, [rcx + rdx]; jrcxz behind the jump; jmp stub
+        // lea rcx, [rcx + rdx]; jrcxz over the jump; jmp stub
         self.emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x05, 0xe9]);
         let field = self.emitter.rel32();
         self.stubs.push(Stub::Return { field, edge, r11_is_program: self.r11_is_program });
@@ -169,7 +170,7 @@ impl Builder<'_, '_> {
         self.emitter.record(edge);
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         self.emitter.store(Gpr::Rcx, slots::RCX);
-        // movzx ecx, ax; movzx ecx, byte gs:[rcx + SYSCALL_CLASSES]; jrcxz behind the int3
+        // movzx ecx, ax; movzx ecx, byte gs:[rcx + SYSCALL_CLASSES]; jrcxz over the int3
         self.emitter.put(&[0x0f, 0xb7, 0xc8, 0x65, 0x0f, 0xb6, 0x89]);
         self.emitter.put_u32(slots::SYSCALL_CLASSES);
         self.emitter.put(&[0xe3, 0x01]);
@@ -210,8 +211,8 @@ impl Builder<'_, '_> {
     }
 }
 
-/// `mov rdx, target` for an indirect branch, encoded for the address `at`. None if it does not
-/// reach its operand from there.
+/// Encodes `mov rdx, target` of an indirect branch for the address `at`. Returns `None` if the
+/// operand is out of reach from there.
 fn load_target(insn: &Instruction, at: u64) -> Option<Vec<u8>> {
     let load = if insn.op0_kind() == OpKind::Memory {
         let operand = MemoryOperand::new(

@@ -1,11 +1,11 @@
-//! The ways out of a superblock: edges, their records, and what the encoder must know of them.
+//! Builds the exits of a superblock: edges, their records, the points of its code, and the result.
 
 use super::super::edge::{Edge, EdgeKind};
 use super::super::superblock::{Outcome, Point, State, Step};
 use super::{Builder, Built, Quiet, Spare, Stub};
 
 impl Builder<'_, '_> {
-    /// Ends the path behind a direct jump or call.
+    /// Ends the path after a direct jump or call.
     pub(super) fn end_by_branch(&mut self, target: u64) {
         self.end(target, true);
     }
@@ -92,15 +92,15 @@ impl Builder<'_, '_> {
         self.points.push(Point { offset, index, ip: self.ip, state });
     }
 
-    /// Before an instruction of the program.
+    /// Adds a point before an instruction of the program.
     pub(super) fn exact_point(&mut self) {
         let r11_in_slot = !self.r11_is_program;
         self.point(State { exact: true, r11_in_slot, ..State::default() });
     }
 
-    /// Glue that is to be stepped through. Where the last exact point has no code of its own, as
-    /// before a direct jump, its state still holds at the first byte of the glue: a circle of jumps
-    /// has no other exact point.
+    /// Adds a point before glue, which must be stepped through. If the last exact point has no code
+    /// yet, as before a direct jump, its state still holds at the first byte of the glue, and
+    /// stays: a loop of jumps has no other exact point.
     pub(super) fn glue_point(&mut self) {
         let here = u32::try_from(self.emitter.len()).unwrap_or(u32::MAX);
         let is_exact = |point: &Point| point.offset == here && point.state.exact;

@@ -1,5 +1,5 @@
-//! Makes a superblock: follows the program's code from an address, copies what can be copied, and
-//! lets every way out write its record.
+//! Builds a superblock: follows the program's code from an address, copies the instructions that
+//! can be copied, and makes every exit write its record.
 
 mod branches;
 mod exits;
@@ -16,23 +16,23 @@ use super::superblock::{Outcome, Point, Step};
 use iced_x86::Instruction;
 use window::Window;
 
-/// How far a superblock goes, and how many are made at a time.
+/// Limits on the size of a superblock, and on how many are built at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Instructions.
+    /// Instructions of a path.
     pub instructions: usize,
-    /// TNT bits; at most 60.
+    /// TNT bits of a path; at most 60.
     pub bits: u8,
-    /// Direct calls that are followed, one in the other.
+    /// Nesting depth of direct calls that are followed.
     pub calls: usize,
-    /// How often a loop to the superblock's own start is unrolled.
+    /// The number of times that a loop to the superblock's own start is unrolled.
     pub rounds: usize,
-    /// Instructions after which it ends where another one begins.
+    /// Instructions after which the path ends where another superblock starts.
     pub joins_behind: usize,
-    /// Superblocks that are translated together with one that is asked for, since it leads to
-    /// them: to ask for each takes longer than to translate some in vain.
+    /// Superblocks translated ahead, together with the requested one that leads to them: a request
+    /// costs more than some useless translations.
     pub ahead: usize,
-    /// How many superblocks away from that one they may be.
+    /// The largest distance of these from the requested one, in superblocks.
     pub steps_ahead: usize,
 }
 
@@ -51,25 +51,26 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Those of superblocks of much use: they are longer, and do not end where another one begins.
+    /// Returns the limits of hot superblocks, which are longer and do not end where another one
+    /// starts.
     pub(super) fn of_hot(self) -> Self {
         Self { instructions: 2 * self.instructions, joins_behind: usize::MAX, ..self }
     }
 }
 
-/// Gives the program's code.
+/// A source of the program's code.
 pub trait ProgramCode {
-    /// Reads code from `ip` on; gives how many bytes of `buf` are known.
+    /// Reads code from `ip` on into `buf`. Returns the number of known bytes.
     fn fetch(&mut self, ip: u64, buf: &mut [u8]) -> usize;
 
-    /// Whether the code at `ip` is there and stays as it is, so that it can be translated long
-    /// before it is executed.
+    /// Returns true if the code at `ip` exists and does not change, so that it can be translated
+    /// long before it is executed.
     fn is_fixed(&self, _ip: u64) -> bool {
         false
     }
 }
 
-/// A way out whose jump is to be linked: at first it leads to the request behind it.
+/// An exit whose jump can be linked; until then it leads to the request after it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub(super) target: u64,
@@ -78,40 +79,41 @@ pub(super) struct Exit {
 }
 
 impl Exit {
-    /// Where the jump leads while there is no superblock for its target.
+    /// Returns the address of the request, to which the jump leads while its target has no
+    /// superblock.
     pub(super) const fn request(self) -> u64 {
         self.field + 4
     }
 }
 
-/// What the builder must know of its surroundings.
+/// The state of the translator that the builder reads.
 pub(super) struct Site<'a> {
     pub(super) limits: Limits,
     /// The number of the superblock.
     pub(super) superblock: u32,
-    /// Where its code goes.
+    /// The address of its code.
     pub(super) base: u64,
     /// The zone's common request code.
     pub(super) request: u64,
     /// The zone's request for the target in RDX.
     pub(super) miss: u64,
-    /// Branches are counted, and nothing is recorded.
+    /// True if the code counts branches and records nothing.
     pub(super) counts: bool,
-    /// Where it ends at the latest; its ways out are not linked then.
+    /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
-    /// The number that the next edge gets.
+    /// The number of the next edge.
     pub(super) next_edge: u32,
-    /// The index that the next return address gets.
+    /// The index of the next return address.
     pub(super) next_push: u32,
-    /// The index that the next target of a direct branch gets.
+    /// The index of the next direct jump or call after a TNT bit.
     pub(super) next_quiet: u32,
-    /// Whether an address is the start of a superblock.
+    /// Returns true if a superblock starts at an address.
     pub(super) is_known: &'a dyn Fn(u64) -> bool,
-    /// Whether threads are to stop before the instruction at an address.
+    /// Returns true if threads stop before the instruction at an address.
     pub(super) is_stop: &'a dyn Fn(u64) -> bool,
-    /// The superblock's first instruction is executed all the same.
+    /// True if a stop at the first instruction is ignored.
     pub(super) passes: bool,
-    /// Whether the conditional branch at an address is mostly taken, where that is known.
+    /// Returns true if the conditional branch at an address is mostly taken, if that is known.
     pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
 }
 
@@ -125,18 +127,18 @@ pub(super) struct Built {
     pub(super) points: Vec<Point>,
     pub(super) native: bool,
     pub(super) hook: Option<Hook>,
-    /// The field of the jump to the next superblock of the same slot: its literal's address.
+    /// The address of the literal that links to the next superblock in its slot's chain.
     pub(super) chain: u64,
     pub(super) edges: Vec<Edge>,
     pub(super) pushes: Vec<u64>,
     pub(super) quiet_jumps: Vec<Jump>,
     pub(super) exits: Vec<Exit>,
     pub(super) pages: Vec<u64>,
-    /// Room for the next one.
+    /// Allocations for the next one.
     spare: Spare,
 }
 
-/// What only the builder needs, kept for its room.
+/// The builder's working vectors, kept for their allocations.
 #[derive(Debug, Default)]
 struct Spare {
     calls: Vec<u64>,
@@ -145,16 +147,16 @@ struct Spare {
     stubs: Vec<Stub>,
 }
 
-/// Code behind the superblock, for a way out that is seldom taken.
+/// Code after the superblock's body, for an exit that is rarely taken.
 #[derive(Clone, Copy, Debug)]
 enum Stub {
-    /// A conditional branch that goes the other way.
+    /// A conditional branch that goes against the guess.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
-    /// A return that does not go where the path's own call came from.
+    /// A return that does not go back to the path's own call.
     Return { field: usize, edge: u32, r11_is_program: bool },
 }
 
-/// Code that leaves nothing in the trace: its first, lowest and highest address.
+/// Code without a packet: its first, lowest and highest address.
 #[derive(Clone, Copy, Debug)]
 struct Quiet {
     start: u64,
@@ -173,13 +175,13 @@ struct Builder<'a, 'b> {
     bit_count: u8,
     calls: Vec<u64>,
     peak: usize,
-    /// What of the path is behind its last TNT bit.
+    /// The part of the path after its last TNT bit.
     quiet: Option<Quiet>,
-    /// Its direct jumps and calls there.
+    /// The direct jumps and calls in that part.
     jumps: Vec<Jump>,
-    /// The program's R11 is in the register: an instruction of the path uses it.
+    /// True if the register holds the program's R11, since an instruction of the path uses it.
     r11_is_program: bool,
-    /// What its only instruction asks the tracer for.
+    /// The hook of its only instruction.
     hook: Option<Hook>,
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
@@ -190,13 +192,13 @@ struct Builder<'a, 'b> {
     pages: Vec<u64>,
 }
 
-/// An empty vector in the room of one that was used.
+/// Clears a vector and returns it for reuse.
 fn emptied<T>(mut used: Vec<T>) -> Vec<T> {
     used.clear();
     used
 }
 
-/// Translates the code at `start`. Uses the room of one that is done with.
+/// Translates the code at `start`. Reuses the allocations of `used`.
 pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, used: Built) -> Built {
     let mut builder = Builder {
         site,
@@ -228,11 +230,12 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
 }
 
 impl Builder<'_, '_> {
-    /// An indirect branch comes here with its target in RDX: it goes on if this is the target.
+    /// Emits the entry for indirect branches, with the target in RDX: the superblock runs if that
+    /// is its start.
     fn prologue(&mut self) -> (u64, usize) {
         let emitter = &mut self.emitter;
         emitter.set_rcx(self.start.wrapping_neg());
-        // lea rcx, [rcx + rdx]; jrcxz behind the jump; jmp [rip + chain]
+        // lea rcx, [rcx + rdx]; jrcxz over the jump; jmp [rip + chain]
         emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x06, 0xff, 0x25]);
         let chain_field = emitter.rel32();
         let accepted = emitter.here();
@@ -241,7 +244,7 @@ impl Builder<'_, '_> {
         (accepted, chain_field)
     }
 
-    /// Follows the path to its end. Gives whether its only instruction must be executed natively.
+    /// Follows the path to its end. Returns true if its only instruction must be executed natively.
     fn follow(&mut self, code: &mut dyn ProgramCode) -> bool {
         if !self.site.passes && (self.site.is_stop)(self.start) {
             self.note_pages(1);
@@ -270,8 +273,8 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Follows the path over the instruction at an offset of what was fetched. If it ends with that,
-    /// gives whether its only instruction must be executed natively.
+    /// Follows the path over the instruction at an offset of the fetched bytes. If the path ends
+    /// there, returns whether its only instruction must be executed natively.
     fn follow_one(&mut self, bytes: &[u8], insns: &mut Insns<'_>, offset: usize) -> Option<bool> {
         let decoded = insns.at(offset, self.ip);
         let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
@@ -288,7 +291,7 @@ impl Builder<'_, '_> {
         self.translate(&insn, bytes, displacement, treatment).then_some(false)
     }
 
-    /// What the caller must answer, where nothing is recorded.
+    /// Returns the hook of an instruction if branches are counted.
     fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
         Hook::of(insn).filter(|_| self.site.counts)
     }
@@ -303,7 +306,7 @@ impl Builder<'_, '_> {
         }
         let limits = self.site.limits;
         if self.ip == self.start {
-            // A round without a TNT bit leaves nothing in the trace: it ends with a record.
+            // A round without a TNT bit leaves no packet, so it must end with a record.
             *rounds += if self.quiet.is_none() { 1 } else { limits.rounds + 1 };
         }
         let joins = self.ip != self.start
@@ -324,7 +327,8 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The instruction at hand cannot be translated: it is a superblock of its own.
+    /// Ends the path before an untranslatable instruction. If it is the first one, it becomes the
+    /// whole superblock, and this returns true.
     fn native(&mut self) -> bool {
         if !self.path.is_empty() {
             self.end_at(self.ip);
@@ -335,7 +339,7 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Translates one instruction. Gives whether the path ends with it.
+    /// Translates one instruction. Returns true if the path ends with it.
     fn translate(
         &mut self,
         insn: &Instruction,
@@ -362,8 +366,8 @@ impl Builder<'_, '_> {
                 self.step(next, Outcome::Jump);
                 let seen = target != self.start && self.path.iter().any(|step| step.ip == target);
                 self.ip = target;
-                // Every circle has a branch back: where nothing in it leaves a TNT bit, the record
-                // tells of it.
+                // Every loop has a backward branch. If no branch of the loop produces a TNT bit,
+                // the record has to report each round.
                 let back = self.bit_count == 0 && target <= self.path.last().map_or(0, |s| s.ip);
                 if seen || back {
                     self.end_by_branch(target);
@@ -378,7 +382,8 @@ impl Builder<'_, '_> {
                 self.ip = next;
             }
             Treatment::Copy | Treatment::Syscall | Treatment::Native => {
-                // Out of the displacement's reach: executed where it is.
+                // The operand is out of the displacement's reach, so the instruction is executed in
+                // place.
                 self.points.pop();
                 return self.leave_to_native();
             }
@@ -386,10 +391,10 @@ impl Builder<'_, '_> {
         false
     }
 
-    /// Ends the path before an instruction that turned out not to be translatable here.
+    /// Ends the path before an instruction that cannot be translated at this address.
     fn leave_to_native(&mut self) -> bool {
         if self.path.is_empty() {
-            // Nothing but the exchange of R11 can have been emitted.
+            // At most the exchange of R11 has been emitted.
             if self.r11_is_program {
                 self.emitter.trace_pointer_in();
                 self.r11_is_program = false;

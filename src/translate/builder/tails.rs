@@ -1,4 +1,4 @@
-//! What glue does where control leaves a superblock: it writes a record, or counts branches.
+//! Emits the glue at the exits of a superblock, which writes a record or counts branches.
 
 use super::super::edge::EdgeKind;
 use super::super::slots;
@@ -21,7 +21,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    /// The target is in RDX, the program's RCX and RDX in their slots.
+    /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots.
     pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool) {
         if r11_is_program {
             self.emitter.trace_pointer_in();
@@ -36,8 +36,8 @@ impl Builder<'_, '_> {
         self.emitter.jump_by_target();
     }
 
-    /// A jump that is linked later, and behind it the request for its target, whose address it
-    /// gives.
+    /// Emits a jump that is linked later, followed by the request for its target. Returns the
+    /// address of the request.
     pub(super) fn exit(&mut self, edge: u32, target: u64) -> u64 {
         while self.emitter.len() % 4 != 3 {
             self.emitter.put(&[0x90]);
@@ -57,8 +57,8 @@ impl Builder<'_, '_> {
         request
     }
 
-    /// Takes the branches of an edge from the budget in R11. Gives the displacement of the jump that
-    /// is taken where the upper half of R11 is not 0 then: the budget is spent.
+    /// Subtracts the branches of an edge from the budget in R11. Returns the displacement of the
+    /// jump taken when the budget is spent, that is if R11's upper half is then not 0.
     fn count(&mut self, edge: u32) -> Option<usize> {
         let index = usize::try_from(edge - self.site.next_edge).ok()?;
         let edge = self.edges.get(index)?;

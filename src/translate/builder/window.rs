@@ -1,4 +1,4 @@
-//! The program's code, fetched by more than an instruction at a time.
+//! Fetches the program's code for more than one instruction at a time.
 
 use super::super::insn::MAX_INSN_BYTES;
 use super::ProgramCode;
@@ -6,7 +6,7 @@ use super::ProgramCode;
 const WINDOW_BYTES: usize = 128;
 const PAGE_BYTES: u64 = 0x1000;
 
-/// Code that was fetched.
+/// A run of fetched code.
 pub(super) struct Window {
     start: u64,
     known: usize,
@@ -14,8 +14,8 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// The bytes of the instruction at `ip`, and maybe some that follow. No page is looked at but
-    /// those that the longest instruction there would be on.
+    /// Fetches the bytes of the instruction at `ip`, and maybe some that follow. Touches only the
+    /// pages that the longest instruction there could span.
     pub(super) fn fetch(ip: u64, code: &mut dyn ProgramCode) -> Self {
         let mut bytes = [0; WINDOW_BYTES];
         let in_page = usize::try_from(PAGE_BYTES - ip % PAGE_BYTES).unwrap_or(0);
@@ -24,12 +24,12 @@ impl Window {
         Self { start: ip, known, bytes }
     }
 
-    /// What was fetched; the first byte is that of the address that it was fetched for.
+    /// Returns the fetched bytes; the first one is at the address given to `fetch`.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.known]
     }
 
-    /// Where the bytes of an instruction are, if all that it can have were fetched.
+    /// Returns the offset of an instruction if all bytes that it can have were fetched.
     pub(super) fn find(&self, ip: u64) -> Option<usize> {
         let offset = usize::try_from(ip.wrapping_sub(self.start)).ok()?;
         (offset < self.known && self.known - offset >= MAX_INSN_BYTES).then_some(offset)
@@ -40,7 +40,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    /// Each byte is the low one of its address; nothing is at and behind `end`.
+    /// Code in which each byte is the low byte of its address, and which stops at `end`.
     struct Numbers {
         end: u64,
         fetched: usize,
