@@ -1,10 +1,10 @@
-//! Real captures, for tests: they are not part of the project, and tests without them say so and
-//! pass.
+//! Real captures for tests. They are not part of the project; tests that do not find them print a
+//! notice and pass.
 
 use super::{Packet, Packets};
 use std::path::PathBuf;
 
-/// A file of the conformance captures, or none where they are not there.
+/// Reads a file of the conformance captures; `None` if it is missing.
 pub(super) fn capture(path: &str) -> Option<Vec<u8>> {
     let folder = std::env::var_os("CONTRAFLOW_CONFORMANCE").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../shared/conformance"),
@@ -12,7 +12,7 @@ pub(super) fn capture(path: &str) -> Option<Vec<u8>> {
     );
     let bytes = std::fs::read(folder.join(path)).ok();
     if bytes.is_none() {
-        // Not eprintln!, which the test harness swallows.
+        // Not eprintln!, which the test harness captures.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!(
@@ -24,7 +24,7 @@ pub(super) fn capture(path: &str) -> Option<Vec<u8>> {
     bytes
 }
 
-/// The packets of a capture without a fault in it.
+/// Returns the packets of a capture that has no fault.
 pub(super) fn packets(trace: &[u8]) -> impl Iterator<Item = Packet> {
     Packets::synced(trace).map(|(offset, packet)| match packet {
         Ok(packet) => packet,
@@ -32,7 +32,7 @@ pub(super) fn packets(trace: &[u8]) -> impl Iterator<Item = Packet> {
     })
 }
 
-/// The counts are those of another decoder.
+/// Compares with the counts of another decoder.
 #[test]
 fn captured_packets_are_all_known() {
     let captures = [

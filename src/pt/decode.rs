@@ -1,10 +1,10 @@
-//! Bytes to packets, one at a time (SDM section "Packet Definitions"). Refuses what the SDM
-//! reserves where it changes a packet's length or meaning; ignores other reserved bits.
+//! Decodes bytes to packets, one at a time (SDM section "Packet Definitions"). Rejects reserved
+//! values that change a packet's length or meaning; ignores other reserved bits.
 
 use super::{ExecMode, IpCompression, IpPayload, PSB, Packet, PayloadSize, Tnt};
 use thiserror::Error;
 
-/// Why bytes are not a packet.
+/// The reason why bytes are not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum PacketError {
@@ -20,7 +20,7 @@ pub enum PacketError {
     /// 02 82 is not repeated eight times.
     #[error("PSB packet is broken")]
     BrokenPsb,
-    /// A long TNT without a branch in it.
+    /// A long TNT packet holds no branch.
     #[error("TNT packet holds no branch")]
     EmptyTnt,
     /// A MODE packet's second byte has a reserved leaf or an impossible combination of bits.
@@ -42,8 +42,8 @@ pub enum PacketError {
 
 type Decoded = Result<(Packet, usize), PacketError>;
 
-/// Whether BIP packets can stand here. They share their opcodes with short TNT packets, so that
-/// only the BBP before them tells (SDM section "Block Item Packet (BIP)").
+/// Whether BIP packets can occur. They share their opcodes with short TNT packets; only the
+/// preceding BBP distinguishes them (SDM section "Block Item Packet (BIP)").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockContext {
     /// Outside a block: there are no BIPs.
@@ -54,7 +54,7 @@ pub enum BlockContext {
 }
 
 impl BlockContext {
-    /// The context behind `packet`.
+    /// Returns the context after `packet`.
     #[must_use]
     pub const fn after(self, packet: &Packet) -> Self {
         match packet {
@@ -76,7 +76,7 @@ impl BlockContext {
     }
 }
 
-/// The first packet of `bytes`, which does not stand inside a BBP block, and its length in bytes.
+/// Decodes the first packet of `bytes`, outside a BBP block. Returns it and its length in bytes.
 #[inline]
 pub fn decode(bytes: &[u8]) -> Decoded {
     let &opcode = bytes.first().ok_or(PacketError::Truncated)?;
@@ -95,7 +95,7 @@ pub fn decode(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// As [`decode`], where the bytes may stand inside a BBP block; keeps `context` up to date.
+/// Decodes as [`decode`] does, possibly inside a BBP block; updates `context`.
 #[inline]
 pub fn decode_in(bytes: &[u8], context: &mut BlockContext) -> Decoded {
     let decoded = match (*context, bytes.first()) {
@@ -108,10 +108,10 @@ pub fn decode_in(bytes: &[u8], context: &mut BlockContext) -> Decoded {
     decoded
 }
 
-/// The `SIZE` bytes at `at` as a little-endian number.
+/// Reads the `SIZE` bytes at `at` as a little-endian number.
 #[inline]
 fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Result<u64, PacketError> {
-    // One load where there are eight bytes to load, as there are all but at the trace's end.
+    // A single load where eight bytes are left, as they are except at the trace's end.
     if let Some(word) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         let unused_bits = 64 - 8 * SIZE;
         return Ok(u64::from_le_bytes(*word) << unused_bits >> unused_bits);
@@ -122,13 +122,13 @@ fn number<const SIZE: usize>(bytes: &[u8], at: usize) -> Result<u64, PacketError
     Ok(u64::from_le_bytes(word))
 }
 
-/// The one byte at `at`.
+/// Reads the byte at `at`.
 #[inline]
 fn byte(bytes: &[u8], at: usize) -> Result<u8, PacketError> {
     bytes.get(at).copied().ok_or(PacketError::Truncated)
 }
 
-/// Takes the stop bit, the highest set one, off a non-zero payload.
+/// Removes the stop bit, which is the highest set bit, from a nonzero payload.
 #[inline]
 fn tnt(payload: u64) -> Tnt {
     let len = payload.ilog2();
@@ -208,7 +208,7 @@ fn trig(bytes: &[u8]) -> Decoded {
     Ok((Packet::Trig { triggers, ip, multiple, instructions }, len))
 }
 
-/// The packets whose first byte is 02.
+/// Decodes a packet whose first byte is 02.
 #[inline]
 fn extended(bytes: &[u8]) -> Decoded {
     let opcode = byte(bytes, 1)?;
@@ -233,7 +233,7 @@ fn extended(bytes: &[u8]) -> Decoded {
     }
 }
 
-/// Extended packets about power, blocks of items and event trace.
+/// Decodes extended packets about power, blocks of items and event trace.
 fn rare(bytes: &[u8], opcode: u8) -> Decoded {
     match opcode {
         0xc3 => match byte(bytes, 2)? {

@@ -1,12 +1,12 @@
-//! Packets to bytes, the mirror of decoding. Writes what it is given: bits that do not fit a
+//! Encodes packets to bytes, the inverse of decoding. Does not validate: bits that do not fit a
 //! field are cut off, and reserved bits are 0.
 
 use super::{ExecMode, IpCompression, IpPayload, PSB, Packet, PayloadSize, Tnt};
 
 /// Appends the bytes of `packet` to `out`.
 ///
-/// A TNT packet needs 1 to 6 branches in its short and 1 to 47 in its long form; of more, only the
-/// newest are written, and of none, nothing.
+/// A short TNT packet holds 1 to 6 branches, a long one 1 to 47. If there are more, only the newest
+/// are written; if there is none, nothing is written.
 pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Pad => out.push(0),
@@ -49,7 +49,7 @@ pub fn encode(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes `packet` if it is one of the packets about time.
+/// Writes `packet` if it is a timing packet. Returns true if it was.
 fn put_time(packet: &Packet, out: &mut Vec<u8>) -> bool {
     match *packet {
         Packet::Tsc(tsc) => {
@@ -67,7 +67,7 @@ fn put_time(packet: &Packet, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Packets about power, blocks of items, event trace and triggers.
+/// Writes packets about power, blocks of items, event trace and triggers.
 fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     match *packet {
         Packet::Mnt(payload) => {
@@ -112,7 +112,7 @@ fn put_rare(packet: &Packet, out: &mut Vec<u8>) {
     }
 }
 
-/// The bits behind their stop bit, the newest `capacity` of them; none if there are none.
+/// Returns the newest `capacity` bits below their stop bit; `None` if there are no bits.
 fn tnt_payload(tnt: Tnt, capacity: u8) -> Option<u64> {
     debug_assert!((1..=capacity).contains(&tnt.len), "a TNT of {} branches", tnt.len);
     let stop = 1_u64 << tnt.len.min(capacity);
@@ -152,7 +152,7 @@ fn put_extended(out: &mut Vec<u8>, opcode: u8, payload: u64, size_bytes: usize) 
     put(out, payload, size_bytes);
 }
 
-/// The low `size_bytes` bytes of `value`, at most 8, lowest first.
+/// Appends the low `size_bytes` bytes of `value`, at most 8, lowest first.
 fn put(out: &mut Vec<u8>, value: u64, size_bytes: usize) {
     out.extend(value.to_le_bytes().into_iter().take(size_bytes));
 }

@@ -1,5 +1,5 @@
-//! Which processors write packets that the SDM does not have, as Intel's specification updates
-//! say. Data only: what to do about an erratum is the decoder's matter.
+//! The processors that write packets in conflict with the SDM, according to Intel's specification
+//! updates. Data only: the decoder handles the errata.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use thiserror::Error;
 /// A processor by its CPUID signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cpu {
-    /// Who made it.
+    /// Its manufacturer.
     pub vendor: Vendor,
     /// Display family.
     pub family: u16,
@@ -19,16 +19,16 @@ pub struct Cpu {
     pub stepping: u8,
 }
 
-/// Who made a processor.
+/// A processor's manufacturer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vendor {
-    /// Intel, who alone makes processors with PT.
+    /// Intel, the only manufacturer of processors with PT.
     Intel,
-    /// Someone else.
+    /// Any other manufacturer.
     Other,
 }
 
-/// Text that is not a processor's signature.
+/// Error for text that is not a processor's signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[error("a processor is given as family/model or family/model/stepping, as in 6/94/3")]
 pub struct BadCpu;
@@ -36,8 +36,8 @@ pub struct BadCpu;
 impl FromStr for Cpu {
     type Err = BadCpu;
 
-    /// An Intel processor, as `family/model` or `family/model/stepping`, in decimal or with `0x`.
-    /// Without a stepping it is the first.
+    /// Parses an Intel processor as `family/model` or `family/model/stepping`, in decimal or with
+    /// `0x`. The stepping defaults to 0.
     fn from_str(text: &str) -> Result<Self, BadCpu> {
         let mut numbers = text.split('/').map(|number| match number.strip_prefix("0x") {
             Some(digits) => u16::from_str_radix(digits, 16).map_err(|_| BadCpu),
@@ -59,22 +59,22 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// An erratum, by the name that it first had.
+/// An erratum, by its first name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Erratum {
     /// PSB+ before a TIP.PGE can hold a FUP and a MODE.Exec as if packets were already enabled
     /// (also SKD024, SKL021, KBL021).
     Bdm70,
-    /// A transactional abort right behind a branch can give that branch a wrong target.
+    /// A transactional abort right after a branch can give that branch a wrong target.
     Bdm64,
-    /// OVF can take the place of the further bytes of a CYC (also SKL049, KBL041).
+    /// OVF can replace the further bytes of a CYC (also SKL049, KBL041).
     Skd007,
     /// A VM entry that clears `TraceEn` can put a FUP before its TIP.PGD (also SKL024, KBL023).
     Skd022,
-    /// The FUP or TIP.PGE behind an OVF can be missing (also SKD014, SKL033, KBL030).
+    /// The FUP or TIP.PGE after an OVF can be missing (also SKD014, SKL033, KBL030).
     Skd010,
-    /// The TIP.PGD of a direct jump or call out of the filter can have no IP (also KBL014).
+    /// The TIP.PGD of a direct jump or call that leaves the filter can lack its IP (also KBL014).
     Skl014,
     /// OVF can be followed by a TIP.PGD.
     Apl11,
@@ -91,7 +91,7 @@ pub enum Erratum {
 pub struct Errata(u16);
 
 impl Errata {
-    /// No erratum: what is assumed of a processor that is not known.
+    /// No erratum: the assumption for an unknown processor.
     pub const NONE: Self = Self(0);
 
     const fn new(errata: &[Erratum]) -> Self {
@@ -104,19 +104,19 @@ impl Errata {
         Self(bits)
     }
 
-    /// This set and `erratum`.
+    /// Returns this set with `erratum` added.
     #[must_use]
     pub const fn with(self, erratum: Erratum) -> Self {
         Self(self.0 | 1 << erratum as u16)
     }
 
-    /// Whether `erratum` is one of these.
+    /// Returns true if the set contains `erratum`.
     #[must_use]
     pub const fn has(self, erratum: Erratum) -> bool {
         self.0 >> erratum as u16 & 1 != 0
     }
 
-    /// The errata of `cpu`; none if the table does not have it.
+    /// Returns the errata of `cpu`; `None` if the table does not list it.
     #[must_use]
     pub fn of(cpu: Cpu) -> Option<Self> {
         let mut rows = TABLE.iter().filter(|row| row.describes(cpu));
@@ -146,7 +146,7 @@ const ANY: RangeInclusive<u8> = 0..=u8::MAX;
 
 use Erratum::{Apl11, Apl12, Bdm64, Bdm70, Skd007, Skd010, Skd022, Skl014, Skl168, Skz84};
 
-/// The first row that describes a processor counts.
+/// The errata of each processor. The first row that describes a processor applies.
 static TABLE: &[Row] = &[
     // Broadwell.
     Row {

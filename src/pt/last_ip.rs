@@ -1,5 +1,5 @@
-//! IP compression: payloads of TIP and FUP packets to addresses and back (SDM section
-//! "IP Compression"). Refuses to guess: a suppressed payload gives no address.
+//! IP compression: converts payloads of TIP and FUP packets to addresses and back (SDM section "IP
+//! Compression"). Never guesses: a suppressed payload yields no address.
 
 use super::{IpCompression, IpPayload};
 use crate::common::Addr;
@@ -11,41 +11,42 @@ const LOW_48: u64 = 0xffff_ffff_ffff;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastIp {
     ip: u64,
-    /// Whether an IP was seen since the reset. Without one [`LastIp::compress`] relies on nothing.
+    /// True if there was an IP since the reset. If false, [`LastIp::compress`] depends on no
+    /// earlier IP.
     fresh: bool,
 }
 
 impl LastIp {
-    /// The state behind a PSB: the last IP is 0.
+    /// Creates the state after a PSB: the last IP is 0.
     #[must_use]
     pub const fn new() -> Self {
         Self { ip: 0, fresh: false }
     }
 
-    /// Starts afresh, as at every PSB. A decoder has no need to at OVF: an IP behind it is whole or
-    /// compressed against the last one before it (SDM table "OVF Packet Definition").
+    /// Resets the last IP, as every PSB does. A decoder need not do so at OVF: the next IP is full
+    /// or compressed against the last one before the OVF (SDM table "OVF Packet Definition").
     pub fn reset(&mut self) {
         *self = Self::new();
     }
 
-    /// An IP was seen, and is the last one.
+    /// Creates the state after a packet with this IP.
     #[must_use]
     pub const fn at(ip: Addr) -> Self {
         Self { ip: ip.0, fresh: true }
     }
 
-    /// The last IP, if one was seen since the reset.
+    /// Returns the last IP, if there was one since the reset.
     #[must_use]
     pub const fn get(self) -> Option<Addr> {
         if self.fresh { Some(Addr(self.ip)) } else { None }
     }
 
-    /// The address that `payload` stands for, which becomes the last IP. None for a suppressed
-    /// payload, which leaves the last IP as it was.
+    /// Returns the address that `payload` encodes, which becomes the last IP. Returns `None` for a
+    /// suppressed payload, and keeps the last IP.
     #[inline]
     pub fn reconstruct(&mut self, payload: IpPayload) -> Option<Addr> {
         let value = payload.value;
-        // As masks, and no branch for each: which comes next is hard to foresee.
+        // Masks instead of a branch for each form: the form of the next payload is hard to predict.
         let kept = match payload.compression {
             IpCompression::Suppressed => return None,
             IpCompression::Update16 => !0xffff,
@@ -60,12 +61,12 @@ impl LastIp {
         Some(Addr(self.ip))
     }
 
-    /// The address that a payload of one, two or three words of 16 bits stands for, which becomes
-    /// the last IP: [`Self::reconstruct`] of an update of 16 or 32 bits, or of 48 bits that are
-    /// sign-extended. Bits of `value` above the payload are of no matter.
+    /// Returns the address encoded by a payload of one, two or three 16-bit words, which becomes
+    /// the last IP. Equals [`Self::reconstruct`] for an update of 16 or 32 bits, or for 48
+    /// sign-extended bits. Ignores bits of `value` above the payload.
     #[inline]
     pub fn reconstruct_words(&mut self, words: u8, value: u64) -> Addr {
-        // Without a branch for each form: which comes next is hard to foresee.
+        // No branch for each form: the form of the next payload is hard to predict.
         let replaced = (1 << (16 * (words & 3))) - 1;
         let updated = self.ip & !replaced | value & replaced;
         self.ip = if words == 3 { sign_extend_48(value) } else { updated };
@@ -73,8 +74,8 @@ impl LastIp {
         Addr(self.ip)
     }
 
-    /// The shortest payload for `ip`, which becomes the last IP. The first one after a reset leans
-    /// on no earlier IP.
+    /// Returns the shortest payload for `ip`, which becomes the last IP. The first one after a
+    /// reset depends on no earlier IP.
     pub fn compress(&mut self, ip: Addr) -> IpPayload {
         let payload = self.shortest(ip.0);
         *self = Self { ip: ip.0, fresh: true };
@@ -98,7 +99,7 @@ impl LastIp {
     }
 }
 
-/// Bits 63 to 48 become copies of bit 47.
+/// Copies bit 47 to bits 63 to 48.
 #[inline]
 const fn sign_extend_48(value: u64) -> u64 {
     ((value << 16).cast_signed() >> 16).cast_unsigned()

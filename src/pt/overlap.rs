@@ -1,19 +1,19 @@
-//! Snapshots of a ring that was read again before all of it was new: how much the later one begins
-//! with of what the earlier one ends with.
+//! Finds the overlap of two snapshots of a ring buffer, if the ring was read again before all of it
+//! was overwritten.
 
 use super::find_psb;
 
-/// A prime below 2^61, for hashes that a file cannot easily make collide by accident.
+/// A prime below 2^61, so that hashes are unlikely to collide by accident.
 const MODULUS: u128 = (1 << 61) - 1;
 const BASE: u128 = 0x0123_4567_89ab_cdef;
 
-/// How many bytes the end of `earlier` and the beginning of `later` have in common. Less than one
-/// PSB is taken for chance.
+/// Returns how many bytes the end of `earlier` and the start of `later` have in common. An overlap
+/// without a PSB counts as chance.
 #[must_use]
 pub fn overlap(earlier: &[u8], later: &[u8]) -> usize {
     let (mut front, mut back, mut power) = (0_u128, 0_u128, 1_u128);
     let mut longest = 0;
-    // The hashes of the first and of the last bytes, one longer each time.
+    // The hashes of the first and of the last bytes, one byte longer each time.
     for (size, (first, last)) in (1..).zip(later.iter().zip(earlier.iter().rev())) {
         front = (front * BASE + u128::from(*first) + 1) % MODULUS;
         back = (back + (u128::from(*last) + 1) * power) % MODULUS;
@@ -39,7 +39,7 @@ mod tests {
         assert_eq!(overlap(&ring[..400], &ring[..]), 400);
         assert_eq!(overlap(&ring[100..400], &ring[400..]), 0);
         assert_eq!(overlap(&ring, &ring), ring.len());
-        // A zero at the seam is none.
+        // A common zero byte is too short to count.
         assert_eq!(overlap(&[1, 2, 0], &[0, 3, 4]), 0);
         assert_eq!(overlap(&[], &psb), 0);
     }

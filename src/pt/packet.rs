@@ -1,5 +1,5 @@
-//! The packets, named as in the Intel SDM, volume 3, chapter "Intel Processor Trace",
-//! section "Trace Packets and Data Types". Only their shape: no bytes, no meaning.
+//! The packet types, named as in the Intel SDM, volume 3, chapter "Intel Processor Trace", section
+//! "Trace Packets and Data Types". Only their fields: no encoding, no interpretation.
 
 use crate::common::Addr;
 use crate::insn::ExecMode;
@@ -21,11 +21,11 @@ pub enum IpCompression {
     Full,
 }
 
-/// The payload of TIP, TIP.PGE, TIP.PGD and FUP, as it stands in the trace: not yet an address.
-/// [`super::LastIp`] makes it one.
+/// The payload of TIP, TIP.PGE, TIP.PGD and FUP as it is in the trace: not yet an address.
+/// [`super::LastIp`] reconstructs the address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpPayload {
-    /// How many bytes are there and what they stand for.
+    /// The number of payload bytes and what they replace.
     pub compression: IpCompression,
     /// The payload's bytes, zero-extended.
     pub value: u64,
@@ -36,11 +36,11 @@ pub struct IpPayload {
 pub struct Tnt {
     /// The bits; 1 is taken. Bits above `len` are 0.
     pub bits: u64,
-    /// How many: 1 to 6 in a short TNT, 1 to 47 in a long one.
+    /// The number of bits: 1 to 6 in a short TNT, 1 to 47 in a long one.
     pub len: u8,
 }
 
-/// How wide the value of a PTW or BIP packet is.
+/// The width of a PTW or BIP packet's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PayloadSize {
     /// Four bytes, zero-extended in the packet's value.
@@ -55,7 +55,7 @@ pub enum PayloadSize {
 pub enum Packet {
     /// Padding.
     Pad,
-    /// Packet stream boundary: a place to start decoding at.
+    /// Packet stream boundary: a place at which decoding can start.
     Psb,
     /// End of the state packets that follow a PSB.
     PsbEnd,
@@ -73,19 +73,19 @@ pub enum Packet {
     Fup(IpPayload),
     /// Execution mode.
     ModeExec {
-        /// Width of the code.
+        /// The code's width.
         mode: ExecMode,
-        /// RFLAGS.IF, where event trace is on (the packet's IF bit).
+        /// RFLAGS.IF if event trace is enabled (the packet's IF bit).
         interrupts: bool,
     },
-    /// Transaction state: both clear is a commit. The CPU never sets both.
+    /// Transaction state; a commit if both are false. The CPU never sets both.
     ModeTsx {
-        /// INTX: a transaction runs from the following FUP's IP on.
+        /// INTX: a transaction starts at the following FUP's IP.
         in_tx: bool,
         /// `TXAbort`: the transaction was aborted.
         aborted: bool,
     },
-    /// Paging information: CR3 was written, or stands so at a PSB.
+    /// Paging information: a write of CR3, or its value at a PSB.
     Pip {
         /// CR3, its bits 51 to 5; the other bits are 0.
         cr3: u64,
@@ -96,13 +96,13 @@ pub enum Packet {
     TraceStop,
     /// Time-stamp counter, its low 56 bits.
     Tsc(u64),
-    /// Mini time counter: eight bits of the crystal clock counter, from bit `MTCFreq` on.
+    /// Mini time counter: eight bits of the crystal clock counter, starting at bit `MTCFreq`.
     Mtc(u8),
-    /// TSC/MTC alignment: what the crystal clock counter was at the last TSC packet.
+    /// TSC/MTC alignment: the crystal clock counter at the last TSC packet.
     Tma {
         /// The low 16 bits of the crystal clock counter.
         ctc: u16,
-        /// TSC ticks since that counter last counted, 9 bits.
+        /// TSC ticks since that counter last incremented, 9 bits.
         fast_counter: u16,
     },
     /// Core clocks since the last CYC.
@@ -129,7 +129,7 @@ pub enum Packet {
         /// A FUP with the IP at which it stopped follows.
         ip: bool,
     },
-    /// An MWAIT that went to a C-state deeper than C0.0.
+    /// An MWAIT that requested a C-state deeper than C0.0.
     Mwait {
         /// EAX: the hints.
         hints: u32,
@@ -138,37 +138,37 @@ pub enum Packet {
     },
     /// Power entry: a C-state deeper than C0.0 begins.
     PwrE {
-        /// HW: hardware began it, not an instruction.
+        /// HW: initiated by hardware, not by an instruction.
         hardware: bool,
         /// Resolved thread C-state, 4 bits.
         state: u8,
         /// Resolved thread sub C-state, 4 bits.
         sub_state: u8,
     },
-    /// Power exit: back to C0.
+    /// Power exit: return to C0.
     PwrX {
         /// Last core C-state, 4 bits.
         last: u8,
         /// Deepest core C-state, 4 bits.
         deepest: u8,
-        /// Wake reason, 4 bits, one of them set: 0 interrupt, 2 store to the monitored address,
-        /// 3 hardware.
+        /// Wake reason, 4 bits, one of them set: 0 interrupt, 2 store to the monitored address, 3
+        /// hardware.
         wake: u8,
     },
     /// Block begin: a block of BIP packets starts.
     Bbp {
-        /// What the block holds (SDM table "BBP Packet Definition"), 5 bits.
+        /// Type of the block (SDM table "BBP Packet Definition"), 5 bits.
         kind: u8,
         /// The size of each value in the block.
         size: PayloadSize,
     },
-    /// Block item; only between BBP and BEP (see [`super::decode_in`]).
+    /// Block item; occurs only between BBP and BEP (see [`super::decode_in`]).
     Bip {
-        /// Which item, 5 bits; its meaning depends on the block's kind.
+        /// Item number, 5 bits; its meaning depends on the block's type.
         id: u8,
         /// The value.
         value: u64,
-        /// The value's size, as the BBP said.
+        /// The value's size, from the BBP.
         size: PayloadSize,
     },
     /// Block end.
@@ -178,32 +178,32 @@ pub enum Packet {
     },
     /// Control flow event (event trace).
     Cfe {
-        /// What happened (SDM table "CFE Packet Type and Vector Fields"), 5 bits.
+        /// Event type (SDM table "CFE Packet Type and Vector Fields"), 5 bits.
         kind: u8,
         /// The interrupt's or exception's vector, or 0.
         vector: u8,
         /// A FUP with the event's IP follows.
         ip: bool,
     },
-    /// Event data: belongs to the CFE that follows.
+    /// Event data for the CFE that follows.
     Evd {
-        /// What the payload is, 6 bits: 0 CR2, 1 VM exit qualification, 2 VM exit reason.
+        /// Type of the payload, 6 bits: 0 CR2, 1 VM exit qualification, 2 VM exit reason.
         kind: u8,
         /// The value.
         payload: u64,
     },
     /// A trigger (debug register, performance counter) fired.
     Trig {
-        /// Which triggers, a bit each.
+        /// The triggers, one bit each.
         triggers: u8,
         /// A FUP follows.
         ip: bool,
-        /// The trigger fired more often than packets say.
+        /// The trigger fired more often than there are packets.
         multiple: bool,
-        /// Instructions since the last packet that gives an instruction's place, if counted.
+        /// Instructions since the last packet with an instruction's position, if counted.
         instructions: Option<u16>,
     },
 }
 
-/// The IP that a FUP/TIP payload stands for, or none for [`IpCompression::Suppressed`].
+/// The address of a FUP/TIP payload; `None` for [`IpCompression::Suppressed`].
 pub type PayloadIp = Option<Addr>;

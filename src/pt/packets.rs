@@ -1,4 +1,4 @@
-//! The packets of a trace, one after the other. Never stops at a fault: says so and goes on at the
+//! Iterates over the packets of a trace. Does not stop at a fault: reports it and resumes at the
 //! next PSB.
 
 use super::{BlockContext, Errata, Located, PSB, Packet, PacketError, decode_flawed, find_psb};
@@ -17,7 +17,7 @@ pub struct Packets<'a> {
     bytes: &'a [u8],
     at: usize,
     block: BlockContext,
-    /// Behind the last PSB that was decoded, or tried.
+    /// The offset after the last PSB that was decoded, or attempted.
     fresh_from: usize,
     errata: Errata,
 }
@@ -42,14 +42,14 @@ impl<'a> Packets<'a> {
         Self::at(bytes, find_psb(bytes, 0).unwrap_or(bytes.len()))
     }
 
-    /// Reads the packets of a processor with these errata.
+    /// Sets the errata of the processor that wrote the trace.
     #[must_use]
     pub const fn with_errata(mut self, errata: Errata) -> Self {
         self.errata = errata;
         self
     }
 
-    /// The offset of the packet that comes next.
+    /// Returns the offset of the next packet.
     #[must_use]
     pub const fn offset(&self) -> usize {
         self.at
@@ -80,9 +80,9 @@ impl Iterator for Packets<'_> {
 }
 
 impl Packets<'_> {
-    /// Goes on at the next PSB. A damaged packet may have swallowed the beginning of a PSB, so the
-    /// search begins a little before the fault, but never at a PSB that was tried already. What
-    /// was swallowed is not given again: offsets ascend.
+    /// Resumes at the next PSB. A damaged packet may have consumed the start of a PSB, so the
+    /// search starts shortly before the fault, but never at a PSB that was already attempted.
+    /// Consumed bytes are not returned again: offsets ascend.
     fn resynchronize(&mut self) {
         let from = self.at.saturating_sub(PSB.len()).max(self.fresh_from);
         let psb = find_psb(self.bytes, from).unwrap_or(self.bytes.len());

@@ -1,5 +1,4 @@
-//! Finding PSB packets in raw trace bytes. Looks at bytes only: that what follows a PSB decodes is
-//! for the decoder to find out.
+//! Finds PSB packets in raw trace bytes. Does not decode the packets that follow a PSB.
 
 /// The bytes of a PSB packet (SDM table "PSB Packet Definition").
 pub const PSB: [u8; PSB_SIZE] = [
@@ -8,15 +7,16 @@ pub const PSB: [u8; PSB_SIZE] = [
 const PSB_SIZE: usize = 16;
 const STRIDE: usize = 8;
 
-/// The offset of the first PSB in `bytes` that starts at or behind `from`.
+/// Returns the offset of the first PSB in `bytes` that starts at or after `from`.
 ///
-/// The end of the packet before can look like the beginning of a PSB: where the pattern goes on
-/// for more than a PSB's length, the PSB is its last 16 bytes.
+/// The end of the preceding packet can look like the start of a PSB. If the pattern is longer than
+/// a PSB, the PSB is its last 16 bytes.
 #[must_use]
 pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {
-        // 16 bytes hold a whole word at any stride of 8, so every PSB shows at one of these.
+        // 16 bytes contain an aligned 8-byte word at any offset, so one of these words lies in
+        // every PSB.
         let words = bytes.get(at..)?.chunks_exact(STRIDE);
         at += STRIDE * { words }.position(is_psb_word)?;
         let run = Run::around(bytes, at, from);
@@ -27,10 +27,10 @@ pub fn find_psb(bytes: &[u8], from: usize) -> Option<usize> {
     }
 }
 
-/// The offset of the last PSB in `bytes` that starts before `before`.
+/// Returns the offset of the last PSB in `bytes` that starts before `before`.
 #[must_use]
 pub fn find_psb_back(bytes: &[u8], before: usize) -> Option<usize> {
-    // A PSB that starts just before `before` ends up to 15 bytes behind it.
+    // A PSB that starts just before `before` ends up to 15 bytes after it.
     let mut end = before.saturating_add(PSB_SIZE - 1).min(bytes.len());
     loop {
         let words = bytes.get(..end)?.rchunks_exact(STRIDE);
@@ -47,14 +47,14 @@ fn is_psb_word(word: &[u8]) -> bool {
     word == &PSB[..STRIDE] || word == &PSB[1..=STRIDE]
 }
 
-/// A stretch of alternating 02 82 that starts with 02.
+/// A run of alternating 02 82 that starts with 02.
 struct Run {
     start: usize,
     end: usize,
 }
 
 impl Run {
-    /// The run that holds the pattern word at `at`, looking back no further than `floor`.
+    /// Returns the run around the pattern word at `at`; it starts no earlier than `floor`.
     fn around(bytes: &[u8], at: usize, floor: usize) -> Self {
         let byte_at = |i: usize| bytes.get(i).copied();
         let follows = |a: usize| {
@@ -74,7 +74,7 @@ impl Run {
         Self { start, end }
     }
 
-    /// The last PSB of the run: 02 that begins the packet behind it is not part of it.
+    /// Returns the last PSB of the run. A final 02 that starts the next packet is not part of it.
     fn psb(&self) -> Option<usize> {
         let pairs_end = self.end - (self.end - self.start) % 2;
         (pairs_end - self.start).checked_sub(PSB_SIZE).map(|offset| self.start + offset)

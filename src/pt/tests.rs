@@ -1,5 +1,5 @@
-//! Packets: round trips over all of them, hostile bytes, and synchronisation against the obvious
-//! slow way.
+//! Tests packets: round trips of all of them, hostile bytes, and synchronization against a simple
+//! slow search.
 
 use super::{
     BlockContext, Errata, Erratum, ExecMode, IpCompression, IpPayload, LastIp, PSB, Packet,
@@ -112,7 +112,7 @@ fn packet() -> impl Strategy<Value = Packet> {
     prop_oneof![flow_packet(), time_packet(), rare_packet()]
 }
 
-/// The context that `packet` needs before it.
+/// Returns the context in which `packet` can be decoded.
 fn context_for(packet: &Packet) -> BlockContext {
     match *packet {
         Packet::Bip { size, .. } => BlockContext::Block(size),
@@ -175,7 +175,7 @@ proptest! {
                 writer.reset();
                 reader.reset();
             }
-            // Neighbours of the last IP at all distances, so that every form occurs.
+            // Differs from the last IP in all positions, so that every form occurs.
             last ^= bits >> shift;
             let payload = writer.compress(Addr(last));
             prop_assert_eq!(reader.reconstruct(payload), Some(Addr(last)));
@@ -202,8 +202,8 @@ proptest! {
     }
 }
 
-/// Every PSB that starts in `from..before` and is not followed by 02 82, which makes it a later
-/// one's beginning.
+/// Returns every PSB that starts in `from..before`. One that 02 82 follows is the start of a later
+/// PSB, and is not returned.
 fn slow_find(bytes: &[u8], from: usize, before: usize) -> Vec<usize> {
     (from..before)
         .filter(|&at| bytes.get(at..).is_some_and(|rest| rest.starts_with(&PSB)))

@@ -1,4 +1,4 @@
-//! The crystal clock as TMA and MTC tell it. Knows nothing of cycles.
+//! The crystal clock, from TMA and MTC packets. Knows nothing of cycles.
 
 use super::{ClockConfig, CrystalRatio};
 
@@ -10,16 +10,16 @@ pub(super) struct Crystal {
     freq: u8,
     /// The TSC at the counter's last edge before the TMA.
     anchor_tsc: u64,
-    /// Crystal ticks since then, up to what the last packet told.
+    /// Crystal ticks since then, up to the last packet.
     elapsed: u64,
     /// The counter's low bits: 16 from a TMA, `freq` + 8 from an MTC.
     counter: u64,
-    /// No MTC came since the TMA.
+    /// True if there was no MTC since the TMA.
     fresh: bool,
 }
 
 impl Crystal {
-    /// From a TMA packet that belongs to the TSC packet `tsc`.
+    /// Creates the counter from a TMA packet that belongs to the TSC packet `tsc`.
     pub(super) fn aligned(
         config: &ClockConfig,
         tsc: u64,
@@ -36,18 +36,18 @@ impl Crystal {
         })
     }
 
-    /// Takes an MTC packet and gives the TSC at its edge, if that is news.
+    /// Takes an MTC packet. Returns the TSC at its edge, if that advances the clock.
     ///
-    /// The smallest advance that fits is taken: of 256 lost MTCs, none would be noticed.
+    /// Assumes the smallest advance that fits: a loss of 256 MTCs goes unnoticed.
     pub(super) fn advance(&mut self, mtc: u8) -> Option<u64> {
-        // A TMA has 16 bits of the counter. Where MTC looks at higher ones, only those that both
-        // have can be compared the first time.
+        // A TMA has 16 bits of the counter. If MTC uses higher ones, the first comparison is
+        // limited to the bits that both have.
         let common_bits = if self.fresh { 8.min(16 - self.freq) } else { 8 };
         let mask = (1_u64 << common_bits) - 1;
         let periods = (u64::from(mtc).wrapping_sub(self.counter >> self.freq)) & mask;
         let late = self.fresh && periods == mask;
         if periods == 0 || late {
-            // The TSC packet went ahead of it.
+            // The TSC packet was already later than this edge.
             return None;
         }
         let into_period = self.counter & ((1 << self.freq) - 1);
@@ -57,14 +57,14 @@ impl Crystal {
         Some(self.anchor_tsc.saturating_add(self.ratio.to_tsc(self.elapsed)))
     }
 
-    /// The TSC at which the next MTC is due.
+    /// Returns the TSC at which the next MTC is due.
     pub(super) fn next_edge_tsc(&self) -> u64 {
         let into_period = self.counter & ((1 << self.freq) - 1);
         let elapsed = self.elapsed + (1 << self.freq) - into_period;
         self.anchor_tsc.saturating_add(self.ratio.to_tsc(elapsed))
     }
 
-    /// TSC ticks until MTC comes round to the same value.
+    /// Returns the TSC ticks until MTC repeats the same value.
     pub(super) fn wrap_tsc(&self) -> u64 {
         self.ratio.to_tsc(256 << self.freq)
     }

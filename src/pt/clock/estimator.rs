@@ -1,43 +1,43 @@
-//! The running estimate. It takes every packet in order and makes none up: where packets were lost
-//! for longer than they can tell, there is no time until the next TSC packet.
+//! Estimates the time of each packet. Expects every packet in order and invents none: if packets
+//! were lost for longer than the clocks can express, the time is unknown until the next TSC packet.
 
 use super::ClockConfig;
 use super::crystal::Crystal;
 use crate::common::Tsc;
 use crate::pt::{Errata, Erratum, Packet};
 
-/// When something was traced, in ticks of the time-stamp counter (its low 56 bits). Exact to a
-/// tick where TSC is, and to two where MTC is.
+/// The time of a traced event, in ticks of the time-stamp counter (its low 56 bits). Exact to one
+/// tick at a TSC, and to two at an MTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TimeEstimate {
-    /// The best guess, from core clocks if CYC packets are there.
+    /// The best estimate, from core clocks if there are CYC packets.
     pub tsc: Tsc,
-    /// It was not before this.
+    /// The earliest possible time.
     pub earliest: Tsc,
-    /// It was not behind this: the time at which the next MTC was due. None where the trace does
-    /// not tell up to here; the earliest time of what comes later bounds it then.
+    /// The latest possible time: when the next MTC was due. `None` if the trace does not determine
+    /// it; the earliest time of a later event is then a bound.
     pub latest: Option<Tsc>,
 }
 
 impl TimeEstimate {
-    /// How far apart the earliest and the latest time are, if both are known.
+    /// Returns the difference between the latest and the earliest time, if both are known.
     #[must_use]
     pub fn uncertainty_ticks(&self) -> Option<u64> {
         self.latest.map(|latest| latest.0.saturating_sub(self.earliest.0))
     }
 }
 
-/// A known point in time, and what was counted since.
+/// A known point in time, and the core clocks counted since.
 #[derive(Clone, Copy, Debug)]
 struct Base {
     tsc: u64,
     /// Core clocks since then.
     cycles: u64,
-    /// Whether a CYC told the core clocks right at it, so that `cycles` is all there were.
+    /// True if a CYC was bound to this point, so that `cycles` is complete.
     cycle_exact: bool,
 }
 
-/// TSC ticks for each core clock.
+/// The ratio of TSC ticks to core clocks.
 #[derive(Clone, Copy, Debug)]
 struct Speed {
     ticks: u64,
@@ -51,7 +51,7 @@ impl Speed {
     }
 }
 
-/// The clock of a trace. Feed it every packet from a PSB on, and ask between them.
+/// The clock of a trace. Pass it every packet from a PSB on, and query it between them.
 ///
 /// ```
 /// use contraflow::common::Tsc;
@@ -66,31 +66,31 @@ pub struct Clock {
     config: ClockConfig,
     errata: Errata,
     base: Option<Base>,
-    /// The TSC packet that a TMA would belong to.
+    /// The TSC packet to which the next TMA belongs.
     last_tsc: Option<u64>,
     crystal: Option<Crystal>,
     speed: Option<Speed>,
     core_bus_ratio: Option<u8>,
-    /// Core clocks since the clock was made.
+    /// Core clocks since the clock was created.
     cycles: u64,
     cyc: Cyc,
-    /// MTC packets may have been lost since the last TSC.
+    /// True if MTC packets may have been lost since the last TSC.
     lost: bool,
 }
 
-/// What CYC says of the packet at hand.
+/// The relation of the current packet to CYC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cyc {
-    /// Nothing.
+    /// No CYC precedes it.
     None,
-    /// A CYC came; it belongs to the next packet that can have one.
+    /// A CYC has been read; it binds to the next packet that can have one.
     Before,
-    /// The packet at hand had a CYC before it.
+    /// A CYC is bound to the current packet.
     Bound,
 }
 
 impl Clock {
-    /// A clock that knows no time yet.
+    /// Creates a clock whose time is unknown.
     #[must_use]
     pub const fn new(config: ClockConfig) -> Self {
         Self {
@@ -107,20 +107,20 @@ impl Clock {
         }
     }
 
-    /// The same for a processor with `errata`: SKL168 lets a CYC be missing before a PSB, so that
-    /// the core's speed is not taken from the cycles around one.
+    /// Sets the processor's errata. With SKL168 a CYC can be missing before a PSB, so the core's
+    /// speed is not derived from the cycles around one.
     #[must_use]
     pub const fn with_errata(self, errata: Errata) -> Self {
         Self { errata, ..self }
     }
 
-    /// Takes the trace's next packet.
+    /// Takes the next packet of the trace.
     #[inline]
     pub fn packet(&mut self, packet: &Packet) {
         match *packet {
             Packet::Cyc(cycles) => self.count(cycles),
             Packet::Psb => self.psb(),
-            // MODE.Exec is of one moment with the packet behind it.
+            // MODE.Exec has the time of the packet after it.
             Packet::Pad | Packet::PsbEnd | Packet::Fup(_) | Packet::ModeExec { .. } => {}
             Packet::Mtc(mtc) => self.eligible(|clock| clock.mtc(mtc)),
             Packet::Tsc(tsc) => self.eligible(|clock| clock.tsc(tsc)),
@@ -138,7 +138,7 @@ impl Clock {
         }
     }
 
-    /// The time of the packet taken last, and of what it tells; none where it is unknown.
+    /// Returns the time of the last packet and its event; `None` if it is unknown.
     #[must_use]
     pub fn now(&self) -> Option<TimeEstimate> {
         let base = self.base?;
@@ -149,15 +149,15 @@ impl Clock {
         Some(TimeEstimate { tsc: Tsc(tsc), earliest: Tsc(base.tsc), latest: latest.map(Tsc) })
     }
 
-    /// Core clocks from the clock's start to the packet taken last, if a CYC told them right at
-    /// it. The difference between two such points is the time that the code between them took,
-    /// unless a PSB is between them on a processor with erratum SKL168.
+    /// Returns the core clocks from the clock's start to the last packet, if a CYC is bound to it.
+    /// The difference between two such values is the duration of the code between them, unless a
+    /// PSB is between them on a processor with erratum SKL168.
     #[must_use]
     pub fn cycles(&self) -> Option<u64> {
         (self.cyc == Cyc::Bound).then_some(self.cycles)
     }
 
-    /// The core:bus ratio, once told.
+    /// Returns the core:bus ratio, if there was a CBR.
     #[must_use]
     pub const fn core_bus_ratio(&self) -> Option<u8> {
         self.core_bus_ratio
@@ -171,7 +171,7 @@ impl Clock {
         self.cyc = Cyc::Before;
     }
 
-    /// A packet that a CYC can belong to.
+    /// Handles a packet that a CYC can bind to.
     #[inline]
     fn eligible(&mut self, effect: impl FnOnce(&mut Self)) {
         self.cyc = if self.cyc == Cyc::Before { Cyc::Bound } else { Cyc::None };
@@ -205,7 +205,7 @@ impl Clock {
         self.rebase(tsc);
     }
 
-    /// Between two points with both clocks known, the one's speed in terms of the other is known.
+    /// Derives the core's speed from two points at which both clocks are known.
     fn calibrate(&mut self, base: Base, tsc: u64) {
         let exact = base.cycle_exact && self.cyc == Cyc::Bound && !self.lost;
         let ticks = tsc.saturating_sub(base.tsc);

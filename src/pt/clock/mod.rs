@@ -1,6 +1,6 @@
-//! Time in a trace: from TSC, TMA, MTC, CYC and CBR packets to the time-stamp counter at each
-//! point, and on to nanoseconds (SDM section "Tracking Time"). Says how far off a time can be, and
-//! says nothing where the trace does not tell.
+//! Time in a trace: derives the time-stamp counter at each point from TSC, TMA, MTC, CYC and CBR
+//! packets, and nanoseconds from that (SDM section "Tracking Time"). Returns error bounds, and no
+//! time where the trace does not determine one.
 
 mod config;
 mod crystal;

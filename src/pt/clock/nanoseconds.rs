@@ -1,23 +1,23 @@
-//! The time-stamp counter to nanoseconds and back, by the same arithmetic as Linux perf.
+//! Converts the time-stamp counter to nanoseconds and back, by the same arithmetic as Linux perf.
 
 use crate::common::Tsc;
 use serde::{Deserialize, Serialize};
 
-/// How nanoseconds follow from the time-stamp counter: `zero + tsc * multiplier / 2^shift`, the
-/// fields `time_zero`, `time_mult` and `time_shift` of perf's mmap page.
+/// The conversion of time-stamp counter values to nanoseconds: `zero + tsc * multiplier / 2^shift`,
+/// with the fields `time_zero`, `time_mult` and `time_shift` of perf's mmap page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TscToNs {
     /// Nanoseconds when the counter was 0; wraps below 0.
     pub zero_ns: u64,
     /// Nanoseconds in 2^`shift` ticks; not 0.
     pub multiplier: u32,
-    /// Below 64.
+    /// The binary logarithm of the divisor, below 64.
     pub shift: u8,
 }
 
 impl TscToNs {
-    /// For a counter that ticks `frequency_hz` times a second and was 0 at 0 ns. None for a
-    /// frequency that no counter has (below 1 MHz).
+    /// Creates the conversion for a counter of `frequency_hz` that was 0 at 0 ns. Returns `None`
+    /// for an implausible frequency (below 1 MHz).
     #[must_use]
     pub fn from_frequency(frequency_hz: u64) -> Option<Self> {
         if frequency_hz < 1_000_000 {
@@ -31,19 +31,19 @@ impl TscToNs {
         })
     }
 
-    /// The nanoseconds at `tsc`.
+    /// Returns the nanoseconds at `tsc`.
     #[must_use]
     pub fn ns(&self, tsc: Tsc) -> u64 {
         self.zero_ns.wrapping_add(self.duration_ns(tsc.0))
     }
 
-    /// The nanoseconds in `ticks` of the counter.
+    /// Returns the nanoseconds in `ticks` of the counter.
     #[must_use]
     pub fn duration_ns(&self, ticks: u64) -> u64 {
         low_64((u128::from(ticks) * u128::from(self.multiplier)) >> (self.shift & 63))
     }
 
-    /// The first tick of the counter at `ns` nanoseconds or later.
+    /// Returns the first tick of the counter at `ns` nanoseconds or later.
     #[must_use]
     pub fn tsc(&self, ns: u64) -> Tsc {
         let scaled = u128::from(ns.wrapping_sub(self.zero_ns)) << (self.shift & 63);

@@ -1,4 +1,4 @@
-//! The clock against the unit, whose time is known, and against itself on real captures.
+//! Tests the clock against the unit, whose time is known, and on real captures for consistency.
 
 use super::{Clock, ClockConfig, CrystalRatio, TimeEstimate, TscToNs};
 use crate::common::{Addr, Tsc};
@@ -33,7 +33,7 @@ fn times(now: Option<TimeEstimate>) -> Option<(u64, u64, Option<u64>)> {
 
 #[test]
 fn mtc_moves_the_time_to_its_edge() {
-    // 100 ticks behind the edge to 0x1005; MTC looks at bit 3 and up.
+    // 100 ticks after the edge to 0x1005; MTC uses bit 3 and up.
     let mut clock = after(config(3), &[Packet::Tsc(100_000), tma(0x1005, 100)]);
     let edge = |ctc: u64| 100_000 - 100 + (ctc - 0x1005) * P;
     assert_eq!(times(clock.now()), Some((100_000, 100_000, Some(edge(0x1008)))));
@@ -112,7 +112,7 @@ fn skl168_a_cyc_missing_before_a_psb_tells_no_speed() {
             tma(0x1000, 0),
             Packet::Cyc(900),
             Packet::Mtc(1),
-            // The CYC that belongs to the PSB is gone.
+            // The CYC of the PSB is missing.
             Packet::Psb,
             Packet::PsbEnd,
             Packet::Cyc(100),
@@ -126,19 +126,19 @@ fn skl168_a_cyc_missing_before_a_psb_tells_no_speed() {
     };
     let edge = 100_000 + 16 * P;
     assert_eq!(now(Errata::NONE), Some(edge + 50 * 8 * P / 100));
-    // Nor is the speed before it known: no CYC told the core clocks right at the TSC.
+    // Nor is the earlier speed known: no CYC is bound to the TSC.
     assert_eq!(now(Errata::NONE.with(Erratum::Skl168)), Some(edge));
 }
 
-/// A step of a run: TSC ticks until it, and what it is.
+/// Generates the steps of a run: TSC ticks until each, and its kind.
 fn run() -> impl Strategy<Value = Vec<(u64, u8)>> {
-    // Shorter than 256 MTC periods, or they could not be told.
+    // Shorter than 256 MTC periods, which MTC cannot express.
     prop::collection::vec((0..30_000_u64, 0..8_u8), 1..300)
 }
 
 proptest! {
-    /// Whatever runs, the true time is where the clock says it is, and the guess by cycles is
-    /// close once MTC has told the core's speed.
+    /// Checks that the true time is within the clock's bounds in any run, and that the estimate by
+    /// cycles is close once MTC has given the core's speed.
     #[test]
     fn the_true_time_is_in_bounds(
         steps in run(),
@@ -171,7 +171,7 @@ proptest! {
             }
             let estimate = clock.now().expect("a time");
             let latest = estimate.latest.expect("a bound").0;
-            // A tick each for the two roundings of the crystal clock.
+            // A tick for each of the two roundings of the crystal clock.
             prop_assert!(estimate.earliest.0 <= now + 2, "{:?} at {}", estimate, now);
             prop_assert!(now <= latest + 2, "{:?} at {}", estimate, now);
             prop_assert!(estimate.earliest <= estimate.tsc && estimate.tsc.0 <= latest.max(estimate.earliest.0));
@@ -203,14 +203,14 @@ proptest! {
 #[test]
 fn nanoseconds_follow_perf() {
     let scale = TscToNs { zero_ns: 18_432_465_230_457_941_137, multiplier: 715_828_121, shift: 31 };
-    // A third of a nanosecond a tick, from a zero that lies before boot.
+    // A third of a nanosecond per tick, from a zero before boot.
     assert_eq!(scale.ns(Tsc(1_000_000_000_000)), 18_432_465_230_457_941_137 + 333_333_444_315);
     assert_eq!(TscToNs::from_frequency(999), None);
     let scale = TscToNs::from_frequency(3_700_000_000).expect("a frequency");
     assert_eq!(scale.duration_ns(3_700_000_000), 999_999_998);
 }
 
-/// On real captures, the guess by core clocks meets the time that MTC then tells.
+/// Checks on real captures that the estimate by core clocks matches the time of the next MTC.
 #[test]
 fn captured_cycles_and_crystal_clock_agree() {
     for name in ["hello-cyc", "hello-libc"] {
@@ -232,7 +232,7 @@ fn captured_cycles_and_crystal_clock_agree() {
     }
 }
 
-/// Between two TSC packets of a real capture, TMA counts as many crystal clocks as the TSC does.
+/// Checks that TMA counts as many crystal clocks as TSC between two TSC packets of a real capture.
 #[test]
 fn captured_tsc_and_crystal_clock_agree() {
     let folder = "hase/control_flow-20180404T163033";
@@ -243,7 +243,7 @@ fn captured_tsc_and_crystal_clock_agree() {
             Packet::Tsc(now) => tsc = now,
             Packet::Tma { fast_counter, .. } => {
                 let edge = tsc - u64::from(fast_counter);
-                // CPUID.15H:EBX and EAX are 266 and 2 there.
+                // CPUID.15H:EBX and EAX are 266 and 2 on that machine.
                 if let Some(last) = last.replace(edge) {
                     let ticks: u64 = edge - last;
                     assert_eq!(ticks % 133, 0, "{ticks} TSC ticks");

@@ -1,14 +1,13 @@
-//! What the driver tells the unit about control flow.
+//! Control flow events, the input of the unit.
 
 use crate::common::Addr;
 
-/// The kinds of change of flow instruction (SDM section "Change of Flow Instruction (COFI)
-/// Tracing").
+/// A kind of change of flow instruction (SDM section "Change of Flow Instruction (COFI) Tracing").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchKind {
     /// A conditional branch: `Jcc`, `J*CXZ`, `LOOP*`.
     Jcc {
-        /// Whether it went to its target.
+        /// True if it went to its target.
         taken: bool,
     },
     /// A direct near jump.
@@ -29,26 +28,26 @@ pub enum BranchKind {
 /// One executed branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Branch {
-    /// What it is.
+    /// Its kind.
     pub kind: BranchKind,
-    /// Where it stands.
+    /// Its address.
     pub ip: Addr,
-    /// The address behind it.
+    /// The address of the next instruction.
     pub next: Addr,
-    /// Where it goes if taken.
+    /// Its target if taken.
     pub target: Addr,
-    /// The privilege level behind it, 0 to 3.
+    /// The privilege level after it, 0 to 3.
     pub cpl: u8,
 }
 
 impl Branch {
-    /// Where execution goes on.
+    /// Returns the address at which execution continues.
     #[must_use]
     pub const fn landing(&self) -> Addr {
         if self.is_taken() { self.target } else { self.next }
     }
 
-    /// Whether it is a taken branch, conditional or not.
+    /// Returns true for a taken branch, conditional or not.
     #[must_use]
     pub const fn is_taken(&self) -> bool {
         !matches!(self.kind, BranchKind::Jcc { taken: false })

@@ -1,7 +1,7 @@
-//! What a processor's PT unit can do, as CPUID leaf 14H says (SDM table "CPUID Leaf 14H
+//! The capabilities of a processor's PT unit, from CPUID leaf 14H (SDM table "CPUID Leaf 14H
 //! Enumeration of Intel Processor Trace Capabilities").
 
-/// A capability that CPUID leaf 14H, sub-leaf 0, has a bit for.
+/// A capability with a bit in CPUID leaf 14H, sub-leaf 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Capability {
@@ -21,7 +21,7 @@ pub enum Capability {
     EventTrace,
     /// ECX bit 0: output to tables of physical addresses.
     Topa,
-    /// ECX bit 1: such tables with more than one output region.
+    /// ECX bit 1: tables with more than one output region.
     TopaMultiple,
     /// ECX bit 2: output to a single range.
     SingleRange,
@@ -29,7 +29,7 @@ pub enum Capability {
     Transport,
 }
 
-/// The values of CPUID leaf 14H, and of what it goes with.
+/// The values of CPUID leaf 14H, and of a related leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Capabilities {
     /// Sub-leaf 0, EBX.
@@ -45,7 +45,7 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Everything that this model knows of.
+    /// Every capability that this model supports.
     pub const ALL: Self = Self {
         ebx: 0xbf,
         ecx: 0xf,
@@ -58,7 +58,7 @@ impl Capabilities {
     pub const FIRST: Self =
         Self { ebx: 1, ecx: 1, sub_leaf_1_eax: 0, sub_leaf_1_ebx: 0, physical_address_bits: 39 };
 
-    /// Whether the processor has `capability`.
+    /// Returns true if the processor has `capability`.
     #[must_use]
     pub const fn has(&self, capability: Capability) -> bool {
         let (register, bit) = match capability {
@@ -77,13 +77,13 @@ impl Capabilities {
         register >> bit & 1 != 0
     }
 
-    /// Whether output to memory can be configured at all.
+    /// Returns true if output to memory can be configured.
     #[must_use]
     pub const fn has_memory_output(&self) -> bool {
         self.has(Capability::Topa) || self.has(Capability::SingleRange)
     }
 
-    /// How many address ranges there are, at most 4.
+    /// Returns the number of address ranges, at most 4.
     #[must_use]
     pub const fn address_ranges(&self) -> usize {
         let count = (self.sub_leaf_1_eax & 7) as usize;
@@ -94,21 +94,21 @@ impl Capabilities {
         }
     }
 
-    /// Whether `MTCFreq` can be `freq`.
+    /// Returns true if `MTCFreq` can be `freq`.
     #[must_use]
     pub const fn has_mtc_freq(&self, freq: u8) -> bool {
         freq == 0 && !self.has(Capability::Mtc)
             || self.has(Capability::Mtc) && self.sub_leaf_1_eax >> 16 >> (freq & 15) & 1 != 0
     }
 
-    /// Whether `CycThresh` can be `threshold`.
+    /// Returns true if `CycThresh` can be `threshold`.
     #[must_use]
     pub const fn has_cyc_thresh(&self, threshold: u8) -> bool {
         let supported = self.sub_leaf_1_ebx & 0xffff;
         self.has_of(supported, threshold)
     }
 
-    /// Whether `PSBFreq` can be `freq`.
+    /// Returns true if `PSBFreq` can be `freq`.
     #[must_use]
     pub const fn has_psb_freq(&self, freq: u8) -> bool {
         self.has_of(self.sub_leaf_1_ebx >> 16, freq)
@@ -122,9 +122,9 @@ impl Capabilities {
         }
     }
 
-    /// The bits of a physical address that the processor does not have.
+    /// Returns the bits above the processor's physical addresses.
     pub(super) const fn reserved_address_bits(&self) -> u64 {
-        // No processor has more than 52, whatever is said here.
+        // No processor has more than 52, whatever the field holds.
         let bits = if self.physical_address_bits < 52 { self.physical_address_bits } else { 52 };
         u64::MAX << bits
     }

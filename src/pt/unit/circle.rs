@@ -1,23 +1,23 @@
-//! Circles of direct branches. They give no packets, so whatever ends one binds to its first round
-//! (SDM section "Packet Binding"), and the others would be lost. Where [`Config::tell_circles`]
-//! says so, each round is told here, by what the processor writes when tracing is interrupted and
-//! goes on at once.
+//! Loops of direct branches. They generate no packets, so an event that ends one binds to its first
+//! round (SDM section "Packet Binding"), and the other rounds are lost. With
+//! [`Config::tell_circles`], this file reports each round, by the packets of a processor whose
+//! tracing is interrupted and resumes at once.
 //!
 //! [`Config::tell_circles`]: super::Config::tell_circles
 
 use super::{Branch, BranchKind, Unit};
 use crate::common::Addr;
 
-/// Straight runs since the last place that is told, at most. Decoders give up on longer ways.
+/// Straight runs since the last reported position, at most. Decoders give up on longer paths.
 const MAX_RUNS: usize = 256;
 
-/// The straight code that was executed since the last place that the trace tells: runs from their
-/// first instruction to the branch at their end. No address is in two of them.
+/// The straight code executed since the last position that the trace determines: runs from their
+/// first instruction to the branch at their end. No address is in two runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Walked(Vec<(Addr, Addr)>);
 
 impl Walked {
-    /// The trace tells where execution stands.
+    /// Forgets all runs: the trace determines the current position.
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -32,8 +32,8 @@ impl Walked {
 }
 
 impl Unit {
-    /// Execution went on, through straight code, to `ip`: if that led into code that was executed
-    /// since the last place that is told, tells where the straight code began.
+    /// Advances through straight code to `ip`. If that reached code executed since the last
+    /// reported position, reports where the straight code started.
     pub(super) fn reach(&mut self, ip: Addr) {
         let start = self.context.ip;
         if self.tells_circles() && self.walked.meets((start, ip)) {
@@ -41,8 +41,8 @@ impl Unit {
         }
     }
 
-    /// A branch is about to be told: if it is direct and closes a circle, tells where it stands.
-    /// True if that told the branch as well.
+    /// Prepares for the packets of a branch: if it is direct and closes a loop, reports its
+    /// address. Returns true if that reported the branch as well.
     pub(super) fn close_circle(&mut self, branch: &Branch) -> bool {
         if !self.tells_circles() || !matches!(branch.kind, BranchKind::Jmp | BranchKind::Call) {
             return false;
@@ -59,7 +59,7 @@ impl Unit {
             self.walked.0.push((ip, ip));
         }
         if target == ip {
-            // No FUP can tell the branch's own address from its target.
+            // A FUP with the branch's own address would also match its target.
             self.tip_pgd(Some(target));
             self.tip_pge(target);
         }
@@ -70,8 +70,8 @@ impl Unit {
         self.config.tell_circles && self.packet_en()
     }
 
-    /// An interruption before the instruction at `ip`, which execution has not reached before since
-    /// the last place that is told.
+    /// Reports `ip` by an interruption before the instruction there, which execution has not
+    /// reached since the last reported position.
     fn tell_place(&mut self, ip: Addr) {
         self.fup(ip);
         self.tip_pgd(None);

@@ -1,21 +1,21 @@
-//! What the unit is told to trace, and how it packs it.
+//! The unit's configuration: what it traces, and how it packs the trace.
 
 use super::{IpRange, RtitCtl};
 use crate::pt::CrystalRatio;
 
-/// How branch outcomes are packed. Real processors write short packets mostly; long ones make
+/// The packing of branch outcomes. Real processors mostly write short packets; long ones make
 /// traces of branches alone a tenth smaller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TntForm {
     /// Up to 6 in one byte.
     #[default]
     Short,
-    /// Up to 47 in eight bytes; a rest of 6 or fewer is written short.
+    /// Up to 47 in eight bytes; a remainder of 6 or fewer is written short.
     Long,
 }
 
 impl TntForm {
-    /// How many branch outcomes a full packet holds.
+    /// Returns how many branch outcomes a full packet holds.
     #[must_use]
     pub const fn capacity(self) -> u8 {
         match self {
@@ -34,22 +34,22 @@ pub struct Config {
     pub cr3_match: u64,
     /// `IA32_RTIT_ADDRn_A` and `IA32_RTIT_ADDRn_B`.
     pub ranges: [IpRange; 4],
-    /// How branch outcomes are packed.
+    /// The packing of branch outcomes.
     pub tnt: TntForm,
-    /// Whether TIPs of indirect jumps and calls wait for the TNT before them to fill up (SDM
-    /// section "Deferred TIPs"). Never while CYC packets are on.
+    /// True if TIPs of indirect jumps and calls wait until the TNT before them is full (SDM section
+    /// "Deferred TIPs"). Has no effect while CYC packets are enabled.
     pub deferred_tips: bool,
-    /// Whether the rounds of circles of direct branches are told, as if tracing were interrupted
-    /// in each. A processor tells one round of all.
+    /// True if each round of a loop of direct branches is reported, as if tracing were interrupted
+    /// in it. A processor reports only one round.
     pub tell_circles: bool,
     /// TSC to crystal clock; without it there are no MTC and TMA packets.
     pub crystal_ratio: Option<CrystalRatio>,
-    /// Core:bus ratio for CBR packets; none where it is not known.
+    /// Core:bus ratio for CBR packets; `None` if it is unknown.
     pub core_bus_ratio: Option<u8>,
 }
 
 impl Config {
-    /// What `ctl` alone sets, the rest as it is at reset.
+    /// Creates a configuration from `ctl`, with the rest as it is at reset.
     #[must_use]
     pub fn new(ctl: RtitCtl) -> Self {
         Self {
@@ -64,16 +64,16 @@ impl Config {
         }
     }
 
-    /// What perf sets for `intel_pt//u`: branches and time stamps at CPL 1 to 3 with RET
-    /// compression; a PSB every 4 KiB.
+    /// Returns perf's configuration for `intel_pt//u`: branches and time stamps at CPL 1 to 3 with
+    /// RET compression; a PSB every 4 KiB.
     #[must_use]
     pub fn user_only() -> Self {
         let enables = RtitCtl::TRACE_EN | RtitCtl::USER | RtitCtl::BRANCH_EN | RtitCtl::TSC_EN;
         Self::new(enables.with_psb_freq(1))
     }
 
-    /// This configuration with a PSB about every `period_bytes` bytes, rounded up to a power of
-    /// two from 2 KiB to 64 MiB.
+    /// Sets the PSB period to about `period_bytes` bytes, rounded up to a power of two from 2 KiB
+    /// to 64 MiB.
     #[must_use]
     pub fn with_psb_period(mut self, period_bytes: u32) -> Self {
         let log2 = period_bytes.clamp(1 << 11, 1 << 26).next_power_of_two().ilog2();
@@ -83,36 +83,35 @@ impl Config {
         self
     }
 
-    /// This configuration with branch outcomes packed as `tnt` says.
+    /// Sets the packing of branch outcomes.
     #[must_use]
     pub const fn with_tnt(mut self, tnt: TntForm) -> Self {
         self.tnt = tnt;
         self
     }
 
-    /// This configuration with the rounds of circles of direct branches told.
+    /// Reports each round of loops of direct branches.
     #[must_use]
     pub const fn with_circles(mut self) -> Self {
         self.tell_circles = true;
         self
     }
 
-    /// This configuration with `more` set in `IA32_RTIT_CTL`.
+    /// Sets the bits `more` in `IA32_RTIT_CTL`.
     #[must_use]
     pub fn with(mut self, more: RtitCtl) -> Self {
         self.ctl |= more;
         self
     }
 
-    /// This configuration with `ADDRn`, n from 0 to 3, as a filter range: only code in `range` (and
-    /// other filter ranges) is traced.
+    /// Sets `ADDRn`, n from 0 to 3, as a filter range: only code in `range` (and other filter
+    /// ranges) is traced.
     #[must_use]
     pub fn with_filter(self, n: usize, range: IpRange) -> Self {
         self.with_range(n, range, 1)
     }
 
-    /// This configuration with `ADDRn`, n from 0 to 3, as a `TraceStop` range: a branch into `range`
-    /// ends the trace.
+    /// Sets `ADDRn`, n from 0 to 3, as a `TraceStop` range: a branch into `range` ends the trace.
     #[must_use]
     pub fn with_trace_stop(self, n: usize, range: IpRange) -> Self {
         self.with_range(n, range, 2)
@@ -126,7 +125,7 @@ impl Config {
         self
     }
 
-    /// Bytes of trace from one PSB to when the next is due.
+    /// Returns the bytes of trace from one PSB to when the next is due.
     pub(super) const fn psb_period_bytes(&self) -> u64 {
         1 << (self.ctl.psb_freq() + 11)
     }

@@ -1,10 +1,11 @@
-//! The processor's state that decides on packets, and what the next far transfer does to it.
+//! The processor state that selects the generated packets, and its changes by the next far
+//! transfer.
 
 use super::{Config, RtitCtl};
 use crate::common::Addr;
 use crate::insn::ExecMode;
 
-/// CR3 and VMX operation as PIP packets tell them.
+/// CR3 and VMX operation, as PIP packets report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Paging {
     /// CR3.
@@ -13,7 +14,7 @@ pub struct Paging {
     pub non_root: bool,
 }
 
-/// Where the processor stands.
+/// The processor's current state.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Context {
     /// The next instruction's address.
@@ -24,11 +25,11 @@ pub(super) struct Context {
     /// The current VMCS, in VMX operation.
     pub(super) vmcs: Option<u64>,
     pub(super) in_tx: bool,
-    /// In an enclave that is not a debug enclave.
+    /// True in an enclave that is not a debug enclave.
     pub(super) in_enclave: bool,
 }
 
-/// What MODE.Exec tells.
+/// The state that MODE.Exec reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mode {
     pub(super) width: ExecMode,
@@ -56,18 +57,18 @@ impl Context {
         }
     }
 
-    /// Takes over what was staged.
+    /// Applies the staged changes.
     pub(super) fn apply(&mut self, staged: Staged) {
         self.mode = staged.mode.unwrap_or(self.mode);
         self.paging = staged.paging.unwrap_or(self.paging);
         self.in_enclave = staged.in_enclave.unwrap_or(self.in_enclave);
     }
 
-    /// `ContextEn` (SDM section "Context Enable (`ContextEn`)").
+    /// Returns `ContextEn` (SDM section "Context Enable (`ContextEn`)").
     pub(super) fn is_traced(&self, config: &Config) -> bool {
         let ctl = config.ctl;
         let level = if self.cpl == 0 { RtitCtl::OS } else { RtitCtl::USER };
-        // The five low bits are none of CR3's address.
+        // The low five bits are not part of CR3's address.
         let matches = (self.paging.cr3 ^ config.cr3_match) >> 5 == 0;
         ctl.has(level) && !self.in_enclave && (matches || !ctl.has(RtitCtl::CR3_FILTER))
     }

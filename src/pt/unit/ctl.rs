@@ -1,5 +1,5 @@
 //! `IA32_RTIT_CTL` and `IA32_RTIT_STATUS` by their fields (SDM tables "`IA32_RTIT_CTL` MSR" and
-//! "`IA32_RTIT_STATUS` MSR"). Which values a processor refuses is not said here.
+//! "`IA32_RTIT_STATUS` MSR"). Does not check which values a processor rejects.
 
 use std::ops::{BitOr, BitOrAssign};
 
@@ -18,11 +18,11 @@ impl RtitCtl {
     pub const USER: Self = Self(1 << 3);
     /// `PwrEvtEn`: power event packets.
     pub const PWR_EVT_EN: Self = Self(1 << 4);
-    /// `FUPonPTW`: a FUP behind each PTW.
+    /// `FUPonPTW`: a FUP after each PTW.
     pub const FUP_ON_PTW: Self = Self(1 << 5);
     /// `FabricEn`: output goes to the trace transport subsystem.
     pub const FABRIC_EN: Self = Self(1 << 6);
-    /// `CR3Filter`: trace only while CR3 is `IA32_RTIT_CR3_MATCH`.
+    /// `CR3Filter`: trace only while CR3 matches `IA32_RTIT_CR3_MATCH`.
     pub const CR3_FILTER: Self = Self(1 << 7);
     /// `ToPA`: output goes to a table of physical addresses.
     pub const TOPA: Self = Self(1 << 8);
@@ -34,66 +34,66 @@ impl RtitCtl {
     pub const DIS_RETC: Self = Self(1 << 11);
     /// `PTWEn`: PTW packets.
     pub const PTW_EN: Self = Self(1 << 12);
-    /// `BranchEn`: packets about control flow.
+    /// `BranchEn`: control flow packets.
     pub const BRANCH_EN: Self = Self(1 << 13);
     /// `EventEn`: event trace packets.
     pub const EVENT_EN: Self = Self(1 << 31);
 
-    /// Whether all bits of `field` are set.
+    /// Returns true if all bits of `field` are set.
     #[must_use]
     pub const fn has(self, field: Self) -> bool {
         self.0 & field.0 == field.0
     }
 
-    /// This value without the bits of `field`.
+    /// Returns this value without the bits of `field`.
     #[must_use]
     pub const fn without(self, field: Self) -> Self {
         Self(self.0 & !field.0)
     }
 
-    /// `MTCFreq`: an MTC packet each time that this bit of the crystal clock counter toggles.
+    /// Returns `MTCFreq`: the bit of the crystal clock counter whose toggles cause MTC packets.
     #[must_use]
     pub const fn mtc_freq(self) -> u8 {
         self.nibble(14)
     }
 
-    /// This value with `MTCFreq` set to the low 4 bits of `freq`.
+    /// Returns this value with `MTCFreq` set to the low 4 bits of `freq`.
     #[must_use]
     pub const fn with_mtc_freq(self, freq: u8) -> Self {
         self.with_nibble(14, freq)
     }
 
-    /// `CycThresh`: 0, or at least 2^(n - 1) core clocks from one CYC to the next.
+    /// Returns `CycThresh`: 0, or at least 2^(n - 1) core clocks from one CYC to the next.
     #[must_use]
     pub const fn cyc_thresh(self) -> u8 {
         self.nibble(19)
     }
 
-    /// This value with `CycThresh` set to the low 4 bits of `threshold`.
+    /// Returns this value with `CycThresh` set to the low 4 bits of `threshold`.
     #[must_use]
     pub const fn with_cyc_thresh(self, threshold: u8) -> Self {
         self.with_nibble(19, threshold)
     }
 
-    /// `PSBFreq`: a PSB about every 2^(n + 11) bytes of trace.
+    /// Returns `PSBFreq`: a PSB about every 2^(n + 11) bytes of trace.
     #[must_use]
     pub const fn psb_freq(self) -> u8 {
         self.nibble(24)
     }
 
-    /// This value with `PSBFreq` set to the low 4 bits of `freq`.
+    /// Returns this value with `PSBFreq` set to the low 4 bits of `freq`.
     #[must_use]
     pub const fn with_psb_freq(self, freq: u8) -> Self {
         self.with_nibble(24, freq)
     }
 
-    /// `ADDRn_CFG` for n from 0 to 3: 0 unused, 1 a filter range, 2 a `TraceStop` range.
+    /// Returns `ADDRn_CFG` for n from 0 to 3: 0 unused, 1 a filter range, 2 a `TraceStop` range.
     #[must_use]
     pub const fn addr_cfg(self, n: usize) -> u8 {
         self.nibble(Self::addr_shift(n))
     }
 
-    /// This value with `ADDRn_CFG`, n from 0 to 3, set to the low 4 bits of `cfg`.
+    /// Returns this value with `ADDRn_CFG`, n from 0 to 3, set to the low 4 bits of `cfg`.
     #[must_use]
     pub const fn with_addr_cfg(self, n: usize, cfg: u8) -> Self {
         self.with_nibble(Self::addr_shift(n), cfg)
@@ -131,9 +131,9 @@ impl BitOrAssign for RtitCtl {
 pub struct RtitStatus(pub u64);
 
 impl RtitStatus {
-    /// `FilterEn`: the IP is one that is traced.
+    /// `FilterEn`: the ranges allow the IP to be traced.
     pub const FILTER_EN: Self = Self(1 << 0);
-    /// `ContextEn`: privilege level, CR3 and enclave mode are ones that are traced.
+    /// `ContextEn`: privilege level, CR3 and enclave mode allow tracing.
     pub const CONTEXT_EN: Self = Self(1 << 1);
     /// `TriggerEn`: tracing is active.
     pub const TRIGGER_EN: Self = Self(1 << 2);
@@ -142,7 +142,7 @@ impl RtitStatus {
     /// `Stopped`: a `TraceStop` range or a `ToPA` entry with STOP ended tracing.
     pub const STOPPED: Self = Self(1 << 5);
 
-    /// Whether all bits of `field` are set.
+    /// Returns true if all bits of `field` are set.
     #[must_use]
     pub const fn has(self, field: Self) -> bool {
         self.0 & field.0 == field.0

@@ -1,5 +1,5 @@
-//! What instructions and the platform put into the trace beside control flow: transactions,
-//! PTWRITE, VMCS, power states, event trace.
+//! Packets of instructions and platform events other than control flow: transactions, PTWRITE,
+//! VMCS, power states, event trace.
 
 use super::{RtitCtl, RtitStatus, Unit};
 use crate::common::Addr;
@@ -8,11 +8,11 @@ use crate::pt::{Packet, PayloadSize};
 /// Entry to a C-state deeper than C0.0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PowerEntry {
-    /// The oldest instruction that is not completed.
+    /// The oldest uncompleted instruction.
     pub ip: Addr,
-    /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if one did.
+    /// EAX (hints) and ECX (extensions) of the MWAIT that caused it, if any.
     pub mwait: Option<(u32, u32)>,
-    /// Hardware caused it.
+    /// True if hardware caused it.
     pub hardware: bool,
     /// Resolved thread C-state, 4 bits.
     pub state: u8,
@@ -20,29 +20,29 @@ pub struct PowerEntry {
     pub sub_state: u8,
 }
 
-/// An event of event trace, with the data that belong to it.
+/// An event of event trace, with its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowEvent<'a> {
     /// The CFE packet's type, 5 bits.
     pub kind: u8,
     /// The CFE packet's vector, or 0.
     pub vector: u8,
-    /// The EVD packets before it: type, 6 bits, and payload.
+    /// The EVD packets before it, each a type of 6 bits and a payload.
     pub data: &'a [(u8, u64)],
 }
 
 impl Unit {
-    /// XBEGIN or XACQUIRE at `ip` began a transaction.
+    /// Begins a transaction at `ip`, by XBEGIN or XACQUIRE.
     pub fn tx_begin(&mut self, ip: Addr) {
         self.transaction(ip, true);
     }
 
-    /// XEND or XRELEASE at `ip` committed the transaction.
+    /// Commits the transaction at `ip`, by XEND or XRELEASE.
     pub fn tx_commit(&mut self, ip: Addr) {
         self.transaction(ip, false);
     }
 
-    /// The transaction was aborted at `ip`; execution goes on at `target`.
+    /// Aborts the transaction at `ip`; execution resumes at `target`.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
         self.begin();
         self.reach(ip);
@@ -77,7 +77,7 @@ impl Unit {
         }
     }
 
-    /// PTWRITE at `ip` with an operand of `size`.
+    /// Executes PTWRITE at `ip` with an operand of `size`.
     pub fn ptwrite(&mut self, ip: Addr, value: u64, size: PayloadSize) {
         self.begin();
         let ctl = self.config.ctl;
@@ -94,7 +94,7 @@ impl Unit {
         self.end();
     }
 
-    /// VMPTRLD loaded the VMCS at physical address `base`.
+    /// Executes VMPTRLD of the VMCS at physical address `base`.
     pub fn vmptrld(&mut self, base: u64) {
         self.begin();
         let base = base & 0x000f_ffff_ffff_f000;
@@ -106,7 +106,7 @@ impl Unit {
         self.end();
     }
 
-    /// A C-state deeper than C0.0 begins.
+    /// Enters a C-state deeper than C0.0.
     pub fn power_enter(&mut self, entry: &PowerEntry) {
         self.begin();
         if self.powered() {
@@ -121,7 +121,7 @@ impl Unit {
         self.end();
     }
 
-    /// Back to C0; `last`, `deepest` and `wake` as in [`Packet::PwrX`].
+    /// Returns to C0, with `last`, `deepest` and `wake` as in [`Packet::PwrX`].
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
         self.begin();
         self.put_times();
@@ -131,7 +131,7 @@ impl Unit {
         self.end();
     }
 
-    /// Execution stops before `ip` is completed, for a frequency change or the like.
+    /// Stops execution before `ip` completes, for example for a frequency change.
     pub fn exec_stop(&mut self, ip: Addr) {
         self.begin();
         if self.powered() {
@@ -153,8 +153,8 @@ impl Unit {
         }
     }
 
-    /// What event trace says of the interrupt or far transfer that is told next. Where packets
-    /// about flow are on, those give the place; otherwise a FUP with `ip` does.
+    /// Writes the event trace packets of the interrupt or far transfer that the next call reports.
+    /// If control flow packets are enabled, they give its IP; otherwise a FUP with `ip` does.
     pub fn flow_event(&mut self, ip: Addr, event: &FlowEvent<'_>) {
         self.begin();
         if self.in_context() && self.config.ctl.has(RtitCtl::EVENT_EN) {

@@ -1,10 +1,10 @@
-//! The `ADDRn` ranges (SDM section "Filtering by IP"): which addresses are traced and which stop the
-//! trace. Knows addresses only, neither privilege nor CR3.
+//! The `ADDRn` ranges (SDM section "Filtering by IP"), which select the traced addresses and those
+//! that stop the trace. Considers addresses only, neither privilege nor CR3.
 
 use super::RtitCtl;
 use crate::common::Addr;
 
-/// `ADDRn_CFG`: the range is one of those that are traced.
+/// `ADDRn_CFG`: the range is traced.
 const FILTER: u8 = 1;
 /// `ADDRn_CFG`: a branch into the range ends the trace.
 const TRACE_STOP: u8 = 2;
@@ -25,16 +25,16 @@ impl IpRange {
     }
 }
 
-/// What the ranges say of an address.
+/// The effect of the ranges on an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Trace,
     Skip,
-    /// Wins over the others where ranges overlap.
+    /// Takes precedence where ranges overlap.
     Stop,
 }
 
-/// Judges `ip` by the ranges that `ctl` configures.
+/// Returns the verdict on `ip` of the ranges that `ctl` configures.
 pub(super) fn judge(ctl: RtitCtl, ranges: &[IpRange; 4], ip: Addr) -> Verdict {
     let hit = |cfg| {
         let mut of_kind = ranges.iter().enumerate().filter(|(n, _)| ctl.addr_cfg(*n) == cfg);
@@ -49,7 +49,7 @@ pub(super) fn judge(ctl: RtitCtl, ranges: &[IpRange; 4], ip: Addr) -> Verdict {
     }
 }
 
-/// Whether any range is configured as a filter.
+/// Returns true if any range is configured as a filter.
 pub(super) fn filters(ctl: RtitCtl) -> bool {
     (0..4).any(|n| ctl.addr_cfg(n) == FILTER)
 }

@@ -1,5 +1,5 @@
-//! The unit itself: its state, and how packets get into its buffer. What packets the processor's
-//! doings cause is in the files beside this one; where the bytes go is in `output`.
+//! The unit: its state, and the output of packets to its buffer. The files beside this one generate
+//! the packets of each kind of event; `output` stores the bytes.
 
 use super::circle::Walked;
 use super::context::{Context, Mode, Staged};
@@ -14,7 +14,7 @@ use crate::pt::{IpCompression, IpPayload, LastIp, Packet, encode};
 
 const SUPPRESSED: IpPayload = IpPayload { compression: IpCompression::Suppressed, value: 0 };
 
-/// A PT unit and the state of the processor that it watches.
+/// A PT unit and the processor state that it observes.
 ///
 /// Its first packets are a PSB+ without an IP, as when perf starts the hardware from inside the
 /// kernel.
@@ -25,22 +25,21 @@ pub struct Unit {
     pub(super) staged: Staged,
     pub(super) status: RtitStatus,
     pub(super) clock: Clock,
-    /// The mode that the trace told last; none behind a PSB without one.
+    /// The mode last reported in the trace; none after a PSB without one.
     pub(super) told_mode: Option<Mode>,
     pub(super) last_ip: LastIp,
     pub(super) returns: ReturnStack,
     pub(super) tnt: TntBuffer,
     pub(super) walked: Walked,
     pub(super) overflow: super::overflow::Overflow,
-    /// `PacketByteCnt`, not cut to its 17 bits: bytes written since the last PSB. 0 makes one due.
+    /// `PacketByteCnt` beyond its 17 bits: bytes written since the last PSB. At 0, a PSB is due.
     pub(super) since_psb_bytes: u64,
     out: Vec<u8>,
 }
 
 impl Unit {
-    /// A unit that traces as `config` says, in 64-bit code. It is on if the configuration has
-    /// `TraceEn` set. No code is traced before [`Unit::enter`] or another event says where
-    /// execution stands.
+    /// Creates a unit with this configuration, in 64-bit code. It is on if the configuration sets
+    /// `TraceEn`. It traces no code before [`Unit::enter`] or another event sets the position.
     #[must_use]
     pub fn new(config: Config) -> Self {
         let mut unit = Self {
@@ -64,31 +63,31 @@ impl Unit {
         unit
     }
 
-    /// The unit's configuration.
+    /// Returns the unit's configuration.
     #[must_use]
     pub const fn config(&self) -> &Config {
         &self.config
     }
 
-    /// `IA32_RTIT_STATUS` without `PacketByteCnt`.
+    /// Returns `IA32_RTIT_STATUS` without `PacketByteCnt`.
     #[must_use]
     pub const fn status(&self) -> RtitStatus {
         self.status
     }
 
-    /// `PacketByteCnt`, not cut to its 17 bits: bytes of trace since the last PSB.
+    /// Returns `PacketByteCnt` beyond its 17 bits: bytes of trace since the last PSB.
     pub(super) const fn packet_byte_count(&self) -> u64 {
         self.since_psb_bytes
     }
 
-    /// Takes over another configuration; for while the unit is off.
+    /// Replaces the configuration. Only while the unit is off.
     pub(super) fn configure(&mut self, config: Config) {
         self.config = config;
         self.tnt = TntBuffer::new(&config);
     }
 
-    /// Takes over other `ADDRn` ranges, and what they are for, from `ctl`. No packet tells it: for
-    /// ranges of code that is not executed yet.
+    /// Replaces the `ADDRn` ranges, and their use as in `ctl`. No packet reports it, so the ranges
+    /// may only contain code that is not executed yet.
     pub fn set_ranges(&mut self, ctl: RtitCtl, ranges: [IpRange; 4]) {
         for n in 0..ranges.len() {
             self.config.ctl = self.config.ctl.with_addr_cfg(n, ctl.addr_cfg(n));
@@ -96,14 +95,14 @@ impl Unit {
         self.config.ranges = ranges;
     }
 
-    /// Whether a branch to `ip` at a traced privilege level gives packets: `TriggerEn` is set, and
-    /// the ranges let it be traced or stop the trace.
+    /// Returns true if a branch to `ip` at a traced privilege level generates packets: `TriggerEn`
+    /// is set, and the ranges trace it or stop the trace there.
     #[must_use]
     pub fn judges(&self, ip: Addr) -> bool {
         self.triggered() && judge(self.config.ctl, &self.config.ranges, ip) != Verdict::Skip
     }
 
-    /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`; for while the unit is off.
+    /// Sets `Error` and `Stopped` as in `status`, and `PacketByteCnt`. Only while the unit is off.
     pub(super) fn restore_status(&mut self, status: RtitStatus, packet_byte_count: u64) {
         for flag in [RtitStatus::ERROR, RtitStatus::STOPPED] {
             self.status.set(flag, status.has(flag));
@@ -111,7 +110,7 @@ impl Unit {
         self.since_psb_bytes = packet_byte_count;
     }
 
-    /// Ends tracing where it stands, for the reason `why`. What is not yet output is lost.
+    /// Ends tracing at once, for the reason `why`. Packets that are not yet output are lost.
     pub(super) fn halt(&mut self, why: RtitStatus) {
         self.status.set(why, true);
         self.clear_trigger();
@@ -120,7 +119,7 @@ impl Unit {
         self.out.clear();
     }
 
-    /// `PacketEn`: whether packets about control flow are generated.
+    /// Returns `PacketEn`: true if control flow packets are generated.
     #[must_use]
     pub const fn packet_en(&self) -> bool {
         self.in_context()
@@ -128,12 +127,12 @@ impl Unit {
             && self.config.ctl.has(RtitCtl::BRANCH_EN)
     }
 
-    /// `TriggerEn` and `ContextEn`.
+    /// Returns `TriggerEn` and `ContextEn`.
     pub(super) const fn in_context(&self) -> bool {
         self.triggered() && self.status.has(RtitStatus::CONTEXT_EN)
     }
 
-    /// `TriggerEn`.
+    /// Returns `TriggerEn`.
     pub(super) const fn triggered(&self) -> bool {
         self.status.has(RtitStatus::TRIGGER_EN)
     }
@@ -149,46 +148,46 @@ impl Unit {
         self.staged.paging = Some(paging);
     }
 
-    /// Enters or leaves an enclave that is not a debug enclave with the next far transfer or
+    /// Enters or leaves an enclave that is not a debug enclave, with the next far transfer or
     /// interrupt.
     pub fn set_enclave(&mut self, inside: bool) {
         self.staged.in_enclave = Some(inside);
     }
 
-    /// Writes the branch outcomes that wait for more to fill a packet.
+    /// Writes the buffered branch outcomes, before they fill a packet.
     pub fn flush(&mut self) {
         for packet in self.tnt.take() {
             self.write(&packet);
         }
     }
 
-    /// Bytes that [`Unit::drain`] would give.
+    /// Returns the number of bytes that [`Unit::drain`] would return.
     #[must_use]
     pub fn pending_bytes(&self) -> usize {
         self.out.len()
     }
 
-    /// The bytes of the packets written since the last call. Ends between two packets; branch
-    /// outcomes that wait are not in it ([`Unit::flush`] writes them).
+    /// Returns the bytes of the packets written since the last call. They end at a packet boundary,
+    /// and do not include buffered branch outcomes ([`Unit::flush`] writes those).
     pub fn drain(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes `packet` as it is: for packets that the model knows no cause for (MNT, PAD, the
-    /// blocks of BIP packets), and for tests of decoders.
+    /// Writes `packet` unchanged: for packets without a cause in this model (MNT, PAD, the blocks
+    /// of BIP packets), and for tests of decoders.
     pub fn inject(&mut self, packet: &Packet) {
         self.begin();
         self.put(packet);
     }
 
-    /// What comes before every event: the PSB+ that tracing begins with.
+    /// Starts an event: writes the PSB+ at the start of tracing if it is due.
     pub(super) fn begin(&mut self) {
         if self.since_psb_bytes == 0 {
             self.put_psb(self.packet_en());
         }
     }
 
-    /// What comes behind every event: a PSB+ if enough bytes went by.
+    /// Ends an event: writes a PSB+ if enough bytes were written since the last one.
     pub(super) fn end(&mut self) {
         if self.since_psb_bytes >= self.config.psb_period_bytes() {
             self.put_psb(self.packet_en());
@@ -198,7 +197,7 @@ impl Unit {
     pub(super) fn outcome(&mut self, taken: bool) {
         self.walked.clear();
         if self.tnt.is_empty() {
-            // A CYC gives the time of the first branch in the packet.
+            // The CYC gives the time of the first branch in the packet.
             self.put_cyc();
         }
         for packet in self.tnt.push(taken) {
@@ -213,7 +212,7 @@ impl Unit {
         self.put(&Packet::Tip(payload));
     }
 
-    /// The TIP of a near indirect branch, which may be deferred.
+    /// Writes the TIP of a near indirect branch, which may be deferred.
     pub(super) fn tip_indirect(&mut self, target: Addr) {
         self.walked.clear();
         if self.tnt.defers() {
@@ -241,11 +240,11 @@ impl Unit {
         self.walked.clear();
         let payload = target.map_or(SUPPRESSED, |target| self.last_ip.compress(target));
         self.put(&Packet::TipPgd(payload));
-        // No return is compressed across a stretch without packets.
+        // Returns are not compressed across a gap without packets.
         self.returns.clear();
     }
 
-    /// MODE.Exec, where the trace does not tell the mode yet.
+    /// Writes MODE.Exec if the trace has not reported the current mode.
     fn tell_mode(&mut self) {
         if self.told_mode != Some(self.context.mode) {
             self.put_mode();
@@ -259,7 +258,7 @@ impl Unit {
         self.put(&Packet::ModeExec { mode: mode.width, interrupts });
     }
 
-    /// Writes a packet behind all that came before it.
+    /// Writes a packet after the buffered ones.
     pub(super) fn put(&mut self, packet: &Packet) {
         self.flush();
         if is_cyc_eligible(packet) {
@@ -268,14 +267,14 @@ impl Unit {
         self.write(packet);
     }
 
-    /// Writes a packet without a look at those that wait.
+    /// Writes a packet without flushing the buffered ones.
     pub(super) fn write(&mut self, packet: &Packet) {
         if self.triggered() && !self.overflow.loses(packet) {
             self.emit(packet);
         }
     }
 
-    /// Writes a packet, whatever the enables say.
+    /// Writes a packet regardless of the enables.
     pub(super) fn emit(&mut self, packet: &Packet) {
         let before = self.out.len();
         encode(packet, &mut self.out);
@@ -283,8 +282,8 @@ impl Unit {
     }
 }
 
-/// Whether a CYC precedes the packet (SDM section "Cycle-Accurate Mode"). TNT is, too, but at the
-/// time of its first branch.
+/// Returns true if a CYC precedes the packet (SDM section "Cycle-Accurate Mode"). So does one
+/// precede TNT, but at the time of its first branch.
 const fn is_cyc_eligible(packet: &Packet) -> bool {
     matches!(
         packet,

@@ -1,23 +1,23 @@
-//! Physical memory for the unit to write to: pages that exist once written, and regions that the
-//! platform restricts. It is the model's, and nobody's real memory.
+//! Simulated physical memory for the unit's output: pages created when written, and regions that
+//! the platform restricts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 const PAGE_BYTES: usize = 4096;
 
-/// What happens when trace output reaches restricted memory; processors differ (SDM table
+/// The effect of trace output on restricted memory, which depends on the processor (SDM table
 /// "Behavior on Restricted Memory Access").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum OnRestricted {
-    /// The stores are dropped and tracing goes on.
+    /// The stores are dropped and tracing continues.
     #[default]
     Drop,
     /// An operational error ends tracing.
     Error,
 }
 
-/// Physical memory. What was never written is 0.
+/// Physical memory. Unwritten bytes are 0.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
     pages: BTreeMap<u64, Box<[u8; PAGE_BYTES]>>,
@@ -26,14 +26,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Memory without restricted regions.
+    /// Creates memory without restricted regions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Restricts `region`: stores into it are lost and reads give all ones. `on_restricted` says
-    /// what trace output does at this and every other restricted region.
+    /// Restricts `region`: stores to it are lost and reads return all ones. `on_restricted` sets
+    /// the effect of trace output on this and every other restricted region.
     pub fn restrict(&mut self, region: Range<u64>, on_restricted: OnRestricted) {
         self.restricted.push(region);
         self.on_restricted = on_restricted;
@@ -46,7 +46,7 @@ impl Memory {
         }
     }
 
-    /// The `size_bytes` bytes at `address`.
+    /// Returns the `size_bytes` bytes at `address`.
     #[must_use]
     pub fn bytes(&self, address: u64, size_bytes: usize) -> Vec<u8> {
         let mut bytes = vec![0; size_bytes];
@@ -65,7 +65,7 @@ impl Memory {
         }
     }
 
-    /// Writes an entry of a table of physical addresses, or another 8-byte value.
+    /// Writes an 8-byte value, such as an entry of a table of physical addresses.
     pub fn write_u64(&mut self, address: u64, value: u64) {
         self.write(address, &value.to_le_bytes());
     }
@@ -78,13 +78,13 @@ impl Memory {
         u64::from_le_bytes(bytes)
     }
 
-    /// Whether any of the `size_bytes` bytes at `address` is restricted.
+    /// Returns true if any of the `size_bytes` bytes at `address` is restricted.
     pub(super) fn overlaps_restricted(&self, address: u64, size_bytes: u64) -> bool {
         let end = address.saturating_add(size_bytes);
         self.restricted.iter().any(|region| region.start < end && address < region.end)
     }
 
-    /// How many of the `size_bytes` bytes at `address` come before one that ends tracing.
+    /// Returns how many of the `size_bytes` bytes at `address` precede one that ends tracing.
     pub(super) fn writable_bytes(&self, address: u64, size_bytes: u64) -> u64 {
         if self.on_restricted == OnRestricted::Drop {
             return size_bytes;
@@ -105,12 +105,12 @@ impl Memory {
     }
 }
 
-/// The number of the page that holds `address`.
+/// Returns the number of the page that contains `address`.
 const fn page(address: u64) -> u64 {
     address >> 12
 }
 
-/// The offset of `address` in its page.
+/// Returns the offset of `address` in its page.
 fn offset(address: u64) -> usize {
     let [low, high, ..] = address.to_le_bytes();
     usize::from(u16::from_le_bytes([low, high & 0xf]))

@@ -1,5 +1,5 @@
-//! A model of the PT unit: given what a processor executes, it writes the packets that the
-//! hardware would. Capture backends write their traces through it; tests and fuzzers drive it.
+//! A model of the PT unit: from the events that a processor executes, it generates the packets that
+//! the hardware would. Capture backends write their traces through it; tests and fuzzers drive it.
 //!
 //! ```
 //! use contraflow::common::Addr;

@@ -1,21 +1,21 @@
-//! Trace bytes to memory: single range, table of physical addresses, or trace transport (SDM
-//! section "Trace Output"). Knows bytes only, not packets: a packet may be cut where output ends.
+//! Writes trace bytes to memory: single range, table of physical addresses, or trace transport (SDM
+//! section "Trace Output"). Handles bytes, not packets: output may end inside a packet.
 
 use super::topa::Topa;
 use super::{Capabilities, Memory, RtitCtl};
 use thiserror::Error;
 
-/// Why output set `IA32_RTIT_STATUS.Error` (SDM section "Operational Errors").
+/// The reason why output set `IA32_RTIT_STATUS.Error` (SDM section "Operational Errors").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum OperationalError {
-    /// The ones of a single range's mask do not begin at bit 0 or have a gap.
+    /// The ones of a single range's mask do not start at bit 0 or have a gap.
     #[error("output mask {0:#x} is not contiguous")]
     MaskNotContiguous(u64),
     /// A single range's base has bits in common with its mask.
     #[error("output base {0:#x} is not aligned to the mask")]
     BaseMisaligned(u64),
-    /// The output offset is behind the end of the range or region.
+    /// The output offset is beyond the end of the range or region.
     #[error("output offset {0:#x} is outside the output region")]
     OffsetOutside(u64),
     /// The table's base is not 4 KiB-aligned.
@@ -27,14 +27,14 @@ pub enum OperationalError {
     /// The region of the entry at this address is not aligned to its size.
     #[error("ToPA entry at {0:#x} has a region that is not aligned to its size")]
     RegionMisaligned(u64),
-    /// The entry at this address has END together with STOP or INT.
+    /// The entry at this address combines END with STOP or INT.
     #[error("ToPA entry at {0:#x} combines END with STOP or INT")]
     EndCombined(u64),
-    /// The entry at this address is a table's first, and END.
+    /// The entry at this address is END, and the first one of a table.
     #[error("ToPA entry at {0:#x} is END in the first entry of a table")]
     EndFirst(u64),
-    /// The processor supports one region only, and the entry behind it, at this address, is not an
-    /// END that leads back to it.
+    /// The processor supports one region only, and the next entry, at this address, is not an END
+    /// that points back to it.
     #[error("ToPA entry at {0:#x} does not lead back to the only region")]
     NotCircular(u64),
     /// The table or the output reached restricted memory at this address.
@@ -42,30 +42,30 @@ pub enum OperationalError {
     Restricted(u64),
 }
 
-/// How far a store came.
+/// The result of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stored {
     All,
-    /// A region with STOP is full; the rest is lost.
+    /// A region with STOP is full; the remaining bytes are lost.
     Stopped,
 }
 
-/// `IA32_RTIT_OUTPUT_BASE` and `IA32_RTIT_OUTPUT_MASK_PTRS`, and what they point to.
+/// `IA32_RTIT_OUTPUT_BASE` and `IA32_RTIT_OUTPUT_MASK_PTRS`, and the memory that they point to.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Output {
     pub(super) base: u64,
     pub(super) mask_ptrs: u64,
     pub(super) memory: Memory,
     pub(super) transport: Vec<u8>,
-    /// Interrupts that filled regions asked for.
+    /// The number of interrupts that full regions raised.
     pub(super) topa_pmis: u64,
 }
 
-/// The low 7 bits of `IA32_RTIT_OUTPUT_MASK_PTRS` are ones.
+/// The low 7 bits of `IA32_RTIT_OUTPUT_MASK_PTRS`, which are always ones.
 pub(super) const LOWER_MASK: u64 = 0x7f;
 
 impl Output {
-    /// Looks for what is wrong before the first byte.
+    /// Checks the configuration before the first byte.
     pub(super) fn check(
         &mut self,
         ctl: RtitCtl,
@@ -78,7 +78,7 @@ impl Output {
         }
     }
 
-    /// Stores `bytes`, as far as output goes.
+    /// Stores `bytes`, up to where output ends.
     pub(super) fn store(
         &mut self,
         ctl: RtitCtl,
@@ -99,7 +99,7 @@ impl Output {
         Topa { output: self, capabilities }
     }
 
-    /// `OutputOffset`, bits 63 to 32.
+    /// Returns `OutputOffset`, bits 63 to 32.
     pub(super) const fn offset(&self) -> u64 {
         self.mask_ptrs >> 32
     }
@@ -108,12 +108,12 @@ impl Output {
         self.mask_ptrs = self.mask() | offset << 32;
     }
 
-    /// `MaskOrTableOffset` with the bits below it.
+    /// Returns `MaskOrTableOffset` with the bits below it.
     const fn mask(&self) -> u64 {
         self.mask_ptrs & 0xffff_ffff
     }
 
-    /// The entry of the current table that is in use: the table's offset, divided by 8.
+    /// Returns the index of the current table's entry in use: the table offset divided by 8.
     pub(super) const fn table_index(&self) -> u64 {
         self.mask() >> 7
     }
@@ -137,7 +137,7 @@ impl Output {
         Ok(())
     }
 
-    /// The range is circular: behind its end it goes on at its base.
+    /// Stores to the range, which is circular: after its end, output continues at its base.
     fn store_in_range(&mut self, mut bytes: &[u8]) -> Result<Stored, OperationalError> {
         while !bytes.is_empty() {
             let room = self.mask() + 1 - self.offset();
@@ -149,7 +149,7 @@ impl Output {
         Ok(Stored::All)
     }
 
-    /// Writes `bytes` at `address`, unless that reaches restricted memory and ends tracing.
+    /// Writes `bytes` at `address`, up to any restricted memory that ends tracing.
     pub(super) fn put(&mut self, address: u64, bytes: &[u8]) -> Result<(), OperationalError> {
         let size_bytes = bytes.len() as u64;
         let writable_bytes = self.memory.writable_bytes(address, size_bytes);
@@ -163,7 +163,7 @@ impl Output {
     }
 }
 
-/// The first `at` of `bytes`, and the rest.
+/// Splits `bytes` at `at`, or at their end.
 pub(super) fn split(bytes: &[u8], at: u64) -> (&[u8], &[u8]) {
     bytes.split_at(usize::try_from(at).map_or(bytes.len(), |at| at.min(bytes.len())))
 }

@@ -1,10 +1,10 @@
-//! Internal buffer overflow, on demand (SDM section "Internal Buffer Overflow"). The enables and
-//! filters go on during it; only packets are lost.
+//! Internal buffer overflow, on demand (SDM section "Internal Buffer Overflow"). Enables and
+//! filters keep changing during it; only packets are lost.
 
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;
 
-/// Whether packets are being lost, and what has to be told once they are not.
+/// Whether packets are being lost, and what the end of the overflow must report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
     None,
@@ -16,7 +16,7 @@ impl Overflow {
         matches!(self, Self::On { .. })
     }
 
-    /// Whether `packet` is lost. Remembers if it told state that no later packet repeats.
+    /// Returns true if `packet` is lost. Remembers if it held state that no later packet repeats.
     pub(super) fn loses(&mut self, packet: &Packet) -> bool {
         let Self::On { state_lost, .. } = self else { return false };
         *state_lost |= matches!(
@@ -26,7 +26,7 @@ impl Overflow {
         true
     }
 
-    /// A `TraceStop` that happens now is told at the end.
+    /// Defers a `TraceStop` that happens now to the end of the overflow.
     pub(super) fn lose_trace_stop(&mut self) {
         if let Self::On { stopped, .. } = self {
             *stopped = true;
@@ -35,18 +35,18 @@ impl Overflow {
 }
 
 impl Unit {
-    /// The internal buffers are full: packets are lost from here on.
+    /// Starts an overflow: the internal buffers are full, and packets are lost from here on.
     pub fn overflow_begin(&mut self) {
         self.begin();
         if self.triggered() && !self.overflow.is_on() {
-            // What waited is lost with the rest.
+            // The buffered outcomes are lost with the rest.
             self.tnt.take().for_each(drop);
             self.overflow = Overflow::On { state_lost: false, stopped: false };
         }
     }
 
-    /// The overflow is resolved: OVF, and the IP at which packets go on if they are on. Nothing
-    /// behind it leans on a packet before it.
+    /// Ends the overflow: writes OVF, and the IP at which packets resume if they are enabled. Later
+    /// packets depend on no packet before it.
     pub fn overflow_end(&mut self) {
         let Overflow::On { state_lost, stopped } = self.overflow else { return };
         self.overflow = Overflow::None;
@@ -54,14 +54,14 @@ impl Unit {
         self.last_ip.reset();
         self.returns.clear();
         if stopped {
-            // The trace is at its end, but this was not told.
+            // The trace has ended, but that was not reported.
             self.emit(&Packet::Ovf);
             self.emit(&Packet::TraceStop);
             return;
         }
         self.put(&Packet::Ovf);
         if state_lost {
-            // A PSB+ may stand between OVF and the IP, which its own FUP then is.
+            // A PSB+ may occur between OVF and the IP; its own FUP is then the IP.
             self.put_psb(self.packet_en());
         } else if self.packet_en() && self.config.ctl.has(RtitCtl::BRANCH_EN) {
             self.fup(self.context.ip);

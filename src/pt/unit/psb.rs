@@ -1,4 +1,4 @@
-//! PSB+: the packets that let a decoder begin (SDM section "Decoder Synchronization (PSB+)").
+//! PSB+: the packets at which a decoder can start (SDM section "Decoder Synchronization (PSB+)").
 
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;
@@ -9,8 +9,8 @@ impl Unit {
         self.put_psb(self.packet_en());
     }
 
-    /// `packet_en` says whether packets about flow are on at the PSB. Compression starts afresh
-    /// behind it, so that nothing before it is needed.
+    /// Writes a PSB+. `packet_en` is true if control flow packets are enabled at the PSB. Resets
+    /// compression, so that later packets depend on no earlier ones.
     pub(super) fn put_psb(&mut self, packet_en: bool) {
         if !self.triggered() || self.overflow.is_on() {
             return;

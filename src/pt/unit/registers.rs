@@ -1,5 +1,5 @@
-//! The `IA32_RTIT_*` registers: their addresses, and which writes a processor refuses (SDM section
-//! "Enabling and Configuration MSRs").
+//! The `IA32_RTIT_*` registers: their addresses, and the writes that a processor rejects (SDM
+//! section "Enabling and Configuration MSRs").
 
 use super::{Capabilities, Capability, RtitCtl};
 use thiserror::Error;
@@ -17,17 +17,17 @@ pub const IA32_RTIT_CR3_MATCH: u32 = 0x572;
 /// Address of `IA32_RTIT_ADDR0_A`; `ADDR0_B`, `ADDR1_A` and so on follow it.
 pub const IA32_RTIT_ADDR0_A: u32 = 0x580;
 
-/// Why RDMSR or WRMSR raised a general-protection exception.
+/// The reason why RDMSR or WRMSR raised a general-protection exception.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum GeneralProtection {
-    /// The processor has no such register.
+    /// The processor does not have this register.
     #[error("MSR {0:#x} is not supported")]
     Unsupported(u32),
     /// The register cannot be written while `TraceEn` is set.
     #[error("MSR {0:#x} cannot be written while TraceEn is set")]
     TraceEnabled(u32),
-    /// These bits are reserved, or their capability is missing.
+    /// These bits are reserved, or the processor lacks their capability.
     #[error("reserved bits {0:#x} are set")]
     ReservedBits(u64),
     /// A field has an encoding that the processor does not support.
@@ -41,7 +41,7 @@ pub enum GeneralProtection {
     NoOutput,
 }
 
-/// A register, by what it is.
+/// A register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Register {
     OutputBase,
@@ -49,12 +49,12 @@ pub(super) enum Register {
     Ctl,
     Status,
     Cr3Match,
-    /// Range n, and whether it is its B register.
+    /// A register of range n: its B register if true, else its A register.
     Addr(usize, bool),
 }
 
 impl Register {
-    /// The register at `msr`, if the processor has it.
+    /// Returns the register at `msr`, if the processor has it.
     pub(super) fn at(
         msr: u32,
         capabilities: Option<&Capabilities>,
@@ -76,7 +76,7 @@ impl Register {
         if there { Ok(register) } else { Err(unsupported) }
     }
 
-    /// Whether `value` can be written to a register other than `IA32_RTIT_CTL`.
+    /// Checks a write of `value` to a register other than `IA32_RTIT_CTL`.
     pub(super) fn check(
         self,
         value: u64,
@@ -86,7 +86,7 @@ impl Register {
             Self::OutputBase => LOW_7 | capabilities.reserved_address_bits(),
             Self::Cr3Match => 0x1f,
             Self::Status if capabilities.has(Capability::PsbAndCyc) => !STATUS_BITS,
-            // No PSB frequency to count towards.
+            // Without a PSB frequency, there is no byte count.
             Self::Status => !STATUS_BITS | PACKET_BYTE_COUNT,
             Self::Addr(..) if !is_canonical(value) => {
                 return Err(GeneralProtection::NotCanonical(value));
@@ -106,7 +106,7 @@ pub(super) const PACKET_BYTE_COUNT: u64 = 0x1_ffff << 32;
 /// The bits of `IA32_RTIT_STATUS` that are not reserved.
 const STATUS_BITS: u64 = PACKET_BYTE_COUNT | 0x37;
 
-/// Whether `IA32_RTIT_CTL` can go from `old` to `new`.
+/// Checks a write that changes `IA32_RTIT_CTL` from `old` to `new`.
 pub(super) fn check_ctl(
     old: RtitCtl,
     new: RtitCtl,
@@ -141,7 +141,7 @@ fn check_encodings(ctl: RtitCtl, capabilities: &Capabilities) -> Result<(), Gene
     }
 }
 
-/// The bits of `IA32_RTIT_CTL` that the processor has.
+/// Returns the bits of `IA32_RTIT_CTL` that the processor supports.
 fn allowed_ctl(capabilities: &Capabilities) -> u64 {
     let always = RtitCtl::TRACE_EN
         | RtitCtl::OS
@@ -166,7 +166,7 @@ fn allowed_ctl(capabilities: &Capabilities) -> u64 {
     bits.0 | ranges << 32
 }
 
-/// Bits 63 to 47 are equal.
+/// Returns true if bits 63 to 47 are equal.
 fn is_canonical(address: u64) -> bool {
     matches!(address >> 47, 0 | 0x1_ffff)
 }

@@ -1,13 +1,13 @@
-//! The return addresses that RET compression compares with (SDM section "Indirect Transfer
-//! Compression for Returns (RET)").
+//! The stack of return addresses for RET compression (SDM section "Indirect Transfer Compression
+//! for Returns (RET)").
 
 use crate::common::Addr;
 
-/// The SDM's depth.
+/// The depth that the SDM specifies.
 const DEPTH: usize = 64;
 
-/// The return addresses of the innermost 64 calls since the last PSB. Of more, the outermost is
-/// forgotten.
+/// The return addresses of the innermost 64 calls since the last PSB. A further call evicts the
+/// outermost one.
 #[derive(Clone, Debug)]
 pub(super) struct ReturnStack {
     slots: [Addr; DEPTH],
@@ -30,10 +30,10 @@ impl ReturnStack {
         self.len = (self.len + 1).min(DEPTH);
     }
 
-    /// Whether a return to `target` is what the innermost call says, which is then over.
+    /// Pops the innermost call. Returns true if its return address is `target`.
     ///
-    /// On a mismatch the stack is emptied: some decoders drop the call that the return does not
-    /// match and some keep it, and what is left here has to be on top of both their stacks.
+    /// A mismatch clears the stack: some decoders drop the call that the return does not match and
+    /// some keep it, and the calls kept here must be on top of both their stacks.
     pub(super) fn matches(&mut self, target: Addr) -> bool {
         if self.len == 0 || self.slots[self.top] != target {
             self.clear();

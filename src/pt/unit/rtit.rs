@@ -1,5 +1,4 @@
-//! The whole PT facility of a logical processor: registers in front, the unit in the middle, and
-//! its output behind.
+//! The PT facility of a logical processor: its registers, its PT unit, and its output.
 
 use super::output::{LOWER_MASK, Output, Stored};
 use super::registers::{PACKET_BYTE_COUNT, Register, check_ctl};
@@ -8,17 +7,17 @@ use super::{
 };
 use crate::common::Addr;
 
-/// The instruction that accesses a register.
+/// The position of an instruction that accesses a register.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
     /// Its address.
     pub ip: Addr,
-    /// The address behind it.
+    /// The address of the next instruction.
     pub next: Addr,
 }
 
-/// A logical processor's PT: `IA32_RTIT_*` registers, the unit that they configure, and the memory
-/// or transport that it writes to.
+/// A logical processor's PT: the `IA32_RTIT_*` registers, the unit that they configure, and the
+/// memory or transport that receives its output.
 #[derive(Clone, Debug)]
 pub struct Rtit {
     capabilities: Option<Capabilities>,
@@ -28,8 +27,8 @@ pub struct Rtit {
 }
 
 impl Rtit {
-    /// A processor after reset. `capabilities` are none for one without PT. `model` gives what no
-    /// register does: how the unit packs, and its clocks' ratios.
+    /// Creates a processor after reset. `capabilities` is `None` for one without PT. `model`
+    /// supplies the settings that no register holds: how the unit packs, and its clocks' ratios.
     #[must_use]
     pub fn new(capabilities: Option<Capabilities>, model: Config, memory: Memory) -> Self {
         let at_reset = Config { ctl: RtitCtl(0), ..Config::new(RtitCtl(0)) };
@@ -44,7 +43,7 @@ impl Rtit {
         Self { capabilities, unit: Unit::new(config), output, error: None }
     }
 
-    /// RDMSR.
+    /// Executes RDMSR.
     pub fn rdmsr(&self, msr: u32) -> Result<u64, GeneralProtection> {
         let config = self.unit.config();
         Ok(match Register::at(msr, self.capabilities.as_ref())? {
@@ -61,7 +60,7 @@ impl Rtit {
         })
     }
 
-    /// WRMSR of `value` by the instruction `at`.
+    /// Executes WRMSR of `value` by the instruction `at`.
     pub fn wrmsr(&mut self, msr: u32, value: u64, at: At) -> Result<(), GeneralProtection> {
         let register = Register::at(msr, self.capabilities.as_ref())?;
         let Some(capabilities) = self.capabilities else {
@@ -81,43 +80,43 @@ impl Rtit {
         Ok(())
     }
 
-    /// Lets the unit see what the processor executes, and stores what it writes.
+    /// Passes an executed event to the unit, and stores the packets that the unit writes.
     pub fn execute<T>(&mut self, event: impl FnOnce(&mut Unit) -> T) -> T {
         let result = event(&mut self.unit);
         self.store();
         result
     }
 
-    /// The unit, to look at.
+    /// Returns the unit, for inspection.
     #[must_use]
     pub const fn unit(&self) -> &Unit {
         &self.unit
     }
 
-    /// The memory that output goes to.
+    /// Returns the memory that receives the output.
     #[must_use]
     pub const fn memory(&self) -> &Memory {
         &self.output.memory
     }
 
-    /// The memory that output goes to, for tables to be written.
+    /// Returns the memory that receives the output, for writing tables.
     pub const fn memory_mut(&mut self) -> &mut Memory {
         &mut self.output.memory
     }
 
-    /// What went to the trace transport subsystem.
+    /// Returns the bytes sent to the trace transport subsystem.
     #[must_use]
     pub fn transport(&self) -> &[u8] {
         &self.output.transport
     }
 
-    /// How many interrupts (`ToPA` PMI) output asked for.
+    /// Returns the number of interrupts (`ToPA` PMI) that output raised.
     #[must_use]
     pub const fn topa_pmis(&self) -> u64 {
         self.output.topa_pmis
     }
 
-    /// What set `IA32_RTIT_STATUS.Error` last.
+    /// Returns the error that last set `IA32_RTIT_STATUS.Error`.
     #[must_use]
     pub const fn operational_error(&self) -> Option<OperationalError> {
         self.error

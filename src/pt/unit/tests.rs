@@ -1,4 +1,4 @@
-//! The unit: packet sequences for the flows that the SDM describes.
+//! Tests the unit: packet sequences of the flows that the SDM describes.
 
 mod circles;
 mod compression;
@@ -19,7 +19,7 @@ use crate::pt::{LastIp, Packet, Packets, Tnt};
 const USER: u8 = 3;
 const KERNEL: u8 = 0;
 
-/// A packet with its IP made whole, for reading.
+/// A packet with its IP decompressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     Tip(u64),
@@ -30,7 +30,7 @@ pub(super) enum Seen {
     Other(Packet),
 }
 
-/// The trace, decoded; every byte of it has to be a packet.
+/// Decodes the trace; every byte of it must be part of a packet.
 pub(super) fn seen(trace: &[u8]) -> Vec<Seen> {
     let mut last_ip = LastIp::new();
     let mut whole = |payload| last_ip.reconstruct(payload).map(|ip: Addr| ip.0);
@@ -59,12 +59,12 @@ const NOT_IN_TX: Seen = Seen::Other(Packet::ModeTsx { in_tx: false, aborted: fal
 const PSB: Seen = Seen::Other(Packet::Psb);
 const PSB_END: Seen = Seen::Other(Packet::PsbEnd);
 
-/// A branch at `ip`, four bytes long.
+/// Creates a branch at `ip`, four bytes long.
 pub(super) fn branch(kind: BranchKind, ip: u64, target: u64) -> Branch {
     Branch { kind, ip: Addr(ip), next: Addr(ip + 4), target: Addr(target), cpl: USER }
 }
 
-/// A user-only unit that has just entered a program at `ip`, its first packets taken away.
+/// Returns a user-only unit that has just entered a program at `ip`, with its output drained.
 pub(super) fn in_program(config: Config, ip: u64) -> Unit {
     let mut unit = Unit::new(config);
     unit.enter(Addr(ip), USER);
@@ -107,7 +107,7 @@ fn psb_comes_by_cadence_with_the_state_and_resets_compression() {
     let mut unit = in_program(Config::user_only().with_psb_period(2048), 0x1000);
     unit.set_tsc(Tsc(99));
     unit.branch(&branch(BranchKind::Call, 0x1000, 0x5000));
-    // Two bytes of TIP each, so that the first PSB falls into this loop.
+    // Each TIP takes two bytes, so that the first PSB occurs in this loop.
     for i in 0..1000 {
         unit.branch(&branch(BranchKind::JmpIndirect, 0x5000, 0x5000 + i));
     }

@@ -1,11 +1,11 @@
-//! Packets about time: TSC, TMA, MTC, CYC and CBR (SDM sections "Timestamp Counter (TSC) Packet"
-//! to "Cycle Count Packet (CYC) Packet"). The driver tells the time; the unit has none of its own.
+//! Timing packets: TSC, TMA, MTC, CYC and CBR (SDM sections "Timestamp Counter (TSC) Packet" to
+//! "Cycle Count Packet (CYC) Packet"). The caller supplies the time; the unit has no clock.
 
 use super::{Config, RtitCtl, Unit};
 use crate::common::Tsc;
 use crate::pt::{CrystalRatio, Packet};
 
-/// Core clocks that the cycle counter holds: a CYC stands alone before it wraps.
+/// Core clocks that the cycle counter holds. A separate CYC is written before it wraps.
 const CYCLE_COUNTER: u64 = 1 << 16;
 
 /// The clocks as the unit sees them.
@@ -32,7 +32,7 @@ impl Clock {
         self.cycles = 0;
     }
 
-    /// The crystal clock counter, and the TSC ticks since it last counted.
+    /// Returns the crystal clock counter, and the TSC ticks since it last incremented.
     fn crystal_clock(&self) -> Option<(u64, u64)> {
         let (tsc, ratio) = (u128::from(self.tsc?.0), self.crystal?);
         let (ebx, eax) = (u128::from(ratio.ebx), u128::from(ratio.eax));
@@ -44,9 +44,9 @@ impl Clock {
 }
 
 impl Unit {
-    /// Sets the time-stamp counter. Where `MTCEn` is set and the crystal ratio is known, writes
-    /// the MTC packets that became due since the last call, or TSC and TMA if there were too many
-    /// for MTC to tell.
+    /// Sets the time-stamp counter. If `MTCEn` is set and the crystal ratio is known, writes the
+    /// MTC packets that became due since the last call, or TSC and TMA if MTC cannot express the
+    /// gap.
     pub fn set_tsc(&mut self, tsc: Tsc) {
         let before = self.crystal_periods();
         self.clock.tsc = Some(tsc);
@@ -65,7 +65,7 @@ impl Unit {
         self.end();
     }
 
-    /// `cycles` core clocks went by.
+    /// Advances the core clock by `cycles`.
     pub fn advance_cycles(&mut self, cycles: u64) {
         self.clock.cycles = self.clock.cycles.saturating_add(cycles);
         if self.clock.cycles >= CYCLE_COUNTER && !self.overflow.is_on() {
@@ -74,7 +74,7 @@ impl Unit {
         }
     }
 
-    /// The core:bus ratio is now `ratio`: writes TSC, TMA and CBR, as a frequency change does.
+    /// Sets the core:bus ratio and writes TSC, TMA and CBR, as a frequency change does.
     pub fn set_core_bus_ratio(&mut self, ratio: u8) {
         self.begin();
         self.clock.core_bus_ratio = Some(ratio);
@@ -82,14 +82,14 @@ impl Unit {
         self.end();
     }
 
-    /// Writes a TSC packet, and TMA with it, now, where `TSCEn` is set and the time is known.
+    /// Writes a TSC packet with its TMA now, if `TSCEn` is set and the time is known.
     pub fn stamp(&mut self) {
         self.begin();
         self.put_tsc();
         self.end();
     }
 
-    /// TSC, TMA and CBR: what tells the time afresh.
+    /// Writes TSC, TMA and CBR, which give the full time.
     pub(super) fn put_times(&mut self) {
         self.put_tsc();
         if let Some(ratio) = self.clock.core_bus_ratio.filter(|_| self.triggered()) {
@@ -115,7 +115,7 @@ impl Unit {
         }
     }
 
-    /// A CYC, if the threshold since the last one has passed.
+    /// Writes a CYC if the threshold since the last one has passed.
     pub(super) fn put_cyc(&mut self) {
         let ctl = self.config.ctl;
         let threshold = match ctl.cyc_thresh() {
@@ -130,7 +130,7 @@ impl Unit {
         self.clock.restart_cycles();
     }
 
-    /// The crystal clock counter from the bit on that MTC tells.
+    /// Returns the crystal clock counter without the bits below those of MTC.
     fn crystal_periods(&self) -> Option<u64> {
         let (counter, _) = self.clock.crystal_clock()?;
         Some(counter >> self.config.ctl.mtc_freq())

@@ -1,4 +1,4 @@
-//! The branch outcomes that wait for a full TNT packet, and the TIPs that wait with them.
+//! Buffers branch outcomes until a TNT packet is full, and the TIPs deferred with them.
 
 use super::{Config, RtitCtl};
 use crate::pt::{Packet, Tnt};
@@ -27,7 +27,7 @@ impl TntBuffer {
         self.pending.len == 0
     }
 
-    /// Whether a TIP goes to the deferred ones.
+    /// Returns true if a TIP must be deferred.
     pub(super) const fn defers(&self) -> bool {
         self.deferring && !self.is_empty()
     }
@@ -36,7 +36,7 @@ impl TntBuffer {
         self.deferred.push(tip);
     }
 
-    /// Adds an outcome and gives the packets that go out with it, if it fills the TNT.
+    /// Adds an outcome. If it fills the TNT, returns the packets to write.
     pub(super) fn push(&mut self, taken: bool) -> impl Iterator<Item = Packet> + use<> {
         let Tnt { bits, len } = self.pending;
         self.pending = Tnt { bits: bits << 1 | u64::from(taken), len: len + 1 };
@@ -44,7 +44,7 @@ impl TntBuffer {
         full.then(|| self.take()).into_iter().flatten()
     }
 
-    /// All that waits, in order.
+    /// Removes and returns all buffered packets, in order.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Packet> + use<> {
         let tnt = std::mem::replace(&mut self.pending, NONE);
         let packet = match tnt.len {

@@ -1,5 +1,5 @@
 //! Output through a table of physical addresses (SDM section "Table of Physical Addresses
-//! (`ToPA`)"). Entries are read when they are reached, never before.
+//! (`ToPA`)"). Reads each entry only when output reaches it.
 
 use super::output::{OperationalError, Output, Stored, split};
 use super::{Capabilities, Capability};
@@ -9,21 +9,21 @@ use super::{Capabilities, Capability};
 pub struct TopaEntry(pub u64);
 
 impl TopaEntry {
-    /// END: the address is another table's.
+    /// END: the entry points to another table.
     pub const END: u64 = 1 << 0;
-    /// INT: an interrupt when the region is full.
+    /// INT: raise an interrupt when the region is full.
     pub const INT: u64 = 1 << 2;
-    /// STOP: tracing stops when the region is full.
+    /// STOP: stop tracing when the region is full.
     pub const STOP: u64 = 1 << 4;
     const RESERVED: u64 = 1 << 1 | 1 << 3 | 1 << 5 | 3 << 10;
 
-    /// An output region at `base` of 2^(`size` + 12) bytes, `size` below 16, with `flags`.
+    /// Creates an output region at `base` of 2^(`size` + 12) bytes, `size` below 16, with `flags`.
     #[must_use]
     pub const fn region(base: u64, size: u8, flags: u64) -> Self {
         Self(base | (size as u64 & 15) << 6 | flags)
     }
 
-    /// The end of a table, which leads to the table at `base`.
+    /// Creates the end of a table, which points to the table at `base`.
     #[must_use]
     pub const fn end(base: u64) -> Self {
         Self(base | Self::END)
@@ -42,14 +42,14 @@ impl TopaEntry {
     }
 }
 
-/// The output registers, taken as positions in a table.
+/// The output registers, as a position in a table.
 pub(super) struct Topa<'a> {
     pub(super) output: &'a mut Output,
     pub(super) capabilities: &'a Capabilities,
 }
 
 impl Topa<'_> {
-    /// Looks at the entry that output begins with.
+    /// Checks the first entry that output uses.
     pub(super) fn check(&mut self) -> Result<(), OperationalError> {
         self.current().map(drop)
     }
@@ -74,10 +74,11 @@ impl Topa<'_> {
         Ok(Stored::All)
     }
 
-    /// Counts the interrupt of a region with INT that output went through from `from` to `to`.
+    /// Counts the interrupt of a region with INT if output from `from` to `to` crosses its
+    /// threshold.
     fn interrupt(&mut self, region: TopaEntry, from: u64, to: u64) {
-        // With one region only, the interrupt comes before it is full; how early is not said, and
-        // an eighth is this model's choice.
+        // With one region only, the interrupt comes before it is full. The SDM does not specify how
+        // early; this model uses an eighth.
         let single = !self.capabilities.has(Capability::TopaMultiple);
         let size_bytes = region.size_bytes();
         let at = if single { size_bytes - size_bytes / 8 } else { size_bytes };
@@ -86,9 +87,9 @@ impl Topa<'_> {
         }
     }
 
-    /// Goes on to the next entry, and to the next table if that is END.
+    /// Advances to the next entry, and to the next table if that entry is END.
     fn advance(&mut self) -> Result<(), OperationalError> {
-        // Behind the last entry that the register can name comes the first.
+        // The last entry that the register can index is followed by the first.
         let last = 0xffff_ffff >> 7;
         let index = self.output.table_index();
         self.output.set_table_index(if index == last { 0 } else { index + 1 });
@@ -96,7 +97,7 @@ impl Topa<'_> {
         self.current().map(drop)
     }
 
-    /// The entry in use, with the output offset inside its region. Follows END.
+    /// Returns the entry in use, with the output offset inside its region. Follows END.
     fn current(&mut self) -> Result<TopaEntry, OperationalError> {
         let entry = self.entry()?;
         let entry = if entry.has(TopaEntry::END) {
@@ -114,7 +115,7 @@ impl Topa<'_> {
         Ok(entry)
     }
 
-    /// The entry at the table's index, if it is well-formed.
+    /// Returns the entry at the table's index, if it is well-formed.
     fn entry(&self) -> Result<TopaEntry, OperationalError> {
         let (base, index) = (self.output.base, self.output.table_index());
         if base & 0xfff != 0 {

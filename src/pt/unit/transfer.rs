@@ -1,5 +1,5 @@
-//! Branches, interrupts and other changes of flow to packets (SDM section "Packet Generation
-//! Scenarios", table "Packet Generation under Different Enable Conditions").
+//! Converts branches, interrupts and other changes of flow to packets (SDM section "Packet
+//! Generation Scenarios", table "Packet Generation under Different Enable Conditions").
 
 use super::filter::{Verdict, filters, judge};
 use super::{Branch, BranchKind, Paging, RtitCtl, RtitStatus, Unit};
@@ -7,14 +7,14 @@ use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Unit {
-    /// Execution goes on at `ip` with privilege level `cpl`, coming from code that is not told
-    /// about: the kernel's return to a program, a thread's first instruction.
+    /// Resumes execution at `ip` with privilege level `cpl`, after code that is not reported: the
+    /// kernel's return to a program, a thread's first instruction.
     pub fn enter(&mut self, ip: Addr, cpl: u8) {
         let (from, kind) = (self.context.ip, BranchKind::Far);
         self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
     }
 
-    /// A branch was executed.
+    /// Executes a branch.
     pub fn branch(&mut self, branch: &Branch) {
         self.begin();
         let was_on = self.packet_en();
@@ -36,9 +36,9 @@ impl Unit {
         self.end();
     }
 
-    /// Something took execution from `ip`, which was not executed or not completed, to `target` at
+    /// Transfers execution from `ip`, which was not executed or not completed, to `target` at
     /// privilege level `cpl`: an interrupt, an exception, a signal, a VM exit; also `INT n`, whose
-    /// own address `ip` is.
+    /// own address is `ip`.
     pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
         self.begin();
         let was_on = self.packet_en();
@@ -55,7 +55,7 @@ impl Unit {
         self.end();
     }
 
-    /// `MOV CR3` was executed; `next` is the address behind it.
+    /// Executes `MOV CR3`; `next` is the address of the next instruction.
     pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
         self.begin();
         let was_on = self.packet_en();
@@ -72,10 +72,10 @@ impl Unit {
         self.end();
     }
 
-    /// A `WRMSR` or the like set `TraceEn`; `next` is the address behind it.
+    /// Sets `TraceEn`, by a `WRMSR` or similar; `next` is the address of the next instruction.
     ///
-    /// `packet_byte_count` is `PacketByteCnt`: 0 gives a PSB+, and otherwise the trace goes on
-    /// from an earlier one.
+    /// `packet_byte_count` is `PacketByteCnt`: 0 writes a PSB+; otherwise the trace continues an
+    /// earlier one.
     pub fn enable(&mut self, next: Addr, packet_byte_count: u64) {
         self.config.ctl |= RtitCtl::TRACE_EN;
         self.context.ip = next;
@@ -84,7 +84,7 @@ impl Unit {
         self.told_mode = None;
         let stop = self.set_trigger();
         if packet_byte_count == 0 {
-            // Packets about flow begin with the TIP.PGE behind it.
+            // Control flow packets start with the TIP.PGE after it.
             self.put_psb(false);
         } else {
             self.put_times();
@@ -95,12 +95,12 @@ impl Unit {
         self.stop_if(stop);
     }
 
-    /// A `WRMSR` or the like at `ip` cleared `TraceEn`.
+    /// Clears `TraceEn`, by a `WRMSR` or similar at `ip`.
     pub fn disable(&mut self, ip: Addr) {
         self.begin();
         self.reach(ip);
         self.context.ip = ip;
-        // What is buffered goes out now, which resolves an overflow.
+        // Buffered packets are output now, which resolves an overflow.
         self.overflow_end();
         if self.packet_en() {
             self.fup(ip);
@@ -111,8 +111,8 @@ impl Unit {
         self.clear_trigger();
     }
 
-    /// Turns `TriggerEn` on, unless an error or a stop is not cleared yet, and the other enables
-    /// as the current IP and context have it. True if the IP is in a `TraceStop` range.
+    /// Sets `TriggerEn`, unless an error or a stop is not cleared yet, and the other enables from
+    /// the current IP and context. Returns true if the IP is in a `TraceStop` range.
     pub(super) fn set_trigger(&mut self) -> bool {
         let barred = RtitStatus::ERROR.0 | RtitStatus::STOPPED.0;
         self.status.set(RtitStatus::TRIGGER_EN, self.status.0 & barred == 0);
@@ -120,21 +120,21 @@ impl Unit {
         self.land(self.context.ip, self.context.cpl, true)
     }
 
-    /// Turns `TriggerEn` off without a packet.
+    /// Clears `TriggerEn` without a packet.
     pub(super) fn clear_trigger(&mut self) {
         self.status.set(RtitStatus::TRIGGER_EN, false);
         self.returns.clear();
         self.clock.restart_cycles();
     }
 
-    /// Moves on to `ip` and updates the enables. True if that ends in a `TraceStop` range.
+    /// Moves to `ip` and updates the enables. Returns true if that is in a `TraceStop` range.
     pub(super) fn land(&mut self, ip: Addr, cpl: u8, taken: bool) -> bool {
         (self.context.ip, self.context.cpl) = (ip, cpl);
         if !self.triggered() {
             return false;
         }
         self.status.set(RtitStatus::CONTEXT_EN, self.context.is_traced(&self.config));
-        // Falling into or out of a range goes unnoticed.
+        // Falling through into or out of a range has no effect.
         if !taken || !self.in_context() {
             return false;
         }
@@ -143,7 +143,7 @@ impl Unit {
         verdict == Verdict::Stop
     }
 
-    /// The end of an asynchronous transfer: TIP or what takes its place.
+    /// Writes the last packet of an asynchronous transfer: a TIP, TIP.PGD or TIP.PGE.
     pub(super) fn arrive(&mut self, was_on: bool) {
         let target = self.context.ip;
         match (was_on, self.packet_en()) {
@@ -154,7 +154,7 @@ impl Unit {
         }
     }
 
-    /// A `TraceStop` range was entered.
+    /// Stops the trace if `stop` is true, as when entering a `TraceStop` range.
     pub(super) fn stop_if(&mut self, stop: bool) {
         if stop {
             self.put(&Packet::TraceStop);
@@ -164,7 +164,7 @@ impl Unit {
         }
     }
 
-    /// A PIP, if paging is no longer as it was told.
+    /// Writes a PIP if paging differs from `told`, its last reported value.
     fn tell_paging(&mut self, told: Paging) {
         if self.context.paging != told {
             self.put_pip();
@@ -178,14 +178,14 @@ impl Unit {
         }
     }
 
-    /// The payload of the TIP.PGD that `branch` gives: none out of context, and none where the
-    /// code tells the target of a conditional branch.
+    /// Returns the payload of the TIP.PGD of `branch`: none outside the traced context, and none
+    /// for a conditional branch, whose target is in the code.
     fn exposed(&self, branch: &Branch) -> Option<Addr> {
         let conditional = matches!(branch.kind, BranchKind::Jcc { .. });
         (self.in_context() && !conditional).then_some(branch.target)
     }
 
-    /// A branch with packets on before and after it.
+    /// Writes the packets of a branch with packets enabled before and after it.
     fn follow(&mut self, branch: &Branch) {
         match branch.kind {
             BranchKind::Jcc { taken } => self.outcome(taken),

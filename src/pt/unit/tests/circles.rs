@@ -1,4 +1,4 @@
-//! Circles of direct branches, told round by round.
+//! Loops of direct branches, reported round by round.
 
 use super::super::{BranchKind, Config};
 use super::{Seen, branch, finish, in_program};
@@ -6,8 +6,8 @@ use crate::common::Addr;
 
 const KERNEL: Addr = Addr(0xffff_8000_0000_0000);
 
-/// The packets of a circle that is entered at `at`, goes from `last` back to `first` some times,
-/// and is interrupted at `first`.
+/// Returns the packets of a loop that is entered at `at`, goes from `last` back to `first` `rounds`
+/// times, and is interrupted at `first`.
 fn circle(config: Config, at: u64, first: u64, last: u64, rounds: usize) -> Vec<Seen> {
     let mut unit = in_program(config, at);
     for _ in 0..rounds {

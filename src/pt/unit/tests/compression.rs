@@ -89,7 +89,7 @@ fn no_return_is_compressed_across_a_system_call() {
     assert_eq!(finish(unit).last(), Some(&Seen::Tip(0x1004)));
 }
 
-/// SDM table "TNT Examples with Deferred TIPs".
+/// Follows SDM table "TNT Examples with Deferred TIPs".
 #[test]
 fn deferred_tips_follow_the_tnt() {
     let plain = Config::user_only();

@@ -14,7 +14,7 @@ fn pip(cr3: u64) -> Seen {
     Seen::Other(Packet::Pip { cr3, non_root: false })
 }
 
-/// SDM table "IP Filtering Packet Example".
+/// Follows SDM table "IP Filtering Packet Example".
 #[test]
 fn code_in_a_filter_range_is_traced() {
     let mut unit = in_program(Config::user_only().with_filter(0, RANGE), 0x1000);

@@ -59,7 +59,7 @@ fn ptwrite_gives_its_ip_on_demand() {
     }
 }
 
-/// SDM table "`PwrEvtEn` and `PTWEn` Packet Generation under Different Enable Conditions".
+/// Follows SDM table "`PwrEvtEn` and `PTWEn` Packet Generation under Different Enable Conditions".
 #[test]
 fn a_sleep_tells_its_states() {
     let mut unit = in_program(Config::user_only().with(RtitCtl::PWR_EVT_EN), 0x1000);

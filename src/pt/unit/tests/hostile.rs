@@ -1,4 +1,4 @@
-//! Anything done to a processor in any order: no panic, no hang, and what is traced decodes.
+//! Random operations on a processor: no panic, no hang, and the trace decodes.
 
 use super::super::{
     At, Branch, BranchKind, Capabilities, Config, IA32_RTIT_ADDR0_A, IA32_RTIT_CTL,
@@ -25,7 +25,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         0x570..0x573_u32,
         IA32_RTIT_ADDR0_A..0x589
     ];
-    // Few bits, so that values are legal often.
+    // Few bits, so that values are often legal.
     let sparse = (0..64_u32, 0..64_u32, any::<bool>())
         .prop_map(|(a, b, both)| 1 << a | if both { 1 << b } else { 0 });
     let value = prop_oneof![sparse, Just(0), any::<u64>(), Just(0x2a0d), Just(0x212d)];

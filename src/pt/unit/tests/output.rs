@@ -1,4 +1,4 @@
-//! Output: what the unit writes has to be what lies in memory, and what ends output.
+//! Output: the unit's bytes must arrive in memory, and the conditions that end output.
 
 use super::super::{
     At, BranchKind, Capabilities, Config, IA32_RTIT_CTL, IA32_RTIT_OUTPUT_BASE,
@@ -13,7 +13,7 @@ const TABLE: u64 = 0x1_0000;
 const REGIONS: u64 = 0x10_0000;
 const KIB_4: u64 = 4096;
 
-/// A processor whose unit is configured for output with `ctl`.
+/// Returns a processor whose unit is configured for output with `ctl`.
 fn tracing(
     capabilities: Capabilities,
     memory: Memory,
@@ -54,7 +54,7 @@ fn jump(unit: &mut Unit, count: u64) {
     }
 }
 
-/// The bytes that the unit writes when it executes `event` and is then turned off.
+/// Returns the bytes that the unit writes when it executes `event` and is then turned off.
 fn reference(event: impl FnOnce(&mut Unit)) -> Vec<u8> {
     let mut rtit = tracing(Capabilities::ALL, Memory::new(), 0, 0x7f, RtitCtl::FABRIC_EN);
     rtit.execute(event);
@@ -104,8 +104,8 @@ fn a_single_range_is_checked_at_the_start() {
 }
 
 proptest! {
-    /// Whatever the regions' sizes and order, in one table or in two, the trace lies in them as
-    /// the entries say.
+    /// Checks that the trace is where the entries specify, for all sizes and orders of regions, in
+    /// one table or in two.
     #[test]
     fn tables_hold_the_trace(sizes in prop::collection::vec(0..3_u8, 1..6), split in 1..5_usize) {
         let second = TABLE + 0x2000;
@@ -157,12 +157,12 @@ fn a_region_with_stop_ends_tracing_when_it_is_full() {
     rtit.execute(|unit| jump(unit, 5000));
     assert!(status(&rtit).has(RtitStatus::STOPPED));
     assert_eq!(rtit.topa_pmis(), 1);
-    // The pointers stand behind the region, in the entry that stopped.
+    // The pointers are at the end of the region, in the entry with STOP.
     assert_eq!(rtit.rdmsr(IA32_RTIT_OUTPUT_MASK_PTRS), Ok(KIB_4 << 32 | 0x7f));
     let expected = reference(|unit| jump(unit, 5000));
     assert_eq!(rtit.memory().bytes(REGIONS, 4096), expected[..4096]);
     assert_eq!(rtit.memory().bytes(REGIONS + KIB_4, 16), [0; 16]);
-    // With Stopped cleared and nothing else changed, the offset is an error.
+    // If Stopped is cleared and nothing else changes, the offset is an error.
     off(&mut rtit);
     rtit.wrmsr(IA32_RTIT_STATUS, 0, At::default()).expect("off");
     let on = RtitCtl::TRACE_EN | RtitCtl::USER | RtitCtl::BRANCH_EN | RtitCtl::TOPA;

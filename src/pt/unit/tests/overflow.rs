@@ -26,7 +26,7 @@ fn ips_behind_an_overflow_are_whole() {
     let mut unit = in_program(Config::user_only(), 0x1000);
     unit.overflow_begin();
     unit.overflow_end();
-    // OVF and a FUP of six bytes and its opcode.
+    // OVF, and a FUP with an opcode and six bytes.
     assert_eq!(unit.pending_bytes(), 2 + 7);
 }
 

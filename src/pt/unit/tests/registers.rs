@@ -1,4 +1,4 @@
-//! RDMSR and WRMSR: what faults and what does not.
+//! RDMSR and WRMSR: the accesses that fault and those that do not.
 
 use super::super::{
     At, Capabilities, Config, GeneralProtection, IA32_RTIT_ADDR0_A, IA32_RTIT_CR3_MATCH,
@@ -17,7 +17,7 @@ fn write(rtit: &mut Rtit, msr: u32, value: u64) -> Result<(), GeneralProtection>
     rtit.wrmsr(msr, value, At::default())
 }
 
-/// A processor with everything but what bit `bit` of EBX says.
+/// Returns all capabilities except bit `bit` of EBX.
 fn without_ebx(bit: u32) -> Capabilities {
     Capabilities { ebx: Capabilities::ALL.ebx & !(1 << bit), ..Capabilities::ALL }
 }
@@ -123,7 +123,7 @@ fn values_are_checked_and_read_back() {
         (IA32_RTIT_STATUS, 1 << 49, Err(ReservedBits(1 << 49))),
     ];
     for (msr, value, expected) in cases {
-        // FilterEn, ContextEn and TriggerEn are the processor's.
+        // Writes do not change FilterEn, ContextEn and TriggerEn.
         let mask = if msr == IA32_RTIT_STATUS { !7 } else { u64::MAX };
         let found = write(&mut rtit, msr, value);
         let found = found.and_then(|()| rtit.rdmsr(msr)).map(|value| value & mask);

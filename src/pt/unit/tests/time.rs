@@ -9,8 +9,8 @@ fn cyc(cycles: u64) -> Seen {
     Seen::Other(Packet::Cyc(cycles))
 }
 
-/// SDM table "An Illustrative CYC Packet Example" on thresholds: the times of eight packets, and
-/// before which of them a CYC stands.
+/// Follows SDM table "An Illustrative CYC Packet Example" on thresholds: the times of eight
+/// packets, and which of them follow a CYC.
 #[test]
 fn cyc_keeps_to_the_threshold() {
     let times = [9, 15, 30, 38, 46, 64, 71];
@@ -37,7 +37,7 @@ fn cyc_keeps_to_the_threshold() {
     }
 }
 
-/// SDM example "An Illustrative CYC Packet Example" on branches.
+/// Follows SDM example "An Illustrative CYC Packet Example" on branches.
 #[test]
 fn cyc_gives_the_time_of_the_first_branch_in_a_tnt() {
     let mut unit = in_program(Config::user_only().with(RtitCtl::CYC_EN), 0x1000);

@@ -1,5 +1,5 @@
-//! Random programs through the unit, read back by the simplest decoder there can be: the
-//! instructions that it walks have to be the ones that ran.
+//! Runs random programs through the unit and reads the trace with a minimal decoder: the
+//! instructions that it walks must be the executed ones.
 
 use super::super::{Branch, BranchKind, Config, RtitCtl, TntForm, Unit};
 use super::{KERNEL, USER};
@@ -8,7 +8,7 @@ use crate::pt::{LastIp, Packet, Packets, Tnt};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
-/// Bytes from one branch to the next; nothing else is in the program.
+/// Bytes from one branch to the next; the program has no other instructions.
 const SIZE: u64 = 4;
 const BASE: u64 = 0x40_0000;
 
@@ -46,7 +46,7 @@ fn config() -> impl Strategy<Value = Config> {
     })
 }
 
-/// Runs the program as `choices` say and gives the path and the trace.
+/// Runs the program as `choices` direct. Returns the path and the trace.
 fn run(program: &[Insn], config: Config, choices: &[u64]) -> (Vec<u64>, Vec<u8>) {
     let mut unit = Unit::new(config);
     let (mut at, mut stack, mut path) = (0, Vec::new(), Vec::new());
@@ -56,14 +56,14 @@ fn run(program: &[Insn], config: Config, choices: &[u64]) -> (Vec<u64>, Vec<u8>)
         let any = choice >> 8 & 63;
         let next = (at + 1) % 64;
         let taken = choice & 1 != 0;
-        // Branches are far apart where they wrap around, so `next` is the address behind.
+        // The program wraps around: `next` of its last branch is its first address.
         let (kind, target) = match program[usize::try_from(at).expect("small")] {
             Insn::Jcc(target) => (BranchKind::Jcc { taken }, if taken { target } else { next }),
             Insn::Jmp(target) => (BranchKind::Jmp, target),
             Insn::Call(target) => (BranchKind::Call, target),
             Insn::JmpIndirect => (BranchKind::JmpIndirect, any),
             Insn::CallIndirect => (BranchKind::CallIndirect, any),
-            // Most returns go where they should.
+            // Most returns go to their call.
             Insn::Ret => (BranchKind::Ret, stack.pop().filter(|_| choice & 7 != 0).unwrap_or(any)),
             Insn::Syscall => (BranchKind::Far, next),
         };
@@ -87,7 +87,7 @@ fn run(program: &[Insn], config: Config, choices: &[u64]) -> (Vec<u64>, Vec<u8>)
     (path, unit.drain())
 }
 
-/// The packets that a walk consumes, with PSB+ taken out.
+/// Returns the packets that a walk consumes, without PSB+.
 fn flow_packets(trace: &[u8]) -> VecDeque<Packet> {
     let mut in_psb = false;
     let packets = Packets::new(trace)
@@ -121,7 +121,7 @@ impl Walker {
         matches!(self.packets.front(), Some(Packet::TntShort(_) | Packet::TntLong(_)))
     }
 
-    /// Takes what PSB+ left.
+    /// Consumes the state of a PSB+.
     fn take_state(&mut self) {
         while let Some(Packet::Psb | Packet::Fup(_)) = self.packets.front() {
             match self.packets.pop_front() {
@@ -152,7 +152,7 @@ impl Walker {
         }
     }
 
-    /// Where `insn` at `at` goes, or none at the trace's end.
+    /// Returns the successor of `insn` at `at`; `None` at the trace's end.
     fn step(&mut self, at: u64, insn: Insn) -> Option<u64> {
         let next = (at + 1) % 64;
         match insn {
