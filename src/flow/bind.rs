@@ -1,5 +1,5 @@
-//! What each packet binds to (SDM sections "Packet Binding" and "Packet Definitions").
-//! Decides where to walk; the walking is done elsewhere.
+//! Determines what each packet binds to (SDM sections "Packet Binding" and "Packet Definitions").
+//! Only chooses the goal of a walk; `lead` executes it.
 
 use super::code::Code;
 use super::cursor::Peeked;
@@ -11,12 +11,12 @@ use super::tnt::TntBits;
 use crate::common::{Addr, Tsc};
 use crate::pt::Packet;
 
-/// Packets that wait for a FUP at most. The CPU makes one or two.
+/// The limit on packets that wait for a FUP. The CPU creates one or two.
 const MAX_BOUND: usize = 16;
 
 impl Decoder<'_> {
-    /// With tracing on and no TNT bits left: looks at the next packet before any instruction is
-    /// walked, for it may bind before the next branch.
+    /// Handles the next packet, with tracing on and no TNT bits left, before executing any
+    /// instruction: it may bind before the next branch.
     pub(super) fn bind(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         match self.bind_next(code) {
             Ok(item) => item,
@@ -62,7 +62,8 @@ impl Decoder<'_> {
         Ok(None)
     }
 
-    /// A TIP: executes the block that it ends, or sets out to it.
+    /// Handles a TIP: executes the block whose branch it belongs to, or starts the walk to that
+    /// block.
     fn bind_tip(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Option<FlowItem> {
         if self.here(code).block.end.takes_tip() {
             return self.run_block(code);
@@ -71,7 +72,7 @@ impl Decoder<'_> {
         None
     }
 
-    /// Packets that bind to a place that is walked to without the trace.
+    /// Starts the walk to the place that a packet binds to, without the trace.
     fn bind_ahead(&mut self, peeked: &Peeked, code: &mut Code<'_>) -> Result<(), Fault> {
         let offset = peeked.offset as u64;
         let (goal, then) = match peeked.packet {
@@ -106,8 +107,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Returns how far the last block before a PSB was executed. None when its PSB+ does not tell,
-    /// for an overflow or because it is broken; what is broken there belongs to the next segment.
+    /// Returns how far the last block before a PSB was executed. `None` if the PSB+ does not
+    /// determine it, because of an overflow or a fault; a fault there belongs to the next segment.
     fn goal_at_psb(&self, psb: usize) -> Result<Option<Goal>, Fault> {
         match self.read_psb(psb) {
             Ok(Some(plus)) if plus.mode.is_some_and(|(mode, _)| mode != self.mode) => {
@@ -119,7 +120,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The address of a FUP, which must have one.
+    /// Takes a FUP. Returns its address, which it must have.
     pub(super) fn take_fup(&mut self, peeked: &Peeked) -> Result<Addr, Fault> {
         let Packet::Fup(payload) = peeked.packet else {
             return Err((peeked.offset, GapReason::Unexpected(peeked.packet)));
@@ -129,8 +130,8 @@ impl Decoder<'_> {
         self.last_ip.reconstruct(payload).ok_or(no_address)
     }
 
-    /// At the IP of a FUP: it tells the place of the packets before it, or else something
-    /// asynchronous happened here.
+    /// Handles a FUP at its IP: it gives the IP of the packets before it, or else marks an
+    /// asynchronous event.
     pub(super) fn at_fup(&mut self, offset: u64, ip: Addr) {
         let is_owned = self.bound.iter().any(|(_, packet)| owns_fup(packet));
         let is_async = !is_owned && self.next_mode.is_none();
@@ -141,7 +142,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Gives out the packets whose place was to be told by a later one.
+    /// Yields the packets that waited for their IP.
     pub(super) fn place_bound(&mut self, ip: Option<Addr>) {
         for (offset, packet) in self.bound.drain(..) {
             let kind = placed(packet, ip);
@@ -149,7 +150,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Gives out all that waits for something which did not come.
+    /// Yields everything that waits for a packet that did not come.
     pub(super) fn release(&mut self) {
         self.place_bound(None);
         self.release_held();
@@ -182,7 +183,8 @@ impl Decoder<'_> {
         self.queue.extend(self.held.drain(..).map(FlowItem::Event));
     }
 
-    /// Takes a packet that does not direct the flow. False, and nothing taken, for the others.
+    /// Takes a packet that does not direct the flow. Returns false, and takes nothing, for any
+    /// other.
     pub(super) fn pass_aside(&mut self, peeked: &Peeked) -> bool {
         let offset = peeked.offset as u64;
         match peeked.packet {
@@ -201,7 +203,7 @@ impl Decoder<'_> {
         true
     }
 
-    /// PIP and VMCS come before the instruction that they are of, if tracing is on.
+    /// Queues PIP and VMCS, which precede the instruction they belong to while tracing is on.
     fn hold(&mut self, offset: u64, kind: EventKind) {
         match self.state {
             State::On | State::Async { .. } if self.held.len() < MAX_BOUND => {
@@ -211,7 +213,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A packet about the machine: its place is told by a later packet, or not at all.
+    /// Queues a packet about the machine until a later packet gives its IP, if one does.
     fn note(&mut self, offset: u64, packet: Packet) {
         let waits = match self.state {
             State::On => waits_for_place(&packet),
@@ -231,8 +233,8 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether, with tracing on, a later packet tells the place of this one: a FUP, or the TIP of
-/// the branch that it speaks of.
+/// Returns true if, with tracing on, a later packet gives this packet's IP: a FUP, or the TIP of
+/// the branch that it describes.
 const fn waits_for_place(packet: &Packet) -> bool {
     matches!(
         packet,
@@ -240,7 +242,7 @@ const fn waits_for_place(packet: &Packet) -> bool {
     ) || has_fup(packet)
 }
 
-/// Whether a FUP follows for this packet alone. An aborted transaction's FUP belongs to the
+/// Returns true if a FUP follows for this packet alone. An aborted transaction's FUP belongs to the
 /// asynchronous branch as well.
 const fn owns_fup(packet: &Packet) -> bool {
     matches!(packet, Packet::ModeTsx { aborted: false, .. }) || has_fup(packet)
@@ -250,7 +252,7 @@ const fn is_ptwrite(packet: &Packet) -> bool {
     matches!(packet, Packet::Ptw { .. })
 }
 
-/// Whether the packet itself says that a FUP follows.
+/// Returns true if the packet itself announces a FUP.
 const fn has_fup(packet: &Packet) -> bool {
     match packet {
         Packet::Ptw { ip, .. }
@@ -281,7 +283,7 @@ const fn is_note(packet: &Packet) -> bool {
     )
 }
 
-/// The event of a packet whose place is known to be `ip`, or not known.
+/// Returns the event of a packet at `ip`, if that is known.
 const fn placed(packet: Packet, ip: Option<Addr>) -> EventKind {
     match packet {
         Packet::ModeTsx { in_tx, aborted } => EventKind::Tsx { ip, in_tx, aborted },

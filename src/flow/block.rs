@@ -1,18 +1,18 @@
-//! Blocks and the cache of them: code decoded once, walked many times. Knows no packets and reads
-//! no code itself.
+//! Basic blocks and their cache: code is decoded once and executed many times. Knows no packets and
+//! reads no code.
 
 use super::chains::Chains;
 use super::item::{Exit, Span};
 use crate::common::Addr;
 use crate::insn::{Class, ExecMode, Insn};
 
-/// What ends a block.
+/// The reason why a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum End {
     Jcc,
     Jmp,
     Call,
-    /// A call to the next instruction: no return will match it.
+    /// A call to the next instruction: no return matches it.
     CallNext,
     JmpIndirect,
     CallIndirect,
@@ -23,11 +23,11 @@ pub(super) enum End {
     Ptwrite,
     MovCr3,
     Vmptrld,
-    /// The block grew to its limit; the code goes straight on.
+    /// The block has reached its size limit; the code continues.
     Limit,
-    /// No code bytes are known behind it.
+    /// No code bytes are known after it.
     NoCode,
-    /// The bytes behind it are no instruction.
+    /// The bytes after it are not an instruction.
     BadInsn,
 }
 
@@ -53,7 +53,7 @@ impl End {
 }
 
 impl End {
-    /// Where control goes on when no packet is needed to tell.
+    /// Returns where control continues if that takes no packet.
     pub(super) const fn straight(self) -> Option<Way> {
         match self {
             Self::Jmp | Self::Call | Self::CallNext => Some(Way::Branch),
@@ -62,7 +62,7 @@ impl End {
         }
     }
 
-    /// Whether PIP and VMCS packets, which come first, can belong to such a block's end.
+    /// Returns true if preceding PIP and VMCS packets can belong to this block end.
     pub(super) const fn changes_context(self) -> bool {
         matches!(
             self,
@@ -70,18 +70,19 @@ impl End {
         )
     }
 
-    /// Whether a TIP can be the outcome of the branch at the end.
+    /// Returns true if a TIP can be the outcome of the branch at the end.
     pub(super) const fn takes_tip(self) -> bool {
         self.needs_trace() && !matches!(self, Self::Jcc)
     }
 
-    /// Whether the last instruction is a branch that needs the trace.
+    /// Returns true if the last instruction is a branch that needs a packet.
     pub(super) const fn needs_trace(self) -> bool {
         self.straight().is_none() && !matches!(self, Self::NoCode | Self::BadInsn)
     }
 }
 
-/// A block's place in its cache. Stale after the cache was emptied: check what it leads to.
+/// The index of a block in its cache. Stale once the cache was emptied, so users must check the
+/// block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BlockId(u32);
 
@@ -93,26 +94,26 @@ impl BlockId {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) ip: Addr,
-    /// Where the direct branch at the end goes.
+    /// The target of the direct branch at the end.
     pub(super) target: Addr,
-    /// Where the last instruction starts, in bytes from `ip`.
+    /// The offset of the last instruction from `ip`, in bytes.
     last_offset: u16,
     size_bytes: u16,
     pub(super) insns: u16,
     pub(super) end: End,
     pub(super) mode: ExecMode,
-    /// One of its instructions loads RSP; see [`Insn::loads_sp`].
+    /// True if one of its instructions loads RSP; see [`Insn::loads_sp`].
     pub(super) loads_sp: bool,
-    /// Where the sizes of the instructions start in the cache.
+    /// The index of its first instruction size in the cache.
     sizes: u32,
-    /// The blocks behind: going straight on, and branching.
+    /// The successor blocks: after falling through, and after branching.
     links: [BlockId; 2],
-    /// A tally, and the block's number in it.
+    /// The number of a tally, and the block's number in it.
     pub(super) number: (u32, u32),
 }
 
 impl Block {
-    /// A block with nothing in it.
+    /// Creates a block without instructions.
     pub(super) const fn none(ip: Addr, mode: ExecMode) -> Self {
         Self {
             ip,
@@ -129,42 +130,42 @@ impl Block {
         }
     }
 
-    /// The address of the last instruction, or of the block if it is empty.
+    /// Returns the address of the last instruction, or of the block if it is empty.
     pub(super) const fn last(&self) -> Addr {
         self.ip.wrapping_add(self.last_offset as u64)
     }
 
-    /// The address behind the last instruction.
+    /// Returns the address after the last instruction.
     pub(super) const fn fall(&self) -> Addr {
         self.ip.wrapping_add(self.size_bytes as u64)
     }
 
-    /// Whether this is the block at `ip` in code of this width.
+    /// Returns true if this is the block at `ip` in code of this width.
     #[inline]
     pub(super) fn is_at(&self, ip: Addr, mode: ExecMode) -> bool {
         self.ip == ip && self.mode == mode
     }
 
-    /// The block behind, if it was met before.
+    /// Returns the successor block, if it was linked before.
     #[inline]
     pub(super) const fn link(&self, way: Way) -> BlockId {
         self.links[way as usize]
     }
 
-    /// All of it, executed.
+    /// Returns the span of the whole block.
     #[inline]
     pub(super) const fn span(&self, exit: Exit) -> Span {
         let (ip, last, insns) = (self.ip, self.last(), self.insns as u32);
         Span { ip, last, insns, mode: self.mode, exit }
     }
 
-    /// Whether `addr` lies in the block, on an instruction boundary or not.
+    /// Returns true if `addr` lies in the block, on an instruction boundary or not.
     pub(super) const fn covers(&self, addr: Addr) -> bool {
         addr.0.wrapping_sub(self.ip.0) < self.size_bytes as u64
     }
 }
 
-/// Which way control leaves a block.
+/// The direction in which control leaves a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Fall = 0,
@@ -172,24 +173,24 @@ pub(super) enum Way {
 }
 
 impl Way {
-    /// The way of a conditional branch.
+    /// Returns the direction of a conditional branch.
     #[inline]
     pub(super) const fn of(taken: bool) -> Self {
         if taken { Self::Branch } else { Self::Fall }
     }
 }
 
-/// The blocks of one image. Outlives decoders: hand it to [`super::Code::with_cache`] again, or
+/// The blocks of one image. Outlives decoders: pass it to [`super::Code::with_cache`] again, or
 /// clone it for a decoder on another core. Valid only for the image that filled it.
 #[derive(Clone, Debug)]
 pub struct BlockCache {
     blocks: Vec<Block>,
-    /// Sizes of instructions in bytes, block after block.
+    /// Sizes of instructions in bytes, in the order of the blocks.
     sizes: Vec<u8>,
-    /// Open addressing with linear probing: block numbers by address, `u32::MAX` where free.
+    /// Block numbers by address, in open addressing with linear probing; `u32::MAX` if free.
     slots: Vec<u32>,
     pub(super) chains: Chains,
-    /// How often it was emptied.
+    /// The number of times that it was emptied.
     pub(super) emptied: u32,
     limit: usize,
 }
@@ -198,17 +199,17 @@ const FIRST_SLOTS: usize = 1 << 10;
 const FREE: u32 = u32::MAX;
 
 impl Default for BlockCache {
-    /// A cache of up to a million blocks, some 60 MiB.
+    /// Creates a cache of up to a million blocks, some 60 MiB.
     fn default() -> Self {
         Self::with_limit(1 << 20)
     }
 }
 
 impl BlockCache {
-    /// Instructions in a block at most. Keeps sizes within 16 bits.
+    /// The limit on instructions in a block, which keeps its size in bytes within 16 bits.
     pub(super) const BLOCK_INSNS: u16 = 1024;
 
-    /// A cache that is emptied when it holds `blocks` blocks.
+    /// Creates a cache that is emptied when it holds `blocks` blocks.
     pub fn with_limit(blocks: usize) -> Self {
         let limit = blocks.clamp(16, 1 << 28);
         let slots = vec![FREE; FIRST_SLOTS];
@@ -216,12 +217,12 @@ impl BlockCache {
         Self { blocks: Vec::new(), sizes: Vec::new(), slots, chains, emptied: 0, limit }
     }
 
-    /// How many blocks it holds.
+    /// Returns the number of cached blocks.
     pub fn len(&self) -> usize {
         self.blocks.len()
     }
 
-    /// Whether it holds none.
+    /// Returns true if no block is cached.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
@@ -236,13 +237,13 @@ impl BlockCache {
         self.blocks.get_mut(id.0 as usize)
     }
 
-    /// `id` if it is the block at `ip`.
+    /// Returns `id` if it is the block at `ip`.
     #[inline]
     pub(super) fn check(&self, id: BlockId, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         self.get(id).is_some_and(|block| block.ip == ip && block.mode == mode).then_some(id)
     }
 
-    /// The block that starts at `ip`.
+    /// Returns the block that starts at `ip`.
     #[inline]
     pub(super) fn find(&self, ip: Addr, mode: ExecMode) -> Option<BlockId> {
         let mut slot = self.first_slot(ip, mode);
@@ -256,7 +257,7 @@ impl BlockCache {
         }
     }
 
-    /// The sizes of the block's instructions, in bytes.
+    /// Returns the sizes of the block's instructions, in bytes.
     pub(super) fn sizes(&self, block: &Block) -> &[u8] {
         let start = block.sizes as usize;
         self.sizes.get(start..start + usize::from(block.insns)).unwrap_or_default()
@@ -272,7 +273,7 @@ impl BlockCache {
         }
     }
 
-    /// Adds a finished block. May empty the cache before.
+    /// Adds a finished block. May empty the cache first.
     pub(super) fn add(&mut self, draft: &Draft) -> BlockId {
         if self.blocks.len() >= self.limit || self.sizes.len() > u32::MAX as usize / 2 {
             self.clear();
@@ -315,7 +316,7 @@ impl BlockCache {
         self.slots[slot] = id.0;
     }
 
-    /// Multiplicative hashing: the high bits of the product are the well-mixed ones.
+    /// Hashes by multiplication: the high bits of the product are the well-mixed ones.
     #[expect(clippy::cast_possible_truncation, reason = "the shift leaves an index")]
     fn first_slot(&self, ip: Addr, mode: ExecMode) -> usize {
         let key = ip.0 ^ ((mode as u64) << 62);
@@ -324,7 +325,7 @@ impl BlockCache {
     }
 }
 
-/// A block that is being decoded.
+/// A block under construction.
 #[derive(Debug)]
 pub(super) struct Draft {
     block: Block,
@@ -337,12 +338,12 @@ impl Draft {
         Self { block, sizes: Vec::with_capacity(16) }
     }
 
-    /// Where the next instruction starts.
+    /// Returns the address of the next instruction.
     pub(super) const fn next_ip(&self) -> Addr {
         self.block.fall()
     }
 
-    /// Appends `insn`. True when that ends the block.
+    /// Appends `insn`. Returns true if that ends the block.
     pub(super) fn push(&mut self, insn: &Insn) -> bool {
         self.sizes.push(insn.len);
         self.block.last_offset = self.block.size_bytes;

@@ -1,18 +1,18 @@
-//! Chains: what an address, the next few TNT bits and a TIP behind them lead to, remembered.
-//! Executing a hot loop takes one look-up for several branches. Plain values; the table of them is
-//! elsewhere.
+//! Chains: cached walks from an address through the blocks that the next few TNT bits, and a TIP
+//! after them, determine. One lookup executes several branches of a hot loop. Plain values;
+//! `chains` holds their table.
 
 use super::block::{Block, BlockId};
 use super::tnt::TntBits;
 use crate::common::Addr;
 use crate::insn::ExecMode;
 
-/// TNT bits in a chain at most.
+/// The limit on TNT bits in a chain.
 pub(super) const CHAIN_BITS: u8 = 10;
-/// Calls that a chain leaves open, or has open at a time, at most.
+/// The limit on calls that a chain leaves open, or has open at one time.
 pub(super) const MAX_CALLS: usize = 3;
 
-/// What a chain takes of the trace, and the width of its code.
+/// The part of the trace that a chain uses, and the width of its code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key(u32);
 
@@ -22,7 +22,8 @@ impl Key {
     const TIP: u32 = 1 << 24;
     const MODE_SHIFT: u32 = 25;
 
-    /// The next of `bits`; and whether a TIP comes next behind all of them. There must be either.
+    /// Creates the key of the next of `bits`, and of a TIP right after all of them if `has_tip`. At
+    /// least one of them must exist.
     #[inline]
     pub(super) const fn new(bits: TntBits, has_tip: bool, mode: ExecMode) -> Self {
         let next = (bits.next_16() >> (16 - CHAIN_BITS)) as u32;
@@ -36,55 +37,55 @@ impl Key {
         self.0 as u64
     }
 
-    /// Whether there is a TIP for the chain.
+    /// Returns true if there is a TIP for the chain.
     pub(super) const fn has_tip(self) -> bool {
         self.0 & Self::TIP != 0
     }
 }
 
-/// Where an address and some TNT bits lead, and how many instructions that takes. Half a cache
-/// line.
+/// A cached walk: the address that some TNT bits lead to, and the number of instructions. Half a
+/// cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(32))]
 pub(super) struct Chain {
     pub(super) from: Addr,
-    /// The address behind, where code and bits alone tell it.
+    /// The address after the chain, if code and bits alone determine it.
     pub(super) next: Addr,
     pub(super) key: Key,
-    /// Where its details are.
+    /// The index of its details.
     pub(super) detail: u32,
-    /// The round of a tally that counted the chain's blocks last.
+    /// The last tally round that counted the chain's blocks.
     pub(super) round: u32,
     pub(super) insns: u16,
-    /// How many bits it uses, and in the two highest bits how many calls it has open at a time at
-    /// most.
+    /// The number of bits it uses; in the two highest bits, the largest number of calls that it has
+    /// open at one time.
     pub(super) bits_and_depth: u8,
     pub(super) tail: Tail,
 }
 
 const _: () = assert!(size_of::<Chain>() == 32 && CHAIN_BITS < 16 && MAX_CALLS < 4);
 
-/// How control leaves a chain's last block.
+/// The way in which control leaves a chain's last block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     /// By a conditional branch.
     Plain,
-    /// By a return from a call of the chain.
+    /// By a return from a call in the chain.
     Return,
-    /// By a compressed return to what comes before the chain.
+    /// By a compressed return from a call before the chain.
     Out,
-    /// To where a TIP says: by a jump,
+    /// By a jump to the target in a TIP.
     TipJump,
-    /// by a call, the innermost of those that are open,
+    /// By a call to the target in a TIP; it is the innermost open call.
     TipCall,
-    /// or by a return.
+    /// By a return to the target in a TIP.
     TipReturn,
-    /// There is none: the first branch takes a TIP before the bits.
+    /// The chain is empty: the first branch takes a TIP before the bits.
     Ask,
 }
 
 impl Tail {
-    /// Whether a TIP tells the address behind.
+    /// Returns true if the address after the chain is in a TIP.
     #[inline]
     pub(super) const fn takes_tip(self) -> bool {
         matches!(self, Self::TipJump | Self::TipCall | Self::TipReturn)
@@ -92,7 +93,7 @@ impl Tail {
 }
 
 impl Chain {
-    /// A free place for one.
+    /// A free slot.
     pub(super) const NONE: Self = Self {
         from: Addr(0),
         next: Addr(0),
@@ -113,29 +114,29 @@ impl Chain {
         self.from == from && self.key == key
     }
 
-    /// How many bits it uses.
+    /// Returns the number of bits it uses.
     #[inline]
     pub(super) const fn bits(&self) -> u8 {
         self.bits_and_depth & 0x3f
     }
 
-    /// How many calls it has open at a time at most.
+    /// Returns the largest number of calls that it has open at one time.
     #[inline]
     pub(super) const fn depth(&self) -> u8 {
         self.bits_and_depth >> 6
     }
 }
 
-/// A call on a chain.
+/// A call in a chain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// The block that it ends.
+    /// The block that ends in it.
     pub(super) block: BlockId,
     pub(super) site: Addr,
     pub(super) return_address: Addr,
-    /// Where it goes; of no meaning where a TIP says.
+    /// Its target; meaningless if that is in a TIP.
     pub(super) entry: Addr,
-    /// Instructions of the chain up to it, and with it.
+    /// Instructions of the chain up to and including it.
     pub(super) insns: u16,
 }
 
@@ -151,10 +152,10 @@ impl Call {
     }
 }
 
-/// Numbers of blocks in a tally: those of 64 in a row that have their bit set.
+/// A group of 64 consecutive block numbers in a tally, and a bit for each number in the set.
 pub(super) type Mark = (u32, u64);
 
-/// A chain that was just walked.
+/// A chain under construction.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
     pub(super) next: Addr,
@@ -168,11 +169,11 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// How many calls are open before the last block's branch.
+    /// Returns the number of calls open before the last block's branch.
     pub(super) fn inside(&self, tail: Tail) -> u8 {
         match tail {
             Tail::TipCall => self.open.saturating_sub(1),
-            // What it returns from was open.
+            // The call that it returns from was open.
             Tail::Return => self.open + 1,
             _ => self.open,
         }

@@ -1,5 +1,5 @@
-//! Walking along a chain for the first time: through the code with the bits that are at hand, as
-//! the decoder would block by block.
+//! Builds a chain when it is first executed: walks through the code with the available TNT bits, as
+//! the decoder does block by block.
 
 use super::block::{Block, BlockCache, BlockId, End, Way};
 use super::chain::{CHAIN_BITS, Call, Draft, Key, MAX_CALLS, Tail};
@@ -10,11 +10,11 @@ use super::tnt::TntBits;
 use crate::common::Addr;
 use crate::insn::ExecMode;
 
-/// Blocks in a chain at most: their instructions are counted in 16 bits.
+/// The limit on blocks in a chain, whose instructions are counted in 16 bits.
 const MAX_BLOCKS: usize = 40;
 const _: () = assert!(MAX_BLOCKS * BlockCache::BLOCK_INSNS as usize <= u16::MAX as usize);
 
-/// A walk along a chain.
+/// The state of a walk along a chain.
 struct Walk {
     has_tip: bool,
     all: TntBits,
@@ -28,23 +28,23 @@ struct Walk {
     kept: Draft,
 }
 
-/// Where a block leads.
+/// The successor of a block.
 enum Step {
     To(Way, Addr),
-    /// Behind the call of this block.
+    /// The address after the call at the end of this block.
     Back(Call),
     /// Out of the chain.
     End(Tail),
-    /// The chain ends before this block.
+    /// None: the chain ends before this block.
     Stop,
 }
 
 impl Code<'_> {
-    /// Adds the chain from an address. None where there is none: the next branch cannot be
-    /// executed with what is at hand.
+    /// Adds the chain from an address. Returns `None` if there is none: the available bits and TIP
+    /// do not suffice to execute the next branch.
     ///
-    /// All that is walked is sure to be executed, but for what the trace's end or damage cuts off:
-    /// nothing binds before the branches that have their bits or TIP.
+    /// All that is walked is certain to be executed, except at the trace's end or damage: no packet
+    /// binds before the branches that have their bits or TIP.
     #[cold]
     #[inline(never)]
     pub(super) fn add_chain(
@@ -82,7 +82,7 @@ impl Code<'_> {
         while walk.blocks.len() < MAX_BLOCKS {
             id = self.find_near(id, ip, mode);
             if emptied != self.cache.emptied {
-                // What was walked has other ids now.
+                // The cache was emptied, so the walked blocks have other ids now.
                 return None;
             }
             let block = *self.block(id)?;
@@ -110,7 +110,7 @@ impl Code<'_> {
             if walk.left.len() < before || tail.takes_tip() {
                 walk.keep(tail, to);
             }
-            // What comes behind the last bit may never be executed.
+            // Code after the last bit may never be executed.
             let is_sure = has_tip || !walk.left.is_empty();
             let Some((from, way)) = way.filter(|_| is_sure) else { break };
             id = self.follow(from, way, to, mode);
@@ -120,7 +120,7 @@ impl Code<'_> {
         is_whole.then_some(walk.kept)
     }
 
-    /// Puts the spans of a chain's blocks together.
+    /// Builds and stores the spans of a chain's blocks.
     #[cold]
     #[inline(never)]
     pub(super) fn add_spans(&mut self, at: ChainId, bits: TntBits) {
@@ -135,7 +135,7 @@ impl Code<'_> {
     }
 }
 
-/// How control leaves a block on a chain, with the bit that its branch takes.
+/// Returns how control leaves a block of a chain, given the bit that its branch takes.
 fn exit(end: End, bit: Option<bool>) -> Exit {
     match end {
         End::Jcc if bit == Some(true) => Exit::Taken,
@@ -149,10 +149,10 @@ fn exit(end: End, bit: Option<bool>) -> Exit {
 }
 
 impl Walk {
-    /// Takes the branch of a block.
+    /// Executes the branch of a block.
     fn step(&mut self, id: BlockId, block: &Block) -> Step {
         match block.end {
-            // Those who watch calls are told of it.
+            // A block that loads RSP is executed outside of chains, so that call watchers see it.
             _ if block.loads_sp => Step::Stop,
             End::Jcc => match self.left.pop() {
                 Some(true) => Step::To(Way::Branch, block.target),
@@ -166,7 +166,8 @@ impl Walk {
                     self.left.skip_one();
                     self.pop().map_or(Step::End(Tail::Out), Step::Back)
                 }
-                // More bits may be behind as many as a chain has.
+                // A chain with all the bits it can have may be followed by more bits before the
+                // TIP.
                 None if self.has_tip && self.all.len() < CHAIN_BITS => Step::End(Tail::TipReturn),
                 _ => Step::Stop,
             },
@@ -189,7 +190,7 @@ impl Walk {
         *self.calls.get(usize::from(self.open))?
     }
 
-    /// What was walked so far is a chain.
+    /// Keeps the blocks walked so far as a chain.
     fn keep(&mut self, tail: Tail, next: Addr) {
         let kept = &mut self.kept;
         kept.blocks.extend_from_slice(&self.blocks[kept.blocks.len()..]);

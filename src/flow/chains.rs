@@ -1,4 +1,4 @@
-//! The table of chains. Holds nothing that the code does not imply.
+//! The hash table of chains. Contains nothing that cannot be rebuilt from the code.
 
 use super::block::BlockId;
 use super::chain::{Call, Chain, Draft, Key, Mark};
@@ -6,24 +6,24 @@ use super::item::Span;
 use crate::common::Addr;
 
 const FIRST_SLOTS_LOG2: u32 = 12;
-/// 4 MiB.
+/// The largest table, of 4 MiB.
 const LAST_SLOTS_LOG2: u32 = 17;
-/// Slots in which a chain may be, counted from its own on.
+/// The slots that can hold a chain: its own and those after it.
 const PLACES: usize = 4;
-/// When the blocks of chains are more than these, also of those that are gone, all chains are
-/// forgotten.
+/// The limit on stored blocks, including those of evicted chains. Beyond it, all chains are
+/// dropped.
 const BLOCKS_LIMIT: usize = 1 << 20;
-/// No such place yet.
+/// Index of an item that is not stored yet.
 const NOWHERE: u32 = u32::MAX;
 
-/// What is seldom asked of a chain. Places are those of the vectors of [`Chains`].
+/// The rarely used data of a chain. Indices are those of the vectors of [`Chains`].
 #[derive(Clone, Copy, Debug)]
 struct Detail {
     blocks: u32,
     calls: u32,
     spans: u32,
     marks: u32,
-    /// The tally in whose numbers the marks are.
+    /// The tally to which the numbers in the marks belong.
     owner: u32,
     count: u8,
     /// Calls that are open at the end.
@@ -33,11 +33,11 @@ struct Detail {
     marks_count: u8,
 }
 
-/// A chain's place in its table, until the next chain is added.
+/// The slot of a chain. Valid until the next chain is added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainId(usize);
 
-/// The chains of a block cache: a table in which a new chain may take the place of an old one.
+/// The chains of a block cache: a hash table in which a new chain may evict an old one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Chains {
     slots: Vec<Chain>,
@@ -55,10 +55,10 @@ impl Chains {
         self.slots.fill(Chain::NONE);
     }
 
-    /// The chain from an address.
+    /// Returns the chain from an address.
     ///
-    /// What comes next depends on it, so that its latency counts. That it is in its own slot is
-    /// foreseen; to choose between two slots without a branch takes longer.
+    /// The next lookup depends on its result, so its latency matters. The branch predictor learns
+    /// that the chain is in its own slot; a branch-free choice between two slots takes longer.
     #[inline]
     pub(super) fn find(&self, from: Addr, key: Key) -> Option<ChainId> {
         let slot = self.slot(from, key);
@@ -68,7 +68,7 @@ impl Chains {
         self.find_behind(slot, from, key)
     }
 
-    /// The chain, where another took its slot.
+    /// Returns the chain if it is in one of the later slots.
     fn find_behind(&self, first: usize, from: Addr, key: Key) -> Option<ChainId> {
         let mut later = (1..PLACES).map(|later| self.wrap(first + later));
         later.find(|slot| self.slots.get(*slot).is_some_and(|it| it.is(from, key))).map(ChainId)
@@ -79,12 +79,12 @@ impl Chains {
         slot & self.slots.len().wrapping_sub(1)
     }
 
-    /// Where a new chain goes: to a free place, or where an old one is.
+    /// Returns the slot for a new chain: a free one, or that of the chain to evict.
     fn place(&self, from: Addr, key: Key) -> usize {
         let first = self.slot(from, key);
         let mut places = (0..PLACES).map(|later| self.wrap(first + later));
         let is_free = |slot: &usize| self.slots.get(*slot).is_some_and(Chain::is_none);
-        // Whose turn it is to go is as good as random.
+        // Evicts in an order that is as good as random.
         places.find(is_free).unwrap_or(self.wrap(first + self.details.len() % PLACES))
     }
 
@@ -93,7 +93,7 @@ impl Chains {
         self.slots.get(at.0)
     }
 
-    /// The chain's own slot. Address and key are mixed each by itself: the bits are known later.
+    /// Returns the chain's own slot. Mixes address and key separately, as the bits are known later.
     #[inline]
     const fn slot(&self, from: Addr, key: Key) -> usize {
         let from = from.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -101,7 +101,7 @@ impl Chains {
         self.wrap(((from ^ key) >> 40) as usize)
     }
 
-    /// Adds a chain. May forget others.
+    /// Adds a chain. May evict others.
     pub(super) fn add(&mut self, from: Addr, key: Key, draft: &Draft) -> Option<ChainId> {
         if self.blocks.len().max(self.details.len()).max(self.marks.len()) > BLOCKS_LIMIT {
             self.clear();
@@ -161,13 +161,13 @@ impl Chains {
         self.details.get(chain.detail as usize)
     }
 
-    /// The calls that are open at the end, the outermost first.
+    /// Returns the calls open at the end, the outermost first.
     #[inline]
     pub(super) fn open_calls(&self, chain: &Chain) -> &[Call] {
         self.detail(chain).and_then(|detail| self.calls(detail, detail.open)).unwrap_or_default()
     }
 
-    /// The calls that are open before the last block's branch, the outermost first.
+    /// Returns the calls open before the last block's branch, the outermost first.
     #[inline]
     pub(super) fn calls_inside(&self, chain: &Chain) -> &[Call] {
         self.detail(chain).and_then(|detail| self.calls(detail, detail.inside)).unwrap_or_default()
@@ -178,8 +178,8 @@ impl Chains {
         self.calls.get(detail.calls as usize..)?.get(..usize::from(count))
     }
 
-    /// The chain's blocks as numbers of the tally `owner`, if they are known; the chain is from now
-    /// on counted in that tally's round.
+    /// Marks the chain as counted in a tally's `round`. Returns its blocks as numbers of the tally
+    /// `owner`, if they are known.
     #[inline]
     pub(super) fn mark(&mut self, at: ChainId, round: u32, owner: u32) -> Option<&[Mark]> {
         let chain = self.slots.get_mut(at.0)?;
@@ -192,7 +192,7 @@ impl Chains {
         self.marks.get(detail.marks as usize..)?.get(..usize::from(detail.marks_count))
     }
 
-    /// The blocks of a chain, in the order in which they are executed.
+    /// Returns the blocks of a chain, in execution order.
     pub(super) fn blocks(&self, at: ChainId) -> &[BlockId] {
         let detail = self.get(at).and_then(|chain| self.detail(chain));
         let blocks = detail.and_then(|detail| {
@@ -201,7 +201,7 @@ impl Chains {
         blocks.unwrap_or_default()
     }
 
-    /// Keeps which numbers the chain's blocks have in the tally `owner`.
+    /// Stores the numbers of the chain's blocks in the tally `owner`.
     pub(super) fn set_marks(&mut self, at: ChainId, owner: u32, marks: &[Mark]) {
         let start = self.marks.len();
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };
@@ -213,14 +213,14 @@ impl Chains {
         }
     }
 
-    /// The chain's blocks, executed. None while they are not put together.
+    /// Returns the spans of the chain's blocks; `None` if they are not stored yet.
     #[inline]
     pub(super) fn spans(&self, at: ChainId) -> Option<&[Span]> {
         let detail = self.detail(self.get(at)?)?;
         self.spans.get(detail.spans as usize..)?.get(..usize::from(detail.count))
     }
 
-    /// Keeps the chain's blocks, executed.
+    /// Stores the spans of the chain's blocks.
     pub(super) fn set_spans(&mut self, at: ChainId, spans: impl Iterator<Item = Span>) {
         let start = u32::try_from(self.spans.len()).unwrap_or(NOWHERE);
         let Some(detail) = self.get(at).map(|chain| chain.detail as usize) else { return };

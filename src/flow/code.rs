@@ -1,4 +1,4 @@
-//! Code bytes as blocks: an image behind a block cache. Does no I/O and knows no packets.
+//! Decodes code bytes to blocks: an image with a block cache. Does no I/O and knows no packets.
 
 use super::block::{Block, BlockCache, BlockId, Draft, End, Way};
 use super::item::Span;
@@ -7,10 +7,10 @@ use crate::image::CodeSource;
 use crate::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, decode};
 use std::fmt;
 
-/// How many code bytes are read from the image at once.
+/// The number of code bytes read from the image at once.
 const WINDOW_BYTES: usize = 256;
 
-/// An image and the blocks that were decoded from it.
+/// An image, and the blocks that were decoded from it.
 pub struct Code<'i> {
     image: &'i dyn CodeSource,
     pub(super) cache: BlockCache,
@@ -23,34 +23,34 @@ impl fmt::Debug for Code<'_> {
 }
 
 impl<'i> Code<'i> {
-    /// The code of `image`, with an empty cache of the default size.
+    /// Creates the code of `image`, with an empty cache of the default size.
     pub fn new(image: &'i dyn CodeSource) -> Self {
         Self::with_cache(image, BlockCache::default())
     }
 
-    /// The code of `image`, with a cache that the same image filled, or an empty one.
+    /// Creates the code of `image`, with a cache that the same image filled, or an empty one.
     pub const fn with_cache(image: &'i dyn CodeSource, cache: BlockCache) -> Self {
         Self { image, cache }
     }
 
-    /// Gives the cache back, for a later decoder of the same image.
+    /// Returns the cache, for a later decoder of the same image.
     pub fn into_cache(self) -> BlockCache {
         self.cache
     }
 
-    /// The cache, for example to clone it for a decoder on another core.
+    /// Returns a reference to the cache, for example to clone it for a decoder on another core.
     pub const fn cache(&self) -> &BlockCache {
         &self.cache
     }
 
-    /// The `count` instructions executed in a straight line from `ip` on, classified. Ends early
-    /// where the code is not known.
+    /// Returns the `count` instructions executed in a straight line from `ip` on, classified. Ends
+    /// early where the code is unknown.
     pub fn insns(&self, ip: Addr, mode: ExecMode, count: u32) -> Insns<'_> {
         Insns { image: self.image, window: Window::default(), ip, mode, left: count }
     }
 
-    /// The addresses of the `count` instructions executed in a straight line from `ip` on, out of
-    /// the cache where it has them. Ends early where the code is not known.
+    /// Returns the addresses of the `count` instructions executed in a straight line from `ip` on,
+    /// using the cache if it has them. Ends early where the code is unknown.
     pub fn addrs(&mut self, ip: Addr, mode: ExecMode, count: u32) -> Addrs<'_> {
         let id = self.find(ip, mode);
         let sizes = match self.cache.get(id) {
@@ -60,8 +60,8 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
-    /// The last instruction of a span that was just decoded, out of the cache where it has it. None
-    /// where the code is not known.
+    /// Returns the last instruction of a span that was just decoded, using the cache if it has it.
+    /// `None` if the code is unknown.
     pub fn last(&mut self, span: &Span) -> Option<Last> {
         let id = self.find(span.ip, span.mode);
         let block = self.cache.get(id).filter(|block| block.last() == span.last);
@@ -74,30 +74,30 @@ impl<'i> Code<'i> {
         Some(Last { end: insn.next(), is_indirect_call })
     }
 
-    /// Whether an instruction of the block that a span is of loads RSP; see [`Insn::loads_sp`].
+    /// Returns true if an instruction in the block of a span loads RSP; see [`Insn::loads_sp`].
     pub fn loads_sp(&mut self, span: &Span) -> bool {
         let id = self.find(span.ip, span.mode);
         self.block(id).is_some_and(|block| block.loads_sp)
     }
 
-    /// Copies code bytes; gives how many are known.
+    /// Copies code bytes to `buf`. Returns the number of known bytes.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.image.read(addr, buf)
     }
 
-    /// Whether VMLAUNCH or VMRESUME is at `ip`.
+    /// Returns true if VMLAUNCH or VMRESUME is at `ip`.
     pub(super) fn is_vm_entry(&self, ip: Addr) -> bool {
         let mut bytes = [0; 3];
         let known = self.image.read(ip, &mut bytes);
         matches!(bytes.get(..known), Some([0x0f, 0x01, 0xc2 | 0xc3]))
     }
 
-    /// The block at `ip`; it may be empty when there is no code.
+    /// Returns the block at `ip`, decoding it if necessary. It may be empty if there is no code.
     pub(super) fn find(&mut self, ip: Addr, mode: ExecMode) -> BlockId {
         self.cache.find(ip, mode).unwrap_or_else(|| self.build(ip, mode))
     }
 
-    /// As [`Self::find`]; `hint` is tried first.
+    /// Returns the block at `ip` as [`Self::find`] does, but tries `hint` first.
     pub(super) fn find_near(&mut self, hint: BlockId, ip: Addr, mode: ExecMode) -> BlockId {
         self.cache.check(hint, ip, mode).unwrap_or_else(|| self.find(ip, mode))
     }
@@ -107,7 +107,7 @@ impl<'i> Code<'i> {
         self.cache.get(id)
     }
 
-    /// Where `addr` is an instruction of the block: how many come before it.
+    /// Returns how many instructions of the block precede `addr`, if `addr` is one of them.
     pub(super) fn insns_before(&self, id: BlockId, addr: Addr) -> Option<u32> {
         let block = self.cache.get(id).filter(|block| block.covers(addr))?;
         let mut ip = block.ip;
@@ -120,15 +120,15 @@ impl<'i> Code<'i> {
         None
     }
 
-    /// The address of the block's instruction number `index`, counted from 0.
+    /// Returns the address of the block's instruction number `index`, counted from 0.
     pub(super) fn insn_addr(&self, id: BlockId, index: u32) -> Option<Addr> {
         let block = self.cache.get(id)?;
         let before = self.cache.sizes(block).get(..index as usize)?;
         Some(block.ip.wrapping_add(before.iter().map(|size| u64::from(*size)).sum()))
     }
 
-    /// The block at `to`, to which control went from `id` by `way`. Remembers it: `id` must be that
-    /// of a block that `to` follows, for links are trusted later on.
+    /// Returns the block at `to`, which control reached from `id` in direction `way`, and links it
+    /// to `id`. `to` must be the block's real successor, as links are not checked later.
     pub(super) fn follow(&mut self, id: BlockId, way: Way, to: Addr, mode: ExecMode) -> BlockId {
         let link = self.cache.link(id, way);
         if let Some(known) = self.cache.check(link, to, mode) {
@@ -136,16 +136,16 @@ impl<'i> Code<'i> {
         }
         let from = self.cache.get(id).map(|block| block.ip);
         let next = self.find(to, mode);
-        // Building may have emptied the cache: link only what is still there.
+        // Building may have emptied the cache: link only blocks that still exist.
         if from.is_some_and(|from| self.cache.check(id, from, mode).is_some()) {
             self.cache.set_link(id, way, next);
         }
         next
     }
 
-    /// The block at `to`, to which a return went whose call ended the block `call`.
+    /// Returns the block at `to`, which a return reached whose call ended the block `call`.
     pub(super) fn follow_return(&mut self, call: BlockId, to: Addr, mode: ExecMode) -> BlockId {
-        // The id may be older than the cache's last emptying, and lead to some other block.
+        // The id may predate the last emptying of the cache, and denote some other block.
         let is_call = |block: &Block| block.fall() == to && block.mode == mode;
         if self.cache.get(call).is_some_and(is_call) {
             self.follow(call, Way::Fall, to, mode)
@@ -174,13 +174,13 @@ impl<'i> Code<'i> {
 /// The last instruction of a span; see [`Code::last`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// The address behind it.
+    /// The address after it.
     pub end: Addr,
-    /// It is an indirect near call.
+    /// True if it is an indirect near call.
     pub is_indirect_call: bool,
 }
 
-/// A stretch of code bytes read ahead.
+/// A window of code bytes read ahead.
 #[derive(Clone, Copy, Debug)]
 struct Window {
     bytes: [u8; WINDOW_BYTES],
@@ -256,7 +256,7 @@ pub struct Addrs<'c> {
     sizes: &'c [u8],
     ip: Addr,
     left: u32,
-    /// Decodes what is longer than the cached block.
+    /// Decodes instructions beyond the cached block.
     rest: Insns<'c>,
 }
 

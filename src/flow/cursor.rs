@@ -1,4 +1,4 @@
-//! A place in the trace that moves packet by packet and can look one packet ahead.
+//! A position in the trace that advances packet by packet and can peek at the next one.
 
 use super::item::GapReason;
 use super::psb::Fault;
@@ -22,11 +22,11 @@ const LONG_TNT_BYTES: usize = 8;
 const EIGHT_BYTES: usize = 8;
 const LARGEST_TIP_BYTES: usize = 9;
 
-/// A packet that was looked at and not yet taken.
+/// A packet that was decoded but not taken.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peeked {
     pub(super) packet: Packet,
-    /// Where it starts.
+    /// The offset of its first byte.
     pub(super) offset: usize,
     end: usize,
     context: BlockContext,
@@ -37,17 +37,17 @@ impl<'t> Cursor<'t> {
         Self { trace, offset, context: BlockContext::None, errata }
     }
 
-    /// The same trace from another place on.
+    /// Returns a cursor on the same trace at another offset.
     pub(super) const fn moved_to(&self, offset: usize) -> Self {
         Self::at(self.trace, offset, self.errata)
     }
 
-    /// The offset of the next packet.
+    /// Returns the offset of the next packet.
     pub(super) const fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The next packet, or None at the end.
+    /// Returns the next packet without taking it; `None` at the end.
     #[inline]
     pub(super) fn peek(&self) -> Result<Option<Peeked>, Fault> {
         let rest = self.trace.get(self.offset..).unwrap_or_default();
@@ -63,11 +63,11 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Moves the bits of the TNT packets that come next to `bits`, as many as fit, and says how
-    /// many packets. Passes packets that tell nothing; those of time unless `TIMED`.
+    /// Moves the bits of the next TNT packets to `bits`, as many as fit. Returns the number of
+    /// packets. Skips padding and timing packets, unless `TIMED`.
     ///
-    /// When this is done makes no difference to what is decoded: as many packets are taken in the
-    /// end as if all were taken as soon as they fit.
+    /// The timing of calls does not affect the decoded path: in the end, the same packets are taken
+    /// as if each were taken as soon as it fits.
     #[inline]
     pub(super) fn take_tnts<const TIMED: bool>(&mut self, bits: &mut TntBits) -> usize {
         let mut packets = 0;
@@ -104,14 +104,14 @@ impl<'t> Cursor<'t> {
         packets
     }
 
-    /// Whether short TNT packets are what they seem to be.
+    /// Returns true outside BBP blocks, where short TNT packets are unambiguous.
     pub(super) fn is_outside_blocks(&self) -> bool {
         self.context == BlockContext::None
     }
 
-    /// Moves the bits of the short TNT packets that come next to `bits`, until there are `wanted`.
-    /// Only outside of blocks of items.
-    /// Whether that is all that can be had: there are as many, or a TIP comes next.
+    /// Moves the bits of the next short TNT packets to `bits`, until there are `wanted`. Only
+    /// outside BBP blocks. Returns true if no more can follow: there are enough, or a TIP comes
+    /// next.
     #[expect(clippy::inline_always, reason = "what moves stays in registers")]
     #[inline(always)]
     pub(super) fn take_short_tnts(&mut self, bits: &mut TntBits, wanted: u8) -> bool {
@@ -128,32 +128,32 @@ impl<'t> Cursor<'t> {
         true
     }
 
-    /// As [`Self::take_tnts`], to be called seldom.
+    /// Takes packets as [`Self::take_tnts`] does, out of line for rare use.
     #[inline(never)]
     pub(super) fn with_tnts(mut self, mut bits: TntBits) -> (Self, TntBits) {
         self.take_tnts::<false>(&mut bits);
         (self, bits)
     }
 
-    /// The payload of the long TNT packet that comes next. None for anything else.
+    /// Returns the payload of the next packet if it is a long TNT.
     #[inline]
     fn long_tnt(&self) -> Option<u64> {
         let word = self.trace.get(self.offset..)?.first_chunk()?;
         let word = u64::from_le_bytes(*word);
         let payload = word >> 16;
-        // One without bits is no packet.
+        // A payload without bits is not a packet.
         (word & 0xffff == 0xa302 && payload > 1).then_some(payload)
     }
 
-    /// Moves behind the packets of time, and padding, that come next.
+    /// Skips padding, MTC and CYC packets.
     pub(super) fn pass_silent(&mut self) {
         while let Some(size) = self.silent_bytes() {
             self.offset += size;
         }
     }
 
-    /// The size of the PAD, MTC or CYC packet that comes next. None for anything else, and where
-    /// an erratum may make something else of it.
+    /// Returns the size of the next packet if it is PAD, MTC or CYC, and no erratum can make it
+    /// another packet.
     #[inline]
     fn silent_bytes(&self) -> Option<usize> {
         match self.trace.get(self.offset..)? {
@@ -167,7 +167,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Whether a TIP packet comes next, all of it.
+    /// Returns true if a complete TIP packet comes next.
     #[inline]
     pub(super) fn is_at_tip(&self) -> bool {
         let Some(rest) = self.trace.get(self.offset..) else { return false };
@@ -176,12 +176,12 @@ impl<'t> Cursor<'t> {
         is_usual || decode_tip(rest).is_some()
     }
 
-    /// The address that the TIP which comes next gives, against `last_ip`, which it becomes; and
-    /// where the packet ends. None, and nothing changed, for anything else.
+    /// Returns the address of the next TIP, decompressed against `last_ip`, which it replaces, and
+    /// the packet's end. Returns `None`, and changes nothing, for any other packet.
     #[inline]
     pub(super) fn peek_tip(&self, last_ip: &mut LastIp) -> Option<(Addr, usize)> {
         let rest = self.trace.get(self.offset..)?;
-        // The usual forms, without looking for what else the packet might be.
+        // The common forms, without decoding the packet in full.
         if let Some([opcode, payload @ ..]) = rest.first_chunk::<LARGEST_TIP_BYTES>()
             && opcode & 0x1f == 0x0d
             && let words @ 1..=3 = opcode >> 5
@@ -194,21 +194,21 @@ impl<'t> Cursor<'t> {
         Some((ip, self.offset + len))
     }
 
-    /// Moves behind a TIP, to where [`Self::peek_tip`] said that it ends.
+    /// Moves past a TIP, to the end that [`Self::peek_tip`] returned.
     #[inline]
     pub(super) const fn pass_tip(&mut self, end: usize) {
         self.offset = end;
         self.context = BlockContext::None;
     }
 
-    /// Moves behind a packet that [`Self::peek`] gave.
+    /// Moves past a peeked packet.
     #[inline]
     pub(super) const fn pass(&mut self, peeked: &Peeked) {
         self.offset = peeked.end;
         self.context = peeked.context;
     }
 
-    /// The next packet and its offset, or None at the end; moves behind it.
+    /// Takes the next packet. Returns its offset and itself; `None` at the end.
     pub(super) fn take(&mut self) -> Result<Option<(usize, Packet)>, Fault> {
         let Some(peeked) = self.peek()? else { return Ok(None) };
         self.pass(&peeked);
@@ -216,8 +216,8 @@ impl<'t> Cursor<'t> {
     }
 }
 
-/// The TIP at the beginning of `rest`, and its size. Takes nothing by reference that moves with
-/// every packet: that would be kept in memory.
+/// Decodes the TIP at the start of `rest`. Returns its payload and size. Takes no reference to the
+/// state that changes with every packet, as that would force it into memory.
 #[cold]
 #[inline(never)]
 fn decode_tip(rest: &[u8]) -> Option<(IpPayload, usize)> {

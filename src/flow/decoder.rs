@@ -1,5 +1,5 @@
-//! The decoder: its state, where it starts and stops, and the loop that drives the parts.
-//! Never fails, never panics, never runs on without end: what it cannot follow is a gap.
+//! The decoder: its state, where it starts and stops, and its main loop. Never fails, never panics
+//! and never loops forever: where it loses the path, it yields a gap.
 
 use super::block::BlockId;
 use super::code::Code;
@@ -16,28 +16,29 @@ use crate::pt::{
 };
 use std::collections::VecDeque;
 
-/// What the decoder is told about how the trace was taken.
+/// The settings of the traced processor that the decoder must know.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The errata of the processor. None are worked around where it is not known.
+    /// The errata of the processor. If it is unknown, no erratum is worked around.
     pub errata: Errata,
-    /// The IP filter ranges (`IA32_RTIT_ADDRn_A` to `_B`, configured as filters). Empty when none
-    /// were set. Only erratum SKL014 needs them.
+    /// The IP filter ranges (`IA32_RTIT_ADDRn_A` to `_B`, configured as filters). Empty if there
+    /// are none. Only erratum SKL014 needs them.
     pub filter: Vec<AddrRange>,
     /// The `TraceStop` ranges, for the same erratum.
     pub trace_stop: Vec<AddrRange>,
-    /// How to tell the time between TSC packets; see [`Decoder::time`]. Without it MTC and CYC
-    /// packets are passed unread.
+    /// The clock settings for times between TSC packets; see [`Decoder::time`]. If `None`, MTC and
+    /// CYC packets are ignored.
     pub clock: Option<ClockConfig>,
 }
 
 impl Config {
-    /// A trace of a processor that follows the SDM, of all code.
+    /// Creates the settings for a processor that follows the SDM, tracing all code.
     pub const fn new() -> Self {
         Self { errata: Errata::NONE, filter: Vec::new(), trace_stop: Vec::new(), clock: None }
     }
 
-    /// A trace of `cpu`, of all code. No errata are known of a processor that no table has.
+    /// Creates the settings for `cpu`, tracing all code. A processor that is not in the table has
+    /// no errata.
     pub fn of(cpu: Cpu) -> Self {
         Self { errata: Errata::of(cpu).unwrap_or(Errata::NONE), ..Self::new() }
     }
@@ -54,40 +55,40 @@ impl Default for Config {
 pub struct Decoder<'t> {
     pub(super) trace: &'t [u8],
     pub(super) cursor: Cursor<'t>,
-    /// Stop at the first PSB at or behind this offset.
+    /// Decoding stops at the first PSB at or after this offset.
     end: Option<usize>,
-    /// Behind the last PSB that was entered, or tried.
+    /// The offset after the last PSB that was decoded, or attempted.
     fresh_from: usize,
     pub(super) config: Config,
     pub(super) state: State,
-    /// The next instruction; meaningful while tracing is on.
+    /// The next instruction; valid while tracing is on.
     pub(super) ip: Addr,
     /// The block at `ip`, if it is known.
     pub(super) hint: BlockId,
     pub(super) mode: ExecMode,
-    /// The last instruction that was executed.
+    /// The last executed instruction.
     pub(super) last: Addr,
     pub(super) tnt: TntBits,
-    /// Direct jumps since the last bit or TIP was used.
+    /// Direct jumps since the last TNT bit or TIP was used.
     pub(super) without_bit: u32,
     pub(super) last_ip: LastIp,
     pub(super) stack: ReturnStack,
-    /// Found already, to be given out before anything else.
+    /// Items to yield before any other.
     pub(super) queue: VecDeque<FlowItem>,
-    /// Packets that wait for the FUP that tells their place.
+    /// Packets that wait for the FUP with their IP.
     pub(super) bound: Vec<(u64, Packet)>,
     /// Events of the next far branch, MOV CR3 or VMPTRLD.
     pub(super) held: Vec<Event>,
-    /// What the next TIP, TIP.PGE or FUP brings.
+    /// The mode that the next TIP, TIP.PGE or FUP applies.
     pub(super) next_mode: Option<NextMode>,
-    /// RFLAGS.IF as the trace last told it.
+    /// RFLAGS.IF, as last reported in the trace.
     pub(super) interrupts: Option<bool>,
     pub(super) clock: Option<Clock>,
     cr3: Option<u64>,
     tsc: Option<Tsc>,
 }
 
-/// A MODE.Exec packet that waits for its place.
+/// A MODE.Exec packet that waits for the packet it applies to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NextMode {
     pub(super) offset: u64,
@@ -95,27 +96,27 @@ pub(super) struct NextMode {
     pub(super) interrupts: bool,
 }
 
-/// What the decoder is about to do.
+/// The next action of the decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Look for a PSB from this offset on.
+    /// Search for a PSB from this offset on.
     Seek(usize),
     /// Tracing is off.
     Off,
-    /// Tracing is on, and `ip` is where.
+    /// Tracing is on at `ip`.
     On,
     /// Walk to where a packet binds, without the trace.
     Lead(Lead),
     /// At the IP of a FUP that a TIP or TIP.PGD must follow.
     Async { fup: u64 },
-    /// Behind an OVF, at this offset: a FUP may follow.
+    /// After an OVF at this offset: a FUP may follow.
     Overflow { ovf: u64 },
-    /// The trace, or the segment, is over.
+    /// At the end of the trace, or of the segment.
     Done,
 }
 
 impl<'t> Decoder<'t> {
-    /// A decoder of the whole of `trace`, from its first PSB on.
+    /// Creates a decoder of the whole `trace`, from its first PSB on.
     pub fn new(trace: &'t [u8], config: Config) -> Self {
         Self {
             trace,
@@ -143,11 +144,12 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// A decoder of one segment: from the PSB at `psb_offset` to the next one at `end_offset`, or
-    /// to the trace's end without it. The bytes behind `end_offset` must be there all the same:
-    /// the PSB+ tells how far the segment's last block was executed.
+    /// Creates a decoder of one segment: from the PSB at `psb_offset` to the next one at
+    /// `end_offset`, or to the trace's end if that is `None`. `trace` must extend beyond
+    /// `end_offset`: the next PSB+ determines how far the segment's last block was executed.
     ///
-    /// The items of a trace's segments, one after the other, are the items of the whole trace.
+    /// The items of all segments of a trace, one after the other, equal the items of the whole
+    /// trace.
     pub fn segment(
         trace: &'t [u8],
         psb_offset: usize,
@@ -160,7 +162,7 @@ impl<'t> Decoder<'t> {
         decoder
     }
 
-    /// Starts afresh at the first PSB at or behind `offset`.
+    /// Resets the decoder to the first PSB at or after `offset`.
     pub fn sync_at(&mut self, offset: usize) {
         self.forget();
         self.queue.clear();
@@ -168,8 +170,8 @@ impl<'t> Decoder<'t> {
         self.state = State::Seek(offset);
     }
 
-    /// The next item, or None at the end. The trace's time is passed on as events as it is met,
-    /// so that the caller can go on with other code where the image changed.
+    /// Returns the next item; `None` at the end. Times are yielded as events when they are reached,
+    /// so that the caller can switch to other code where the image changed.
     #[inline]
     pub fn next(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         if self.is_on() {
@@ -184,7 +186,7 @@ impl<'t> Decoder<'t> {
         self.next_any(code)
     }
 
-    /// Takes the TNT bits that come next as far as nothing stands between them that matters.
+    /// Takes the next TNT bits, up to the first packet that matters.
     #[inline]
     pub(super) fn read_ahead(&mut self) {
         if self.cursor.is_at_tip() {
@@ -197,7 +199,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// As [`Self::read_ahead`], up to the next packet of time.
+    /// Takes TNT bits as [`Self::read_ahead`] does, up to the next timing packet.
     #[cold]
     fn read_ahead_timed(&mut self) {
         let packets = self.cursor.take_tnts::<true>(&mut self.tnt);
@@ -207,7 +209,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Moves behind a packet that was looked at, and lets the clock see it.
+    /// Moves past a peeked packet, and passes it to the clock.
     #[inline]
     pub(super) fn pass(&mut self, peeked: &Peeked) {
         self.cursor.pass(peeked);
@@ -238,19 +240,19 @@ impl<'t> Decoder<'t> {
                     None
                 }
             };
-            // An item out of hand comes before what was queued on the way to it.
+            // An item returned directly precedes those queued before it.
             if item.is_some() {
                 return item;
             }
         }
     }
 
-    /// The trace offset of the next packet, in bytes.
+    /// Returns the trace offset of the next packet, in bytes.
     pub const fn offset(&self) -> u64 {
         self.cursor.offset() as u64
     }
 
-    /// The next instruction, if tracing is on.
+    /// Returns the next instruction, if tracing is on.
     pub const fn ip(&self) -> Option<Addr> {
         match self.state {
             State::On | State::Lead(_) | State::Async { .. } => Some(self.ip),
@@ -258,34 +260,34 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// The width of the code.
+    /// Returns the width of the code.
     pub const fn mode(&self) -> ExecMode {
         self.mode
     }
 
-    /// The last CR3 that the trace told, bits 51 to 5.
+    /// Returns the last CR3 in the trace, bits 51 to 5.
     pub const fn cr3(&self) -> Option<u64> {
         self.cr3
     }
 
-    /// The last time-stamp counter that the trace told.
+    /// Returns the last time-stamp counter in the trace.
     pub const fn tsc(&self) -> Option<Tsc> {
         self.tsc
     }
 
-    /// The time of the packet that was read last, which told of the last item or is about to tell
-    /// of the next. None without [`Config::clock`], and where the trace does not tell.
+    /// Returns the time of the last packet read, which belongs to the last or to the next item.
+    /// `None` without [`Config::clock`], and where the trace does not determine it.
     pub fn time(&self) -> Option<TimeEstimate> {
         self.clock.as_ref()?.now()
     }
 
-    /// Core clocks from the decoder's start to the packet that was read last, where a CYC tells
-    /// them exactly. None without [`Config::clock`].
+    /// Returns the core clocks from the decoder's start to the last packet read, if a CYC gives
+    /// them exactly. `None` without [`Config::clock`].
     pub fn cycles(&self) -> Option<u64> {
         self.clock.as_ref()?.cycles()
     }
 
-    /// One step that needs no code.
+    /// Takes one step that needs no code.
     fn step(&mut self) {
         let done = match self.state {
             State::Seek(from) => {
@@ -313,8 +315,8 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Where the PSB whose bytes were met at `offset` begins by [`find_psb`], which knows what to
-    /// do with bytes before it that look like a PSB's. Segments begin there as well.
+    /// Returns where [`find_psb`] finds the PSB that was read at `offset`; it handles preceding
+    /// bytes that look like a PSB's. Segments start there as well.
     pub(super) fn psb_at(&self, offset: usize) -> usize {
         find_psb(self.trace, offset).unwrap_or(offset)
     }
@@ -328,7 +330,7 @@ impl<'t> Decoder<'t> {
             self.state = State::Done;
             return;
         }
-        // What went before is none of this segment's business.
+        // The position before the PSB does not belong to this segment, nor to a gap in it.
         self.state = State::Off;
         match self.read_psb(psb) {
             Ok(Some(plus)) => self.adopt(&plus),
@@ -337,7 +339,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// The PSB+ at `psb`, or None where the trace ends in it.
+    /// Reads the PSB+ at `psb`; `None` if the trace ends in it.
     pub(super) fn read_psb(&self, psb: usize) -> Result<Option<PsbPlus>, Fault> {
         PsbPlus::read(self.cursor.moved_to(psb), self.config.errata)
     }
@@ -358,7 +360,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Reads the packets of a PSB+ that tell something other than the CPU's state.
+    /// Reads the packets of a PSB+ that are not part of the CPU's state.
     fn read_notes(&mut self, end: usize) {
         while self.cursor.offset() < end {
             let Ok(Some(peeked)) = self.cursor.peek() else { break };
@@ -369,7 +371,7 @@ impl<'t> Decoder<'t> {
         }
     }
 
-    /// Forgets all that must not outlive a PSB.
+    /// Resets all state that a PSB invalidates.
     fn forget(&mut self) {
         self.hint = BlockId::NONE;
         self.tnt = TntBits::default();
@@ -381,7 +383,7 @@ impl<'t> Decoder<'t> {
         self.next_mode = None;
     }
 
-    /// Tracing goes on at `ip`.
+    /// Resumes tracing at `ip`.
     pub(super) fn go(&mut self, ip: Addr) {
         self.ip = ip;
         self.hint = BlockId::NONE;
@@ -401,9 +403,9 @@ impl<'t> Decoder<'t> {
         self.queue.push_back(FlowItem::Event(Event { offset, kind }));
     }
 
-    /// The path is lost: says so, and goes on at the next PSB. A damaged packet may have swallowed
-    /// the beginning of a PSB, so the search begins a little before the fault, but never at a PSB
-    /// that was entered already.
+    /// Reports a gap and resumes at the next PSB. A damaged packet may have consumed the start of a
+    /// PSB, so the search starts shortly before the fault, but never at a PSB that was already
+    /// decoded.
     pub(super) fn gap(&mut self, (offset, reason): Fault) {
         let gap = Gap { offset: offset as u64, last_ip: self.ip(), reason };
         self.queue.push_back(FlowItem::Gap(gap));

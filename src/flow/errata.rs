@@ -1,5 +1,5 @@
-//! What is done about traces that are not as the SDM says, for processors that are known to write
-//! them (Intel's specification updates; [`crate::pt::Erratum`] says what each is).
+//! Works around traces that violate the SDM, for processors known to write them (Intel's
+//! specification updates; [`crate::pt::Erratum`] describes each).
 
 use super::block::{Block, End};
 use super::code::Code;
@@ -14,8 +14,8 @@ impl Decoder<'_> {
         self.config.errata.has(erratum)
     }
 
-    /// BDM64: where the code does not lead from the target of the last branch to the abort at
-    /// `ip`, the target was wrong and the abort's IP is it.
+    /// Works around BDM64: if the code does not lead from the target of the last branch to the
+    /// abort at `ip`, that target was wrong, and `ip` is the right one.
     pub(super) fn undo_bdm64(&mut self, ip: Addr, code: &mut Code<'_>) {
         let abort =
             |(_, packet): &(u64, Packet)| matches!(packet, Packet::ModeTsx { aborted: true, .. });
@@ -27,8 +27,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// SKL014: whether the direct branch at the end of `block` leaves the traced code, which its
-    /// TIP.PGD then does not tell.
+    /// Returns true for SKL014: the direct branch at the end of `block` leaves the traced code, and
+    /// its TIP.PGD may then have no IP.
     pub(super) fn is_skl014(&self, block: &Block) -> bool {
         let config = &self.config;
         let is_direct = matches!(block.end, End::Jmp | End::Call | End::CallNext);
@@ -40,7 +40,8 @@ impl Decoder<'_> {
         filtered || config.trace_stop.iter().any(inside)
     }
 
-    /// SKD022: a FUP at a VM entry that a TIP.PGD follows is none: the VM entry disables tracing.
+    /// Works around SKD022: drops a FUP at a VM entry before a TIP.PGD; the VM entry disables
+    /// tracing.
     pub(super) fn undo_skd022(&mut self, code: &mut Code<'_>) {
         let State::Async { .. } = self.state else { return };
         if !self.has(Erratum::Skd022) || !code.is_vm_entry(self.ip) {
@@ -56,13 +57,13 @@ impl Decoder<'_> {
         }
     }
 
-    /// APL11: whether the packet behind an OVF is the TIP.PGD that should not be there.
+    /// Returns true for APL11: the packet after an OVF is a superfluous TIP.PGD.
     pub(super) fn is_apl11(&self, peeked: &Peeked) -> bool {
         self.has(Erratum::Apl11) && matches!(peeked.packet, Packet::TipPgd(_))
     }
 
-    /// APL12: whether the FUP behind an OVF, which was just taken, should not be there, as the
-    /// packets that follow show that tracing is off.
+    /// Returns true for APL12: the FUP after an OVF, which was just taken, is superfluous, as later
+    /// packets show that tracing is off.
     pub(super) fn is_apl12(&self) -> bool {
         self.has(Erratum::Apl12) && self.shows_off(self.cursor)
     }
@@ -86,8 +87,9 @@ impl Decoder<'_> {
         false
     }
 
-    /// SKD010: behind an OVF without a FUP, looks for a packet that shows that tracing is on
-    /// after all, and where. Moves to it, or behind it. None if tracing is off.
+    /// Works around SKD010: after an OVF without a FUP, searches for a packet that shows that
+    /// tracing is on, and where. Moves to that packet, or past it. Returns `None` if tracing is
+    /// off.
     pub(super) fn recover_skd010(&mut self) -> Option<Addr> {
         if !self.has(Erratum::Skd010) {
             return None;
@@ -97,7 +99,7 @@ impl Decoder<'_> {
         while let Ok(Some(peeked)) = cursor.peek() {
             match peeked.packet {
                 Packet::Fup(payload) => {
-                    // It is read again, for what it binds to.
+                    // The packet is read again, for what it binds to.
                     let ip = self.last_ip.reconstruct(payload);
                     return self.resume_at(transaction.unwrap_or(cursor), ip);
                 }
@@ -134,7 +136,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether the packet leaves open if tracing is on, and can be lost without harm.
+/// Returns true if the packet does not show whether tracing is on, and can be skipped without harm.
 const fn can_be_skipped(packet: &Packet) -> bool {
     matches!(
         packet,

@@ -1,6 +1,6 @@
-//! Executing a block when all that it takes is at hand: the block and the one behind it are in the
-//! cache and linked, and the bit or TIP for its branch comes next. Everything else goes the long
-//! way, which comes to the same.
+//! Executes one block from cached data only: the block and its successor are cached and linked, and
+//! the TNT bit or TIP of its branch comes next. `follow` and `bind` execute all other blocks, with
+//! the same results.
 
 use super::block::{Block, BlockId, End, Way};
 use super::code::Code;
@@ -8,11 +8,12 @@ use super::decoder::Decoder;
 use super::item::{Exit, Span};
 use crate::common::Addr;
 
-/// After how many direct jumps in a row it is looked whether they ever end.
+/// The number of direct jumps in a row after which to check whether they ever end.
 pub(super) const CIRCLE_BLOCKS: u32 = 64;
 
 impl Decoder<'_> {
-    /// Executes the block at the current IP. None, and nothing done, if not all is at hand.
+    /// Executes the block at the current IP. Returns `None`, and does nothing, if some data are
+    /// missing.
     #[expect(clippy::inline_always, reason = "a span returned through memory takes as long as it")]
     #[inline(always)]
     pub(super) fn run_known(&mut self, code: &Code<'_>) -> Option<Span> {
@@ -37,7 +38,7 @@ impl Decoder<'_> {
         Some(self.step_to((next, ip), block, exit))
     }
 
-    /// A direct jump or call. Without bits it may only lead to a branch with a TIP.
+    /// Executes a direct jump or call. Without TNT bits, it must lead to a branch with a TIP.
     #[inline]
     fn direct_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = block.link(Way::Branch);
@@ -58,7 +59,7 @@ impl Decoder<'_> {
         Some(self.step_to((next, target.ip), block, Exit::Call))
     }
 
-    /// A compressed return to where a known call came from.
+    /// Executes a compressed return to a known call.
     #[inline]
     fn return_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.caller(code).filter(|_| self.tnt.peek() == Some(true))?;
@@ -68,7 +69,7 @@ impl Decoder<'_> {
         Some(self.step_to(next, block, Exit::Ret))
     }
 
-    /// The block that a return goes to, and its address.
+    /// Returns the block that a return goes to, and its address.
     #[inline]
     fn caller(&self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
         let (to, call) = self.stack.peek()?;
@@ -77,7 +78,7 @@ impl Decoder<'_> {
         Some((next, to))
     }
 
-    /// A branch whose TIP comes next and goes to a known block.
+    /// Executes a branch whose TIP comes next and leads to a known block.
     #[inline]
     fn tip_known(&mut self, block: &Block, code: &Code<'_>) -> Option<Span> {
         let next = self.take_tip_known(code)?;
@@ -92,10 +93,10 @@ impl Decoder<'_> {
         Some(self.step_to(next, block, exit))
     }
 
-    /// Takes the TIP that comes next and goes to a known block: that block, and its address.
+    /// Takes the next TIP if it leads to a known block. Returns that block, and its address.
     #[inline]
     fn take_tip_known(&mut self, code: &Code<'_>) -> Option<(BlockId, Addr)> {
-        // A clock has to see the packet.
+        // A clock must see the packet.
         if !self.bound.is_empty() || self.next_mode.is_some() || self.clock.is_some() {
             return None;
         }
@@ -122,7 +123,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Whether a few direct jumps at most lead from `block` to a branch that takes a TIP.
+/// Returns true if a few direct jumps lead from `block` to a branch that takes a TIP.
 fn leads_to_tip<'c>(mut block: &'c Block, code: &'c Code<'_>) -> bool {
     for _ in 0..4 {
         match block.end {

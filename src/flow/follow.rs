@@ -1,5 +1,5 @@
-//! Executing one block with the outcome that the trace gives for its last branch.
-//! Does not look for where asynchronous packets bind.
+//! Executes one whole block, with any branch at its end; the slow counterpart of `fast`. Takes the
+//! outcome from TNT bits or packets. Does not determine what asynchronous packets bind to.
 
 use super::block::{Block, BlockId, End, Way};
 use super::code::Code;
@@ -9,7 +9,7 @@ use super::psb::Fault;
 use crate::common::Addr;
 use crate::pt::Packet;
 
-/// A block about to be executed.
+/// The block at the current IP, about to be executed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Here {
     pub(super) id: BlockId,
@@ -17,15 +17,15 @@ pub(super) struct Here {
 }
 
 impl Decoder<'_> {
-    /// The block at the current IP.
+    /// Returns the block at the current IP.
     pub(super) fn here(&mut self, code: &mut Code<'_>) -> Here {
         let id = code.find_near(self.hint, self.ip, self.mode);
         let block = code.block(id).copied().unwrap_or(Block::none(self.ip, self.mode));
         Here { id, block }
     }
 
-    /// Executes the block at the current IP to its end. The outcome of its branch is in the bits
-    /// that are left, or in the packets that come next.
+    /// Executes the block at the current IP to its end. The outcome of its branch is in the unused
+    /// TNT bits, or in the next packets.
     pub(super) fn run_block(&mut self, code: &mut Code<'_>) -> Option<FlowItem> {
         let here = self.here(code);
         match self.leave(here, code) {
@@ -34,7 +34,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Takes the block's last branch.
+    /// Executes the block's last branch.
     fn leave(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let block = here.block;
         let exit = match block.end {
@@ -65,7 +65,7 @@ impl Decoder<'_> {
         Ok(exit)
     }
 
-    /// Bits that are left do not keep a path out of a circle of direct jumps.
+    /// Detects a loop of direct jumps, which unused TNT bits never leave.
     fn check_end_of_circle(&mut self, code: &mut Code<'_>) -> Result<(), Fault> {
         self.without_bit += 1;
         if self.without_bit < super::fast::CIRCLE_BLOCKS {
@@ -75,7 +75,7 @@ impl Decoder<'_> {
         if self.is_endless(code) { Err(self.here_is(GapReason::Endless)) } else { Ok(()) }
     }
 
-    /// A conditional branch: one bit.
+    /// Executes a conditional branch, with one TNT bit.
     fn leave_jcc(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         self.without_bit = 0;
         match self.tnt.pop() {
@@ -91,7 +91,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// A return: compressed if there is a bit for it, else with a TIP.
+    /// Executes a return: compressed if there is a TNT bit for it, else with a TIP.
     fn leave_ret(&mut self, here: Here, code: &mut Code<'_>) -> Result<Exit, Fault> {
         let at = here.block.last();
         self.without_bit = 0;
@@ -109,7 +109,7 @@ impl Decoder<'_> {
         Ok(Exit::Ret)
     }
 
-    /// A branch whose target is in a TIP.
+    /// Executes a branch whose target is in a TIP.
     fn leave_by_tip(&mut self, here: Here, code: &mut Code<'_>) -> Result<(), Fault> {
         self.ip = self.take_tip(here.block.last())?;
         self.without_bit = 0;
@@ -119,8 +119,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// The target that the next TIP gives for the branch at `at`. TNT bits may be left over: the
-    /// CPU may defer a TIP behind the TNT that it fills (SDM section "Deferred TIPs").
+    /// Takes the TIP of the branch at `at`. Returns its target. TNT bits may precede it: the CPU
+    /// may defer a TIP until the TNT before it is full (SDM section "Deferred TIPs").
     fn take_tip(&mut self, at: Addr) -> Result<Addr, Fault> {
         loop {
             let Some(peeked) = self.cursor.peek()? else {
@@ -147,7 +147,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// What a MODE.Exec announced for this TIP, TIP.PGE or FUP.
+    /// Applies the mode that a MODE.Exec announced for this TIP, TIP.PGE or FUP.
     pub(super) fn take_next_mode(&mut self) {
         let Some(NextMode { offset, mode, interrupts }) = self.next_mode.take() else { return };
         if mode != self.mode {
@@ -171,21 +171,21 @@ impl Decoder<'_> {
         self.hint = code.follow(here.id, Way::Fall, self.ip, self.mode);
     }
 
-    /// Notes the return address if the block ends in a near call. A call to the next instruction
-    /// has no return.
+    /// Pushes the return address if the block ends in a near call. A call to the next instruction
+    /// is not returned from.
     pub(super) const fn push_call(&mut self, here: Here) {
         if matches!(here.block.end, End::Call | End::CallIndirect) {
             self.stack.push(here.block.fall(), here.id);
         }
     }
 
-    /// Goes on at `ip` in the same width, with no block known.
+    /// Moves to `ip` in the same code width, with no block known.
     pub(super) const fn go_on_at(&mut self, ip: Addr) {
         self.ip = ip;
         self.hint = BlockId::NONE;
     }
 
-    /// The span of a whole block. What waited for such a block's last instruction comes behind.
+    /// Returns the span of a whole block. Events held for its last instruction follow it.
     pub(super) fn span(&mut self, block: &Block, exit: Exit) -> FlowItem {
         self.last = block.last();
         if !self.held.is_empty() && block.end.changes_context() {
@@ -194,7 +194,7 @@ impl Decoder<'_> {
         FlowItem::Block(block.span(exit))
     }
 
-    /// The path is lost at the end of `block`, whose instructions were executed all the same.
+    /// Loses the path at the end of `block`, whose instructions were executed nevertheless.
     pub(super) fn lose(&mut self, block: &Block, fault: Fault) -> Option<FlowItem> {
         self.ip = block.fall();
         let exit = if block.end.needs_trace() { Exit::Unknown } else { Exit::Next };
@@ -208,7 +208,8 @@ impl Decoder<'_> {
         span
     }
 
-    /// A fault at the current place in the trace, behind the TNT packets that could be read ahead.
+    /// Returns a fault at the current offset in the trace, after reading ahead the TNT packets
+    /// there.
     pub(super) fn here_is(&mut self, reason: GapReason) -> Fault {
         self.read_ahead();
         (self.cursor.offset(), reason)

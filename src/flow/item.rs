@@ -1,4 +1,4 @@
-//! What the decoder yields: runs of instructions, events, gaps. Plain values, no logic.
+//! The items that the decoder yields: runs of instructions, events, gaps. Plain values, no logic.
 
 use crate::common::{Addr, Tsc};
 use crate::insn::ExecMode;
@@ -8,33 +8,33 @@ use thiserror::Error;
 /// One step of a decoded trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowItem {
-    /// Instructions that were executed.
+    /// A run of executed instructions.
     Block(Span),
-    /// Something that happened between two instructions.
+    /// An event between two instructions.
     Event(Event),
-    /// Here the path is lost.
+    /// The path is lost here.
     Gap(Gap),
 }
 
-/// Instructions executed in a straight line, up to and including a branch at most.
+/// Instructions executed in a straight line; only the last one may be a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// The address of the first instruction.
     pub ip: Addr,
     /// The address of the last one.
     pub last: Addr,
-    /// How many, at least 1. A REP-prefixed instruction counts once.
+    /// The number of instructions, at least 1. A REP-prefixed instruction counts once.
     pub insns: u32,
     /// Width of the code.
     pub mode: ExecMode,
-    /// How control left.
+    /// The way in which control left.
     pub exit: Exit,
 }
 
-/// How control left a [`Span`].
+/// The way in which control left a [`Span`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Exit {
-    /// Straight on, the last instruction being no branch. Also where an event cut the run.
+    /// To the next instruction, as the last one is not a branch. Also if an event ended the run.
     Next,
     /// A conditional branch that was taken.
     Taken,
@@ -54,43 +54,43 @@ pub enum Exit {
     FarReturn,
     /// A far jump.
     FarJmp,
-    /// A branch, but the trace does not say which way it went.
+    /// By a branch whose outcome the trace does not contain.
     Unknown,
 }
 
-/// Something that happened between two instructions.
+/// An event between two instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Where in the trace the packet is, in bytes.
+    /// The offset of its packet in the trace, in bytes.
     pub offset: u64,
-    /// What happened.
+    /// Its kind.
     pub kind: EventKind,
 }
 
-/// What an [`Event`] says.
+/// The kind of an [`Event`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EventKind {
-    /// Tracing goes on at `ip` (TIP.PGE).
+    /// Tracing is enabled at `ip` (TIP.PGE).
     Enabled {
         /// The next instruction.
         ip: Addr,
     },
     /// A branch, or MOV CR3, left the traced code (TIP.PGD).
     Disabled {
-        /// The branch, which is the last instruction of the span before.
+        /// The branch, which is the last instruction of the preceding span.
         at: Addr,
-        /// Where it went, if the packet says.
+        /// Its target, if the packet contains it.
         ip: Option<Addr>,
     },
-    /// Something asynchronous, such as an interrupt or a signal, left the traced code.
+    /// An asynchronous event, such as an interrupt or a signal, left the traced code.
     AsyncDisabled {
         /// The instruction that was about to execute.
         at: Addr,
-        /// Where control went, if the packet says.
+        /// The destination, if the packet contains it.
         ip: Option<Addr>,
     },
-    /// Something asynchronous diverted control inside the traced code.
+    /// An asynchronous event diverted control inside the traced code.
     AsyncBranch {
         /// The instruction that was about to execute.
         from: Addr,
@@ -99,7 +99,7 @@ pub enum EventKind {
     },
     /// Packets were lost in an internal buffer overflow.
     Overflow {
-        /// Where tracing went on, if it did at once.
+        /// Where tracing resumed, if it did at once.
         ip: Option<Addr>,
     },
     /// The width of the code changed.
@@ -107,35 +107,35 @@ pub enum EventKind {
         /// The new width.
         mode: ExecMode,
     },
-    /// RFLAGS.IF changed, where event trace is on.
+    /// RFLAGS.IF changed; reported if event trace is enabled.
     Interrupts {
-        /// Whether interrupts are enabled now.
+        /// True if interrupts are enabled now.
         enabled: bool,
     },
-    /// A transaction began, was committed (both clear) or aborted.
+    /// A transaction began, was committed (both flags false) or was aborted.
     Tsx {
         /// The instruction that was about to execute, if tracing is on.
         ip: Option<Addr>,
-        /// A transaction runs.
+        /// True if a transaction is running.
         in_tx: bool,
-        /// The transaction was aborted.
+        /// True if the transaction was aborted.
         aborted: bool,
     },
     /// CR3 was written.
     Paging {
         /// CR3, bits 51 to 5.
         cr3: u64,
-        /// VMX non-root operation.
+        /// True in VMX non-root operation.
         non_root: bool,
     },
-    /// Another VMCS is current.
+    /// The current VMCS changed.
     Vmcs {
         /// Its physical address.
         base: u64,
     },
-    /// A `TraceStop` range was entered; the trace ends until software starts it anew.
+    /// A `TraceStop` range was entered; the trace ends until software restarts it.
     Stop,
-    /// PTWRITE gave a value.
+    /// PTWRITE wrote a value.
     Ptwrite {
         /// The instruction, if known.
         ip: Option<Addr>,
@@ -148,11 +148,11 @@ pub enum EventKind {
     Tsc(Tsc),
     /// The core:bus ratio changed.
     Cbr(u8),
-    /// Any other packet that tells of the machine: power, event trace, PEBS, maintenance, trigger.
+    /// Any other packet about the machine: power, event trace, PEBS, maintenance, trigger.
     Note {
         /// The packet.
         packet: Packet,
-        /// The instruction that was about to execute, if a FUP says.
+        /// The instruction that was about to execute, if a FUP gives it.
         ip: Option<Addr>,
     },
 }
@@ -161,11 +161,11 @@ pub enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("offset {offset:#x} last ip {} {reason}", last_ip_text(*last_ip))]
 pub struct Gap {
-    /// Where in the trace the fault was met, in bytes.
+    /// The offset of the fault in the trace, in bytes.
     pub offset: u64,
-    /// The instruction that would have come next, if known.
+    /// The instruction that would have been next, if known.
     pub last_ip: Option<Addr>,
-    /// What is wrong.
+    /// The reason.
     pub reason: GapReason,
 }
 
@@ -173,55 +173,56 @@ fn last_ip_text(ip: Option<Addr>) -> String {
     ip.map_or_else(|| "unknown".into(), |ip| ip.to_string())
 }
 
-/// Why the path is lost.
+/// The reason why the path is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GapReason {
-    /// Bytes that are no packet.
+    /// Bytes that are not a packet.
     #[error("{0}")]
     Packet(PacketError),
-    /// A packet that cannot stand here.
+    /// A packet that cannot occur at this point.
     #[error("unexpected {} packet", packet_name(.0))]
     Unexpected(Packet),
-    /// The image has no code there.
+    /// The image has no code at this address.
     #[error("no code is known at {0}")]
     NoCode(Addr),
-    /// The bytes there are no instruction.
-    #[error("the code at {0} is no instruction")]
+    /// The bytes at this address are not an instruction.
+    #[error("the code at {0} is not an instruction")]
     BadInsn(Addr),
-    /// The branch needs a packet of another kind than the one that is there.
+    /// The branch needs a packet of another kind than the next one.
     #[error("the branch at {0} has no packet")]
     NoBranchPacket(Addr),
-    /// A compressed return has nothing to return to.
+    /// A compressed return has no call to return to.
     #[error("the return at {0} has no call")]
     ReturnWithoutCall(Addr),
-    /// The bit of a compressed return says not taken.
+    /// The bit of a compressed return is not taken.
     #[error("the return at {0} is marked as not taken")]
     ReturnNotTaken(Addr),
-    /// The code does not lead to the address that a packet gives.
+    /// The code does not lead to the address in a packet.
     #[error("the code does not lead to {0}")]
     NotReached(Addr),
-    /// A PTW packet has no PTWRITE to belong to.
+    /// A PTW packet has no PTWRITE.
     #[error("the code does not lead to a PTWRITE")]
     NoPtwrite,
-    /// The code leads nowhere that a packet could bind to.
+    /// The code leads to no place that a packet could bind to.
     #[error("the code runs on without a branch that the packet could belong to")]
     Endless,
-    /// A PSB+ says that tracing is on where it was off, or the reverse.
+    /// A PSB+ shows that tracing is on where it was off, or the reverse.
     #[error("the state at the PSB contradicts the trace before it")]
     PsbContradicts,
-    /// A packet gives no address where one is needed.
+    /// A packet lacks the address that it needs.
     #[error("{} packet without an address", packet_name(.0))]
     NoAddress(Packet),
     /// The trace has no PSB to start at.
     #[error("no PSB to start at")]
     NoPsb,
-    /// The trace is of several threads, and nothing tells which of them executed what comes here.
-    #[error("the context switches do not tell which thread ran")]
+    /// The trace contains several threads, and it is unknown which of them executed the following
+    /// code.
+    #[error("the context switches do not show which thread ran")]
     ThreadUnknown,
 }
 
-/// The packet's name as the SDM writes it, for messages.
+/// Returns the packet's name in the SDM, for messages.
 const fn packet_name(packet: &Packet) -> &'static str {
     match packet {
         Packet::Psb => "PSB",

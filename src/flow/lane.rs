@@ -1,5 +1,5 @@
-//! Executing chain after chain, as long as all that they take is at hand. Everything else goes the
-//! long way, which comes to the same.
+//! Executes chain after chain, as long as the available TNT bits and TIPs suffice. `fast`, `follow`
+//! and `bind` execute everything else, with the same results.
 
 use super::block::BlockId;
 use super::chain::{CHAIN_BITS, Chain, Key, Tail};
@@ -13,13 +13,13 @@ use crate::common::Addr;
 use crate::insn::ExecMode;
 use crate::pt::LastIp;
 
-/// Is shown the chains that are executed.
+/// A receiver of the executed chains.
 pub(super) trait Sink {
-    /// Control is at `ip`, and takes the chain from there with the next of `bits`.
+    /// Handles the chain executed at `ip` with the next of `bits`.
     fn chain(&mut self, ip: Addr, at: ChainId, bits: TntBits, code: &mut Code<'_>);
 }
 
-/// What changes with every chain, apart from the decoder: in registers.
+/// The part of the decoder's state that changes with every chain, kept in registers.
 struct Lane<'t> {
     cursor: Cursor<'t>,
     tnt: TntBits,
@@ -28,15 +28,15 @@ struct Lane<'t> {
 }
 
 impl Decoder<'_> {
-    /// Whether the next item is a block, or found on the way to one.
+    /// Returns true if the next item is a block, or an item found while executing one.
     #[inline]
     pub(super) fn is_on(&self) -> bool {
         self.state == State::On && self.queue.is_empty()
     }
 
-    /// Executes chains while tracing is on, and shows them to `sink`.
+    /// Executes chains while tracing is on, and passes them to `sink`.
     pub(super) fn run_chains(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
-        // A clock has to see the packets; and a TIP may tell more than where to go.
+        // A clock must see the packets, and a TIP may have more effects than to set the IP.
         let is_free = self.bound.is_empty()
             && self.next_mode.is_none()
             && self.clock.is_none()
@@ -51,7 +51,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The same; takes packets if `FREE` to do that, and otherwise only the bits that are left.
+    /// Executes chains. Takes packets if `FREE`; otherwise only the TNT bits that are left.
     fn run_lane<const FREE: bool>(&mut self, code: &mut Code<'_>, sink: &mut impl Sink) {
         let (cursor, tnt, last_ip, ip) = (self.cursor, self.tnt, self.last_ip, self.ip);
         let mut lane = Lane { cursor, tnt, last_ip, ip };
@@ -108,8 +108,8 @@ impl Decoder<'_> {
 }
 
 impl Code<'_> {
-    /// The chain from an address whose first branch takes a TIP, though there are bits for those
-    /// behind it.
+    /// Returns the chain from an address whose first branch takes a TIP, although there are bits
+    /// for later branches.
     #[cold]
     #[inline(never)]
     fn chain_with_tip(&mut self, from: Addr, bits: TntBits, mode: ExecMode) -> Option<ChainId> {
@@ -121,7 +121,7 @@ impl Code<'_> {
     }
 }
 
-/// What a chain's calls and their returns leave on the stack.
+/// Applies a chain's calls and returns to the stack.
 #[inline]
 fn take_calls(stack: &mut ReturnStack, chains: &Chains, chain: &Chain) {
     stack.touch(chain.depth());
@@ -131,7 +131,7 @@ fn take_calls(stack: &mut ReturnStack, chains: &Chains, chain: &Chain) {
 }
 
 impl Lane<'_> {
-    /// Reads TNT bits as far as chains need them. Says whether a TIP comes next behind fewer.
+    /// Reads as many TNT bits as chains need. Returns true if there are fewer and a TIP comes next.
     #[expect(clippy::inline_always, reason = "what changes with every chain stays in registers")]
     #[inline(always)]
     fn read_ahead(&mut self) -> bool {
@@ -141,7 +141,7 @@ impl Lane<'_> {
         self.tnt.len() < CHAIN_BITS && self.cursor.is_at_tip()
     }
 
-    /// The address that the next TIP gives, which is taken. None, and nothing taken, if it gives
+    /// Takes the next TIP and returns its address. Returns `None`, and takes nothing, if it has
     /// none.
     #[expect(clippy::inline_always, reason = "what changes with every chain stays in registers")]
     #[inline(always)]

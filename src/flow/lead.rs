@@ -1,7 +1,7 @@
-//! Walking without the trace: from the current IP through direct branches to the place that a
-//! packet binds to (SDM section "Packet Generation Scenarios", and TIP.PGD's "Application").
-//! The way is looked over before any of it is given out, so that a packet that binds nowhere
-//! costs no made-up instructions.
+//! Walks without the trace, from the current IP through direct branches to the place that a packet
+//! binds to (SDM section "Packet Generation Scenarios", and TIP.PGD's "Application"). Checks the
+//! path before executing any of it, so that a packet that binds nowhere yields no invented
+//! instructions.
 
 use super::block::{Block, End, Way};
 use super::code::Code;
@@ -10,56 +10,57 @@ use super::item::{EventKind, Exit, FlowItem, GapReason, Span};
 use crate::common::Addr;
 use crate::pt::PayloadSize;
 
-/// Blocks that are walked at most without a packet. Straight code beyond it, a million
-/// instructions without a conditional branch, is not to be found; endless loops are.
+/// The limit on blocks walked without a packet. No real code runs further, up to a million
+/// instructions, without a conditional branch, but endless loops do.
 const MAX_BLOCKS: u32 = 1 << 12;
 
-/// What is walked to.
+/// The goal of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Goal {
-    /// This instruction, not yet executed.
+    /// This instruction, before it is executed.
     Ip(Addr),
-    /// The next branch that takes a TIP; it is left to be executed.
+    /// The next branch that takes a TIP, before it is executed.
     Tip,
-    /// The branch that a TIP.PGD with this payload belongs to.
+    /// The branch to which a TIP.PGD with this payload belongs.
     Disable(Option<Addr>),
-    /// Behind the next PTWRITE, or behind the one at this address.
+    /// The end of the next PTWRITE, or of the one at this address.
     Ptwrite(Option<Addr>),
-    /// Behind the next MOV CR3 or VMPTRLD.
+    /// The end of the next MOV CR3 or VMPTRLD.
     Context,
     /// The next branch that needs the trace, or the end of the code.
     End,
 }
 
-/// A way that leads to a goal.
+/// A path to a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Lead {
-    /// Whole blocks on it.
+    /// The number of whole blocks on it.
     blocks: u32,
-    /// Instructions of the block behind them.
+    /// The number of instructions in the block after those.
     insns: u32,
     then: Then,
 }
 
-/// What to do at the end of the way.
+/// The action at the end of the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
-    /// Look at the packet again, which is not taken yet.
+    /// Handle the next packet again, which is not taken yet.
     Bind,
-    /// A FUP at this offset, with this address, stands here.
+    /// Handle a FUP at this offset, with this address.
     Fup(u64, Addr),
-    /// A TIP.PGD at this offset, with this address, disables tracing.
+    /// Disable tracing, by a TIP.PGD at this offset with this address.
     Disable(u64, Option<Addr>),
-    /// A PTW, at this offset and with this operand, is of the PTWRITE that was executed last.
+    /// Yield a PTW at this offset with this operand, of the last executed PTWRITE.
     Ptwrite(u64, u64, PayloadSize),
-    /// A PSB at this offset begins the next segment.
+    /// Begin the next segment at a PSB at this offset.
     Psb(usize),
-    /// The path is lost at this offset.
+    /// Lose the path at this offset.
     Lose(usize, GapReason),
 }
 
 impl Decoder<'_> {
-    /// Starts on the way to `goal`. Where no way leads there, goes as far as the code is certain.
+    /// Starts the walk to `goal`. If the goal cannot be reached, walks as far as the code is
+    /// certain.
     pub(super) fn set_out(&mut self, code: &mut Code<'_>, offset: usize, goal: Goal, then: Then) {
         let lead = match self.look_over(code, goal) {
             Ok((blocks, insns)) => Lead { blocks, insns, then },
@@ -68,13 +69,13 @@ impl Decoder<'_> {
         self.state = State::Lead(lead);
     }
 
-    /// Whether the code goes on for ever without a branch that needs the trace.
+    /// Returns true if the code loops forever without a branch that needs the trace.
     pub(super) fn is_endless(&self, code: &mut Code<'_>) -> bool {
         matches!(self.look_over(code, Goal::End), Err((_, GapReason::Endless)))
     }
 
-    /// How many whole blocks, and instructions behind them, lead to `goal`; or how many lead to
-    /// where the way is lost.
+    /// Returns how many whole blocks, and instructions after them, lead to `goal`; or how many lead
+    /// to where the path is lost.
     fn look_over(&self, code: &mut Code<'_>, goal: Goal) -> Result<(u32, u32), (u32, GapReason)> {
         let (mut id, mut ip) = (self.hint, self.ip);
         for blocks in 0..MAX_BLOCKS {
@@ -96,11 +97,11 @@ impl Decoder<'_> {
                 }
             }
         }
-        // A circle: how often it was run is not known.
+        // A loop: the number of its rounds is unknown.
         Err((0, GapReason::Endless))
     }
 
-    /// What the end of `block` means for `goal`, errata included.
+    /// Returns what the end of `block` means for `goal`, with errata applied.
     fn at_end_of(&self, block: &Block, goal: Goal) -> AtEnd {
         if goal == Goal::Disable(None) && self.is_skl014(block) {
             return AtEnd::Reached;
@@ -108,12 +109,12 @@ impl Decoder<'_> {
         goal.at_end_of(block)
     }
 
-    /// Whether `goal` can be walked to.
+    /// Returns true if `goal` can be reached.
     pub(super) fn leads_to(&self, goal: Goal, code: &mut Code<'_>) -> bool {
         self.look_over(code, goal).is_ok()
     }
 
-    /// Goes one block on its way.
+    /// Executes the next block on the path.
     pub(super) fn lead(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         if lead.blocks > 0 {
             self.state = State::Lead(Lead { blocks: lead.blocks - 1, ..lead });
@@ -125,7 +126,7 @@ impl Decoder<'_> {
         span
     }
 
-    /// Executes a whole block whose branch needs nothing of the trace, or is the goal.
+    /// Executes a whole block whose branch needs no packet, or is the goal.
     fn run_direct(&mut self, lead: Lead, code: &mut Code<'_>) -> Option<FlowItem> {
         let here = self.here(code);
         let block = here.block;
@@ -178,7 +179,7 @@ impl Decoder<'_> {
 }
 
 impl Then {
-    /// How control leaves `block`, at whose end this happens.
+    /// Returns how control leaves `block`, at whose end this action happens.
     fn exit(self, block: &Block) -> Exit {
         match (block.end, self) {
             (End::Jcc, Self::Disable(_, Some(to))) if to == block.target => Exit::Taken,
@@ -194,16 +195,16 @@ impl Then {
     }
 }
 
-/// What the end of a block means for a goal.
+/// The meaning of the end of a block for a goal.
 #[derive(Clone, Copy, Debug)]
 enum AtEnd {
-    /// The goal is reached once the block is executed.
+    /// The goal is reached after the block is executed.
     Reached,
-    /// The goal is the block itself.
+    /// The goal is the block itself, before it is executed.
     ReachedBefore,
-    /// Control goes on this way.
+    /// The path continues in this direction.
     Follow(Way),
-    /// No way leads on.
+    /// The path ends.
     Lost(GapReason),
 }
 

@@ -1,5 +1,5 @@
-//! Listing what is executed, several blocks at a time. Gives the same blocks, events and gaps as
-//! decoding item by item, in the same order, and faster.
+//! Decodes to the list of executed blocks, chain by chain. Yields the same blocks, events and gaps
+//! in the same order as decoding item by item, but faster.
 
 use super::chains::ChainId;
 use super::code::Code;
@@ -10,8 +10,8 @@ use super::tnt::TntBits;
 use crate::common::Addr;
 
 impl Decoder<'_> {
-    /// Decodes on to the next event or gap, or None at the end; the blocks that are executed on the
-    /// way are shown to `show`, in order. Together they are the items that [`Decoder::next`] gives.
+    /// Decodes to the next event or gap; `None` at the end. Passes the blocks executed until then
+    /// to `show`, in order. Together they are the items that [`Decoder::next`] returns.
     pub fn list(
         &mut self,
         code: &mut Code<'_>,
@@ -29,7 +29,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Shows the blocks of chains.
+/// A sink that passes the blocks of chains to a closure.
 struct List<'a, F> {
     show: &'a mut F,
 }

@@ -1,8 +1,7 @@
-//! From packets and code bytes to blocks, events and gaps. Does no I/O.
+//! Decodes packets and code bytes to blocks, events and gaps. Does no I/O.
 //!
-//! [`Decoder`] reads a trace and a [`Code`] (an image behind a block cache) and yields
-//! [`FlowItem`]s. Decoding cannot fail: where the path is lost there is a [`Gap`], and decoding
-//! goes on at the next PSB.
+//! [`Decoder`] reads a trace and a [`Code`] (an image with a block cache) and yields [`FlowItem`]s.
+//! Decoding cannot fail: where the path is lost it yields a [`Gap`] and resumes at the next PSB.
 
 mod bind;
 mod block;

@@ -1,5 +1,5 @@
-//! Packets where no instruction can be walked: with tracing off, between a FUP and its TIP, and
-//! behind an overflow.
+//! Handles packets at which no instruction can be executed: with tracing off, between a FUP and its
+//! TIP, and after an overflow.
 
 use super::decoder::{Decoder, State};
 use super::item::{EventKind, FlowItem, GapReason};
@@ -8,7 +8,7 @@ use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Decoder<'_> {
-    /// One packet with tracing off.
+    /// Handles one packet with tracing off.
     pub(super) fn step_off(&mut self) -> Result<(), Fault> {
         if self.clock.is_none() {
             self.cursor.pass_silent();
@@ -35,7 +35,7 @@ impl Decoder<'_> {
                 self.event(offset, EventKind::Stop);
             }
             Packet::Ovf => self.overflow(&peeked),
-            // Without BranchEn, event trace gives a MODE.Exec its FUP, too.
+            // Without BranchEn, event trace emits a FUP for MODE.Exec, too.
             Packet::Fup(_) if !self.bound.is_empty() || self.next_mode.is_some() => {
                 let ip = self.take_fup(&peeked)?;
                 self.take_next_mode();
@@ -47,7 +47,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Goes over a PSB with tracing off, which its PSB+ must confirm.
+    /// Handles a PSB with tracing off, which its PSB+ must confirm.
     fn leave_off(&mut self, psb: usize) -> Result<(), Fault> {
         self.release();
         if let Ok(Some(PsbPlus { ip: Some(_), .. })) = self.read_psb(psb) {
@@ -57,7 +57,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// One packet between a FUP and the TIP or TIP.PGD that tells what happened there.
+    /// Handles one packet between a FUP and the TIP or TIP.PGD that completes the event.
     pub(super) fn step_async(&mut self, fup: u64) -> Result<(), Fault> {
         let Some(peeked) = self.cursor.peek()? else {
             self.state = State::Done;
@@ -81,7 +81,7 @@ impl Decoder<'_> {
                 self.switch_off();
             }
             Packet::ModeExec { .. } => self.pass_mode(&peeked),
-            // The TIP is among the packets that were lost.
+            // The TIP is among the lost packets.
             Packet::Ovf => self.overflow(&peeked),
             _ if self.pass_aside(&peeked) => {}
             packet => return Err((peeked.offset, GapReason::Unexpected(packet))),
@@ -89,8 +89,8 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// One packet behind an OVF: a FUP tells that tracing is on again, and where. Only packets of
-    /// time may come before it.
+    /// Handles one packet after an OVF: a FUP shows that tracing is on again, and where. Only
+    /// timing packets may precede it.
     pub(super) fn step_overflow(&mut self, ovf: u64) -> Result<(), Fault> {
         match self.cursor.peek()? {
             Some(peeked) if matches!(peeked.packet, Packet::Fup(_)) => {
@@ -105,7 +105,7 @@ impl Decoder<'_> {
                 self.pass_aside(&peeked);
                 self.delay_queued();
             }
-            // The PSB+ has the FUP if the overflow lost state that nothing else repeats.
+            // The PSB+ contains the FUP if the overflow lost state that no other packet repeats.
             Some(peeked) if peeked.packet == Packet::Psb => {
                 let psb = self.psb_at(peeked.offset);
                 let plus = self.read_psb(psb).unwrap_or_default();

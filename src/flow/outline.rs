@@ -1,5 +1,5 @@
-//! What a segment's packets tell without any code: where tracing was on, and at which times. For
-//! traces of a CPU, whose threads are told apart before they are decoded.
+//! Scans a segment's packets without code: where tracing is on, and at which times. Used for
+//! per-CPU traces, whose threads are separated before decoding.
 
 use super::cursor::Cursor;
 use super::decoder::{Config, Decoder, State};
@@ -7,28 +7,28 @@ use super::psb::PsbPlus;
 use crate::common::Tsc;
 use crate::pt::Packet;
 
-/// A place in a trace.
+/// A change of tracing, or a time, in a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// In bytes: the packet that tells it; for [`TurnKind::Off`] what is behind that.
+    /// The offset in bytes of the packet; for [`TurnKind::Off`], the offset after it.
     pub offset: usize,
-    /// What is there.
+    /// Its kind.
     pub kind: TurnKind,
 }
 
-/// What a [`Turn`] tells.
+/// The kind of a [`Turn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TurnKind {
-    /// Tracing is on from here, if it was not before.
+    /// Tracing is on from here on, even if it was on before.
     On,
     /// Tracing is off from here.
     Off,
-    /// The time.
+    /// The time-stamp counter has this value.
     Time(Tsc),
 }
 
-/// The turns of the segment from the PSB at `psb_offset` to the next one at `end_offset`, or to
-/// the trace's end without it. At a fault tracing is off, up to the next segment.
+/// Returns the turns of the segment from the PSB at `psb_offset` to the next one at `end_offset`,
+/// or to the trace's end if that is `None`. At a fault tracing is off, up to the next segment.
 pub fn outline(
     trace: &[u8],
     psb_offset: usize,
@@ -47,7 +47,7 @@ struct Outline<'t> {
     cursor: Cursor<'t>,
     end: usize,
     turns: Vec<Turn>,
-    /// An OVF stands there, and it is not known yet whether tracing went on.
+    /// The offset of the last OVF, until it is known whether tracing resumed after it.
     overflown: Option<usize>,
     on: bool,
 }
@@ -68,7 +68,7 @@ impl Outline<'_> {
                 let kind = if plus.ip.is_some() { TurnKind::On } else { TurnKind::Off };
                 self.turn(psb, kind);
                 if let Some((offset, tsc)) = plus.tsc {
-                    // No offset of a trace in memory is larger.
+                    // An offset in memory fits a usize.
                     let offset = usize::try_from(offset).unwrap_or(psb);
                     self.turn(offset, TurnKind::Time(tsc));
                 }
@@ -79,13 +79,14 @@ impl Outline<'_> {
         }
     }
 
-    /// What a decoder says of the fault is of what was traced before.
+    /// Turns tracing off right after a fault: the gap that a decoder reports there belongs to the
+    /// code before it.
     fn fault(&mut self, offset: usize) {
         self.turn(offset + 1, TurnKind::Off);
         self.cursor = self.cursor.moved_to(self.end);
     }
 
-    /// Takes a packet; false at the end.
+    /// Takes a packet. Returns false at the end.
     fn step(&mut self) -> bool {
         let peeked = match self.cursor.peek() {
             Ok(Some(peeked)) if peeked.offset < self.end => peeked,
@@ -108,7 +109,7 @@ impl Outline<'_> {
                 self.turn(offset, TurnKind::Off);
                 self.overflown = Some(offset);
             }
-            // An erratum may have kept the FUP away.
+            // An erratum may have suppressed the FUP.
             Packet::Fup(_) | Packet::Tip(_) | Packet::TntShort(_) | Packet::TntLong(_) => {
                 if let Some(ovf) = self.overflown {
                     self.turn(ovf, TurnKind::On);
@@ -121,9 +122,9 @@ impl Outline<'_> {
 }
 
 impl<'t> Decoder<'t> {
-    /// A decoder of what a segment has from `start_offset` on, where tracing is off: the packets
-    /// before are read for the state that they leave, and what they tell to have been executed is
-    /// neither decoded nor given. Calls made before are not known to returns behind.
+    /// Creates a decoder of a segment from `start_offset` on, where tracing is off. It reads the
+    /// earlier packets for their state only: their code is neither decoded nor yielded, and later
+    /// returns do not know their calls.
     pub fn rest_of_segment(
         trace: &'t [u8],
         psb_offset: usize,

@@ -1,44 +1,44 @@
-//! When things were executed, and how fast: the time of each item, and instructions per core
-//! clock where CYC packets are. Knows no more than the decoder's clock does, and makes nothing up.
+//! Measures the time of each item, and its instructions per core clock if there are CYC packets.
+//! Adds nothing to the decoder's clock.
 
 use super::code::Last;
 use super::decoder::Decoder;
 use super::item::{EventKind, Exit, FlowItem};
 use crate::pt::TimeEstimate;
 
-/// Instructions that were executed, and the core clocks that they took.
+/// A number of executed instructions, and of the core clocks that they took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pace {
-    /// Instructions.
+    /// The number of instructions.
     pub insns: u64,
-    /// Core clocks.
+    /// The number of core clocks.
     pub cycles: u64,
 }
 
-/// What the clock says of an item.
+/// The time and pace of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// The time of the packet that tells of the item; none where the trace does not say.
+    /// The time of the item's packet; `None` if the trace does not determine it.
     pub time: Option<TimeEstimate>,
-    /// Up to the end of the item, since the one before that has a pace or where tracing began to
-    /// tell; none where no CYC tells the core clocks there.
+    /// The pace from the last point with known core clocks to the end of this item; `None` unless a
+    /// CYC gives the core clocks at both.
     pub pace: Option<Pace>,
 }
 
-/// Gives the moment of each item of a segment, all of which it must be shown, in order. A CYC
-/// tells the core clocks at the first branch of the packet behind it (SDM section "Cycle Count
-/// Packet").
+/// Measures the items of a segment. It must see all of them, in order. A CYC gives the core clocks
+/// at the first branch of the next packet (SDM section "Cycle Count Packet").
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     insns: u64,
-    /// Where instructions and core clocks were known last, with tracing on ever since.
+    /// The last point with known core clocks, if tracing has been on since then.
     since: Option<Pace>,
-    /// The core clocks of the packet that was used last: its further branches have none.
+    /// The core clocks of the last packet used: further branches of that packet have none.
     used: Option<u64>,
 }
 
 impl Meter {
-    /// The moment of what `decoder` gave just now; of a block with its last instruction.
+    /// Returns the time and pace of the item that `decoder` just yielded; for a block, with its
+    /// last instruction.
     pub fn moment(&mut self, decoder: &Decoder<'_>, item: &FlowItem, last: Option<Last>) -> Moment {
         let told = decoder.cycles().filter(|cycles| self.used != Some(*cycles));
         let pace = self.pace(item, last, told);
@@ -49,7 +49,7 @@ impl Meter {
         let ends = match item {
             FlowItem::Block(span) => {
                 self.insns = self.insns.saturating_add(span.insns.into());
-                // The packet may be of a branch further on.
+                // The packet may belong to a later branch.
                 let told = told.filter(|_| takes_a_packet(span.exit, last));
                 return self.at(told?);
             }
@@ -67,13 +67,13 @@ impl Meter {
         };
         let pace = told.and_then(|cycles| self.at(cycles));
         if ends {
-            // What passes from here on are not this code's clocks.
+            // Clocks that pass from here on are not those of this code.
             self.since = None;
         }
         pace
     }
 
-    /// Here so many core clocks have passed.
+    /// Sets a point with known core clocks. Returns the pace since the last one.
     fn at(&mut self, cycles: u64) -> Option<Pace> {
         self.used = Some(cycles);
         let since = self.since.replace(Pace { insns: self.insns, cycles })?;
@@ -84,7 +84,7 @@ impl Meter {
     }
 }
 
-/// Whether a packet, or a bit of one, tells where the branch went.
+/// Returns true if a packet, or a bit of one, gives the branch's outcome.
 fn takes_a_packet(exit: Exit, last: Option<Last>) -> bool {
     match exit {
         Exit::Next | Exit::Jmp | Exit::Unknown => false,

@@ -1,5 +1,5 @@
-//! PSB+: the packets from a PSB to its PSBEND, which tell the CPU's state and not what happened
-//! (SDM section "PSB+"). Reads only; the decoder decides what the state means.
+//! PSB+: the packets from a PSB to its PSBEND, which report the CPU's state and not events (SDM
+//! section "PSB+"). Only reads them; the decoder applies the state.
 
 use super::cursor::Cursor;
 use super::item::GapReason;
@@ -7,28 +7,28 @@ use crate::common::{Addr, Tsc};
 use crate::insn::ExecMode;
 use crate::pt::{Errata, Erratum, LastIp, Packet};
 
-/// The state that a PSB+ tells.
+/// The CPU state that a PSB+ reports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PsbPlus {
     /// The next instruction, if tracing is on.
     pub(super) ip: Option<Addr>,
-    /// The width of the code and RFLAGS.IF.
+    /// The width of the code, and RFLAGS.IF.
     pub(super) mode: Option<(ExecMode, bool)>,
     pub(super) cr3: Option<u64>,
-    /// The time, and the offset of its packet.
+    /// The offset of the TSC packet, and its time.
     pub(super) tsc: Option<(u64, Tsc)>,
     pub(super) last_ip: LastIp,
-    /// An OVF took the place of the PSBEND, and what stood between is lost.
+    /// True if an OVF replaced the PSBEND, so that packets between them may be lost.
     pub(super) cut: bool,
-    /// Behind the PSBEND, or at the OVF.
+    /// The offset after the PSBEND, or of the OVF.
     pub(super) end: usize,
 }
 
-/// What is wrong with a PSB+, and where.
+/// The offset of a fault, and its reason.
 pub(super) type Fault = (usize, GapReason);
 
 impl PsbPlus {
-    /// Reads the PSB+ at `cursor`. None at the trace's end.
+    /// Reads the PSB+ at `cursor`. Returns `None` at the trace's end.
     pub(super) fn read(mut cursor: Cursor<'_>, errata: Errata) -> Result<Option<Self>, Fault> {
         match cursor.take()? {
             Some((_, Packet::Psb)) => {}
@@ -57,7 +57,7 @@ impl PsbPlus {
         Ok(None)
     }
 
-    /// Takes one packet in. True at the end.
+    /// Takes one packet. Returns true at the end.
     fn accept(&mut self, at: usize, packet: Packet) -> Result<bool, Fault> {
         match packet {
             Packet::PsbEnd => return Ok(true),
@@ -86,8 +86,8 @@ impl PsbPlus {
     }
 }
 
-/// Erratum BDM70: with a TIP.PGE right behind it, a PSB+ does not have its FUP from there but from
-/// what is about to be enabled.
+/// Returns true if a TIP.PGE follows. With erratum BDM70, the FUP of the PSB+ is then from the code
+/// that is about to be enabled.
 fn is_before_enable(mut cursor: Cursor<'_>) -> bool {
     while let Ok(Some((_, packet))) = cursor.take() {
         match packet {

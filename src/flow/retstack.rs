@@ -1,5 +1,5 @@
-//! The stack of return addresses that RET compression leans on (SDM section "Indirect Transfer
-//! Compression for Returns (RET)"). Holds what calls said, not what memory holds.
+//! The stack of return addresses for RET compression (SDM section "Indirect Transfer Compression
+//! for Returns (RET)"). Contains the addresses of executed calls, not those in memory.
 
 use super::block::BlockId;
 use crate::common::Addr;
@@ -10,7 +10,7 @@ const DEPTH: usize = 64;
 #[derive(Clone, Debug)]
 pub(super) struct ReturnStack {
     entries: [(Addr, BlockId); DEPTH],
-    /// Where the next entry goes.
+    /// The index of the next entry.
     top: usize,
     len: usize,
 }
@@ -20,12 +20,12 @@ impl ReturnStack {
         Self { entries: [(Addr(0), BlockId::NONE); DEPTH], top: 0, len: 0 }
     }
 
-    /// Forgets everything, as at a PSB.
+    /// Removes all entries, as at a PSB.
     pub(super) const fn clear(&mut self) {
         self.len = 0;
     }
 
-    /// Pushes a return address; the oldest falls off a full stack.
+    /// Pushes a return address. A full stack drops its oldest entry.
     pub(super) const fn push(&mut self, addr: Addr, call: BlockId) {
         self.entries[self.top % DEPTH] = (addr, call);
         self.top = (self.top + 1) % DEPTH;
@@ -34,7 +34,7 @@ impl ReturnStack {
         }
     }
 
-    /// As if `count` addresses were pushed and popped again: the oldest may fall off.
+    /// Applies the effect of `count` pushes and as many pops: the oldest entries may be dropped.
     #[inline]
     pub(super) const fn touch(&mut self, count: u8) {
         let kept = DEPTH.saturating_sub(count as usize);
@@ -43,7 +43,7 @@ impl ReturnStack {
         }
     }
 
-    /// The entry that [`Self::pop`] would give.
+    /// Returns the entry that [`Self::pop`] would return.
     #[inline]
     pub(super) const fn peek(&self) -> Option<(Addr, BlockId)> {
         if self.len == 0 {
@@ -52,7 +52,7 @@ impl ReturnStack {
         Some(self.entries[(self.top + DEPTH - 1) % DEPTH])
     }
 
-    /// Drops the entry that [`Self::peek`] gave.
+    /// Drops the top entry.
     #[inline]
     pub(super) const fn drop_one(&mut self) {
         if self.len > 0 {

@@ -1,5 +1,5 @@
-//! Decoding that counts and keeps no order: how many instructions, which code, and what calls and
-//! returns did. Finds the same events and gaps as decoding item by item, and faster.
+//! Decodes to counts, without order: the number of instructions, the set of blocks, and the calls
+//! and returns. Yields the same events and gaps as decoding item by item, but faster.
 
 use super::block::Block;
 use super::chain::{Call, Chain, Tail};
@@ -12,46 +12,46 @@ use super::tally::Tally;
 use super::tnt::TntBits;
 use crate::common::Addr;
 
-/// Is told of calls and returns while a trace is skimmed. All is told as it is executed, but for
-/// plain jumps. Instructions are counted from the beginning of the tally's round.
+/// A receiver of the calls and returns of a skimmed trace. It is called in execution order for
+/// everything except plain jumps. Instructions are counted from the start of the tally's round.
 pub trait CallWatch {
-    /// Nobody watches: nothing needs to be told.
+    /// True if nothing needs to be reported.
     const IS_IDLE: bool = false;
 
-    /// Control is at `ip` before the instruction number `index`, and leaves what comes there by a
-    /// plain jump unless something else is told.
+    /// Handles the arrival of control at `ip`, before the instruction number `index`. Control
+    /// leaves the code there by a plain jump, unless another method is called.
     fn arrive(&mut self, ip: Addr, index: u64);
 
-    /// The instruction number `index`, a near call at `site`, led to `entry`. A return from it goes
-    /// to `return_address`.
+    /// Handles the instruction number `index`, a near call at `site` to `entry`. A return from it
+    /// goes to `return_address`.
     fn call(&mut self, index: u64, site: Addr, return_address: Addr, entry: Addr);
 
-    /// What control arrived at loads RSP, before it leaves; see [`Insn::loads_sp`](crate::insn::Insn).
+    /// Handles a load of RSP in the code where control arrived, before control leaves it; see
+    /// [`Insn::loads_sp`](crate::insn::Insn).
     fn loads_sp(&mut self) {}
 
-    /// Control leaves `span`, which was told by [`Self::arrive`], for somewhere; `behind` is the
-    /// address behind it.
+    /// Handles the exit from `span`, where control arrived last; `behind` is the address after it.
     fn leave(&mut self, span: &Span, behind: Addr, code: &Code<'_>);
 
-    /// Control leaves by a call or return for somewhere that is not known yet.
+    /// Handles a call or return to a target that is not known yet, by which control leaves.
     fn leave_by(&mut self, by: Leaving);
 }
 
-/// How control leaves several blocks at once, if not by a plain jump.
+/// A way other than a plain jump in which control leaves a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaving {
     /// By a near call.
     Call {
-        /// The instruction.
+        /// The address of the call.
         site: Addr,
-        /// The next one.
+        /// The address after the call.
         return_address: Addr,
     },
     /// By a near return.
     Return,
 }
 
-/// Nobody watches.
+/// A watch that ignores everything.
 impl CallWatch for () {
     const IS_IDLE: bool = true;
 
@@ -62,13 +62,13 @@ impl CallWatch for () {
 }
 
 impl Decoder<'_> {
-    /// Decodes on to the next event or gap, or None at the end; what is executed on the way is
-    /// added to `tally`. Events and gaps are those that [`Decoder::next`] gives.
+    /// Decodes to the next event or gap; `None` at the end. Adds the code executed until then to
+    /// `tally`. Events and gaps are those that [`Decoder::next`] returns.
     pub fn skim(&mut self, code: &mut Code<'_>, tally: &mut Tally) -> Option<FlowItem> {
         self.skim_watched(code, tally, &mut ())
     }
 
-    /// The same; calls and returns are told to `watch`.
+    /// Decodes as [`Self::skim`] does, and reports calls and returns to `watch`.
     pub fn skim_watched(
         &mut self,
         code: &mut Code<'_>,
@@ -91,7 +91,7 @@ impl Decoder<'_> {
     }
 }
 
-/// Counts chains, and tells of their calls and returns.
+/// A sink that counts chains, and reports their calls and returns.
 struct Skim<'a, W> {
     tally: &'a mut Tally,
     watch: &'a mut W,
@@ -111,8 +111,8 @@ impl<W: CallWatch> Sink for Skim<'_, W> {
     }
 }
 
-/// Tells what a chain did whose first instruction has the number `first`, and at whose beginning
-/// control arrived.
+/// Reports the calls and returns of a chain at whose start control arrived, with the instruction
+/// number `first`.
 #[inline]
 fn tell_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &mut W) {
     if W::IS_IDLE {
@@ -136,7 +136,7 @@ fn tell_chain<W: CallWatch>(chain: &Chain, first: u64, chains: &Chains, watch: &
     }
 }
 
-/// Tells how control left a span that the long way gave.
+/// Reports how control left a span that was not part of a chain.
 fn tell_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
     if W::IS_IDLE {
         return;
@@ -146,7 +146,7 @@ fn tell_span<W: CallWatch>(span: &Span, code: &mut Code<'_>, watch: &mut W) {
         watch.loads_sp();
     }
     let whole = code.block(id).filter(|block| block.last() == span.last);
-    // Only a branch, at the end of a block, makes this matter.
+    // The address matters only after a branch, which is at the end of a block.
     let behind = whole.map_or(span.last, Block::fall);
     watch.leave(span, behind, code);
 }

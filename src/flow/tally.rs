@@ -1,5 +1,5 @@
-//! What a stretch of the trace executed, without its order: how many instructions, and which
-//! blocks. Reads no trace itself.
+//! Counts what a part of a trace executed, regardless of order: the number of instructions, and the
+//! set of blocks. Reads no trace.
 
 use super::block::{BlockCache, BlockId};
 use super::chain::{Chain, Mark};
@@ -10,20 +10,20 @@ use crate::common::Addr;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A block by the addresses of its first and last instruction.
+/// A block, as the addresses of its first and last instruction.
 pub type Bounds = (Addr, Addr);
 
-/// Counts what is executed; see [`Decoder::skim`](super::Decoder::skim). Blocks have numbers that
-/// stay from one round to the next.
+/// Counts executed instructions and blocks; see [`Decoder::skim`](super::Decoder::skim). The
+/// numbers of blocks persist from one round to the next.
 #[derive(Debug)]
 pub struct Tally {
     /// Instructions executed in this round.
     pub insns: u64,
     executed: Executed,
     names: Names,
-    /// Chains that were counted in this round bear it. No other round of any tally is the same.
+    /// Stored in chains that were counted in this round. Unique among the rounds of all tallies.
     round: u32,
-    /// Blocks and chains whose numbers are of this tally bear it.
+    /// Stored in blocks and chains whose numbers belong to this tally.
     owner: u32,
 }
 
@@ -34,20 +34,20 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Nothing yet.
+    /// Creates an empty tally.
     pub fn new() -> Self {
         let (executed, names) = (Executed::default(), Names::default());
         Self { insns: 0, executed, names, round: unique(), owner: unique() }
     }
 
-    /// Begins a new round, with nothing executed. Blocks keep their numbers.
+    /// Starts a new round, with nothing executed. Blocks keep their numbers.
     pub fn restart(&mut self) {
         self.insns = 0;
         self.executed.clear();
         self.round = unique();
     }
 
-    /// The numbers of the blocks that were executed in this round, each once, in ascending order.
+    /// Returns the numbers of the blocks executed in this round, each once, in ascending order.
     pub fn blocks(&self) -> impl Iterator<Item = u32> {
         self.words().flat_map(|(word, bits)| {
             let numbers = (0..64).filter(move |bit| bits >> bit & 1 != 0);
@@ -55,12 +55,13 @@ impl Tally {
         })
     }
 
-    /// The same as bits: which 64 numbers in a row, and those of them, the lowest in the lowest bit.
+    /// Returns the same set as words: the index of a group of 64 numbers, and its bits, the lowest
+    /// number in the lowest bit.
     pub fn words(&self) -> impl Iterator<Item = (u32, u64)> {
         self.executed.words()
     }
 
-    /// All blocks that have a number, in order of the numbers.
+    /// Returns all numbered blocks, in order of their numbers.
     pub fn names(&self) -> &[Bounds] {
         &self.names.bounds
     }
@@ -71,7 +72,7 @@ impl Tally {
         self.executed.add(mark_of(number));
     }
 
-    /// Whether the chain was counted in this round.
+    /// Returns true if the chain was counted in this round.
     #[inline]
     pub(super) const fn has(&self, chain: &Chain) -> bool {
         chain.round == self.round
@@ -130,7 +131,7 @@ impl Tally {
     }
 }
 
-/// Numbers of blocks.
+/// The numbers of blocks.
 #[derive(Debug, Default)]
 struct Names {
     bounds: Vec<Bounds>,
@@ -150,11 +151,11 @@ const fn mark_of(number: u32) -> Mark {
     (number >> 6, 1 << (number & 63))
 }
 
-/// A set of numbers as bits.
+/// A set of numbers, as a bit set.
 #[derive(Debug, Default)]
 struct Executed {
     words: Vec<u64>,
-    /// Which words have a bit set.
+    /// A bit for each word that is not 0.
     used: Vec<u64>,
 }
 
@@ -185,7 +186,7 @@ impl Executed {
         self.used[word >> 6] |= 1 << (word & 63);
     }
 
-    /// The words with a bit set, in order.
+    /// Returns the words with a bit set, in order.
     fn words(&self) -> impl Iterator<Item = Mark> {
         let groups = self.used.iter().zip(self.words.chunks(64)).zip(0_u32..);
         groups.flat_map(|((used, words), group)| {
@@ -205,7 +206,7 @@ impl Executed {
     }
 }
 
-/// The places of the bits that are set.
+/// Iterates over the positions of the set bits.
 struct Ones(u64);
 
 impl Iterator for Ones {
@@ -222,7 +223,7 @@ impl Iterator for Ones {
     }
 }
 
-/// A number that nobody else gets, and not 0.
+/// Returns a nonzero number that is unique in this process.
 fn unique() -> u32 {
     static LAST: AtomicU32 = AtomicU32::new(0);
     loop {

@@ -1,8 +1,8 @@
-//! The branch outcomes that a TNT packet left over.
+//! A buffer of unused TNT bits.
 
 use crate::pt::Tnt;
 
-/// Taken/not-taken bits that wait for their branches, the next one in the highest bit.
+/// Taken/not-taken bits of the next branches, the next one in the highest bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TntBits {
     bits: u64,
@@ -29,26 +29,26 @@ impl TntBits {
         self.len
     }
 
-    /// The first `count` bits, or as many as there are.
+    /// Returns the first `count` bits, or as many as there are.
     #[inline]
     pub(super) const fn first(self, count: u8) -> Self {
         Self { bits: self.bits, len: if self.len < count { self.len } else { count } }
     }
 
-    /// The first 16 bits, those that are not there being clear.
+    /// Returns the first 16 bits; missing ones are clear.
     #[inline]
     pub(super) const fn next_16(self) -> u16 {
         (self.bits >> 48) as u16
     }
 
-    /// Uses up `count` bits.
+    /// Removes the first `count` bits.
     #[inline]
     pub(super) const fn skip(&mut self, count: u8) {
         self.bits = self.bits.unbounded_shl(count as u32);
         self.len = self.len.saturating_sub(count);
     }
 
-    /// Whether a short TNT packet's bits still fit behind these.
+    /// Returns true if the bits of a short TNT packet fit.
     #[inline]
     pub(super) const fn has_room(self) -> bool {
         self.len <= 64 - 6
@@ -60,10 +60,10 @@ impl TntBits {
         self.len += tnt.len;
     }
 
-    /// Appends the bits of a short TNT packet, whose one byte is `byte`.
+    /// Appends the bits of a short TNT packet that consists of `byte`.
     #[inline]
     pub(super) const fn append_short(&mut self, byte: u8) {
-        // The highest set bit is the stop bit; bit 0 tells the packet's type.
+        // The highest set bit is the stop bit; bit 0 is the packet's type.
         let unused = byte.leading_zeros() + 1;
         let first = ((byte as u64) << unused & 0xff) << 56;
         self.bits |= first >> self.len;
@@ -72,14 +72,14 @@ impl TntBits {
         self.len += len;
     }
 
-    /// Appends the bits of the eight short TNT packets of a little-endian word, if they are that and
-    /// each has six bits; there must be room for a long packet's.
+    /// Appends the bits of eight short TNT packets, if the little-endian word consists of those and
+    /// each has six bits. There must be room for a long packet's bits.
     #[inline]
     pub(super) const fn append_eight(&mut self, word: u64) -> bool {
         if word & 0x8181_8181_8181_8181 != 0x8080_8080_8080_8080 {
             return false;
         }
-        // The first packet's bits come highest; then the groups of 6, 12 and 24 bits are joined.
+        // The first packet's bits go to the top; then groups of 6, 12 and 24 bits are joined.
         let sixes = word.swap_bytes() >> 1 & 0x3f3f_3f3f_3f3f_3f3f;
         let twelves = sixes & 0x003f_003f_003f_003f | (sixes & 0x3f00_3f00_3f00_3f00) >> 2;
         let halves = twelves & 0x0fff_0000_0fff | (twelves & 0x0fff_0000_0fff_0000) >> 4;
@@ -89,7 +89,7 @@ impl TntBits {
         true
     }
 
-    /// Whether the bits of a long TNT packet, or of eight short ones, still fit behind these.
+    /// Returns true if the bits of a long TNT packet, or of eight short ones, fit.
     #[inline]
     pub(super) const fn has_room_for_long(self) -> bool {
         self.len <= 64 - 48
@@ -106,20 +106,20 @@ impl TntBits {
         self.len += len;
     }
 
-    /// The outcome of the next branch, which stays.
+    /// Returns the outcome of the next branch without removing it.
     #[inline]
     pub(super) const fn peek(self) -> Option<bool> {
         if self.len == 0 { None } else { Some(self.bits >> 63 != 0) }
     }
 
-    /// Uses up the bit that [`Self::peek`] gave.
+    /// Removes the next bit.
     #[inline]
     pub(super) const fn skip_one(&mut self) {
         self.bits <<= 1;
         self.len = self.len.saturating_sub(1);
     }
 
-    /// The outcome of the next branch, or None if no bit is left.
+    /// Removes and returns the outcome of the next branch; `None` if no bit is left.
     #[inline]
     pub(super) const fn pop(&mut self) -> Option<bool> {
         if self.len == 0 {

@@ -42,8 +42,8 @@ pub enum PacketError {
 
 type Decoded = Result<(Packet, usize), PacketError>;
 
-/// Whether BIP packets can occur. They share their opcodes with short TNT packets; only the
-/// preceding BBP distinguishes them (SDM section "Block Item Packet (BIP)").
+/// The state that decides if BIP packets can occur. They share their opcodes with short TNT
+/// packets; only the preceding BBP distinguishes them (SDM section "Block Item Packet (BIP)").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BlockContext {
     /// Outside a block: there are no BIPs.

@@ -1,4 +1,5 @@
-//! What each packet binds to, one small trace each (SDM, chapter "Intel Processor Trace").
+//! Checks what each packet binds to, with one small trace each (SDM, chapter "Intel Processor
+//! Trace").
 
 use super::trace::{Raw, Trace};
 use crate::flow::{Code, Config, Decoder, FlowItem};
@@ -9,8 +10,8 @@ fn shows(trace: &Trace, code: &'static [u8]) -> String {
     trace.shows(&Raw(0x1000, code), Config::default())
 }
 
-/// SDM table "IP Filtering Packet Example", with Bar at 1000, the filter's base at 1010, Foo at
-/// 1015 and its limit at 101a.
+/// Follows SDM table "IP Filtering Packet Example", with Bar at 1000, the filter's base at 1010,
+/// Foo at 1015 and its limit at 101a.
 #[test]
 fn ip_filtering_example() {
     let mut code = [0x90; 0x30];
@@ -198,7 +199,7 @@ fn returns_with_and_without_compression() {
         shows(&trace.clone().tnt("n"), code),
         "1000 100b gap(the return at 0x100b is marked as not taken)"
     );
-    // The stack is empty behind a PSB.
+    // The stack is empty after a PSB.
     assert_eq!(
         shows(&trace.psb_at(0x100b).tnt("t"), code),
         "1000 100b gap(the return at 0x100b has no call)"
@@ -242,7 +243,7 @@ fn context_changes_bind_to_the_instruction_that_makes_them() {
         shows(&Trace::on_at(0x1000).put(pip).tip(0x1000).ovf(), code),
         "1000 1001 cr3(2000) 1004 1005 lost(>?)"
     );
-    // It proves that the instruction was executed, as nothing else does.
+    // Only the PIP proves that the instruction was executed.
     assert_eq!(shows(&Trace::on_at(0x1000).put(pip).ovf(), code), "1000 1001 cr3(2000) lost(>?)");
     let twice = Trace::on_at(0x1000).put(pip).put(pip);
     assert_eq!(shows(&twice, code), "1000 1001 cr3(2000) cr3(2000)");

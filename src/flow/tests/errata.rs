@@ -1,4 +1,4 @@
-//! Each erratum's trace, with the erratum known and not known.
+//! Decodes each erratum's trace, with the erratum enabled and disabled.
 
 use super::trace::{Raw, Trace};
 use crate::common::{Addr, AddrRange};

@@ -1,5 +1,5 @@
-//! The same traces through Intel's reference decoder, whole and damaged. Skips, and says so,
-//! where gcc or libipt is not installed.
+//! Decodes the same traces with Intel's reference decoder, intact and damaged. Prints a notice and
+//! skips if gcc or libipt is not installed.
 
 use super::machine::{Mishaps, Traced, execute};
 use super::paths::{any_unit, damage, first_difference, whole};
@@ -33,7 +33,7 @@ impl Reference {
             .output()
             .is_ok_and(|output| output.status.success());
         if !compiled {
-            // Not eprintln!, which the test harness swallows.
+            // Not eprintln!, which the test harness captures.
             let _ = std::io::Write::write_fmt(
                 &mut std::io::stderr(),
                 format_args!(
@@ -44,12 +44,13 @@ impl Reference {
         compiled.then_some(Self { dir, program })
     }
 
-    /// The instructions that it lists, and how often it loses the path.
+    /// Returns the instructions that it lists, and how often it loses the path.
     fn decode(&self, trace: &[u8], program: &Program) -> (Vec<Addr>, usize) {
         self.decode_damaged(trace, program).expect("the reference decoder reads what is whole")
     }
 
-    /// The same of what may be damaged. None where it dies of that: 2.0.5 has a fault.
+    /// Decodes a possibly damaged trace. Returns `None` if the decoder crashes on it: 2.0.5 has a
+    /// bug.
     fn decode_damaged(&self, trace: &[u8], program: &Program) -> Option<(Vec<Addr>, usize)> {
         let text = self.run("list", trace, program)?;
         let mut code = Code::new(program);
@@ -63,7 +64,8 @@ impl Reference {
         Some((addrs, gaps))
     }
 
-    /// What its instruction decoder lists. None from 2.1 on, where that is the block decoder.
+    /// Returns the instructions that its instruction decoder lists; `None` from 2.1 on, where that
+    /// is the block decoder.
     fn step(&self, trace: &[u8], program: &Program) -> Option<Vec<Addr>> {
         let text = self.run("step", trace, program)?;
         let addr = |line| u64::from_str_radix(line, 16).map(Addr).expect("an address");
@@ -89,12 +91,13 @@ impl Reference {
     }
 }
 
-/// The instructions of a block of the reference decoder, which goes on through direct branches.
+/// Lists the instructions of a block of the reference decoder, which extends through direct
+/// branches.
 fn expand(code: &mut Code<'_>, mode: ExecMode, ip: &str, count: &str, addrs: &mut Vec<Addr>) {
     let mut ip = Addr(u64::from_str_radix(ip, 16).expect("an address"));
     for _ in 0..count.parse().expect("a count") {
         addrs.push(ip);
-        // It reads on over bytes that are no instruction, where a fault led it astray.
+        // After a fault, it may read on over bytes that are not an instruction.
         let Some(insn) = code.insns(ip, mode, 1).next() else { return };
         ip = match insn.class {
             Class::Jmp { target } | Class::Call { target } => target,
@@ -107,7 +110,7 @@ fn random_run(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     let mut random = Random::new(seed);
     let runs = 2 + random.below(40);
     let program = Program::random(&mut random, runs);
-    // It takes straight code up to the address of a TIP.PGD for a branch there: no ranges.
+    // No ranges: it takes straight code up to the address of a TIP.PGD for a branch there.
     let config = any_unit(&mut random);
     let traced = execute(&program, seed, 2000, config, mishaps);
     (program, traced)
@@ -125,10 +128,10 @@ fn whole_traces_decode_alike() {
     }
 }
 
-/// Programs that are in circles of direct branches most of the time: a unit that tells circles
-/// leaves no round out, for either decoder. To the reference block decoder a TIP.PGD with an
-/// address is a place that is reached, and not the branch there, so it leaves out the rounds of a
-/// branch to itself; the reference instruction decoder does not.
+/// Decodes programs that are mostly in loops of direct branches: a unit that reports loops omits no
+/// round, for either decoder. The reference block decoder takes the address of a TIP.PGD as a place
+/// to reach, not as the branch there, so it omits the rounds of a branch to itself; the reference
+/// instruction decoder does not.
 #[test]
 fn circles_decode_alike() {
     let reference = Reference::build();
@@ -165,8 +168,8 @@ fn circling_run(seed: u64, tell: bool) -> (Program, Traced) {
     (program, traced)
 }
 
-/// It does not know that a PSB+ behind an OVF tells where tracing goes on: traces that it does not
-/// follow to the end are left out.
+/// Omits traces that the reference does not follow to the end: it does not know that a PSB+ after
+/// an OVF gives the IP where tracing resumes.
 #[test]
 fn overflows_decode_alike() {
     let Some(reference) = Reference::build() else { return };
@@ -183,9 +186,9 @@ fn overflows_decode_alike() {
     assert!(compared > 20, "only {compared} compared");
 }
 
-/// Damaged traces, with overflows in some: we agree with what was executed from the next PSB on,
-/// and so does the reference, which may notice damage as late as there and then goes on at the one
-/// behind it. Before that they differ in how much each keeps of what came before the fault.
+/// Decodes damaged traces, some with overflows. From the next PSB on, our path is the executed one,
+/// and so is the reference's; it may detect the damage only there, and then resumes at the PSB
+/// after it. Up to the fault, the decoders differ in how much they keep.
 #[test]
 fn damaged_traces_agree_again() {
     let Some(reference) = Reference::build() else { return };

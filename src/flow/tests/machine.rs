@@ -1,27 +1,27 @@
-//! Walks a random program at random and tells a model of the PT unit what it executes.
+//! Walks a random program at random and passes what it executes to a model of the PT unit.
 
 use super::program::{Program, Random, Run, Tail};
 use crate::common::{Addr, Tsc};
 use crate::pt::PayloadSize;
 use crate::pt::unit::{Branch, BranchKind, Config, Unit};
 
-/// What was executed, and its trace.
+/// The executed addresses, and their trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traced {
     pub(super) addrs: Vec<Addr>,
     pub(super) trace: Vec<u8>,
 }
 
-/// What happens besides branches: each about once in so many runs.
+/// The events besides branches: each occurs about once in this many runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mishaps {
     /// An interrupt, to the program or to the kernel.
     pub(super) interrupt: usize,
     pub(super) psb: usize,
     pub(super) tsc: usize,
-    /// A transaction that begins, is committed or aborted.
+    /// A transaction that begins, is committed or is aborted.
     pub(super) transaction: usize,
-    /// Packets lost for some runs.
+    /// An overflow that loses the packets of some runs.
     pub(super) overflow: usize,
 }
 
@@ -40,7 +40,7 @@ struct Machine<'p> {
     addrs: Vec<Addr>,
     now: u64,
     in_tx: bool,
-    /// Whether the unit knows where execution stands: packets told nothing since the last branch.
+    /// True if the unit knows the current position: there was no packet since the last branch.
     at_branch: bool,
 }
 
@@ -114,7 +114,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Executes a part of the run; gives the instruction that comes next.
+    /// Executes a part of the run. Returns the next instruction.
     fn execute_some(&mut self, run: &Run) -> Addr {
         let done = self.random.below(run.addrs.len());
         if self.unit.packet_en() {
@@ -123,7 +123,7 @@ impl Machine<'_> {
         run.addrs[done]
     }
 
-    /// A transaction begins or ends somewhere in the run.
+    /// Begins or ends a transaction somewhere in the run.
     fn transaction(&mut self, run: &Run) {
         let at = self.execute_some(run);
         self.at_branch = false;
@@ -146,7 +146,7 @@ impl Machine<'_> {
         self.leave(run);
     }
 
-    /// At `at`, which is not executed: into the kernel and back, or to a handler in the program.
+    /// Interrupts before `at`: into the kernel and back, or to a handler in the program.
     fn interrupt(&mut self, at: Addr) {
         let handler = self.any();
         if self.random.one_in(2) {
@@ -197,7 +197,7 @@ impl Machine<'_> {
         self.at_branch = true;
     }
 
-    /// Mostly where the last call came from.
+    /// Returns the target of a return, mostly that of the last call.
     fn return_target(&mut self) -> Addr {
         match self.calls.pop() {
             Some(to) if !self.random.one_in(8) => to,
@@ -205,7 +205,7 @@ impl Machine<'_> {
         }
     }
 
-    /// LOOP to itself: taken some times, then not.
+    /// Executes a LOOP to itself: taken some times, then not.
     fn repeat(&mut self, ip: Addr, next: Addr) {
         for left in (0..self.random.below(70)).rev() {
             let kind = BranchKind::Jcc { taken: left > 0 };
@@ -230,7 +230,7 @@ impl Machine<'_> {
         self.ip = next;
     }
 
-    /// An interrupt into the kernel, so that the trace tells the very last instruction.
+    /// Ends with an interrupt into the kernel, so that the trace includes the last instruction.
     fn end(mut self) -> Traced {
         self.unit.interrupt(self.ip, Addr(0xffff_ffff_8000_0000), 0);
         self.unit.overflow_end();

@@ -1,4 +1,4 @@
-//! Random programs with a known path, traced by the model of the PT unit and decoded again.
+//! Random programs with a known path, traced by the model of the PT unit and decoded.
 
 mod binding;
 mod errata;

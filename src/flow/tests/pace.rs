@@ -14,7 +14,7 @@ const LOOP_INSNS: u64 = 4;
 const BITS: usize = 6;
 const KERNEL_CYCLES: u64 = 1_000_000;
 
-/// Runs the loop's rounds, each of so many core clocks.
+/// Runs the loop's rounds, each with its number of core clocks.
 fn rounds(unit: &mut Unit, cycles: &[u64]) {
     for (left, cycles) in (0..cycles.len()).rev().zip(cycles) {
         unit.advance_cycles(*cycles);
@@ -24,7 +24,7 @@ fn rounds(unit: &mut Unit, cycles: &[u64]) {
     }
 }
 
-/// One core clock for the system call itself, many in the kernel, and the jump back.
+/// Spends one core clock on the system call itself, many in the kernel, and jumps back.
 fn system_call(unit: &mut Unit) {
     unit.advance_cycles(1);
     let (ip, next, target) = (Addr(0x1005), Addr(0x1007), Addr(0xffff_ffff_8100_0000));
@@ -60,8 +60,8 @@ fn started() -> Unit {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// A CYC tells the time of the first branch in a TNT: from one to the next are as many rounds
-    /// as a packet has bits.
+    /// Checks that a CYC gives the time of the first branch in a TNT: from one to the next there
+    /// are as many rounds as a packet has bits.
     #[test]
     fn a_loop_has_the_pace_that_it_ran_at(cycles in prop::collection::vec(1..5000_u64, 1..100)) {
         let mut unit = started();
@@ -76,7 +76,7 @@ proptest! {
         prop_assert_eq!(paces(&unit.drain()), expected);
     }
 
-    /// What the kernel takes is not the program's.
+    /// Checks that the kernel's clocks do not count as the program's.
     #[test]
     fn the_clocks_of_the_kernel_are_left_out(
         stretches in prop::collection::vec(prop::collection::vec(1..5000_u64, 1..20), 1..20),
@@ -92,7 +92,7 @@ proptest! {
         let paces = paces(&unit.drain());
         let insns: u64 = paces.iter().map(|pace| pace.insns).sum();
         let cycles: u64 = paces.iter().map(|pace| pace.cycles).sum();
-        // The last jump has no packet behind it.
+        // No packet follows the last jump.
         prop_assert_eq!(insns, LOOP_INSNS * rounds + 2 * calls - 1);
         prop_assert_eq!(cycles, stretches.iter().flatten().sum::<u64>() + calls);
     }

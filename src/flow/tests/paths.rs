@@ -1,4 +1,4 @@
-//! The decoded path is the executed one; the segments of a trace tile it.
+//! The decoded path is the executed one, and the segments of a trace cover it without overlap.
 
 use super::machine::{Mishaps, Traced, execute};
 use super::program::{Program, Random};
@@ -51,7 +51,7 @@ fn random_run_with(seed: u64, mishaps: Mishaps) -> (Program, Traced) {
     (program, traced)
 }
 
-/// The items of a trace, its blocks listed several at a time.
+/// Returns the items of a trace, decoded with `Decoder::list`.
 fn listed(trace: &[u8], code: &mut Code<'_>) -> Vec<FlowItem> {
     let mut decoder = Decoder::new(trace, Config::default());
     let mut items = vec![];
@@ -80,13 +80,13 @@ pub(super) fn first_difference(ours: &[Addr], theirs: &[Addr]) -> Option<usize> 
     common.or((ours.len() != theirs.len()).then(|| ours.len().min(theirs.len())))
 }
 
-/// A unit that writes a PSB only when told to: it learns where execution stands at branches only,
-/// so that one that it writes in the middle of a run would tell an earlier place.
+/// Returns a unit that writes a PSB only on request. It learns the position at branches only, so a
+/// PSB in the middle of a run would report an earlier one.
 pub(super) fn quiet_unit() -> unit::Config {
     unit::Config::user_only().with_psb_period(1 << 26)
 }
 
-/// A unit set up at random: how it packs, and what it tells beside the path.
+/// Returns a unit with random settings: its packing, and the packets besides the path's.
 pub(super) fn any_unit(random: &mut Random) -> unit::Config {
     let mut config = quiet_unit();
     if random.one_in(2) {
@@ -109,7 +109,7 @@ pub(super) fn any_unit(random: &mut Random) -> unit::Config {
     config
 }
 
-/// As [`any_unit`], that traces some of the program only, perhaps.
+/// Returns a unit as [`any_unit`] does, that may trace only a part of the program.
 fn any_filtering_unit(random: &mut Random, program: &Program) -> unit::Config {
     let mut config = any_unit(random);
     if random.one_in(3) {
@@ -138,7 +138,7 @@ fn in_segments(trace: &[u8], program: &Program) -> Vec<FlowItem> {
     items
 }
 
-/// Flips a byte, cuts bytes out, or ends the trace early. Gives the first offset that is whole.
+/// Flips a byte, removes bytes, or truncates the trace. Returns the first intact offset.
 pub(super) fn damage(trace: &mut Vec<u8>, random: &mut Random) -> usize {
     let at = random.below(trace.len());
     match random.below(4) {
@@ -220,7 +220,7 @@ proptest! {
         }
         let whole = whole(&traced.trace, &program);
         let mut code = Code::new(&program);
-        // The second time with all chains known.
+        // In the second round, all chains are cached.
         for _ in 0..2 {
             prop_assert_eq!(&listed(&traced.trace, &mut code), &whole.items);
             let mut tally = Tally::new();
@@ -252,7 +252,7 @@ proptest! {
         prop_assume!(find_psb(&traced.trace, 0).is_some());
         let bad = whole(&traced.trace, &program);
         prop_assert_eq!(in_segments(&traced.trace, &program), bad.items.clone());
-        // From the next PSB on, all is as it was.
+        // From the next PSB on, nothing has changed.
         if let Some((start, _)) = segments(&traced.trace).into_iter().find(|(at, _)| *at >= from) {
             let behind = decode(
                 Decoder::segment(&traced.trace, start, None, Config::default()),
@@ -278,7 +278,7 @@ proptest! {
         let errata = all.into_iter().filter(|_| random.one_in(2)).fold(Errata::NONE, Errata::with);
         let config = Config { errata, ..Config::default() };
         let decoded = decode(Decoder::new(&trace.0, config), &mut Code::new(&program));
-        // Each byte and each bit of it leads through a bounded stretch of code at most.
+        // Each byte and each of its bits leads through a bounded amount of code.
         prop_assert!(decoded.items.len() <= (trace.0.len() + 1) * 8 * 100);
     }
 }

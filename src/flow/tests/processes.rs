@@ -1,5 +1,5 @@
-//! Two processes on one CPU, with other code in the same place, that changes: whoever decodes goes
-//! on with the address space that CR3 names, as it was at the trace's time.
+//! Two processes on one CPU, with different code at the same address, which changes: a user of the
+//! decoder follows the address space of CR3, as it was at the trace's time.
 
 use super::program::Random;
 use super::trace::Trace;
@@ -19,7 +19,7 @@ const NOPS: [&[u8]; 5] = [
 ];
 const SYSCALL: &[u8] = &[0x0f, 0x05];
 
-/// A process, and what it executes in one go.
+/// A process, and the addresses that it executes in one turn.
 #[derive(Clone, Default)]
 struct Process {
     space: AddressSpace,
@@ -27,7 +27,7 @@ struct Process {
 }
 
 impl Process {
-    /// From now on it has some NOPs of random sizes, and a system call.
+    /// Maps new code: some NOPs of random sizes, and a system call.
     fn map(&mut self, now: u64, random: &mut Random) {
         let nops = (0..random.below(4)).map(|_| NOPS[random.below(NOPS.len())]);
         let insns: Vec<&[u8]> = nops.chain([SYSCALL]).collect();
@@ -44,12 +44,12 @@ impl Process {
     }
 }
 
-/// The trace of the CPU, the processes, and the addresses that were executed.
+/// Returns the CPU's trace, the processes, and the executed addresses.
 fn run(seed: u64, turns: usize) -> (Trace, [Process; 2], Vec<Addr>) {
     let mut random = Random::new(seed);
     let mut parent = Process::default();
     parent.map(0, &mut random);
-    // The child begins with its parent's code.
+    // The child starts with its parent's code.
     let mut processes = [parent.clone(), parent];
     let (mut trace, mut executed) = (Trace::off(), Vec::new());
     for turn in 1..=turns as u64 {
@@ -70,7 +70,7 @@ const fn cr3(number: usize) -> u64 {
     (number as u64 + 1) << 12
 }
 
-/// The addresses, as whoever follows CR3 and the time decodes them.
+/// Decodes the addresses by following CR3 and the time.
 fn decoded(trace: &Trace, processes: &[Process; 2]) -> Vec<Addr> {
     let mut decoder = Decoder::new(&trace.0, Config::default());
     let (mut addrs, mut number, mut now) = (Vec::new(), 0, Tsc(0));

@@ -29,7 +29,7 @@ impl Random {
     }
 }
 
-/// How a block ends. Targets are block numbers.
+/// The end of a block. Targets are block numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tail {
     Jcc(usize),
@@ -50,10 +50,10 @@ pub(super) enum Tail {
 #[derive(Clone, Debug)]
 pub(super) struct Run {
     pub(super) addrs: Vec<Addr>,
-    /// The tail's address, or that of the next run where there is no tail.
+    /// The tail's address, or that of the next run if there is no tail.
     pub(super) tail_ip: Addr,
     pub(super) tail: Tail,
-    /// The address behind the tail.
+    /// The address after the tail.
     pub(super) next: Addr,
 }
 
@@ -80,7 +80,7 @@ const PLAIN: [&[u8]; 9] = [
 
 const PLAIN_32: [&[u8]; 9] = [
     &[0x90],
-    // A REX prefix to 64-bit code.
+    // A REX prefix in 64-bit code.
     &[0x40],
     &[0x89, 0xc3],
     &[0xb8, 0xc3, 0xe8, 0xff, 0xff],
@@ -104,14 +104,15 @@ const PLAIN_16: [&[u8]; 9] = [
 ];
 
 impl Program {
-    /// A random program of `runs` runs, 64-bit code at 401000H, or in some other width. No way leads in a circle without a conditional
-    /// or indirect branch, so that an address that is ahead is met once.
+    /// Creates a random program of `runs` runs, in 64-bit code at 401000H, or of another width.
+    /// Every loop contains a conditional or indirect branch, so that a walk reaches each address
+    /// once.
     pub(super) fn random(random: &mut Random, runs: usize) -> Self {
         let tails = (0..runs).map(|at| Self::tail(random, at, runs)).collect();
         Self::of_tails(random, tails)
     }
 
-    /// A random program in which direct jumps and calls lead anywhere, in circles as well.
+    /// Creates a random program in which direct jumps and calls lead anywhere, also in loops.
     pub(super) fn circling(random: &mut Random, runs: usize) -> Self {
         let tail = |random: &mut Random, at| match random.below(3) {
             _ if at + 1 == runs => Tail::Ret,
@@ -182,7 +183,7 @@ impl Program {
         self.runs.push(Run { addrs, tail_ip, tail, next });
     }
 
-    /// Whether a direct jump or call has its own address as target.
+    /// Returns true if the target of a direct jump or call is its own address.
     pub(super) fn has_branch_to_itself(&self) -> bool {
         self.runs.iter().any(|run| match run.tail {
             Tail::Jmp(target) | Tail::Call(target) => self.start(target) == run.tail_ip,
@@ -194,7 +195,7 @@ impl Program {
         self.base.wrapping_add(self.bytes.len() as u64)
     }
 
-    /// The address of run `number`; of the end for the number behind the last.
+    /// Returns the address of run `number`, or the program's end for the number after the last.
     pub(super) fn start(&self, number: usize) -> Addr {
         match self.runs.get(number) {
             Some(run) => run.addrs.first().copied().unwrap_or(run.tail_ip),
@@ -202,17 +203,17 @@ impl Program {
         }
     }
 
-    /// The run that starts at `addr`, the first of those that share it with empty ones.
+    /// Returns the run that starts at `addr`; if empty runs share it, the first of them.
     pub(super) fn run_at(&self, addr: Addr) -> Option<usize> {
         (0..self.runs.len()).find(|number| self.start(*number) == addr)
     }
 
-    /// The width of its code.
+    /// Returns the width of its code.
     pub(super) const fn mode(&self) -> ExecMode {
         self.mode
     }
 
-    /// The code bytes, for a decoder of another make.
+    /// Returns the code bytes, for another decoder.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -220,7 +221,7 @@ impl Program {
 
 impl Tail {
     fn size(self, mode: ExecMode) -> usize {
-        // Distances have 16 bits in 16-bit code.
+        // Displacements have 16 bits in 16-bit code.
         let distance = if mode == ExecMode::Bits16 { 2 } else { 4 };
         match self {
             Self::None => 0,

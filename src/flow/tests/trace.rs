@@ -1,4 +1,4 @@
-//! Traces packet by packet, and what the decoder makes of them, as text.
+//! Builds traces packet by packet, and shows the decoded items as text.
 
 use super::paths::decode;
 use crate::common::Addr;
@@ -25,12 +25,12 @@ impl CodeSource for Raw {
 pub(super) struct Trace(pub(super) Vec<u8>);
 
 impl Trace {
-    /// A PSB+ with tracing on at `ip`.
+    /// Creates a trace of a PSB+ with tracing on at `ip`.
     pub(super) fn on_at(ip: u64) -> Self {
         Self::default().psb_at(ip)
     }
 
-    /// A PSB+ with tracing off.
+    /// Creates a trace of a PSB+ with tracing off.
     pub(super) fn off() -> Self {
         Self::default().put(Packet::Psb).put(Packet::PsbEnd)
     }
@@ -53,7 +53,7 @@ impl Trace {
         self.put(Packet::ModeExec { mode, interrupts: false })
     }
 
-    /// Outcomes as `t` and `n`.
+    /// Appends a TNT of outcomes given as `t` and `n`.
     pub(super) fn tnt(self, outcomes: &str) -> Self {
         let bits = outcomes.chars().fold(0, |bits, c| bits << 1 | u64::from(c == 't'));
         let len = u8::try_from(outcomes.len()).expect("a few outcomes");
@@ -85,7 +85,8 @@ impl Trace {
         self.put(Packet::Ovf)
     }
 
-    /// The decoded items: addresses of instructions, and events and gaps in short.
+    /// Returns the decoded items as text: addresses of instructions, and short names of events and
+    /// gaps.
     pub(super) fn shows(&self, code: &Raw, config: Config) -> String {
         let mut code = Code::new(code);
         let decoded = decode(Decoder::new(&self.0, config), &mut code);

@@ -32,17 +32,17 @@ pub struct FlowEvent<'a> {
 }
 
 impl Unit {
-    /// Begins a transaction at `ip`, by XBEGIN or XACQUIRE.
+    /// Traces the start of a transaction at `ip`, by XBEGIN or XACQUIRE.
     pub fn tx_begin(&mut self, ip: Addr) {
         self.transaction(ip, true);
     }
 
-    /// Commits the transaction at `ip`, by XEND or XRELEASE.
+    /// Traces the commit of the transaction at `ip`, by XEND or XRELEASE.
     pub fn tx_commit(&mut self, ip: Addr) {
         self.transaction(ip, false);
     }
 
-    /// Aborts the transaction at `ip`; execution resumes at `target`.
+    /// Traces the abort of the transaction at `ip`; execution resumes at `target`.
     pub fn tx_abort(&mut self, ip: Addr, target: Addr) {
         self.begin();
         self.reach(ip);
@@ -77,7 +77,7 @@ impl Unit {
         }
     }
 
-    /// Executes PTWRITE at `ip` with an operand of `size`.
+    /// Traces PTWRITE at `ip` with an operand of `size`.
     pub fn ptwrite(&mut self, ip: Addr, value: u64, size: PayloadSize) {
         self.begin();
         let ctl = self.config.ctl;
@@ -94,7 +94,7 @@ impl Unit {
         self.end();
     }
 
-    /// Executes VMPTRLD of the VMCS at physical address `base`.
+    /// Traces VMPTRLD of the VMCS at physical address `base`.
     pub fn vmptrld(&mut self, base: u64) {
         self.begin();
         let base = base & 0x000f_ffff_ffff_f000;
@@ -106,7 +106,7 @@ impl Unit {
         self.end();
     }
 
-    /// Enters a C-state deeper than C0.0.
+    /// Traces the entry to a C-state deeper than C0.0.
     pub fn power_enter(&mut self, entry: &PowerEntry) {
         self.begin();
         if self.powered() {
@@ -121,7 +121,7 @@ impl Unit {
         self.end();
     }
 
-    /// Returns to C0, with `last`, `deepest` and `wake` as in [`Packet::PwrX`].
+    /// Traces the return to C0, with `last`, `deepest` and `wake` as in [`Packet::PwrX`].
     pub fn power_exit(&mut self, last: u8, deepest: u8, wake: u8) {
         self.begin();
         self.put_times();
@@ -131,7 +131,7 @@ impl Unit {
         self.end();
     }
 
-    /// Stops execution before `ip` completes, for example for a frequency change.
+    /// Traces a stop of execution before `ip` completes, for example for a frequency change.
     pub fn exec_stop(&mut self, ip: Addr) {
         self.begin();
         if self.powered() {

@@ -282,8 +282,8 @@ impl Unit {
     }
 }
 
-/// Returns true if a CYC precedes the packet (SDM section "Cycle-Accurate Mode"). So does one
-/// precede TNT, but at the time of its first branch.
+/// Returns true if a CYC precedes the packet (SDM section "Cycle-Accurate Mode"). One also precedes
+/// TNT, but at the time of its first branch.
 const fn is_cyc_eligible(packet: &Packet) -> bool {
     matches!(
         packet,

@@ -4,7 +4,7 @@
 use super::{RtitCtl, Unit};
 use crate::pt::Packet;
 
-/// Whether packets are being lost, and what the end of the overflow must report.
+/// The state of packet loss, with the packets that the end of the overflow must write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overflow {
     None,

@@ -7,14 +7,14 @@ use crate::common::Addr;
 use crate::pt::Packet;
 
 impl Unit {
-    /// Resumes execution at `ip` with privilege level `cpl`, after code that is not reported: the
+    /// Traces the entry to `ip` with privilege level `cpl`, after code that is not reported: the
     /// kernel's return to a program, a thread's first instruction.
     pub fn enter(&mut self, ip: Addr, cpl: u8) {
         let (from, kind) = (self.context.ip, BranchKind::Far);
         self.branch(&Branch { kind, ip: from, next: from, target: ip, cpl });
     }
 
-    /// Executes a branch.
+    /// Traces an executed branch.
     pub fn branch(&mut self, branch: &Branch) {
         self.begin();
         let was_on = self.packet_en();
@@ -36,7 +36,7 @@ impl Unit {
         self.end();
     }
 
-    /// Transfers execution from `ip`, which was not executed or not completed, to `target` at
+    /// Traces a transfer from `ip`, which was not executed or not completed, to `target` at
     /// privilege level `cpl`: an interrupt, an exception, a signal, a VM exit; also `INT n`, whose
     /// own address is `ip`.
     pub fn interrupt(&mut self, ip: Addr, target: Addr, cpl: u8) {
@@ -55,7 +55,7 @@ impl Unit {
         self.end();
     }
 
-    /// Executes `MOV CR3`; `next` is the address of the next instruction.
+    /// Traces `MOV CR3`; `next` is the address of the next instruction.
     pub fn mov_cr3(&mut self, next: Addr, cr3: u64) {
         self.begin();
         let was_on = self.packet_en();
