@@ -1,4 +1,4 @@
-//! Shared bytes of a file or of memory. Never opens or maps anything: the caller brings them.
+//! Shared bytes of a file or of memory. Never opens or maps anything: the caller supplies them.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 pub struct Bytes(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl Bytes {
-    /// Shares `owner`'s bytes; `owner` lives until the last clone is dropped. What it gives must
-    /// not change from one call to the next.
+    /// Shares the bytes of `owner`, which lives until the last clone is dropped. `owner` must
+    /// return the same bytes each time.
     pub fn new(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self(Arc::new(owner))
     }
 
-    /// The same bytes at an address that the tables of ELF files, of 8-byte words, can be read at:
-    /// a copy where they lie at an odd one.
+    /// Returns the same bytes at an 8-byte aligned address, as required to read the tables of ELF
+    /// files; copies them if they are not aligned.
     #[must_use]
     pub fn aligned(self) -> Self {
         if self.as_ptr().addr().is_multiple_of(8) { self } else { self.to_vec().into() }

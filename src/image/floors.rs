@@ -1,21 +1,21 @@
-//! From when on code that a CPU's trace shows may be taken for mapped. A trace tells times now and
-//! then only (TSC packets), so what it shows may have been executed later than its last time says. Where nothing was mapped
-//! before, nothing else can have been executed: that is mapped from the beginning of its program
-//! on. What is mapped over something keeps its time.
+//! Computes when a mapping in a CPU's trace took effect at the earliest. The trace contains times
+//! only at intervals (TSC packets), so code may have been executed later than the last time before
+//! it. Where nothing was mapped before, no other code can have been executed: such a mapping takes
+//! effect from the start of its program. A mapping over another one keeps its time.
 
 use super::RangeSet;
 use crate::common::{AddrRange, Tsc};
 
-/// What has been mapped since the program began.
+/// The addresses mapped since the program started.
 #[derive(Debug, Default)]
 pub struct Floors {
-    /// When it began: from ever, if nothing was mapped before.
+    /// The program's start; 0 if nothing was mapped before.
     since: Tsc,
     mapped: RangeSet,
 }
 
 impl Floors {
-    /// Another program begins; gives when that may be taken to have been.
+    /// Starts another program. Returns the earliest time at which it takes effect.
     pub fn exec(&mut self, tsc: Tsc) -> Tsc {
         if !self.mapped.is_empty() {
             self.since = tsc;
@@ -24,7 +24,7 @@ impl Floors {
         self.since
     }
 
-    /// A mapping; gives when it may be taken to have been made.
+    /// Adds a mapping. Returns the earliest time at which it takes effect.
     pub fn map(&mut self, tsc: Tsc, range: AddrRange) -> Tsc {
         let is_over = self.mapped.overlaps(range);
         self.mapped.insert(range);

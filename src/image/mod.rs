@@ -1,7 +1,8 @@
-//! Which bytes were at an address, and when. Never opens a file: bytes come from the caller.
+//! The bytes at each address of a process, over time. Never opens a file: the caller supplies
+//! bytes.
 //!
-//! [`Section`]s of shared [`Bytes`] make an [`Image`]; an [`AddressSpace`] gives the image at a
-//! time. [`elf`] reads program files and [`core`] reads and writes core files.
+//! [`Section`]s of shared [`Bytes`] form an [`Image`]; an [`AddressSpace`] returns the image at a
+//! time. [`elf`] reads program files, and [`core`] reads and writes core files.
 
 pub mod core;
 pub mod elf;

@@ -1,30 +1,30 @@
-//! A set of addresses. Knows nothing of what is there.
+//! A set of addresses. Knows nothing of their contents.
 
 use crate::common::AddrRange;
 use std::collections::BTreeMap;
 
-/// Addresses, as ranges that do not touch. All that is asked or added costs O(log n), but for
-/// ranges that become one, each of which has been added before.
+/// Addresses, as ranges that do not touch. Every operation costs O(log n) amortized: merging
+/// removes ranges that were inserted before.
 #[derive(Clone, Debug, Default)]
 pub struct RangeSet {
-    /// Start and end.
+    /// The end of each range by its start.
     ends: BTreeMap<u64, u64>,
 }
 
 impl RangeSet {
-    /// Whether nothing is in it.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Takes all out.
+    /// Removes all addresses.
     pub fn clear(&mut self) {
         self.ends.clear();
     }
 
-    /// Whether an address of `range` is in it.
+    /// Returns true if an address of `range` is in the set.
     pub fn overlaps(&self, range: AddrRange) -> bool {
-        // Ranges begin in order and do not touch, so they end in order, too.
+        // Ranges are ordered by start and do not touch, so they are ordered by end, too.
         let last = self.ends.range(..range.end.0).next_back();
         !range.is_empty() && last.is_some_and(|(_, end)| range.start.0 < *end)
     }
@@ -66,7 +66,7 @@ mod tests {
                 ours.insert(range);
                 plain.extend(addresses);
                 prop_assert_eq!(ours.is_empty(), plain.is_empty());
-                // No two touch.
+                // No two ranges touch.
                 let ends: Vec<_> = ours.ends.iter().collect();
                 prop_assert!(ends.windows(2).all(|pair| pair[0].1 < pair[1].0));
             }

@@ -1,42 +1,42 @@
-//! One mapping: a range of addresses and the file bytes behind it. Knows nothing of other
-//! mappings and nothing of time.
+//! One mapping: a range of addresses with the bytes of its file. Knows nothing of other mappings
+//! and nothing of time.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::Bytes;
 use std::sync::Arc;
 
-/// Size of a page in bytes: the grain in which the kernel maps files.
+/// Size of a page in bytes: the granularity at which the kernel maps files.
 pub const PAGE_SIZE_BYTES: u64 = 4096;
 
-/// A mapping of bytes at a range of addresses, as `mmap` makes it.
+/// A mapping of bytes at a range of addresses, as `mmap` creates it.
 ///
-/// Where the range reaches past the end of `bytes`, the rest of the last page reads as zero, as
-/// the kernel fills it, and everything behind that page is unknown. A mapping whose contents are
-/// not known at all (anonymous memory) has empty `bytes`.
+/// Where the range extends past the end of `bytes`, the rest of the last page reads as zero, as the
+/// kernel fills it, and all further pages are unknown. A mapping with unknown contents (anonymous
+/// memory) has empty `bytes`.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
-    /// The addresses that it covers.
+    /// The mapped addresses.
     pub range: AddrRange,
     /// The bytes of the whole file, not only of this mapping.
     pub bytes: Bytes,
-    /// Where in `bytes` the first byte of `range` lies, in bytes.
+    /// The offset in `bytes` of the first byte of `range`.
     pub offset: u64,
-    /// Whether the program may write to it now.
+    /// True if the program may write to it now.
     pub writable: bool,
-    /// Whether the program may execute it now.
+    /// True if the program may execute it now.
     pub executable: bool,
-    /// Whether the program could have changed it since it was mapped: it was writable at some
-    /// time, as relocated read-only data was. A section that is mapped writable need not say so.
+    /// True if the program could have changed it since it was mapped: it was writable at some time,
+    /// as relocated read-only data was. Need not be set while it is writable.
     pub altered: bool,
-    /// Path of the mapped file, or a name in brackets such as `[vdso]`; empty when anonymous.
+    /// The path of the mapped file, or a name in brackets such as `[vdso]`; empty if anonymous.
     pub name: Arc<str>,
-    /// The build id of the file, where it is known.
+    /// The build id of the file, if known.
     pub build_id: Option<Arc<[u8]>>,
 }
 
 impl Section {
-    /// Copies bytes from `addr` on into `buf`; returns how many are known. 0 when `addr` lies
-    /// outside.
+    /// Copies bytes from `addr` on into `buf`. Returns the number of known bytes, which is 0 if
+    /// `addr` lies outside.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         if !self.range.contains(addr) {
             return 0;
@@ -47,19 +47,19 @@ impl Section {
         copy_padded(&self.bytes, position, buf)
     }
 
-    /// The offset in the file of the byte at `addr`; `None` when `addr` lies outside.
+    /// Returns the file offset of the byte at `addr`; `None` if `addr` lies outside.
     pub fn file_offset(&self, addr: Addr) -> Option<u64> {
         let inside = self.range.contains(addr).then(|| addr.0 - self.range.start.0)?;
         self.offset.checked_add(inside)
     }
 
-    /// Whether what is read from it is what the program saw at any time since it was mapped: it
+    /// Returns true if its bytes are those that the program saw at any time since it was mapped: it
     /// maps a file (or the vdso) and was never writable.
     pub fn is_file_data(&self) -> bool {
         !self.writable && !self.altered && (self.name.starts_with('/') || &*self.name == "[vdso]")
     }
 
-    /// The part of it inside `range`; `None` when they share no byte.
+    /// Returns the part of the section inside `range`; `None` if they share no byte.
     #[must_use]
     pub fn cut(&self, range: AddrRange) -> Option<Self> {
         let start = self.range.start.max(range.start);
@@ -72,7 +72,7 @@ impl Section {
     }
 }
 
-/// Copies `bytes` from `position` on, then zeros to the end of the last page of `bytes`.
+/// Copies `bytes` from `position` on, followed by zeros to the end of their last page.
 fn copy_padded(bytes: &[u8], position: u64, buf: &mut [u8]) -> usize {
     let padded_end = (bytes.len() as u64).next_multiple_of(PAGE_SIZE_BYTES);
     let size = clamp(padded_end.saturating_sub(position)).min(buf.len());
@@ -87,7 +87,7 @@ fn copy_padded(bytes: &[u8], position: u64, buf: &mut [u8]) -> usize {
     size
 }
 
-/// A 64-bit size as a length in memory.
+/// Converts a 64-bit size to a length in memory.
 fn clamp(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -1,5 +1,5 @@
-//! The image of a process at one time: which section holds which address. Immutable; a changed
-//! copy is cheap.
+//! The image of a process at one time: the section at each address. Immutable; a changed copy is
+//! cheap.
 
 use super::tree::{self, Link};
 use crate::common::{Addr, AddrRange};
@@ -7,33 +7,32 @@ use crate::image::{Bytes, CodeSource, Section};
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// The sections that were mapped at one time. Cloning, and making a changed copy, share all that
-/// is the same.
+/// The sections mapped at one time. Clones and changed copies share all unchanged parts.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
     root: Link,
 }
 
 impl Image {
-    /// The image of `sections`, mapped one after another: where they overlap, the later one wins.
+    /// Creates the image of `sections`, mapped in order: where they overlap, the later one wins.
     pub fn new(sections: impl IntoIterator<Item = Section>) -> Self {
         sections.into_iter().fold(Self::default(), |image, section| image.with(section))
     }
 
-    /// A copy with `section` mapped over whatever was there.
+    /// Returns a copy with `section` mapped over any previous contents.
     #[must_use]
     pub fn with(&self, section: Section) -> Self {
         let range = section.range;
         self.replace(range, |_| tree::single(section))
     }
 
-    /// A copy with nothing mapped in `range`.
+    /// Returns a copy with nothing mapped in `range`.
     #[must_use]
     pub fn without(&self, range: AddrRange) -> Self {
         self.replace(range, |_| None)
     }
 
-    /// A copy with the protection of all that is mapped in `range` changed, as `mprotect` does.
+    /// Returns a copy with the protection of all mappings in `range` changed, as by `mprotect`.
     #[must_use]
     pub fn with_protection(&self, range: AddrRange, writable: bool, executable: bool) -> Self {
         let change = |section: &Section| Section {
@@ -45,8 +44,8 @@ impl Image {
         self.replace(range, |inside| tree::map(inside, &change))
     }
 
-    /// A copy where `bytes` were written at `addr`. What was mapped there keeps its name and its
-    /// protection; where nothing was, they become a writable and executable section.
+    /// Returns a copy with `bytes` written at `addr`. They keep the name and protection of the
+    /// section there; without one, they become a writable and executable section.
     #[must_use]
     pub fn with_written(&self, addr: Addr, bytes: Bytes) -> Self {
         let range = AddrRange::sized(addr, bytes.len() as u64);
@@ -58,29 +57,29 @@ impl Image {
         self.with(Section { range, bytes, offset: 0, altered: true, build_id: None, ..below })
     }
 
-    /// The section that holds `addr`.
+    /// Returns the section that contains `addr`.
     pub fn section_at(&self, addr: Addr) -> Option<&Section> {
         tree::find(&self.root, addr)
     }
 
-    /// All sections, by address. They do not overlap.
+    /// Returns all sections, by address. They do not overlap.
     pub fn sections(&self) -> impl Iterator<Item = &Section> {
         tree::iter(&self.root)
     }
 
-    /// Copies bytes from `addr` on into `buf`, but only from mappings of files that the program
-    /// could never write to, so that they hold at any time; returns how many are known.
+    /// Copies bytes from `addr` on into `buf`, but only from file mappings that the program could
+    /// never write to, so that they are valid at any time. Returns the number of known bytes.
     pub fn read_file_data(&self, addr: Addr, buf: &mut [u8]) -> usize {
         fill(addr, buf, |addr| self.section_at(addr).filter(|section| section.is_file_data()))
     }
 
-    /// A reader for one thread that remembers the section it read last: neighbouring reads then
-    /// need no search.
+    /// Creates a reader for one thread that caches the section it read last, so that neighbouring
+    /// reads need no search.
     pub fn reader(self: &Arc<Self>) -> Reader<'_> {
         Reader { image: self, last: Cell::new(None) }
     }
 
-    /// How many nodes all of `images` have between them.
+    /// Returns how many distinct nodes `images` have in total.
     #[cfg(test)]
     pub(super) fn count_nodes<'a>(images: impl Iterator<Item = &'a Self>) -> usize {
         let mut seen = std::collections::HashSet::new();
@@ -88,7 +87,7 @@ impl Image {
         seen.len()
     }
 
-    /// Asserts that the tree is sound.
+    /// Asserts that the tree is consistent.
     #[cfg(test)]
     pub(super) fn check(&self) {
         tree::tests::check(&self.root);
@@ -116,7 +115,7 @@ impl CodeSource for Image {
     }
 }
 
-/// Reads an [`Image`] and remembers the section of the last read. For one thread.
+/// Reads an [`Image`] and caches the section of the last read. For one thread.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     image: &'a Image,
@@ -124,7 +123,7 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// The section that holds `addr`.
+    /// Returns the section that contains `addr`.
     pub fn section_at(&self, addr: Addr) -> Option<&'a Section> {
         if let Some(last) = self.last.get().filter(|last| last.range.contains(addr)) {
             return Some(last);
@@ -141,7 +140,7 @@ impl CodeSource for Reader<'_> {
     }
 }
 
-/// Fills `buf` from one section after another up to the first byte that none of them knows.
+/// Fills `buf` from consecutive sections up to the first unknown byte.
 fn fill<'a>(addr: Addr, buf: &mut [u8], find: impl Fn(Addr) -> Option<&'a Section>) -> usize {
     let mut filled = 0;
     while let Some(rest) = buf.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,10 +1,10 @@
-//! What the decoder asks of an image: code bytes at an address.
+//! The interface through which the decoder reads code bytes.
 
 use crate::common::Addr;
 
-/// Gives the bytes that the traced program could execute at an address.
+/// A source of the bytes that the traced program could execute at an address.
 pub trait CodeSource {
-    /// Copies code bytes from `addr` on into `buf` and returns how many were known: the run ends
-    /// at the first byte that is in no section. 0 means that nothing is mapped at `addr`.
+    /// Copies code bytes from `addr` on into `buf`, up to the first byte outside all sections.
+    /// Returns the number of known bytes; 0 if nothing is mapped at `addr`.
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize;
 }

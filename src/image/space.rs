@@ -1,16 +1,15 @@
-//! How the image of a process changes in time. Reads no trace: the caller says what happened
-//! when.
+//! The image of a process over time. Reads no trace: the caller supplies each change and its time.
 
 use crate::common::{Addr, AddrRange, Tsc};
 use crate::image::{Bytes, Image, Section};
 use std::sync::{Arc, OnceLock};
 
-/// The mappings of one process over time: built from what happened, asked for the image at a
-/// time. Changes may come in any order; changes of the same time apply in the order given.
-/// A forked child begins with a clone of its parent's.
+/// The mappings of one process over time, built from changes. Changes may come in any order;
+/// changes at the same time apply in the order given. A forked child starts with a clone of its
+/// parent's address space.
 ///
-/// A change costs O(log n) in time and memory where it comes in order. Changes out of order are
-/// sorted at the next question.
+/// A change in order of time costs O(log n) in time and memory. Changes out of order are sorted at
+/// the next query.
 #[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
     changes: Vec<(Tsc, Change)>,
@@ -27,37 +26,37 @@ enum Change {
 }
 
 impl AddressSpace {
-    /// An address space with nothing in it.
+    /// Creates an empty address space.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At `at`, `section` was mapped over whatever was there.
+    /// Maps `section` at time `at`, over any previous contents.
     pub fn map(&mut self, at: Tsc, section: Section) {
         self.change(at, Change::Map(section));
     }
 
-    /// At `at`, all in `range` was unmapped.
+    /// Unmaps everything in `range` at time `at`.
     pub fn unmap(&mut self, at: Tsc, range: AddrRange) {
         self.change(at, Change::Unmap(range));
     }
 
-    /// At `at`, the process executed another program: nothing stays mapped.
+    /// Executes another program at time `at`: nothing stays mapped.
     pub fn exec(&mut self, at: Tsc) {
         self.change(at, Change::Exec);
     }
 
-    /// At `at`, the protection of all that is mapped in `range` changed.
+    /// Changes the protection of all mappings in `range` at time `at`.
     pub fn protect(&mut self, at: Tsc, range: AddrRange, writable: bool, executable: bool) {
         self.change(at, Change::Protect { range, writable, executable });
     }
 
-    /// At `at`, the program wrote the code `bytes` at `addr`.
+    /// Writes the code `bytes` at `addr` at time `at`.
     pub fn poke(&mut self, at: Tsc, addr: Addr, bytes: impl Into<Bytes>) {
         self.change(at, Change::Poke(addr, bytes.into()));
     }
 
-    /// The image that held at `at`: with all changes up to and including that time.
+    /// Returns the image at time `at`, with all changes up to and including that time.
     pub fn image_at(&self, at: Tsc) -> Arc<Image> {
         let epochs = self.epochs();
         let next = epochs.partition_point(|(start, _)| *start <= at);
@@ -65,8 +64,8 @@ impl AddressSpace {
         epoch.map(|(_, image)| image.clone()).unwrap_or_default()
     }
 
-    /// Each time at which the image changed, and the image from then on. Times rise strictly;
-    /// before the first nothing is mapped.
+    /// Returns each time at which the image changed, and the image from then on. Times increase
+    /// strictly; before the first one nothing is mapped.
     pub fn epochs(&self) -> &[(Tsc, Arc<Image>)] {
         self.epochs.get_or_init(|| {
             let mut sorted: Vec<_> = self.changes.iter().collect();
@@ -91,7 +90,7 @@ impl AddressSpace {
     }
 }
 
-/// Appends the image after `change`; a change at the time of the last epoch goes into that epoch.
+/// Appends the image after `change`; a change at the time of the last epoch updates that epoch.
 fn push_epoch(epochs: &mut Vec<(Tsc, Arc<Image>)>, at: Tsc, change: &Change) {
     let before = epochs.last().map(|(_, image)| image.clone()).unwrap_or_default();
     let image = Arc::new(change.apply(&before));

@@ -1,4 +1,4 @@
-//! Images and address spaces against a model that keeps every byte on its own.
+//! Tests images and address spaces against a model that stores every byte separately.
 
 use super::*;
 use crate::common::{Addr, AddrRange, Tsc};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 const SPACE_BYTES: u64 = 64;
 
-/// What the model knows of a byte: its value, whether it is data of a file, the section's name.
+/// The model of a byte: its value, whether it is file data, and the section's name.
 type Cell = Option<(u8, bool, Arc<str>)>;
 
 #[derive(Clone, Debug)]
@@ -112,7 +112,7 @@ proptest! {
         for (at, change) in &changes {
             change.apply(&mut space, Tsc(*at));
             if at % 7 == 0 {
-                space.epochs(); // Changes behind a question must show in the next answer.
+                space.epochs(); // Changes after a query must be visible in the next one.
             }
         }
         let mut model = vec![None; 96];
@@ -143,7 +143,7 @@ fn a_mapping_reads_as_zero_to_the_page_end_and_is_unknown_behind() {
     assert_eq!(image.read(Addr(u64::MAX), &mut buf), 0);
 }
 
-/// A process with libraries that writes 10,000 functions into memory that it reserved for code.
+/// Creates a process with libraries that writes `pokes` functions into memory reserved for code.
 fn jit(pokes: u64) -> AddressSpace {
     let mut space = AddressSpace::new();
     let range = |start, size| AddrRange::sized(Addr(start), size);
@@ -155,7 +155,7 @@ fn jit(pokes: u64) -> AddressSpace {
     let range = range(0x1000_0000, 0x1000_0000);
     space.map(Tsc(1), Section { range, writable: true, executable: true, ..Section::default() });
     for at in 0..pokes {
-        // All over the place, as code caches are filled and refilled.
+        // At scattered addresses, as code caches are filled and refilled.
         let addr = 0x1000_0000 + at.wrapping_mul(0x9e37_79b9) % 0xfff_0000;
         space.poke(Tsc(2 + at), Addr(addr), vec![0x90; 200]);
     }

@@ -1,17 +1,18 @@
-//! A persistent balanced tree of sections that do not overlap, ordered by address: a changed copy
-//! shares all but O(log n) nodes with the original. Knows no time and no semantics of mapping.
+//! A persistent balanced tree of non-overlapping sections, ordered by address: a changed copy
+//! shares all but O(log n) nodes with the original. Knows nothing of time or the meaning of
+//! mappings.
 //!
-//! It is an AVL tree whose operations are all made of `join` and `split`, so that a change costs
-//! the same wherever it falls.
+//! An AVL tree whose operations are all built from `join` and `split`, so that a change costs the
+//! same anywhere in the tree.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::Section;
 use std::sync::Arc;
 
-/// A subtree, or nothing.
+/// A subtree, which may be empty.
 pub(super) type Link = Option<Arc<Node>>;
 
-/// One section, with all lower ones on its left and all higher ones on its right.
+/// One section, with all lower ones in its left subtree and all higher ones in its right.
 #[derive(Debug)]
 pub(super) struct Node {
     range: AddrRange,
@@ -21,12 +22,12 @@ pub(super) struct Node {
     height: u8,
 }
 
-/// A tree of one section; nothing if its range is empty.
+/// Creates a tree of one section; empty if the section's range is empty.
 pub(super) fn single(section: Section) -> Link {
     if section.range.is_empty() { None } else { node(None, Arc::new(section), None) }
 }
 
-/// The section that holds `addr`.
+/// Returns the section that contains `addr`.
 pub(super) fn find(mut tree: &Link, addr: Addr) -> Option<&Section> {
     while let Some(node) = tree {
         if addr < node.range.start {
@@ -40,7 +41,7 @@ pub(super) fn find(mut tree: &Link, addr: Addr) -> Option<&Section> {
     None
 }
 
-/// What lies below `at` and what lies from `at` on. A section that crosses `at` is cut in two.
+/// Splits the tree into the parts below `at` and from `at` on. Cuts a section that crosses `at`.
 pub(super) fn split(tree: &Link, at: Addr) -> (Link, Link) {
     let Some(node) = tree else { return (None, None) };
     let Node { range, section, left, right, .. } = &**node;
@@ -57,7 +58,7 @@ pub(super) fn split(tree: &Link, at: Addr) -> (Link, Link) {
     }
 }
 
-/// Both trees in one; all of `low` lies below all of `high`.
+/// Concatenates two trees; all of `low` lies below all of `high`.
 pub(super) fn concat(low: Link, high: Link) -> Link {
     match low {
         None => high,
@@ -68,7 +69,7 @@ pub(super) fn concat(low: Link, high: Link) -> Link {
     }
 }
 
-/// The tree with every section replaced by what `change` makes of it. `change` keeps the range.
+/// Applies `change` to every section. `change` keeps the range.
 pub(super) fn map(tree: &Link, change: &impl Fn(&Section) -> Section) -> Link {
     let node = tree.as_ref()?;
     Some(Arc::new(Node {
@@ -80,7 +81,7 @@ pub(super) fn map(tree: &Link, change: &impl Fn(&Section) -> Section) -> Link {
     }))
 }
 
-/// The sections in order of address.
+/// Returns the sections in order of address.
 pub(super) fn iter(tree: &Link) -> impl Iterator<Item = &Section> {
     let mut below = Vec::new();
     push_left(&mut below, tree);
@@ -118,7 +119,7 @@ fn node(left: Link, section: Arc<Section>, right: Link) -> Link {
     Some(Arc::new(Node { range: section.range, section, left, right, height }))
 }
 
-/// One tree of `low`, `section` and `high`, whatever their heights.
+/// Joins `low`, `section` and `high` to one tree, for any heights.
 fn join(low: Link, section: Arc<Section>, high: Link) -> Link {
     match (&low, &high) {
         (Some(tall), _) if tall.height > height(&high) + 1 => {
@@ -133,7 +134,7 @@ fn join(low: Link, section: Arc<Section>, high: Link) -> Link {
     }
 }
 
-/// A node of subtrees whose heights differ by two at most, rotated so that they differ by one.
+/// Creates a node of subtrees whose heights differ by at most two, rotated to differ by one.
 fn balance(low: Link, section: Arc<Section>, high: Link) -> Link {
     match (&low, &high) {
         (Some(tall), _) if tall.height > height(&high) + 1 => rotate_right(tall, section, high),
@@ -169,7 +170,7 @@ pub(super) mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Adds the nodes that are not yet among `seen`.
+    /// Adds all nodes of the tree to `seen`.
     pub(in crate::image) fn collect(tree: &Link, seen: &mut HashSet<*const Node>) {
         if let Some(node) = tree.as_ref().filter(|node| seen.insert(Arc::as_ptr(node))) {
             collect(&node.left, seen);
@@ -177,7 +178,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Asserts order, balance and heights of the whole tree; gives its height.
+    /// Asserts order, balance and heights of the whole tree. Returns its height.
     pub(in crate::image) fn check(tree: &Link) -> u8 {
         let Some(node) = tree else { return 0 };
         let (left, right) = (check(&node.left), check(&node.right));

@@ -1,23 +1,23 @@
-//! What a core file holds besides memory: the same types for reading and writing.
+//! The contents of a core file besides memory, for both reading and writing.
 
 use crate::common::{AddrRange, Pid, Tid};
 use crate::insn::Registers;
 
-/// All that a core file says, but for the bytes of memory.
+/// The contents of a core file, except for the bytes of memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CoreContents {
     /// The threads; gdb selects the first.
     pub threads: Vec<Thread>,
-    /// The signal that ended the process (`pr_cursig`); zero when none did. The kernel states it
-    /// in every thread, and gdb shows the one it reads last.
+    /// The signal that ended the process (`pr_cursig`); zero if none did. The kernel stores it in
+    /// every thread, and gdb shows the last one it reads.
     pub signal: i32,
     /// The process (`NT_PRPSINFO`).
     pub process: ProcessInfo,
-    /// The auxiliary vector as in `/proc/PID/auxv` (`NT_AUXV`); empty when not known.
+    /// The auxiliary vector as in `/proc/PID/auxv` (`NT_AUXV`); empty if unknown.
     pub auxv: Vec<u8>,
-    /// Which files were mapped where (`NT_FILE`).
+    /// The mapped files (`NT_FILE`).
     pub mappings: Vec<FileMapping>,
-    /// The segments of memory (`PT_LOAD`).
+    /// The memory segments (`PT_LOAD`).
     pub segments: Vec<CoreSegment>,
 }
 
@@ -26,9 +26,9 @@ pub struct CoreContents {
 pub struct Thread {
     /// Its number.
     pub tid: Tid,
-    /// Signals that wait for it, one bit each, signal 1 lowest.
+    /// Pending signals, one bit each, signal 1 lowest.
     pub pending_signals: u64,
-    /// Signals that it blocks, one bit each, signal 1 lowest.
+    /// Blocked signals, one bit each, signal 1 lowest.
     pub blocked_signals: u64,
     /// Its general registers.
     pub registers: Registers,
@@ -40,7 +40,7 @@ pub struct Thread {
     pub siginfo: Option<Vec<u8>>,
 }
 
-/// What the kernel tells of the process (`elf_prpsinfo`).
+/// The kernel's description of the process (`elf_prpsinfo`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessInfo {
     /// Its number.
@@ -55,40 +55,40 @@ pub struct ProcessInfo {
     pub user_id: u32,
     /// Real group id.
     pub group_id: u32,
-    /// The kernel's flags of the task.
+    /// The kernel's task flags.
     pub flags: u64,
     /// Nice value.
     pub nice: i8,
-    /// Name of the executable; the core keeps 15 bytes.
+    /// The name of the executable; the core keeps 15 bytes.
     pub name: Vec<u8>,
-    /// The command line, with blanks between the arguments; the core keeps 79 bytes.
+    /// The command line, with spaces between the arguments; the core keeps 79 bytes.
     pub arguments: Vec<u8>,
 }
 
 /// A mapped file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileMapping {
-    /// Where it is mapped.
+    /// Its addresses.
     pub range: AddrRange,
-    /// Where in the file the mapping begins, in bytes; whole pages.
+    /// The file offset of the mapping in bytes; whole pages.
     pub offset: u64,
-    /// Path of the file.
+    /// The path of the file.
     pub path: Vec<u8>,
 }
 
-/// A segment of memory.
+/// A memory segment.
 #[allow(clippy::struct_excessive_bools, reason = "four independent facts")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoreSegment {
     /// Its addresses.
     pub range: AddrRange,
-    /// Whether it may be read.
+    /// True if it may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// True if it may be written.
     pub writable: bool,
-    /// Whether it may be executed.
+    /// True if it may be executed.
     pub executable: bool,
-    /// Whether its bytes are in the core. Of one that is not dumped only the range is told, and
-    /// readers take the bytes from the mapped file.
+    /// True if its bytes are in the core. If not, the core only contains the range, and readers
+    /// take the bytes from the mapped file.
     pub dumped: bool,
 }

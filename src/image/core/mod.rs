@@ -1,6 +1,6 @@
-//! Core files: the state of a process as the kernel dumps it, read and written. The layouts are
-//! the kernel's for x86-64 (`elf_prstatus`, `elf_prpsinfo`, `user_regs_struct`); gdb opens what is
-//! written here. Asks no process for anything: the caller brings registers and memory.
+//! Core files: the state of a process as the kernel dumps it, read and written. The layouts are the
+//! kernel's for x86-64 (`elf_prstatus`, `elf_prpsinfo`, `user_regs_struct`); gdb opens the cores
+//! written here. Queries no process: the caller supplies registers and memory.
 
 mod contents;
 mod notes;

@@ -1,5 +1,5 @@
-//! The notes of a core file, to bytes and back. Layouts: the kernel's `elf_prstatus` (336 bytes),
-//! `elf_prpsinfo` (136 bytes) and the `NT_FILE` table. Knows no file around them.
+//! Encodes and decodes the notes of a core file. Layouts: the kernel's `elf_prstatus` (336 bytes),
+//! `elf_prpsinfo` (136 bytes) and the `NT_FILE` table. Knows nothing of the file around them.
 
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::PAGE_SIZE_BYTES;
@@ -14,7 +14,7 @@ pub(super) const NT_X86_XSTATE: u32 = 0x202;
 pub(super) const NT_FILE: u32 = 0x4649_4c45;
 pub(super) const NT_SIGINFO: u32 = 0x5349_4749;
 
-/// Where things lie in `elf_prstatus`, in bytes.
+/// Offsets of fields in `elf_prstatus`, in bytes.
 mod prstatus {
     pub(super) const CURSIG: usize = 12;
     pub(super) const SIGPEND: usize = 16;
@@ -28,7 +28,7 @@ mod prstatus {
     pub(super) const SIZE: usize = 336;
 }
 
-/// Where things lie in `elf_prpsinfo`, in bytes.
+/// Offsets of fields in `elf_prpsinfo`, in bytes.
 mod prpsinfo {
     pub(super) const SNAME: usize = 1;
     pub(super) const NICE: usize = 3;
@@ -44,8 +44,8 @@ mod prpsinfo {
     pub(super) const SIZE: usize = 136;
 }
 
-/// All notes of a core, in the kernel's order: the first thread's status, the process, then the
-/// rest of each thread.
+/// Encodes all notes of a core, in the kernel's order: the first thread's status, the process, then
+/// the rest of each thread.
 pub(super) fn encode(contents: &CoreContents) -> Vec<u8> {
     let mut notes = Vec::new();
     for (index, thread) in contents.threads.iter().enumerate() {
@@ -80,7 +80,7 @@ fn push_optional(notes: &mut Vec<u8>, owner: &str, kind: u32, bytes: Option<&[u8
 }
 
 /// Appends a note: sizes of name and contents, type, name with its NUL, contents; each padded to
-/// four bytes. Contents of 4 GiB and more cannot be said and are left out.
+/// four bytes. Contents of 4 GiB and more cannot be represented and are omitted.
 fn push_note(notes: &mut Vec<u8>, owner: &str, kind: u32, bytes: &[u8]) {
     let Ok(size) = u32::try_from(bytes.len()) else { return };
     let name = [owner.as_bytes(), b"\0"].concat();
@@ -98,7 +98,7 @@ fn encode_status(thread: &Thread, contents: &CoreContents) -> Vec<u8> {
     use prstatus as at;
     let CoreContents { process, signal, .. } = contents;
     let mut bytes = vec![0; at::SIZE];
-    // pr_info.si_signo and pr_cursig both carry the signal.
+    // Both pr_info.si_signo and pr_cursig contain the signal.
     put(&mut bytes, 0, &signal.to_le_bytes());
     let cursig = i16::try_from(*signal).unwrap_or(0);
     put(&mut bytes, at::CURSIG, &cursig.to_le_bytes());
@@ -113,7 +113,7 @@ fn encode_status(thread: &Thread, contents: &CoreContents) -> Vec<u8> {
     bytes
 }
 
-/// The thread of an `NT_PRSTATUS` note and the signal that it states; `None` when it is too short.
+/// Decodes the thread and the signal of an `NT_PRSTATUS` note; `None` if it is too short.
 pub(super) fn decode_status(bytes: &[u8]) -> Option<(Thread, i32)> {
     use prstatus as at;
     let signal = i16::from_le_bytes(get(bytes, at::CURSIG)?).into();
@@ -146,7 +146,7 @@ fn encode_process(process: &ProcessInfo) -> Vec<u8> {
     bytes
 }
 
-/// The process of an `NT_PRPSINFO` note; `None` when it is too short.
+/// Decodes the process of an `NT_PRPSINFO` note; `None` if it is too short.
 pub(super) fn decode_process(bytes: &[u8]) -> Option<ProcessInfo> {
     use prpsinfo as at;
     Some(ProcessInfo {
@@ -163,7 +163,7 @@ pub(super) fn decode_process(bytes: &[u8]) -> Option<ProcessInfo> {
     })
 }
 
-/// The `NT_FILE` table: count, page size, ranges with offsets in pages, then the paths.
+/// Encodes the `NT_FILE` table: count, page size, ranges with offsets in pages, then the paths.
 fn encode_mappings(mappings: &[FileMapping]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend((mappings.len() as u64).to_le_bytes());
@@ -180,7 +180,7 @@ fn encode_mappings(mappings: &[FileMapping]) -> Vec<u8> {
     bytes
 }
 
-/// The mappings of an `NT_FILE` note; `None` when it is cut off.
+/// Decodes the mappings of an `NT_FILE` note; `None` if it is truncated.
 pub(super) fn decode_mappings(bytes: &[u8]) -> Option<Vec<FileMapping>> {
     let count = usize::try_from(u64::from_le_bytes(get(bytes, 0)?)).ok()?;
     let page_size_bytes = u64::from_le_bytes(get(bytes, 8)?);

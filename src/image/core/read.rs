@@ -11,10 +11,10 @@ type Header = raw::FileHeader64<Endianness>;
 
 const EM_X86_64: u16 = 62;
 
-/// A core file that was read.
+/// A parsed core file.
 #[derive(Clone, Debug)]
 pub struct Core {
-    /// All that it says besides memory.
+    /// Its contents besides memory.
     pub contents: CoreContents,
     memory: Image,
 }
@@ -31,12 +31,12 @@ impl Core {
         Ok(Self { contents, memory })
     }
 
-    /// Copies memory from `addr` on into `buf`; returns how many bytes the core knows.
+    /// Copies memory from `addr` on into `buf`. Returns the number of bytes in the core.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.memory.read(addr, buf)
     }
 
-    /// The memory that the core holds. Its sections carry no names.
+    /// Returns the memory in the core. Its sections have no names.
     pub fn memory(&self) -> &Image {
         &self.memory
     }
@@ -64,7 +64,7 @@ fn core_segment(segment: &Segment) -> CoreSegment {
     }
 }
 
-/// The part of the segment that the file holds: a core that was cut off knows less.
+/// Returns the part of the segment that the file contains, which is less in a truncated core.
 fn section(bytes: &Bytes, segment: &Segment) -> Option<Section> {
     let held = (bytes.len() as u64).checked_sub(segment.offset)?.min(segment.file_size_bytes);
     Some(Section {
@@ -98,7 +98,7 @@ fn parse_notes(bytes: &Bytes) -> Result<CoreContents, Error> {
     Ok(contents)
 }
 
-/// Enters a note into `contents`; `None` when it is damaged. Notes of a thread follow its status.
+/// Adds a note to `contents`; `None` if it is damaged. Notes of a thread follow its status.
 fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) -> Option<()> {
     let bytes = note.desc();
     let thread = contents.threads.last_mut();
@@ -115,7 +115,7 @@ fn take_note(contents: &mut CoreContents, kind: u32, note: &Note<'_, Header>) ->
     Some(())
 }
 
-/// The signal is the first thread's, as the kernel orders them.
+/// Adds a thread. The signal is the first thread's, as the kernel orders them.
 fn take_thread(contents: &mut CoreContents, bytes: &[u8]) -> Option<()> {
     let (thread, signal) = notes::decode_status(bytes)?;
     if contents.threads.is_empty() {

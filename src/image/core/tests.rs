@@ -1,4 +1,4 @@
-//! Cores are written, read back, and opened by gdb.
+//! Writes cores, reads them back, and opens them with gdb.
 
 use super::*;
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -60,7 +60,7 @@ fn segment(start: u64, end: u64, dumped: bool) -> CoreSegment {
     }
 }
 
-/// Memory of which every fourth page is zero: 64-bit words that hold their own address.
+/// Fills memory with 64-bit words of their own address; every fourth page is zero.
 fn memory(addr: Addr, buf: &mut [u8]) -> usize {
     for (byte, at) in buf.iter_mut().zip(addr.0..) {
         let word =
@@ -89,7 +89,7 @@ fn what_was_written_is_read() {
     assert_eq!(core.read(Addr(0x40_2ff8), &mut read), 8);
 }
 
-/// What gdb says to each of `commands` about the core at `path`; `None` when there is no gdb.
+/// Returns gdb's output for `commands` on the core at `path`; `None` if gdb is not installed.
 fn gdb(path: &Path, commands: &[&str]) -> Option<String> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off", "-c"]).arg(path);
@@ -97,7 +97,7 @@ fn gdb(path: &Path, commands: &[&str]) -> Option<String> {
         gdb.args(["-ex", command]);
     }
     let Ok(output) = gdb.output() else {
-        // Not eprintln!, which the test harness swallows.
+        // Not eprintln!, which the test harness captures.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!("SKIPPED: gdb is not installed; install it to test cores against it\n"),
@@ -131,7 +131,7 @@ fn gdb_opens_what_was_written() {
 fn memory_that_is_not_known_is_left_out() {
     let mut contents = contents();
     contents.segments = vec![segment(0x60_0000, 0x61_0000, true)];
-    // Known are a part of the first page, and the pages from the fourth on but for the last.
+    // A part of the first page is known, and the pages from the fourth on, except the last.
     let mut source = |addr: Addr, buf: &mut [u8]| {
         let known_to = match addr.0 {
             ..0x60_0234 => 0x60_0234,
@@ -216,7 +216,7 @@ fn zeros_take_no_space_and_a_core_cut_off_is_none() {
     assert!(cut.to_string().starts_with("not an ELF file"), "{cut}");
 }
 
-/// A file on a disk that fills up.
+/// A file on a disk that becomes full.
 struct Failing {
     out: Cursor<Vec<u8>>,
     left: usize,
@@ -249,7 +249,7 @@ fn more_segments_than_a_header_can_count() {
     assert!(core.contents == contents);
 }
 
-/// A core that gdb took of a running process; `None` when it cannot.
+/// Returns a core that gdb created of a running process; `None` if it cannot.
 fn taken_by_gdb(path: &Path) -> Option<Vec<u8>> {
     let mut child = Command::new("sleep").arg("100").spawn().ok()?;
     std::thread::sleep(std::time::Duration::from_millis(200));
@@ -261,7 +261,7 @@ fn taken_by_gdb(path: &Path) -> Option<Vec<u8>> {
     gdb.ok()?;
     let taken = std::fs::read(path).ok();
     if taken.is_none() {
-        // Not eprintln!, which the test harness swallows.
+        // Not eprintln!, which the test harness captures.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!(
@@ -308,7 +308,7 @@ proptest! {
         let mut bytes = written(&contents);
         let size = bytes.len();
         for (place, value) in damage {
-            // The headers and notes at the start, the program headers at the end.
+            // In the headers and notes at the start, or in the program headers at the end.
             let place = usize::from(place);
             let place = if place < 0x1000 { place } else { size - 1 - place % 0x100 };
             bytes[place] = value;

@@ -1,7 +1,7 @@
-//! Writes a core file that gdb opens. Holds no more than a buffer of memory at a time.
+//! Writes a core file that gdb opens. Buffers only a small part of the memory at a time.
 //!
 //! Layout: file header, notes, memory (each run at a page boundary), program headers. The file
-//! header is written last, so that a core that was cut off is no ELF file.
+//! header is written last, so that a truncated core is not an ELF file.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::core::{CoreContents, CoreSegment, notes};
@@ -12,18 +12,18 @@ const HEADER_SIZE_BYTES: u64 = 64;
 const PROGRAM_HEADER_SIZE_BYTES: u16 = 56;
 const SECTION_HEADER_SIZE_BYTES: u16 = 64;
 const BUFFER_SIZE_BYTES: usize = 1 << 18;
-/// This many program headers, or more, are counted in the first section header instead.
+/// From this count on, the number of program headers is in the first section header instead.
 const PN_XNUM: u32 = 0xffff;
 const PT_LOAD: u32 = 1;
 const PT_NOTE: u32 = 4;
 
 /// The memory of the process whose core is written.
 pub trait CoreMemory {
-    /// Copies bytes from `addr` on into the buffer. Returns how many are known.
+    /// Copies bytes from `addr` on into `buf`. Returns the number of known bytes.
     fn read(&mut self, addr: Addr, buf: &mut [u8]) -> usize;
 
-    /// Returns the first whole pages of `range` that were never touched, and so are zeros that need
-    /// not be read.
+    /// Returns the first whole pages of `range` that were never touched. They are zero and need not
+    /// be read.
     fn untouched(&mut self, _range: AddrRange) -> Option<AddrRange> {
         None
     }
@@ -35,8 +35,8 @@ impl<F: FnMut(Addr, &mut [u8]) -> usize> CoreMemory for F {
     }
 }
 
-/// Writes `contents` as a core file to `out`, which must be empty. What is not known of `memory`
-/// is left out of the core, page by page, and pages of zeros become holes of the file.
+/// Writes `contents` as a core file to `out`, which must be empty. Omits unknown pages of `memory`
+/// from the core; pages of zeros become holes in the file.
 pub fn write(
     out: &mut (impl Write + Seek),
     contents: &CoreContents,
@@ -89,7 +89,7 @@ impl<W: Write + Seek> Writer<'_, W> {
         self.write_at_position(&notes)
     }
 
-    /// Writes the known runs of a segment, one program header each.
+    /// Writes the known runs of a segment, with one program header each.
     fn dump_segment(
         &mut self,
         segment: &CoreSegment,
@@ -130,7 +130,7 @@ impl<W: Write + Seek> Writer<'_, W> {
         }
     }
 
-    /// The header of memory that was just written.
+    /// Adds the program header of the memory just written.
     fn push_header(&mut self, segment: &CoreSegment, range: AddrRange, file_size_bytes: u64) {
         let flag = |set, bit: u32| if set { bit } else { 0 };
         self.headers.push(ProgramHeader {
@@ -172,7 +172,7 @@ impl<W: Write + Seek> Writer<'_, W> {
         Ok(())
     }
 
-    /// Writes the program headers behind the memory, then the file header.
+    /// Writes the program headers after the memory, then the file header.
     fn finish(mut self) -> Result<(), Error> {
         self.align(8);
         let table_at = self.position;
@@ -206,7 +206,7 @@ impl ProgramHeader {
     }
 }
 
-/// `Elf64_Ehdr` of a little-endian x86-64 core.
+/// Encodes the `Elf64_Ehdr` of a little-endian x86-64 core.
 fn file_header(programs_at: u64, programs: u32, sections_at: u64) -> Vec<u8> {
     let extended = sections_at != 0;
     let mut bytes = vec![0x7f, b'E', b'L', b'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -227,7 +227,7 @@ fn file_header(programs_at: u64, programs: u32, sections_at: u64) -> Vec<u8> {
     bytes
 }
 
-/// The section header that carries the number of program headers in `sh_info`.
+/// Encodes the section header that contains the number of program headers in `sh_info`.
 fn first_section_header(programs: u32) -> Vec<u8> {
     let mut bytes = vec![0; SECTION_HEADER_SIZE_BYTES.into()];
     for (to, from) in bytes.iter_mut().skip(32).zip(1_u64.to_le_bytes()) {

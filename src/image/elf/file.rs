@@ -1,4 +1,4 @@
-//! What an ELF file says of itself. Reads headers, notes and links; no symbols, no DWARF.
+//! The description of an ELF file by its headers, notes and links. Reads no symbols and no DWARF.
 
 use crate::common::Addr;
 use crate::image::{Bytes, Error};
@@ -6,30 +6,30 @@ use object::elf::{self as raw, FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader, SectionHeader, SectionTable};
 use object::{Endian, Endianness, FileKind};
 
-/// What an ELF file says of itself.
+/// The description of an ELF file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Elf {
-    /// What kind of file it is.
+    /// The kind of file.
     pub file_type: FileType,
     /// `e_machine`: 62 for x86-64, 3 for 32-bit x86.
     pub machine: u16,
-    /// Whether it is of the 64-bit class.
+    /// True for the 64-bit class.
     pub is_64: bool,
-    /// Where execution starts, before the load bias; zero when it does not say.
+    /// The entry point, before the load bias; zero if there is none.
     pub entry: Addr,
-    /// Whether it is an executable that runs at any bias, not a library.
+    /// True for an executable that runs at any bias, false for a library.
     pub is_pie: bool,
     /// The loadable segments, in the order of the program headers.
     pub segments: Vec<Segment>,
-    /// Where its program headers begin in the file, and how many there are.
+    /// The file offset of its program headers, and their number.
     pub program_headers: (u64, u64),
-    /// Where its dynamic section is, before the load bias.
+    /// The address of its dynamic section, before the load bias.
     pub dynamic: Option<Addr>,
-    /// The dynamic linker that it asks for.
+    /// The path of its dynamic linker.
     pub interpreter: Option<Vec<u8>>,
     /// Its build id.
     pub build_id: Option<Vec<u8>>,
-    /// The separate debug file that it names.
+    /// The name of its separate debug file.
     pub debug_link: Option<DebugLink>,
 }
 
@@ -53,22 +53,22 @@ pub enum FileType {
 pub struct Segment {
     /// Its address, before the load bias.
     pub start: Addr,
-    /// Where its bytes begin in the file.
+    /// The file offset of its bytes.
     pub offset: u64,
-    /// How many bytes the file holds.
+    /// Its size in the file.
     pub file_size_bytes: u64,
-    /// How many bytes it has in memory: what the file does not hold is zero.
+    /// Its size in memory: bytes beyond its size in the file are zero.
     pub memory_size_bytes: u64,
-    /// Whether it may be read.
+    /// True if it may be read.
     pub readable: bool,
-    /// Whether it may be written.
+    /// True if it may be written.
     pub writable: bool,
-    /// Whether it may be executed.
+    /// True if it may be executed.
     pub executable: bool,
 }
 
 impl Segment {
-    /// Returns what is added to its address where `offset` of the file is mapped at `at`.
+    /// Returns the load bias if `offset` of the file is mapped at `at`.
     const fn bias(&self, at: Addr, offset: u64) -> u64 {
         let into = offset - (self.offset & !0xfff);
         at.0.wrapping_sub((self.start.0 & !0xfff).wrapping_add(into))
@@ -80,25 +80,24 @@ impl Segment {
 pub struct DebugLink {
     /// Its file name, without a directory.
     pub file_name: Vec<u8>,
-    /// CRC-32 of the whole of it.
+    /// The CRC-32 of the debug file.
     pub crc: u32,
 }
 
-/// The loadable segments (`PT_LOAD`) of an ELF file, in the order of its program headers.
+/// Returns the loadable segments (`PT_LOAD`) of an ELF file, in the order of its program headers.
 pub fn segments(bytes: &Bytes) -> Result<Vec<Segment>, Error> {
     Elf::parse(bytes).map(|elf| elf.segments)
 }
 
 impl Elf {
-    /// Returns what is added to the file's addresses where code that is at `offset` of it is
-    /// mapped at `at`.
+    /// Returns the load bias of the file if code at `offset` of it is mapped at `at`.
     pub fn bias(&self, at: Addr, offset: u64) -> Option<u64> {
         self.biases(at, offset, true).first().copied()
     }
 
-    /// Returns what may be added to the file's addresses where `offset` of it is mapped at `at`,
-    /// the likeliest first. Segments may share a page of the file, as lld places them; the kernel
-    /// maps that page once for each.
+    /// Returns the possible load biases if `offset` of the file is mapped at `at`, the most likely
+    /// first. Segments may share a page of the file, as lld places them; the kernel maps that page
+    /// once for each.
     pub fn biases(&self, at: Addr, offset: u64, executable: bool) -> Vec<u64> {
         let covers = |segment: &&Segment| {
             let end = segment.offset.saturating_add(segment.file_size_bytes);
@@ -111,8 +110,8 @@ impl Elf {
         segments.into_iter().map(|segment| segment.bias(at, offset)).collect()
     }
 
-    /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are
-    /// refused.
+    /// Reads the headers of `bytes`. A damaged note or link reads as absent; damaged headers are an
+    /// error.
     pub fn parse(bytes: &Bytes) -> Result<Self, Error> {
         let bytes = bytes.clone().aligned();
         let data: &[u8] = &bytes;
@@ -138,7 +137,7 @@ fn parse_class<H: FileHeader<Endian = Endianness>>(data: &[u8]) -> Result<Elf, E
         .iter()
         .find_map(|program| program.interpreter(endian, data).ok().flatten())
         .map(<[u8]>::to_vec);
-    // Section headers are not loaded, so a file taken from memory has none.
+    // Section headers are not loaded, so a file copied from memory has none.
     let sections = header.sections(endian, data).unwrap_or_default();
     let file_type = FileType::from_raw(header.e_type(endian).0);
     Ok(Elf {
@@ -175,7 +174,7 @@ impl FileType {
         }
     }
 
-    /// `e_type` of the file header.
+    /// Returns `e_type` of the file header.
     pub const fn to_raw(self) -> u16 {
         match self {
             Self::Relocatable => 1,
@@ -200,8 +199,9 @@ fn segment<P: ProgramHeader>(program: &P, endian: P::Endian) -> Option<Segment> 
     })
 }
 
-/// What the dynamic table tells of a file's purpose. Executables that run at any bias carry a flag;
-/// old ones do not, but have an interpreter, as a C library that can be run has, and no name.
+/// The entries of the dynamic table that distinguish executables from libraries. Executables that
+/// run at any bias have a flag; old ones lack it, but have an interpreter and no name. An
+/// executable C library has both.
 #[derive(Default)]
 struct Dynamic {
     has_pie_flag: bool,

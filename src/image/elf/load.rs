@@ -1,5 +1,5 @@
-//! The sections that the kernel's loader makes of an ELF file's segments. Loads no interpreter
-//! and applies no relocation.
+//! The sections that the kernel's loader maps from an ELF file's segments. Loads no interpreter and
+//! applies no relocation.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::elf::{Elf, Segment};
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 static ZERO_PAGE: [u8; 4096] = [0; 4096];
 
-/// The sections of an ELF file loaded with `bias` added to its addresses, in the order in which
-/// the kernel maps them: a later one covers an earlier one where they share a page.
+/// Returns the sections of an ELF file loaded with `bias` added to its addresses, in the order in
+/// which the kernel maps them: where they share a page, the later one covers the earlier one.
 ///
-/// Whole pages are mapped, as the kernel does: the bytes of the file around a segment are visible
-/// too, but where a segment is larger in memory than in the file, the rest of its last page is
-/// zero. Pages behind that one have no bytes in the file and are left unknown.
+/// Maps whole pages, as the kernel does: the bytes of the file around a segment are visible too,
+/// but if a segment is larger in memory than in the file, the rest of its last page is zero.
+/// Further pages have no bytes in the file and stay unknown.
 pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let whole = Section {
@@ -25,7 +25,8 @@ pub fn load(bytes: &Bytes, bias: u64, name: &str) -> Result<Vec<Section>, Error>
     Ok(elf.segments.iter().flat_map(|segment| load_segment(&whole, segment, bias)).collect())
 }
 
-/// As [`load`], with the file's lowest page at `addr`, or where it is linked.
+/// Returns the sections as [`load`] does, with the file's lowest page at `addr`, or where it is
+/// linked.
 pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Section>, Error> {
     let elf = Elf::parse(bytes)?;
     let lowest = elf.segments.iter().map(|segment| segment.start.page()).min();
@@ -38,7 +39,7 @@ pub fn load_at(bytes: &Bytes, addr: Option<Addr>, name: &str) -> Result<Vec<Sect
     load(bytes, bias, name)
 }
 
-/// The part of the segment that the file holds, and the zeros up to the end of its last page.
+/// Returns the part of the segment that is in the file, and the zeros to the end of its last page.
 fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let start = segment.start.wrapping_add(bias);
     let Some(file_end) = start.0.checked_add(segment.file_size_bytes).map(Addr) else {
@@ -47,7 +48,7 @@ fn load_segment(whole: &Section, segment: &Segment, bias: u64) -> Vec<Section> {
     let Some(page_end) = file_end.0.checked_next_multiple_of(PAGE_SIZE_BYTES).map(Addr) else {
         return Vec::new();
     };
-    // The kernel refuses to map a segment whose address and offset differ within the page.
+    // The kernel rejects a segment whose address and offset differ within the page.
     let into_page = start.0 - start.page().0;
     let Some(offset) = segment.offset.checked_sub(into_page).filter(|at| at % PAGE_SIZE_BYTES == 0)
     else {

@@ -1,4 +1,4 @@
-//! ELF program files: what they are, and the sections that the kernel makes of them.
+//! ELF program files: their headers, and the sections that the kernel maps from them.
 
 mod file;
 mod load;

@@ -1,4 +1,4 @@
-//! ELF files of this machine: `readelf` and the kernel are the judges. Damaged ones are survived.
+//! Tests ELF files of this machine against `readelf` and the kernel, and damaged files for panics.
 
 use super::*;
 use crate::common::{Addr, AddrRange};
@@ -22,7 +22,7 @@ fn present() -> impl Iterator<Item = (&'static str, Bytes)> {
 fn readelf(option: &str, path: &str) -> Option<String> {
     let output = Command::new("readelf").args([option, path]).env("LC_ALL", "C").output();
     let Ok(output) = output else {
-        // Not eprintln!, which the test harness swallows.
+        // Not eprintln!, which the test harness captures.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!(
@@ -74,7 +74,7 @@ fn headers_are_those_of_readelf() {
     }
 }
 
-/// A line of `/proc/self/maps`: range, permissions, offset, path.
+/// Returns the lines of `/proc/self/maps`: range, permissions, offset, path.
 fn mappings() -> Vec<(AddrRange, String, u64, String)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let parse = |line: &str| {
@@ -93,7 +93,7 @@ fn loaded_files_read_as_the_kernel_mapped_them() {
     let memory = std::fs::File::open("/proc/self/mem").unwrap();
     let mut seen = HashSet::new();
     for (first, _, _, path) in mappings().iter().filter(|mapping| mapping.2 == 0) {
-        // A backtrace maps the file a second time, whole.
+        // A backtrace maps the whole file a second time.
         if !Path::new(path).is_file() || !seen.insert(path.clone()) {
             continue;
         }
@@ -133,7 +133,7 @@ fn a_segment_reads_as_zero_behind_what_its_file_holds() {
     assert!(buf[..zeros].iter().all(|byte| *byte == 0));
 }
 
-/// lld places segments so that they share pages of the file: here 0x1000 and 0x2000.
+/// Checks segments that share pages of the file, here 0x1000 and 0x2000, as lld places them.
 #[test]
 fn a_page_of_the_file_that_segments_share_is_at_home_in_each() {
     let segment = |start, offset, file_size_bytes, executable| Segment {
@@ -193,7 +193,7 @@ fn a_file_at_an_odd_place_in_memory_is_read() {
     assert!(!Elf::parse(&Bytes::new(Behind(bytes))).unwrap().segments.is_empty());
 }
 
-/// Asks all questions of a damaged file.
+/// Runs all queries on a damaged file.
 fn interrogate(bytes: Vec<u8>) {
     let bytes = Bytes::from(bytes);
     let _ = Elf::parse(&bytes);
