@@ -1,5 +1,5 @@
-//! The kernel's list of mappings (`/proc/PID/maps`, proc(5)) as data, and what changed between two
-//! such lists. Reads no file itself.
+//! Parses the kernel's list of mappings (`/proc/PID/maps`, proc(5)), and compares two such lists.
+//! Reads no file.
 
 use super::Protection;
 use crate::common::{Addr, AddrRange};
@@ -7,20 +7,20 @@ use crate::common::{Addr, AddrRange};
 /// One line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Where.
+    /// Its addresses.
     pub range: AddrRange,
-    /// What its pages allow.
+    /// The permissions of its pages.
     pub protection: Protection,
-    /// Where in the file it starts, in bytes.
+    /// The file offset of its first byte, in bytes.
     pub offset: u64,
-    /// The file's device and inode; inode 0 for memory of no file.
+    /// The file's inode; 0 without a file.
     pub inode: u64,
-    /// The path, a name in brackets, or nothing.
+    /// The path, a name in brackets, or empty.
     pub name: String,
 }
 
 impl Mapping {
-    /// Whether a file backs it.
+    /// Returns true if a file backs it.
     pub fn is_file(&self) -> bool {
         self.inode != 0 && self.name.starts_with('/')
     }
@@ -35,7 +35,7 @@ impl Mapping {
     }
 }
 
-/// A line of a maps file that does not read as one.
+/// A malformed line of a maps file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a line of /proc/PID/maps: {line:?}")]
 pub struct ParseMapsError {
@@ -73,15 +73,15 @@ fn parse_line(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The mappings of a process as last seen, kept to tell what changed.
+/// The last known mappings of a process, kept to detect changes.
 #[derive(Clone, Debug, Default)]
 pub struct MappingSet {
     mappings: Vec<Mapping>,
 }
 
 impl MappingSet {
-    /// Replaces the set, and gives the mappings that are gone and those that are new. A mapping
-    /// whose extent or protection changed is in both.
+    /// Replaces the set. Returns the mappings that were removed and those that were added. A
+    /// mapping whose extent or protection changed is in both.
     pub fn update(&mut self, now: Vec<Mapping>) -> (Vec<Mapping>, Vec<Mapping>) {
         let gone = self.mappings.iter().filter(|m| !contains(&now, m)).cloned().collect();
         let new = now.iter().filter(|m| !contains(&self.mappings, m)).cloned().collect();
@@ -89,28 +89,28 @@ impl MappingSet {
         (gone, new)
     }
 
-    /// All of them, by address.
+    /// Returns all mappings, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.iter()
     }
 
-    /// The mappings that share a byte with `range`.
+    /// Returns the mappings that share a byte with `range`.
     pub fn overlapping(&self, range: AddrRange) -> impl Iterator<Item = &Mapping> {
         let first = self.mappings.partition_point(|m| m.range.end <= range.start);
         self.mappings[first..].iter().take_while(move |m| m.range.start < range.end)
     }
 
-    /// The mapping that holds `addr`.
+    /// Returns the mapping that contains `addr`.
     pub fn at(&self, addr: Addr) -> Option<&Mapping> {
         let i = self.mappings.partition_point(|m| m.range.end <= addr);
         self.mappings.get(i).filter(|m| m.range.contains(addr))
     }
 }
 
-/// Both lists are sorted by address, as the kernel prints them.
+/// Returns true if `wanted` is in the list, which is sorted by address, as the kernel prints it.
 fn contains(sorted: &[Mapping], wanted: &Mapping) -> bool {
     sorted.binary_search_by_key(&wanted.range.start, |m| m.range.start).is_ok_and(|i| {
-        // The index is one that the search found.
+        // The search found this index.
         sorted.get(i) == Some(wanted)
     })
 }

@@ -1,6 +1,6 @@
-//! What the operating system did while the program ran: mappings, exec, fork, threads, signals,
-//! system calls. Written by the launcher or made from perf records, and merged by time. Does not
-//! decode PT and does no I/O.
+//! Records of the operating system's actions while the program ran: mappings, exec, fork, threads,
+//! signals, system calls. Written by the launcher or converted from perf records, and merged by
+//! time. Does not decode PT and does no I/O.
 
 mod maps;
 pub mod perf_data;

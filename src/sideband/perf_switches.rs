@@ -1,34 +1,34 @@
-//! Context switches of a CPU as Linux perf writes them: records behind each other, without a
-//! header before them (`perf_event_open(2)`, `PERF_RECORD_SWITCH_CPU_WIDE`), with the sample type
-//! that LLDB asks for (`PERF_SAMPLE_TID | PERF_SAMPLE_TIME`, `sample_id_all`).
+//! Parses context switches of a CPU as written by Linux perf: consecutive records without a file
+//! header (`perf_event_open(2)`, `PERF_RECORD_SWITCH_CPU_WIDE`), with LLDB's sample type
+//! (`PERF_SAMPLE_TID | PERF_SAMPLE_TIME`, `sample_id_all`).
 
 use crate::common::{Pid, Tid};
 
-/// A context switch, or that some were lost.
+/// A context switch, or a loss of switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Switch {
-    /// When, in nanoseconds of perf's clock.
+    /// Its time, in nanoseconds of perf's clock.
     pub time_ns: u64,
-    /// What.
+    /// Its kind.
     pub kind: SwitchKind,
 }
 
-/// What a [`Switch`] is.
+/// The kind of a [`Switch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwitchKind {
-    /// The CPU runs this thread from now on. Process and thread 0 are the idle task.
+    /// The CPU switched to this thread. Process and thread 0 are the idle task.
     In(Pid, Tid),
-    /// The CPU ran this thread up to now. The numbers are -1 for a thread that has just ended.
+    /// The CPU switched away from this thread. The numbers are -1 for a thread that has just ended.
     Out(Pid, Tid),
-    /// Switches between the one before and the one behind were lost.
+    /// Switches between the previous and the next one were lost.
     Lost,
 }
 
-/// Bytes that are no such records.
+/// Error for malformed records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the perf record at offset {offset:#x} is damaged")]
 pub struct BadSwitches {
-    /// Where the first record that does not read begins.
+    /// The offset of the first malformed record.
     pub offset: usize,
 }
 
@@ -37,12 +37,12 @@ const RECORD_LOST_SAMPLES: u32 = 13;
 const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 
-/// type, misc, size.
+/// The size of type, misc and size.
 const HEADER_BYTES: usize = 8;
-/// The thread before or behind, the thread, the time.
+/// The size of a record: header, the previous or next thread, the thread, the time.
 const SWITCH_BYTES: usize = HEADER_BYTES + 8 + 8 + 8;
 
-/// The context switches in a file of perf records. Other records are passed over.
+/// Parses the context switches in a file of perf records. Skips other records.
 pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
     let mut switches: Vec<Switch> = Vec::new();
     let mut at = 0;
@@ -50,13 +50,13 @@ pub fn perf_switches(bytes: &[u8]) -> Result<Vec<Switch>, BadSwitches> {
         let record = record(rest).ok_or(BadSwitches { offset: at })?;
         match record.kind {
             RECORD_LOST | RECORD_LOST_SAMPLES => {
-                // They have no time that can be relied on; it is that of the switch before.
+                // Loss records have no reliable time, so they get that of the previous switch.
                 let time_ns = switches.last().map_or(0, |switch| switch.time_ns);
                 switches.push(Switch { time_ns, kind: SwitchKind::Lost });
             }
             RECORD_SWITCH_CPU_WIDE => {
                 let (before, switch) = switch(&record).ok_or(BadSwitches { offset: at })?;
-                // The first record tells who ran before it, too.
+                // The first record also gives the thread that ran before it.
                 if switches.is_empty() && matches!(switch.kind, SwitchKind::In(..)) {
                     switches.push(Switch { kind: before, ..switch });
                 }
@@ -83,7 +83,7 @@ fn record(rest: &[u8]) -> Option<Record<'_>> {
     Some(Record { kind, misc, bytes })
 }
 
-/// The switch, and what it says of the thread that ran before.
+/// Parses a switch. Returns it, and the switch away from the other thread that it names.
 fn switch(record: &Record<'_>) -> Option<(SwitchKind, Switch)> {
     let bytes: &[u8; SWITCH_BYTES] = record.bytes.first_chunk()?;
     let number = |at: usize| i32::from_le_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
@@ -133,7 +133,7 @@ mod tests {
         }
         let zeros = [whole, vec![0; 16]].concat();
         assert_eq!(perf_switches(&zeros), Err(BadSwitches { offset: 32 }));
-        // Too short for what it says to be.
+        // Too short for its declared size.
         let mut short = switch_record(true, 1, 1);
         short.truncate(24);
         short[6] = 24;

@@ -1,10 +1,10 @@
-//! One thing that the operating system did, with its time, process and thread.
+//! One action of the operating system, with its time, process and thread.
 
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A file that was mapped, numbered from 0 within a recording.
+/// A mapped file, numbered from 0 within a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FileId(pub u32);
@@ -20,7 +20,7 @@ impl fmt::Display for ImageId {
     }
 }
 
-/// What a mapping's pages allow, as in `mmap(2)`.
+/// The permissions of a mapping's pages, as in `mmap(2)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "these are the kernel's four flags")]
 pub struct Protection {
@@ -30,7 +30,7 @@ pub struct Protection {
     pub write: bool,
     /// `PROT_EXEC`.
     pub execute: bool,
-    /// `MAP_SHARED`: what others write shows.
+    /// `MAP_SHARED`: writes by others are visible.
     pub shared: bool,
 }
 
@@ -48,34 +48,34 @@ impl fmt::Display for Protection {
     }
 }
 
-/// Where a mapping's bytes come from.
+/// The source of a mapping's bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Backing {
-    /// A file, named by an earlier [`Event::File`], from `offset` bytes on.
+    /// A file, declared by an earlier [`Event::File`], from `offset` bytes on.
     File {
-        /// Which file.
+        /// The file.
         file: FileId,
-        /// Where in the file the mapping starts, in bytes.
+        /// The file offset of the mapping, in bytes.
         offset: u64,
     },
-    /// Memory with a name of the kernel's (`[vdso]`, `[stack]`), with its bytes where stored.
+    /// Memory with a kernel-given name (`[vdso]`, `[stack]`), and its bytes if stored.
     Special {
         /// The name with its brackets.
         name: String,
-        /// The bytes, as they stand all through the run.
+        /// The bytes, which do not change during the run.
         image: Option<ImageId>,
     },
-    /// Memory of no file.
+    /// Memory without a file.
     Anonymous,
-    /// What the recording's core holds there, which stood there all through the run.
+    /// The contents of the recording's core, which do not change during the run.
     Core,
 }
 
-/// What happened.
+/// An action of the operating system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Event {
-    /// A number for a file's path, used by later mappings.
+    /// Assigns a number to a file's path, for later mappings.
     File {
         /// The number.
         file: FileId,
@@ -84,48 +84,48 @@ pub enum Event {
     },
     /// The file's content was stored in the recording.
     Image {
-        /// Which file.
+        /// The file.
         file: FileId,
-        /// Its content.
+        /// The ID of its content.
         image: ImageId,
     },
-    /// Memory was mapped or its protection changed; what was there before is gone.
+    /// Memory was mapped or its protection changed; this replaces any previous mapping there.
     Map {
-        /// Where.
+        /// Its addresses.
         range: AddrRange,
-        /// What its pages allow.
+        /// The permissions of its pages.
         protection: Protection,
-        /// Where its bytes come from.
+        /// The source of its bytes.
         backing: Backing,
     },
     /// Memory was unmapped.
     Unmap {
-        /// Where.
+        /// Its addresses.
         range: AddrRange,
     },
-    /// From now on these code bytes stand at this address (made or changed at run time).
+    /// Code was created or changed at run time: from now on, these bytes are at this address.
     Code {
-        /// The first byte's address.
+        /// The address of the first byte.
         addr: Addr,
         /// The bytes.
         bytes: Vec<u8>,
     },
-    /// The process executes another program; all mappings are gone.
+    /// The process executed another program; all mappings are gone.
     Exec {
         /// The program's path.
         path: String,
     },
-    /// The thread has this name now.
+    /// The thread's name changed.
     Comm {
-        /// At most 15 bytes, as the kernel keeps it.
+        /// The name, at most 15 bytes, as the kernel truncates it.
         name: String,
     },
-    /// The process made a child process.
+    /// The process created a child process.
     Fork {
         /// The child.
         child: Pid,
     },
-    /// The thread starts.
+    /// The thread started.
     ThreadStart,
     /// The thread ended.
     ThreadExit,
@@ -135,32 +135,32 @@ pub enum Event {
         number: i32,
         /// `si_code`.
         code: i32,
-        /// `si_addr`, for signals that a fault raised.
+        /// `si_addr`, for signals raised by a fault.
         addr: Option<Addr>,
     },
     /// The thread entered the kernel by a system call.
     Syscall {
         /// The system call's number (x86-64 table).
         number: u64,
-        /// The six arguments, whether the call uses them or not.
+        /// The six argument registers, whether the call uses them or not.
         args: [u64; 6],
     },
     /// The system call returned.
     SyscallReturn {
-        /// RAX afterwards: a value, or minus an errno.
+        /// RAX after the call: a value, or a negated errno.
         result: i64,
     },
-    /// From now on the CPU runs this thread, which may be of any process.
+    /// The CPU switched to this thread, which may belong to any process.
     SwitchIn {
         /// The CPU's number.
         cpu: u32,
     },
-    /// The CPU ran this thread up to now.
+    /// The CPU switched away from this thread.
     SwitchOut {
         /// The CPU's number.
         cpu: u32,
     },
-    /// Context switches of the CPU before this were lost.
+    /// Earlier context switches of the CPU were lost.
     SwitchLost {
         /// The CPU's number.
         cpu: u32,
@@ -170,13 +170,13 @@ pub enum Event {
 /// An event with its time and its thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// When.
+    /// The time.
     pub tsc: Tsc,
-    /// In which process.
+    /// The process.
     pub pid: Pid,
-    /// In which thread.
+    /// The thread.
     pub tid: Tid,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 

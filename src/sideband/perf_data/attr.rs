@@ -1,5 +1,5 @@
-//! The events' attributes (`struct perf_event_attr`), and what each of their records ends with:
-//! thread, time and CPU (`struct sample_id` of `perf_event_open(2)`).
+//! The attributes of events (`struct perf_event_attr`), and the trailer of their records: thread,
+//! time and CPU (`struct sample_id` of `perf_event_open(2)`).
 
 use super::fields::Fields;
 use super::numbers::{
@@ -8,18 +8,18 @@ use super::numbers::{
 };
 use crate::common::{Pid, Tid};
 
-/// What an event was asked to be.
+/// The attributes of an event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attr {
     /// The number of the PMU.
     pub pmu: u32,
-    /// What of the PMU.
+    /// The PMU's event.
     pub config: u64,
     /// `PERF_SAMPLE_*`.
     pub sample_type: u64,
-    /// The bits of the attributes.
+    /// The flag bits of the attributes.
     pub flags: u64,
-    /// The numbers of its instances.
+    /// The ids of its instances.
     pub ids: Vec<u64>,
 }
 
@@ -27,7 +27,7 @@ pub struct Attr {
 const FIRST_VERSION_BYTES: usize = 64;
 
 impl Attr {
-    /// Whether the kernel's own code is left out.
+    /// Returns true if the event excludes the kernel.
     #[must_use]
     pub fn excludes_kernel(&self) -> bool {
         self.flags & ATTR_EXCLUDE_KERNEL != 0
@@ -42,25 +42,25 @@ impl Attr {
     }
 }
 
-/// Numbers, 8 bytes each.
+/// Decodes numbers of 8 bytes each.
 pub(super) fn numbers(bytes: &[u8]) -> Vec<u64> {
     let number = |bytes: &[u8]| bytes.first_chunk().copied().map(u64::from_le_bytes);
     bytes.chunks_exact(8).filter_map(number).collect()
 }
 
-/// Of whom, when and where a record is.
+/// The task, time and CPU of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// The process and thread.
     pub task: Option<(Pid, Tid)>,
-    /// In nanoseconds of perf's clock. None where perf made the record up, of what was there
-    /// before.
+    /// Nanoseconds of perf's clock. `None` if perf synthesized the record for the state before it
+    /// started.
     pub time_ns: Option<u64>,
     /// The CPU.
     pub cpu: Option<u32>,
 }
 
-/// How the records of some events end.
+/// The trailer format of an event's records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trailer {
     sample_type: u64,
@@ -83,7 +83,7 @@ impl Trailer {
         self.sample_type & SAMPLE_IDENTIFIER != 0
     }
 
-    /// Splits the end off a record.
+    /// Splits the trailer off a record.
     pub(super) fn split(self, record: &[u8]) -> Option<(&[u8], SampleId)> {
         let (body, end) = record.split_at_checked(record.len().checked_sub(self.size_bytes())?)?;
         let mut fields = Fields::new(end);
@@ -99,19 +99,19 @@ impl Trailer {
             fields.u64()?;
         }
         if has(SAMPLE_CPU) {
-            // perf's own records, which are of no CPU, have -1.
+            // perf's synthesized records belong to no CPU and have -1.
             id.cpu = Some(fields.u32()?).filter(|cpu| *cpu != u32::MAX);
         }
         Some((body, id))
     }
 }
 
-/// How records end, by the numbers of their events.
+/// The trailer formats of records, by the ids of their events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trailers {
     by_id: std::collections::HashMap<u64, Trailer>,
     first: Trailer,
-    /// All events' records end alike.
+    /// True if the records of all events have the same trailer format.
     alike: bool,
 }
 
@@ -127,7 +127,7 @@ impl Trailers {
         Self { by_id: by_id.into_iter().collect(), first, alike }
     }
 
-    /// How this record ends: it is of the event whose number stands last, where there is one.
+    /// Returns the trailer format of a record, by the event id in its last 8 bytes if there is one.
     pub(super) fn of_record(&self, record: &[u8]) -> Trailer {
         if self.alike || !self.first.has_identifier() {
             return self.first;

@@ -1,5 +1,5 @@
-//! The AUX areas: where their bytes are in the file, and how perf took them with Intel PT
-//! (`struct perf_record_auxtrace`; the numbers of `AUXTRACE_INFO` are by `tools/perf/util/intel-pt.h`).
+//! The AUX areas: the positions of their bytes in the file, and perf's Intel PT settings (`struct
+//! perf_record_auxtrace`; `AUXTRACE_INFO` follows `tools/perf/util/intel-pt.h`).
 
 use super::fields::Fields;
 use crate::common::Tid;
@@ -7,26 +7,26 @@ use crate::common::Tid;
 /// A piece of an AUX area's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuxTrace {
-    /// Where its record is in the file, in bytes.
+    /// The file offset of its record, in bytes.
     pub record_offset: u64,
-    /// Where its bytes begin in the file.
+    /// The file offset of its bytes.
     pub start: usize,
-    /// How many there are; up to 7 of them are padding.
+    /// The number of bytes; up to 7 of them are padding.
     pub size_bytes: usize,
-    /// The place of the first byte in the stream.
+    /// The stream offset of the first byte.
     pub stream_offset: u64,
-    /// A TSC value at about the time when it was read; 0 if not known, where perf finds no times.
+    /// A TSC value at about the time of reading; 0 if perf has no times.
     pub reference: u64,
     /// The number of the area.
     pub index: u32,
-    /// The thread that it is of, or of whose process it was asked for.
+    /// The thread that it belongs to, or for whose process it was requested.
     pub tid: Option<Tid>,
-    /// The CPU that it is of.
+    /// The CPU that it belongs to.
     pub cpu: Option<u32>,
 }
 
 impl AuxTrace {
-    /// What follows a record's header; the bytes begin at `start`.
+    /// Parses a record after its header; the trace bytes start at `start`.
     pub(super) fn parse(record_offset: u64, start: usize, mut fields: Fields<'_>) -> Option<Self> {
         let (size, stream_offset, reference) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (index, tid, cpu) = (fields.u32()?, fields.i32()?, fields.i32()?);
@@ -43,50 +43,50 @@ impl AuxTrace {
     }
 }
 
-/// Perf's clock by the TSC: `zero_ns + tsc * multiplier / 2^shift` nanoseconds.
+/// The conversion from the TSC to perf's clock: `zero_ns + tsc * multiplier / 2^shift` nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfClock {
-    /// When the TSC was 0; wraps.
+    /// The clock when the TSC was 0; wraps.
     pub zero_ns: u64,
-    /// Not 0.
+    /// The multiplier, not 0.
     pub multiplier: u32,
-    /// Below 64.
+    /// The binary logarithm of the divisor, below 64.
     pub shift: u8,
 }
 
-/// How Intel PT was taken.
+/// The Intel PT settings of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuxInfo {
     /// The number of the PMU `intel_pt`.
     pub pmu: u32,
-    /// From the TSC to perf's clock.
+    /// The conversion from the TSC to perf's clock.
     pub clock: Option<PerfClock>,
-    /// How context switches are told: 0 not, 1 by a tracepoint, else by records.
+    /// The reporting of context switches: 0 none, 1 by a tracepoint, else by records.
     pub sched_switch: u64,
-    /// Each piece is what was in a ring when it was asked for.
+    /// True if each piece is a snapshot of a ring buffer.
     pub snapshot: bool,
-    /// The bits of `config` where the TSC, `NoRETComp` and `MTCFreq` are.
+    /// The bit of `config` that enables TSC packets.
     pub tsc_bit: u64,
-    /// See [`Self::tsc_bit`].
+    /// The bit of `config` for `NoRETComp`.
     pub noretcomp_bit: u64,
-    /// Whether MTC packets were asked for.
+    /// The bit of `config` that enables MTC packets.
     pub mtc_bit: u64,
-    /// See [`Self::tsc_bit`].
+    /// The bits of `config` for `MTCFreq`.
     pub mtc_freq_bits: u64,
-    /// CPUID leaf 15H, EBX and EAX; 0 where not known.
+    /// CPUID leaf 15H, EBX and EAX; 0 if unknown.
     pub tsc_ctc_ratio: (u32, u32),
-    /// Whether CYC packets were asked for.
+    /// The bit of `config` that enables CYC packets.
     pub cyc_bit: u64,
-    /// The nominal frequency, in 100 MHz; 0 where not known.
+    /// The nominal frequency, in 100 MHz; 0 if unknown.
     pub max_nonturbo_ratio: u64,
-    /// Each area is one CPU's.
+    /// True if each area belongs to one CPU.
     pub per_cpu: bool,
-    /// The filters of addresses, as perf was given them.
+    /// The address filters, as given to perf.
     pub filter: String,
 }
 
 impl AuxInfo {
-    /// What follows the type.
+    /// Parses a record after its type.
     pub(super) fn parse(mut fields: Fields<'_>) -> Option<Self> {
         let mut next = || fields.u64();
         let pmu = u32::try_from(next()?).ok()?;
@@ -94,7 +94,7 @@ impl AuxInfo {
         let has_clock = next()? != 0;
         let (tsc_bit, noretcomp_bit) = (next()?, next()?);
         let (have_switches, snapshot, per_cpu) = (next()?, next()?, next()?);
-        // What older ones do not have is 0.
+        // Fields that older records lack are 0.
         let mut next = || next().unwrap_or(0);
         let (mtc_bit, mtc_freq_bits) = (next(), next());
         let ratio = (next(), next());
@@ -122,13 +122,13 @@ impl AuxInfo {
         })
     }
 
-    /// Context switches are told by the tracepoint `sched:sched_switch`, and not by records.
+    /// Returns true if the tracepoint `sched:sched_switch` reports context switches, not records.
     #[must_use]
     pub const fn has_tracepoint_switches(&self) -> bool {
         self.sched_switch == 1
     }
 
-    /// `MTCFreq` of an event with this `config`, where it asked for MTC packets.
+    /// Returns `MTCFreq` of an event with this `config`, if it enables MTC packets.
     #[must_use]
     pub fn mtc_freq(&self, config: u64) -> Option<u8> {
         let shift = self.mtc_freq_bits.trailing_zeros();

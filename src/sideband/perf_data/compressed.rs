@@ -1,21 +1,21 @@
-//! Records that perf compressed (`perf record -z`): one stream of zstd through all of them, which
-//! perf flushes at each and never ends. What comes out is records again, which may begin in one
-//! and end in the next.
+//! Decompresses records that perf compressed (`perf record -z`): a single zstd stream through all
+//! of them, which perf flushes at each and never ends. The decompressed records may cross the
+//! boundaries of the compressed ones.
 
 use super::fields::BadPerfData;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, Read};
 
-/// What comes out is at most this many times as large as the file, or the smallest limit.
+/// The limit on the decompressed size, as a multiple of the file size.
 const GROWTH_LIMIT: u64 = 64;
 const SMALLEST_LIMIT_BYTES: u64 = 1 << 20;
-/// perf's window is of some megabytes at most.
+/// The limit on the window; perf uses some megabytes at most.
 const WINDOW_LIMIT_BYTES: u64 = 8 << 20;
 
-/// A last block of nothing, and room for a checksum: the end that perf never writes.
+/// An empty last block with room for a checksum, which ends the stream, as perf never does.
 const END: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
-/// The parts of a file that are compressed, one after the other.
+/// The compressed parts of a file, one after the other.
 struct Source<'a> {
     parts: Vec<(u64, &'a [u8])>,
     part: usize,
@@ -29,19 +29,19 @@ impl<'a> Source<'a> {
         Self { parts, part: 0, at: 0 }
     }
 
-    /// The record that is read.
+    /// Returns the offset of the current record.
     fn offset(&self) -> u64 {
         let part = self.parts.get(self.part).or(self.parts.last());
         part.map_or(0, |(offset, _)| *offset)
     }
 
-    /// Whether only the end is left, which is ours.
+    /// Returns true if only the appended end is left.
     fn is_over(&mut self) -> bool {
         self.skip();
         self.part + 1 >= self.parts.len()
     }
 
-    /// Passes parts that are read.
+    /// Skips parts that have been read.
     fn skip(&mut self) {
         while self.parts.get(self.part).is_some_and(|(_, bytes)| self.at >= bytes.len()) {
             self.part += 1;
@@ -64,8 +64,7 @@ impl Read for Source<'_> {
     }
 }
 
-/// Decompresses `parts`, each with the offset of its record, and hands on what comes out, piece by
-/// piece.
+/// Decompresses `parts`, each with the offset of its record. Passes the result to `take` in pieces.
 pub(super) fn decompress(
     parts: &[(u64, &[u8])],
     file_bytes: usize,
@@ -76,7 +75,7 @@ pub(super) fn decompress(
     let mut left = (file_bytes as u64).saturating_mul(GROWTH_LIMIT).max(SMALLEST_LIMIT_BYTES);
     let mut source = Source::new(parts);
     while !source.is_over() {
-        let bad = |offset| BadPerfData { offset, what: "the compressed records do not read" };
+        let bad = |offset| BadPerfData { offset, what: "the compressed records are damaged" };
         decoder.init(&mut source).map_err(|_| bad(source.offset()))?;
         while !decoder.is_finished() {
             let one = BlockDecodingStrategy::UptoBlocks(1);

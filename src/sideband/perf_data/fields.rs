@@ -1,16 +1,16 @@
-//! Little-endian numbers and texts, one after the other, with the offset of what does not read.
+//! Reads consecutive little-endian numbers and texts, and reports errors with their offset.
 
-/// What of a perf.data file does not read, and where.
+/// A fault in a perf.data file, and its offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("at offset {offset:#x}: {what}")]
 pub struct BadPerfData {
-    /// Where in the file, in bytes. Of what is compressed: where its compressed record begins.
+    /// The file offset in bytes; for compressed data, that of the compressed record.
     pub offset: u64,
     /// The fault.
     pub what: &'static str,
 }
 
-/// Bytes from the front.
+/// The unread bytes of a slice.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'a> {
     rest: &'a [u8],
@@ -51,14 +51,14 @@ impl<'a> Fields<'a> {
         Some(u64::from_le_bytes(*self.take(8)?.first_chunk()?))
     }
 
-    /// Text up to its first NUL, which must be there.
+    /// Returns the text up to its first NUL, which must exist.
     pub(super) fn text(&self) -> Option<String> {
         let end = self.rest.iter().position(|byte| *byte == 0)?;
         Some(String::from_utf8_lossy(self.rest.get(..end)?).into_owned())
     }
 }
 
-/// The part of a file from `offset` on, of `size_bytes`.
+/// Returns `size_bytes` bytes of a file from `offset` on.
 pub(super) fn part<'a>(
     file: &'a [u8],
     offset: u64,

@@ -1,4 +1,4 @@
-//! A whole perf.data file: of a file with its header and features, or as it went through a pipe.
+//! A whole perf.data file: with a file header and features, or as written to a pipe.
 
 use super::attr::{Attr, Trailers, numbers};
 use super::aux::{AuxInfo, AuxTrace};
@@ -13,32 +13,32 @@ use super::numbers::{
 };
 use super::record::{self, PerfRecord};
 
-/// What of a perf.data file concerns control flow.
+/// The contents of a perf.data file that concern control flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerfData {
     /// The events.
     pub attrs: Vec<Attr>,
-    /// What the operating system did, in the order of the file.
+    /// Records of the operating system's actions, in the order of the file.
     pub records: Vec<PerfRecord>,
-    /// How the AUX areas were taken, where there are any, with Intel PT.
+    /// The Intel PT settings of the AUX areas, if there are any.
     pub aux_info: Option<AuxInfo>,
     /// The pieces of the AUX areas, in the order of the file.
     pub aux_traces: Vec<AuxTrace>,
     /// Build ids of programs and libraries.
     pub build_ids: Vec<BuildId>,
-    /// The CPU, by perf's `cpuid` string: vendor, family, model, stepping, with commas between.
+    /// The CPU, as perf's `cpuid` string: vendor, family, model, stepping, separated by commas.
     pub cpuid: Option<String>,
 }
 
 impl PerfData {
-    /// Reads a file.
+    /// Parses a file.
     pub fn parse(file: &[u8]) -> Result<Self, BadPerfData> {
         let bad = |offset, what| BadPerfData { offset, what };
         if file.starts_with(SWAPPED_MAGIC) {
-            return Err(bad(0, "the file is of a machine of the other byte order"));
+            return Err(bad(0, "the file is from a machine of the other byte order"));
         }
         if !file.starts_with(MAGIC) {
-            return Err(bad(0, "the file does not begin as perf.data does"));
+            return Err(bad(0, "the file does not start like perf.data"));
         }
         let size = file.get(8..16).and_then(|size| size.first_chunk().copied());
         let size = size.map(u64::from_le_bytes).ok_or(bad(8, "the header is cut off"))?;
@@ -66,12 +66,12 @@ struct Reading<'a> {
     file: &'a [u8],
     data: PerfData,
     ends: Trailers,
-    /// What is compressed, by the offset of its record.
+    /// The compressed data, with the offsets of their records.
     compressed: Vec<(u64, &'a [u8])>,
 }
 
 impl<'a> Reading<'a> {
-    /// The records from one offset to another.
+    /// Reads the records from one offset to another.
     fn records(&mut self, start: u64, end: u64) -> Result<(), BadPerfData> {
         let mut at = usize::try_from(start).unwrap_or(usize::MAX);
         let end = usize::try_from(end).unwrap_or(usize::MAX);
@@ -92,7 +92,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Takes a record; gives how many bytes follow it that are none. None where it is damaged.
+    /// Reads a record. Returns the number of bytes after it that are not records; `None` if it is
+    /// damaged.
     fn record(&mut self, at: usize, record: &'a [u8]) -> Option<u64> {
         let offset = at as u64;
         let mut fields = Fields::new(record);
@@ -149,7 +150,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Reads the records that were compressed. They go by the offset where that begins.
+    /// Reads the compressed records. Each gets the offset of the first compressed record.
     fn decompress(&mut self) -> Result<(), BadPerfData> {
         let Some((offset, _)) = self.compressed.first().copied() else { return Ok(()) };
         let bad = |what| BadPerfData { offset, what };
@@ -162,7 +163,7 @@ impl<'a> Reading<'a> {
             {
                 let Some(record) = whole(rest) else {
                     let size = size(rest).unwrap_or(0);
-                    // The rest of it comes later.
+                    // The rest of it is in a later piece.
                     if size >= RECORD_HEADER_BYTES {
                         break;
                     }
@@ -179,12 +180,12 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// The size that a record says to have.
+/// Returns the size that a record declares.
 fn size(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(u16::from_le_bytes(*bytes.get(6..8)?.first_chunk()?)))
 }
 
-/// The record at the front.
+/// Returns the record at the start of `bytes`.
 fn whole(bytes: &[u8]) -> Option<&[u8]> {
     let size = size(bytes)?;
     bytes.get(..size).filter(|_| size >= RECORD_HEADER_BYTES)

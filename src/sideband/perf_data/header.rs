@@ -1,4 +1,4 @@
-//! What stands around the records: the file's header, the sections of its features, and build ids.
+//! The parts around the records: the file header, the feature sections, and build ids.
 
 use super::attr::{Attr, numbers};
 use super::fields::{BadPerfData, Fields, part};
@@ -11,14 +11,15 @@ use super::numbers::{
 pub struct BuildId {
     /// The build id.
     pub id: Vec<u8>,
-    /// The file's path, or a name of the kernel's.
+    /// The file's path, or a name given by the kernel.
     pub name: String,
 }
 
 const BUILD_ID_BYTES: usize = 20;
 
 impl BuildId {
-    /// The record in `bytes`, its header included, and whether it is of a user's file.
+    /// Parses the record in `bytes`, including its header. Also returns whether it is of a user
+    /// file.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, bool)> {
         let mut fields = Fields::new(bytes);
         let (_kind, misc, _size) = (fields.u32()?, fields.u16()?, fields.u16()?);
@@ -34,10 +35,10 @@ impl BuildId {
     }
 }
 
-/// The header of a file that was not written into a pipe.
+/// The header of a file that was not written to a pipe.
 pub(super) struct FileHeader {
     pub(super) attrs: Vec<Attr>,
-    /// Where the records begin and end.
+    /// The offsets of the start and the end of the records.
     pub(super) data: (u64, u64),
     /// The number, offset and size of each feature's section.
     pub(super) features: Vec<(u32, u64, u64)>,
@@ -51,7 +52,7 @@ impl FileHeader {
         let (_magic, _size, attr_size) = (next(), next(), next());
         let (attrs, data, _types) = ((next(), next()), (next(), next()), (next(), next()));
         let bits = [next(), next(), next(), next()];
-        // A file whose recorder was killed has no size of its records yet.
+        // If the recorder was killed, the size of the records is still 0.
         let size = file.len() as u64;
         let unfinished = data.1 == 0;
         let end = if unfinished { Some(size) } else { data.0.checked_add(data.1) };
@@ -63,7 +64,7 @@ impl FileHeader {
     }
 }
 
-/// Attributes, each with the place of its numbers behind it.
+/// Parses attributes, each followed by the position of its ids.
 fn parse_attrs(
     file: &[u8],
     (offset, size): (u64, u64),
@@ -80,10 +81,11 @@ fn parse_attrs(
         let (attr, ids) = bytes.split_at(entry - 16);
         let mut ids = Fields::new(ids);
         let (start, size) = (ids.u64().unwrap_or(0), ids.u64().unwrap_or(0));
-        // The same numbers again and again would be more than the file has.
+        // A hostile file can refer to the same ids repeatedly, so that there are more than it
+        // contains.
         all_ids += size.min(file.len() as u64 + 1);
         if all_ids > file.len() as u64 {
-            return Err(bad(at, "the numbers of the events are more than the file has"));
+            return Err(bad(at, "the events have more ids than fit in the file"));
         }
         let ids = numbers(part(file, start, size, "the numbers of an event reach past the end")?);
         let attr = Attr::parse(attr, ids).ok_or_else(|| bad(at, "an attribute is cut off"))?;
@@ -92,7 +94,7 @@ fn parse_attrs(
     Ok(attrs)
 }
 
-/// The table of features behind the records: one entry for each bit that is set.
+/// Parses the table of features after the records, which has one entry for each set bit.
 fn parse_features(
     file: &[u8],
     end: u64,
@@ -115,14 +117,14 @@ fn parse_features(
     Ok(features)
 }
 
-/// A text with its size before it.
+/// Parses a text preceded by its size.
 pub(super) fn sized_text(bytes: &[u8]) -> Option<String> {
     let mut fields = Fields::new(bytes);
     let size = usize::try_from(fields.u32()?).ok()?;
     Fields::new(fields.take(size)?).text()
 }
 
-/// Build ids, one record after the other, in the section at `offset`.
+/// Parses the consecutive build id records in the section at `offset`.
 pub(super) fn build_ids(offset: u64, section: &[u8]) -> Result<Vec<BuildId>, BadPerfData> {
     let mut found = Vec::new();
     let mut at = 0;

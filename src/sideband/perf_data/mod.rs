@@ -1,11 +1,11 @@
-//! perf.data, the file of Linux perf: its reader, from memory, and its twin that writes one.
-//! Layouts are those of the kernel's `include/uapi/linux/perf_event.h` and of perf's
+//! perf.data, the file format of Linux perf: a reader, from memory, and a writer. The layouts are
+//! those of the kernel's `include/uapi/linux/perf_event.h` and of perf's
 //! `tools/perf/Documentation/perf.data-file-format.txt`.
 //!
-//! Read is what concerns control flow: the events' attributes, what happened to processes and
-//! mappings, context switches, losses, the AUX areas' places in the file and how they were taken.
-//! Samples and all else are passed over. Opens no file and believes nothing: what does not read is
-//! refused with its offset, and nothing grows far beyond the file.
+//! Reads everything about control flow: the attributes of events, records of processes and
+//! mappings, context switches, losses, and the AUX areas' settings and positions in the file. Skips
+//! samples and all other records. Opens no file and trusts no input: a fault is an error with its
+//! offset, and memory use is bounded by a multiple of the file size.
 
 mod attr;
 mod aux;
@@ -25,7 +25,7 @@ pub use header::BuildId;
 pub use record::{PerfEvent, PerfMap, PerfRecord, PerfRecords};
 pub use write::PerfWriter;
 
-/// Whether a file begins as perf's do, of whichever byte order.
+/// Returns true if a file starts as perf's do, in either byte order.
 #[must_use]
 pub fn is_perf_data(bytes: &[u8]) -> bool {
     bytes.starts_with(numbers::MAGIC) || bytes.starts_with(numbers::SWAPPED_MAGIC)

@@ -1,7 +1,7 @@
-//! The numbers of perf.data: types of records, sections and flags, by perf's names.
+//! The numbers of perf.data, under perf's names: types of records, sections and flags.
 
 pub(super) const MAGIC: &[u8; 8] = b"PERFILE2";
-/// As a machine of the other byte order writes it.
+/// The magic number of a machine with the other byte order.
 pub(super) const SWAPPED_MAGIC: &[u8; 8] = b"2ELIFREP";
 
 /// `struct perf_file_header` and `struct perf_pipe_file_header`.

@@ -1,4 +1,4 @@
-//! The records of perf.data that tell what the operating system did (`PERF_RECORD_*` of
+//! The records of perf.data about the operating system's actions (`PERF_RECORD_*` of
 //! `perf_event_open(2)`).
 
 use super::attr::{Attr, SampleId, Trailers};
@@ -10,24 +10,24 @@ use super::numbers::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 
-/// A record with its place.
+/// A record with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfRecord {
-    /// Where it is in the file, in bytes; of what is compressed, where that begins.
+    /// The file offset in bytes; for compressed records, that of the first compressed record.
     pub offset: u64,
-    /// Of whom, when and where.
+    /// The task, time and CPU.
     pub id: SampleId,
-    /// What.
+    /// The event.
     pub event: PerfEvent,
 }
 
-/// What happened.
+/// An action of the operating system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PerfEvent {
     /// A file or memory was mapped.
     Map(Box<PerfMap>),
-    /// A thread has this name; by exec, all that was mapped is gone.
+    /// A thread got a name; if by exec, all its mappings are gone.
     Comm {
         /// Its process.
         pid: Pid,
@@ -35,14 +35,14 @@ pub enum PerfEvent {
         tid: Tid,
         /// The name.
         name: String,
-        /// Whether another program is executed.
+        /// True if the thread executed another program.
         exec: bool,
     },
-    /// A thread began, in the same or in a new process.
+    /// A thread started, in the same or in a new process.
     Fork {
         /// Its process and thread.
         child: (Pid, Tid),
-        /// Those of the one who made it.
+        /// The process and thread that created it.
         parent: (Pid, Tid),
     },
     /// A thread ended.
@@ -52,78 +52,78 @@ pub enum PerfEvent {
         /// The thread.
         tid: Tid,
     },
-    /// From now on a thread is traced.
+    /// Tracing of a thread started.
     ItraceStart {
         /// Its process.
         pid: Pid,
         /// The thread.
         tid: Tid,
     },
-    /// Bytes of trace came into an AUX area.
+    /// Trace bytes were written to an AUX area.
     Aux {
-        /// The first one's place in the stream.
+        /// The stream offset of the first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         size: u64,
         /// `PERF_AUX_FLAG_*`.
         flags: u64,
     },
     /// A CPU switched from or to the record's thread.
     Switch {
-        /// Away from it.
+        /// True if the CPU switched away from it.
         out: bool,
-        /// Who comes next, or was before, where that is told.
+        /// The next or the previous thread, if known.
         other: Option<(Pid, Tid)>,
     },
-    /// So many records before this are missing.
+    /// This many records were lost before this one.
     Lost(u64),
 }
 
 /// A mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfMap {
-    /// In which process.
+    /// The process that it belongs to.
     pub pid: Pid,
-    /// By which thread.
+    /// The thread that created it.
     pub tid: Tid,
-    /// Where.
+    /// Its addresses.
     pub range: AddrRange,
-    /// Where in the file it starts, in bytes.
+    /// The file offset of its first byte, in bytes.
     pub file_offset: u64,
-    /// Whether its pages can be written.
+    /// True if its pages are writable.
     pub writable: bool,
-    /// Whether its pages can be executed.
+    /// True if its pages are executable.
     pub executable: bool,
-    /// Whether what others write shows.
+    /// True if writes by others are visible.
     pub shared: bool,
-    /// The file's build id; empty where it is not told.
+    /// The file's build id; empty if unknown.
     pub build_id: Vec<u8>,
-    /// The file's path, or a name of the kernel's.
+    /// The file's path, or a name given by the kernel.
     pub name: String,
 }
 
 impl PerfEvent {
-    /// Bits of [`PerfEvent::Aux`]'s flags that say that bytes of trace are missing behind these:
-    /// truncated, partial, collision.
+    /// Flag bits of [`PerfEvent::Aux`] for a loss of trace bytes after these: truncated, partial,
+    /// collision.
     pub const AUX_LOSSES: u64 = 1 | 4 | 8;
-    /// The bit that says that the area is a ring that overwrites itself.
+    /// The flag bit for an area that is a self-overwriting ring buffer.
     pub const AUX_OVERWRITE: u64 = 2;
 }
 
-/// Reads records as the kernel writes them into the ring of an event.
+/// Parses records as the kernel writes them to the ring buffer of an event.
 #[derive(Clone, Debug)]
 pub struct PerfRecords {
     ends: Trailers,
 }
 
 impl PerfRecords {
-    /// Of an event with these attributes.
+    /// Creates a parser for an event with these attributes.
     #[must_use]
     pub fn of(attr: &Attr) -> Self {
         Self { ends: Trailers::of(std::slice::from_ref(attr)) }
     }
 
-    /// A whole record: nothing where it is of no concern. The offset of what does not read is 0.
+    /// Parses a whole record; `None` if its type is not relevant. An error has offset 0.
     pub fn parse(&self, bytes: &[u8]) -> Result<Option<PerfRecord>, BadPerfData> {
         let cut = |Damaged| BadPerfData { offset: 0, what: "the record is shorter than its kind" };
         parse(0, bytes, &self.ends).map_err(cut)
@@ -135,11 +135,11 @@ const PROT_EXEC: u32 = 4;
 const MAP_SHARED: u32 = 1;
 const BUILD_ID_LIMIT_BYTES: usize = 20;
 
-/// A record that is shorter than its kind.
+/// Error for a record that is shorter than its type requires.
 #[derive(Debug)]
 pub(super) struct Damaged;
 
-/// The record in `bytes`, its header included: nothing where it is of no concern.
+/// Parses the record in `bytes`, including its header; `None` if its type is not relevant.
 pub(super) fn parse(
     offset: u64,
     bytes: &[u8],
@@ -156,7 +156,7 @@ pub(super) fn parse(
     Ok(Some(PerfRecord { offset, id, event }))
 }
 
-/// Reads the body of a record with these flags in its header.
+/// Parses the body of a record with these flags in its header.
 type Parser = fn(u16, Fields<'_>) -> Option<PerfEvent>;
 
 fn parser(kind: u32) -> Option<Parser> {
@@ -242,7 +242,7 @@ fn exit(_: u16, fields: Fields<'_>) -> Option<PerfEvent> {
     Some(PerfEvent::Exit { pid, tid })
 }
 
-/// The thread and its parent.
+/// Parses a thread and its parent.
 fn tasks(mut fields: Fields<'_>) -> Option<((Pid, Tid), (Pid, Tid))> {
     let processes = (Pid(fields.i32()?), Pid(fields.i32()?));
     let threads = (Tid(fields.i32()?), Tid(fields.i32()?));

@@ -1,4 +1,4 @@
-//! What the writer writes is read back, by file, by pipe and compressed; and no bytes do harm.
+//! Reads back the writer's output, as a file, as a pipe and compressed. No input may cause a panic.
 
 use super::*;
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -99,7 +99,8 @@ fn piped() -> Vec<u8> {
     bytes
 }
 
-/// The same, with its records compressed into two, neither of which ends with a record.
+/// Returns the file with its records compressed into two, neither of which ends at a record
+/// boundary.
 fn compressed() -> Vec<u8> {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     let mut writer = writer();
@@ -154,13 +155,13 @@ fn a_file_that_is_cut_is_refused_with_a_place_inside() {
             assert!(bad.to_string().starts_with("at offset 0x"), "{bad}");
         }
     }
-    // A pipe has no end but that of its last record.
+    // A pipe has no end other than that of its last record.
     let whole = piped();
     let fine = (0..whole.len()).filter(|size| PerfData::parse(&whole[..*size]).is_ok());
     assert!(fine.count() < 20);
 }
 
-/// What is wrong is said with its place.
+/// Errors contain the offset of the fault.
 #[test]
 fn faults_have_their_places() {
     let parse = |bytes: &[u8]| PerfData::parse(bytes).unwrap_err();
@@ -168,7 +169,7 @@ fn faults_have_their_places() {
     assert!(parse(b"2ELIFREP").what.contains("byte order"));
     let whole = file();
     let area = PerfData::parse(&whole).unwrap().aux_traces[0];
-    // An area that reaches past the end.
+    // An area that extends past the end.
     let mut bytes = whole.clone();
     let at = usize::try_from(area.record_offset).unwrap();
     bytes[at + 8..at + 16].copy_from_slice(&u64::MAX.to_le_bytes());
@@ -177,13 +178,13 @@ fn faults_have_their_places() {
     let mut bytes = whole.clone();
     bytes[at + 6..at + 8].fill(0);
     assert_eq!(parse(&bytes).offset, area.record_offset);
-    // Attributes that are more than there is.
+    // Attributes that extend past the end.
     let mut bytes = whole;
     bytes[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
     assert!(parse(&bytes).what.contains("attributes"));
 }
 
-/// Zeros that compress a thousandfold are no way to fill the memory.
+/// Zeros that compress a thousandfold must not fill the memory.
 #[test]
 fn what_grows_without_measure_is_refused() {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};

@@ -1,4 +1,4 @@
-//! Writes perf.data: the reader's twin. What is written is what perf's own decoder reads.
+//! Writes perf.data, the counterpart of the reader. perf can read the files.
 
 use super::attr::Attr;
 use super::aux::AuxInfo;
@@ -17,21 +17,21 @@ use super::{AuxTrace, SampleId};
 use crate::common::{Pid, Tid};
 use std::io::{self, Write};
 
-/// The size of the attributes as Linux 4.17 and later have them.
+/// The size of the attributes in Linux 4.17 and later.
 const ATTR_BYTES: u32 = 112;
 const ATTR_SAMPLE_TYPE: u64 = super::numbers::SAMPLE_IP;
 
-/// What each record ends with.
+/// The trailer of each record.
 const TRAILER: u64 = SAMPLE_TID | SAMPLE_TIME | SAMPLE_CPU | SAMPLE_IDENTIFIER;
 
-/// An event to be described in the file.
+/// An event of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Described {
     name: String,
     attr: Attr,
 }
 
-/// Puts a file together: what is told comes first, the AUX areas behind it.
+/// Builds a file: the side-band records first, then the AUX areas.
 #[derive(Clone, Debug, Default)]
 pub struct PerfWriter {
     events: Vec<Described>,
@@ -39,19 +39,19 @@ pub struct PerfWriter {
     records: Vec<u8>,
     build_ids: Vec<u8>,
     cpuid: String,
-    /// The number of the event that records are of.
+    /// The id of the event that records belong to.
     id: u64,
 }
 
 impl PerfWriter {
-    /// A file with nothing in it.
+    /// Creates an empty file.
     #[must_use]
     pub fn new(cpuid: &str) -> Self {
         Self { cpuid: cpuid.to_owned(), ..Self::default() }
     }
 
-    /// Adds an event; the records that follow are of it. It tells thread, time and CPU with each
-    /// record.
+    /// Adds an event; the following records belong to it. Each record contains thread, time and
+    /// CPU.
     pub fn event(&mut self, name: &str, pmu: u32, config: u64, flags: u64) {
         self.id = self.events.len() as u64 + 1;
         let attr = Attr {
@@ -64,7 +64,7 @@ impl PerfWriter {
         self.events.push(Described { name: name.to_owned(), attr });
     }
 
-    /// Adds the two events of Intel PT: itself, and one that tells what the kernel does.
+    /// Adds the two events of Intel PT: the trace, and one for the kernel's side-band records.
     pub fn intel_pt_events(&mut self, pmu: u32, config: u64) {
         use super::numbers as n;
         let user = n::ATTR_EXCLUDE_KERNEL | n::ATTR_EXCLUDE_HV;
@@ -74,7 +74,7 @@ impl PerfWriter {
         self.event("dummy:u", SOFTWARE, DUMMY, user | tells);
     }
 
-    /// Says how the AUX areas were taken.
+    /// Sets the Intel PT settings of the AUX areas.
     pub fn aux_info(&mut self, info: &AuxInfo) {
         let clock = info.clock;
         let filter = padded(info.filter.as_bytes());
@@ -117,7 +117,7 @@ impl PerfWriter {
         self.build_ids.extend(whole(RECORD_HEADER_BUILD_ID, misc, &body));
     }
 
-    /// Adds a record of the last event. What does not fit in a record (a name of 64 kB) is cut.
+    /// Adds a record of the last event. Truncates a name that does not fit in a record (64 kB).
     pub fn record(&mut self, record: &PerfRecord) {
         let (kind, misc, mut body) = encode(&record.event);
         body.extend(self.trailer(&record.id));
@@ -134,19 +134,19 @@ impl PerfWriter {
         bytes
     }
 
-    /// The records so far, as they are in the file: for those who compress them.
+    /// Returns the records so far, as they are in the file, for compression.
     #[must_use]
     pub fn told(&self) -> &[u8] {
         &self.records
     }
 
-    /// Takes the records away, and puts these bytes in their place.
+    /// Replaces the records by `bytes`.
     pub fn replace_told(&mut self, bytes: Vec<u8>) {
         self.records = bytes;
     }
 
-    /// Writes the file. `traces` are the AUX areas' pieces with their bytes, whose places in the
-    /// file are not looked at.
+    /// Writes the file. `traces` are the pieces of the AUX areas with their bytes; their file
+    /// positions are ignored.
     pub fn write(&self, traces: &[(AuxTrace, &[u8])], out: &mut impl Write) -> io::Result<()> {
         let ids: Vec<u64> = self.events.iter().flat_map(|event| event.attr.ids.clone()).collect();
         let attrs_at = FILE_HEADER_BYTES + 8 * ids.len() as u64;
@@ -158,7 +158,7 @@ impl PerfWriter {
         let data_bytes = (self.info.len() + traces_bytes + self.records.len() + round.len()) as u64;
         let mut features = self.features();
         if !traces.is_empty() {
-            // Where the AUX areas are: perf takes them from here.
+            // The positions of the AUX areas, from which perf reads them.
             let mut index = (traces.len() as u64).to_le_bytes().to_vec();
             let mut at = data_at + self.info.len() as u64;
             for (_, bytes) in traces {
@@ -213,7 +213,7 @@ impl PerfWriter {
         features.iter().try_for_each(|(_, section)| out.write_all(section))
     }
 
-    /// Writes the file as it goes through a pipe: all in records.
+    /// Writes the file in pipe format: everything in records.
     pub fn write_to_pipe(
         &self,
         traces: &[(AuxTrace, &[u8])],
@@ -240,7 +240,7 @@ impl PerfWriter {
         out.write_all(&whole(RECORD_FINISHED_ROUND, 0, &[]))
     }
 
-    /// The sections of features, by number.
+    /// Returns the sections of features, by number.
     fn features(&self) -> Vec<(u32, Vec<u8>)> {
         let mut features = Vec::new();
         if !self.build_ids.is_empty() {
@@ -254,7 +254,7 @@ impl PerfWriter {
         features
     }
 
-    /// The events once more, with their names.
+    /// Encodes the events again, with their names.
     fn event_desc(&self) -> Vec<u8> {
         let count = u32::try_from(self.events.len()).unwrap_or(0);
         let mut bytes = [count.to_le_bytes(), ATTR_BYTES.to_le_bytes()].concat();
@@ -286,7 +286,7 @@ fn auxtrace(trace: &AuxTrace, size_bytes: usize) -> Vec<u8> {
     whole(RECORD_AUXTRACE, 0, &body)
 }
 
-/// A record with its header, and zeros up to 8 bytes behind it where there is room for them.
+/// Encodes a record with its header, truncated to the largest size.
 fn whole(kind: u32, misc: u16, body: &[u8]) -> Vec<u8> {
     let room = usize::from(u16::MAX) - 7 - RECORD_HEADER_BYTES;
     let body = body.get(..room).unwrap_or(body);
@@ -354,10 +354,10 @@ fn tasks(child: (Pid, Tid), parent: (Pid, Tid)) -> Vec<u8> {
     numbers.chain([0; 8]).collect()
 }
 
-/// A path is never longer, and a record has room for it.
+/// The limit on texts: no path is longer, and a record has room for it.
 const TEXT_LIMIT_BYTES: usize = 4096;
 
-/// Text with a NUL behind it, up to 8 bytes.
+/// Encodes a text with NULs after it, up to a multiple of 8 bytes.
 fn text(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..TEXT_LIMIT_BYTES).unwrap_or(bytes);
