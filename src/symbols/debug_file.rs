@@ -1,5 +1,5 @@
-//! Where the separate debug file of a module lies, and whether a file found there is the right
-//! one. Opens nothing itself. The places are gdb's (gdb manual, "Separate Debug Files").
+//! Finds the separate debug file of a module and checks that it is the right one. Opens files
+//! through the caller only. Searches gdb's locations (gdb manual, "Separate Debug Files").
 
 use crate::image::Bytes;
 use crate::image::elf::{DebugLink, Elf};
@@ -11,21 +11,21 @@ use std::path::{Component, Path, PathBuf};
 
 const DEBUG_DIRECTORY: &str = "/usr/lib/debug";
 
-/// A debug file and where it was found.
+/// A debug file and its path.
 #[derive(Clone, Debug)]
 pub(super) struct DebugFile {
     pub(super) path: PathBuf,
     pub(super) bytes: Bytes,
 }
 
-/// The separate debug file of the module `elf` at `path`: by build id, else by debug link.
+/// Finds the separate debug file of the module `elf` at `path`: by build id, else by debug link.
 pub(super) fn find(files: &dyn Files, path: &Path, elf: &Elf) -> Option<DebugFile> {
     let by_id = elf.build_id.as_deref().and_then(|id| open_by_id(files, id));
     by_id.or_else(|| find_linked(files, path, elf.debug_link.as_ref()?))
 }
 
-/// The file that several debug files share (section `.gnu_debugaltlink`, made by dwz): `name` is
-/// relative to the debug file that names it.
+/// Finds the file that several debug files share (section `.gnu_debugaltlink`, made by dwz): `name`
+/// is relative to the debug file that names it.
 pub(super) fn find_supplement(
     files: &dyn Files,
     of: &Path,
@@ -53,17 +53,17 @@ fn has_id(bytes: &Bytes, id: &[u8]) -> bool {
     Elf::parse(bytes).is_ok_and(|elf| elf.build_id.as_deref() == Some(id))
 }
 
-/// Beside the module, in `.debug` beside it, and in the global directory; the checksum decides.
+/// Searches the module's directory, its `.debug`, and the global directory, comparing checksums.
 fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<DebugFile> {
     let name = OsStr::from_bytes(&link.file_name);
-    // A link names a file, no way elsewhere: the module may be hostile.
+    // The link must be a plain file name: the module may be hostile.
     if link.file_name.contains(&b'/') {
         return None;
     }
     let directory = module.parent()?;
     let global = Path::new(DEBUG_DIRECTORY);
     let below = directory.strip_prefix("/").unwrap_or(directory);
-    // /lib may be a link to /usr/lib, and the debug file be installed under either name.
+    // /lib may be a link to /usr/lib, and the debug file may be installed under either name.
     let other =
         below.strip_prefix("usr").map_or_else(|_| Path::new("usr").join(below), Path::to_path_buf);
     let directories =
@@ -74,7 +74,7 @@ fn find_linked(files: &dyn Files, module: &Path, link: &DebugLink) -> Option<Deb
     })
 }
 
-/// The path without `.` and `..`, as its text says; links are not followed.
+/// Removes `.` and `..` from the path lexically, without following links.
 pub(super) fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

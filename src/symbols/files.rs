@@ -1,16 +1,16 @@
-//! How this room asks for files. Opens none itself.
+//! The interface through which this room opens files.
 
 use crate::image::Bytes;
 use std::path::Path;
 
-/// Gives the contents of files: from a recording, from this machine, or from both.
+/// A source of files: a recording, this machine, or both.
 pub trait Files: Send + Sync {
-    /// The whole contents of the file at `path`; `None` when it cannot be had. A path may come
-    /// from a hostile file: give regular files only, and only from where debug files may lie.
+    /// Returns the whole contents of the file at `path`; `None` if it is not available. A path may
+    /// come from a hostile file: return regular files only, and only from locations of debug files.
     fn open(&self, path: &Path) -> Option<Bytes>;
 }
 
-/// The contents of the file at `path`, where ELF tables can be read.
+/// Opens the file at `path`, aligned as required to read ELF tables.
 pub(super) fn open(files: &dyn Files, path: &Path) -> Option<Bytes> {
     files.open(path).map(Bytes::aligned)
 }

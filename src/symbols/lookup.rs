@@ -1,4 +1,4 @@
-//! The modules of a process, asked by run-time address, by line and by name.
+//! The modules of a process, queried by run-time address, by line and by name.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::Bytes;
@@ -7,35 +7,34 @@ use crate::symbols::{Files, Frame, Location};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A function by address.
+/// The function at an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its demangled name; `name@plt` for a stub of the procedure linkage table.
     pub name: String,
-    /// Where it begins.
+    /// Its start address.
     pub start: Addr,
-    /// Its size; zero when it is not known, as for hand-written assembly.
+    /// Its size in bytes; zero if unknown, as for hand-written assembly.
     pub size_bytes: u64,
-    /// How far into it the address lies that was asked for, in bytes.
+    /// The offset of the queried address in the function, in bytes.
     pub offset: u64,
 }
 
 /// The symbols of all modules of a process.
 pub struct Symbols {
     files: Arc<dyn Files>,
-    /// By start of their range; ranges do not overlap.
+    /// By the start of their range; ranges do not overlap.
     modules: BTreeMap<Addr, Module>,
 }
 
 impl Symbols {
-    /// No modules yet. Separate debug files will be asked of `files`.
+    /// Creates an empty set of modules. Separate debug files are opened through `files`.
     pub fn new(files: impl Files + 'static) -> Self {
         Self { files: Arc::new(files), modules: BTreeMap::new() }
     }
 
-    /// Adds the program or library `bytes`, whose path is `name`, at `range`; `bias` is what is
-    /// added to its file's addresses. Reads nothing of it yet. Modules that were in the range are
-    /// dropped.
+    /// Adds the program or library `bytes` with the path `name` at `range`; `bias` is its load
+    /// bias. Reads nothing of it yet. Drops modules that overlap the range.
     pub fn add_module(&mut self, name: &str, bytes: Bytes, bias: u64, range: AddrRange) {
         self.remove_modules(range);
         if !range.is_empty() {
@@ -49,25 +48,24 @@ impl Symbols {
         self.modules.retain(|_, module| !module.range.overlaps(range));
     }
 
-    /// The function around `addr`.
+    /// Returns the function that contains `addr`.
     pub fn function_at(&self, addr: Addr) -> Option<Function> {
         self.module_at(addr)?.function_at(addr)
     }
 
-    /// The place in the source of the code at `addr`.
+    /// Returns the source location of the code at `addr`.
     pub fn location_at(&self, addr: Addr) -> Option<Location> {
         self.module_at(addr)?.location_at(addr)
     }
 
-    /// The functions that execute at `addr`: the innermost inlined one first, the one that was
-    /// called last.
+    /// Returns the function at `addr` and those that it is inlined into, innermost first.
     pub fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         self.module_at(addr).map(|module| module.frames_at(addr)).unwrap_or_default()
     }
 
-    /// Where to break for a line: once in each function, inlined copy and block with variables of
-    /// its own that has code of it, as gdb does. `file` is a path or its last components. When no code is of the line, the next line
-    /// that has code counts.
+    /// Returns the addresses at which gdb would break for a line: one in each function, inlined
+    /// copy and block with its own variables that has code of the line. `file` is a path or its
+    /// last components. If the line has no code, uses the next line that has.
     pub fn addresses_of_line(&self, file: &str, line: u32) -> Vec<Addr> {
         let modules = self.modules.values();
         let next = modules.clone().filter_map(|module| module.next_line(file, line)).min();
@@ -75,8 +73,9 @@ impl Symbols {
         modules.flat_map(|module| module.addresses_of_line(file, line)).collect()
     }
 
-    /// Where functions of this name begin, inlined copies too. A C++ or Rust name may leave out
-    /// the parameters and outer namespaces; `name@plt` means the stubs that lead to `name`.
+    /// Returns the start addresses of functions with this name, including inlined copies. A C++ or
+    /// Rust name may omit the parameters and outer namespaces; `name@plt` denotes the stubs of
+    /// `name`.
     pub fn addresses_of_function(&self, name: &str) -> Vec<Addr> {
         self.modules.values().flat_map(|module| module.addresses_of_function(name)).collect()
     }

@@ -1,9 +1,9 @@
-//! Address to function, file, line and inline frames, and back. Opens no file: the caller's
-//! [`Files`] does, so that a recording's own files and those of this machine serve alike.
+//! Maps addresses to functions, files, lines and inline frames, and back. Opens no file: the
+//! caller's [`Files`] does, so that files of a recording and of this machine are treated alike.
 //!
-//! [`Symbols`] holds the modules of a process. What a module knows is read when first asked for:
-//! its ELF symbols and PLT stubs, and the DWARF in it or in its separate debug file. Damaged
-//! files are no error: what cannot be read is not known.
+//! [`Symbols`] contains the modules of a process. A module's data are read on first use: its ELF
+//! symbols and PLT stubs, and the DWARF in it or in its separate debug file. Damaged files are no
+//! error: unreadable data are treated as absent.
 
 mod debug_file;
 mod dwarf;

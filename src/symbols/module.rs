@@ -1,4 +1,4 @@
-//! One mapped file: finds its symbols and its DWARF when first asked, at run-time addresses.
+//! One mapped file: reads its symbols and its DWARF on first use; its addresses are run-time ones.
 
 use crate::common::{Addr, AddrRange};
 use crate::image::Bytes;
@@ -10,7 +10,7 @@ use crate::symbols::{Files, Function, names};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// A program or library, and where it is mapped.
+/// A program or library, and its mapping.
 pub(super) struct Module {
     pub(super) range: AddrRange,
     path: PathBuf,
@@ -42,7 +42,7 @@ impl Module {
         }
     }
 
-    /// The function around `addr`: by ELF symbol, else by DWARF.
+    /// Returns the function that contains `addr`: from the ELF symbols, else from DWARF.
     pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
         let at = addr.0.wrapping_sub(self.bias);
         let (name, start, size_bytes) = match self.table().function_at(at) {
@@ -53,12 +53,12 @@ impl Module {
         Some(Function { name, start, size_bytes, offset: addr.0.wrapping_sub(start.0) })
     }
 
-    /// The place in the source of the code at `addr`.
+    /// Returns the source location of the code at `addr`.
     pub(super) fn location_at(&self, addr: Addr) -> Option<Location> {
         self.dwarf()?.location(addr.0.wrapping_sub(self.bias), self.table().code())
     }
 
-    /// The functions that execute at `addr`, innermost first.
+    /// Returns the function at `addr` and those that it is inlined into, innermost first.
     pub(super) fn frames_at(&self, addr: Addr) -> Vec<Frame> {
         let at = addr.0.wrapping_sub(self.bias);
         let mut frames = self.dwarf().map(|dwarf| dwarf.frames(at, self.table().code()));
@@ -73,7 +73,7 @@ impl Module {
         })
     }
 
-    /// DWARF states no linker's name for local functions; the symbol has their namespace.
+    /// Adds the namespace from the ELF symbol: for local functions, DWARF has no linkage name.
     fn qualify(&self, frame: &mut Frame, at: u64) {
         let Some(symbol) = self.table().function_at(at) else { return };
         let full = names::without_parameters(&symbol.name);
@@ -84,7 +84,7 @@ impl Module {
         }
     }
 
-    /// Where the functions that `query` means begin.
+    /// Returns the start addresses of the functions that `query` matches.
     pub(super) fn addresses_of_function(&self, query: &str) -> Vec<Addr> {
         let mut found: Vec<u64> = self.table().addresses_of(query).collect();
         if let Some(dwarf) = self.dwarf() {
@@ -93,12 +93,12 @@ impl Module {
         self.at_run_time(found)
     }
 
-    /// The first line from `line` on that has code in a file that `file` means.
+    /// Returns the first line from `line` on that has code in a file that `file` matches.
     pub(super) fn next_line(&self, file: &str, line: u32) -> Option<u32> {
         self.dwarf()?.next_line(file, line, self.table().code())
     }
 
-    /// Where the code of exactly this line begins.
+    /// Returns the addresses at which to break for exactly this line.
     pub(super) fn addresses_of_line(&self, file: &str, line: u32) -> Vec<Addr> {
         let code = self.table().code();
         let found = self.dwarf().map(|dwarf| dwarf.addresses_of_line(file, line, code));

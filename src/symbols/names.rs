@@ -1,9 +1,8 @@
-//! Names of functions: from the compiler's form to the source's, and whether one is meant by what
-//! a user typed.
+//! Names of functions: demangles them, and matches them with a user's query.
 
 use std::borrow::Cow;
 
-/// The name as the source spells it, with parameters where C++ has them; C names stay as they are.
+/// Returns the name as in the source, with parameters for C++; C names are unchanged.
 pub(super) fn demangle(name: &str) -> String {
     if !is_mangled(name) {
         return name.to_owned();
@@ -11,17 +10,18 @@ pub(super) fn demangle(name: &str) -> String {
     addr2line::demangle_auto(Cow::Borrowed(name), None).into_owned()
 }
 
-/// Without a prefix a demangler takes single letters for types: C's `i` is no `int`.
+/// Returns true for mangled names. Without a prefix, a demangler takes single letters for types, so
+/// that C's `i` would become `int`.
 fn is_mangled(name: &str) -> bool {
     ["_Z", "__Z", "_R", "__R"].iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// What a user typed for a function: its name before or after demangling, with or without
-/// parameters, with or without the namespaces around it.
+/// A user's name for a function: mangled or demangled, with or without parameters, with or without
+/// the enclosing namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query<'a> {
     text: &'a str,
-    /// Its last part, which every mangled form of the name contains as it stands.
+    /// Its last component, which every mangled form of the name contains verbatim.
     last: &'a str,
 }
 
@@ -29,12 +29,12 @@ impl<'a> Query<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let plain = text.split(['(', '<']).next().unwrap_or_default();
         let last = plain.rsplit("::").next().unwrap_or_default();
-        // Operators have codes.
+        // Operators are encoded differently.
         let last = if last.starts_with("operator") { "" } else { last };
         Self { text, last }
     }
 
-    /// Whether it means the function of the linker's name `name`.
+    /// Returns true if the query matches the function with the linkage name `name`.
     pub(super) fn means(&self, name: &str) -> bool {
         if self.text == name {
             return true;
@@ -50,7 +50,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// A demangled name without its parameters and without a template's return type.
+/// Returns a demangled name without its parameters and without a template's return type.
 pub(super) fn without_parameters(name: &str) -> &str {
     let (mut depth, mut start, mut end) = (0_u32, 0, name.len());
     for (at, byte) in name.bytes().enumerate() {
@@ -71,7 +71,7 @@ pub(super) fn without_parameters(name: &str) -> &str {
     name.get(start..end).unwrap_or(name)
 }
 
-/// Whether the parenthesis at `at` belongs to the name itself.
+/// Returns true if the parenthesis at `at` belongs to the name.
 fn opens_name(name: &str, before: &str, at: usize) -> bool {
     before.ends_with("operator")
         || name.get(at..).is_some_and(|rest| rest.starts_with("(anonymous namespace)"))

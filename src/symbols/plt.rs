@@ -1,5 +1,5 @@
-//! Names for the stubs of the procedure linkage table, which have no symbols of their own: a stub
-//! jumps through the slot of the global offset table that a relocation fills with a function.
+//! Names the stubs of the procedure linkage table, which have no symbols: a stub jumps through the
+//! slot of the global offset table that a relocation fills with a function.
 
 use object::read::elf::ElfFile64;
 use object::{
@@ -7,14 +7,14 @@ use object::{
 };
 use std::collections::HashMap;
 
-/// A stub and the name of the function that it leads to.
+/// A stub and the name of its function.
 pub(super) struct Stub<'data> {
     pub(super) start: u64,
     pub(super) size_bytes: u64,
     pub(super) target: &'data [u8],
 }
 
-/// All stubs of `elf` whose function is known.
+/// Returns all stubs of `elf` whose function is known.
 pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data>> {
     let slots = slots(elf);
     let mut stubs = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn stubs<'data>(elf: &ElfFile64<'data, Endianness>) -> Vec<Stub<'data
     for section in elf.sections() {
         let is_plt = section.name_bytes().is_ok_and(|name| name.starts_with(b".plt"));
         if let (true, Ok(code)) = (is_plt, section.data()) {
-            // `.plt.got` of older linkers holds stubs of 8 bytes; all others are of 16.
+            // `.plt.got` of older linkers contains stubs of 8 bytes; all others have 16.
             let entry_size = section.elf_section_header().sh_entsize.get(elf.endian());
             let size_bytes = if entry_size == 8 { 8 } else { 16 };
             section_stubs(code, section.address(), size_bytes, &slots, &mut stubs);
@@ -49,7 +49,7 @@ fn section_stubs<'data>(
     }
 }
 
-/// The slots that `jmp *disp32(%rip)` (FF /4, SDM volume 2, "JMP") may use anywhere in a stub:
+/// Returns the slots used by any `jmp *disp32(%rip)` in a stub (FF /4, SDM volume 2, "JMP"):
 /// linkers put ENDBR64, BND or a PUSH before it.
 fn jump_slots(stub: &[u8], start: u64) -> impl Iterator<Item = u64> {
     stub.windows(6).enumerate().filter_map(move |(at, window)| {
@@ -62,7 +62,7 @@ fn jump_slots(stub: &[u8], start: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Slots of the global offset table by address, with the function that fills each.
+/// Returns the slots of the global offset table by address, with the function that fills each.
 fn slots<'data>(elf: &ElfFile64<'data, Endianness>) -> HashMap<u64, &'data [u8]> {
     let (Some(symbols), Some(relocations)) =
         (elf.dynamic_symbol_table(), elf.dynamic_relocations())

@@ -1,9 +1,9 @@
-//! Which of many nested ranges is the innermost around an address. Knows nothing of what the
-//! ranges stand for.
+//! Finds the innermost of nested ranges around an address. Does not interpret the values of the
+//! ranges.
 
 use std::cmp::Reverse;
 
-/// A range of addresses and what it stands for.
+/// A range of addresses and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -11,13 +11,14 @@ pub(super) struct Span {
     pub(super) value: u32,
 }
 
-/// Ranges cut so that they do not overlap, each piece standing for the innermost range there.
+/// Non-overlapping pieces of ranges, each with the value of the innermost range there.
 #[derive(Debug, Default)]
 pub(super) struct Spans(Vec<Span>);
 
 impl Spans {
-    /// Cuts `ranges`. Of two that overlap, the one that starts later is the inner one; of two
-    /// that start together, the shorter one; of two that are equal, the later one in the list.
+    /// Creates the pieces of `ranges`. Of two that overlap, the one that starts later is the inner
+    /// one; of two with the same start, the shorter one; of two equal ones, the later one in the
+    /// list.
     pub(super) fn new(mut ranges: Vec<Span>) -> Self {
         ranges.retain(|range| range.start < range.end);
         ranges.sort_by_key(|range| (range.start, Reverse(range.end)));
@@ -31,13 +32,13 @@ impl Spans {
         Self(sweep.done)
     }
 
-    /// The piece around `addr`.
+    /// Returns the piece that contains `addr`.
     pub(super) fn find(&self, addr: u64) -> Option<Span> {
         let next = self.0.partition_point(|span| span.start <= addr);
         self.0.get(next.checked_sub(1)?).copied().filter(|span| addr < span.end)
     }
 
-    /// All pieces, by address.
+    /// Returns all pieces, by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = Span> {
         self.0.iter().copied()
     }

@@ -22,7 +22,7 @@ pub(super) struct SymbolTable {
 /// A function found by address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Demangled.
+    /// Its demangled name.
     pub(super) name: String,
     pub(super) start: u64,
     pub(super) size_bytes: u64,
@@ -31,13 +31,13 @@ pub(super) struct Found {
 #[derive(Clone, Copy, Debug)]
 struct Symbol {
     start: u64,
-    /// Zero when the symbol does not say.
+    /// Zero if the symbol has no size.
     size_bytes: u64,
     name: Name,
     rank: Rank,
 }
 
-/// Where a name lies: in which file, from which byte on.
+/// The position of a name: its file and byte offset.
 #[derive(Clone, Copy, Debug)]
 struct Name {
     file: usize,
@@ -46,7 +46,7 @@ struct Name {
     is_plt: bool,
 }
 
-/// Which of several names of one address is shown: the highest.
+/// The priority of a name among those of one address: the highest is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_function: bool,
@@ -56,7 +56,7 @@ struct Rank {
 }
 
 impl SymbolTable {
-    /// The symbols of `files`: the module itself, and its separate debug file if it has one.
+    /// Reads the symbols of `files`: the module, and its separate debug file if it has one.
     pub(super) fn parse(files: Vec<Bytes>) -> Self {
         let mut symbols = Vec::new();
         let mut code = Spans::default();
@@ -75,12 +75,12 @@ impl SymbolTable {
         Self { symbols, by_address, code, files }
     }
 
-    /// The sections that hold code, each standing for nothing.
+    /// Returns the code sections; their values are meaningless.
     pub(super) fn code(&self) -> &Spans {
         &self.code
     }
 
-    /// The function around `addr`.
+    /// Returns the function that contains `addr`.
     pub(super) fn function_at(&self, addr: u64) -> Option<Found> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let symbol = self.symbols.get(index)?;
@@ -91,7 +91,7 @@ impl SymbolTable {
         Some(Found { name, start: symbol.start, size_bytes: symbol.size_bytes })
     }
 
-    /// Where the functions that `query` means begin.
+    /// Returns the start addresses of the functions that `query` matches.
     pub(super) fn addresses_of<'a>(&'a self, query: &'a str) -> impl Iterator<Item = u64> + 'a {
         let (name, wants_plt) = match query.strip_suffix("@plt") {
             Some(name) => (name, true),
@@ -161,15 +161,16 @@ fn push_stubs(symbols: &mut Vec<Symbol>, elf: &File<'_>, file: usize, bytes: &By
     }
 }
 
-/// Where `raw`, a name inside `bytes`, lies. Its version (`@@GLIBC_2.2.5`) is left out.
+/// Returns the position of `raw`, a name inside `bytes`, without its version (`@@GLIBC_2.2.5`).
 fn name_in(file: usize, bytes: &Bytes, raw: &[u8], is_plt: bool) -> Option<Name> {
     let start = raw.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
     let size_bytes = raw.iter().position(|byte| *byte == b'@').unwrap_or(raw.len());
     (size_bytes > 0).then_some(Name { file, start, size_bytes, is_plt })
 }
 
-/// Sized symbols cover what they say. One without a size reaches to the next symbol or to the end
-/// of its section, unless it is a label inside a sized one. Bytes between are nobody's.
+/// Assigns addresses to symbols. A sized symbol covers its size. One without a size extends to the
+/// next symbol or to the end of its section, unless it is a label inside a sized one. Bytes between
+/// sized symbols belong to none.
 fn by_address(symbols: &[Symbol], code: &Spans) -> Spans {
     let mut ranges = Vec::new();
     let mut covered_to = 0;
@@ -191,7 +192,7 @@ fn by_address(symbols: &[Symbol], code: &Spans) -> Spans {
     Spans::new(only_best(&ranges, symbols))
 }
 
-/// Of the ranges that begin together, the one whose symbol ranks highest.
+/// Returns the range with the highest-ranking symbol for each start address.
 fn only_best(ranges: &[Span], symbols: &[Symbol]) -> Vec<Span> {
     let rank = |span: &Span| usize::try_from(span.value).ok().and_then(|at| symbols.get(at));
     let same_start = |a: &Span, b: &Span| a.start == b.start;

@@ -1,4 +1,4 @@
-//! DWARF data as gimli reads it: a window of shared bytes. Nothing is copied out of the file.
+//! DWARF data for gimli: a window of shared bytes. Copies nothing from the file.
 
 use crate::image::Bytes;
 use gimli::{Error, LittleEndian, ReaderOffsetId, Result};
@@ -13,7 +13,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The `window` of `bytes`; what reaches past their end reads as the end of the data.
+    /// Creates the `window` of `bytes`; reads past their end report the end of the data.
     pub(super) const fn new(bytes: Bytes, window: Range<usize>) -> Self {
         Self { bytes, window }
     }
@@ -22,7 +22,7 @@ impl Data {
         self.bytes.get(self.window.clone()).unwrap_or_default()
     }
 
-    /// The position behind the next `len` bytes.
+    /// Returns the position after the next `len` bytes.
     fn end_of(&self, len: usize) -> Result<usize> {
         let end = self.window.start.checked_add(len).filter(|end| *end <= self.window.end);
         end.ok_or(Error::UnexpectedEof(gimli::Reader::offset_id(self)))

@@ -1,6 +1,7 @@
-//! The line table of one unit. Which row holds an address follows gdb (`find_pc_line`): the last
-//! one at or below it, but a recommended breakpoint place (`is_stmt`) before others there. Which
-//! rows count follows gdb too (`lnp_state_machine::record_line`).
+//! The line table of one unit. Follows gdb in choosing the row of an address (`find_pc_line`): the
+//! last one at or below it, with preference for a recommended breakpoint location (`is_stmt`) among
+//! rows at the same address. Also follows gdb in choosing which rows to keep
+//! (`lnp_state_machine::record_line`).
 
 use super::Reader;
 use super::units::file_path;
@@ -16,25 +17,25 @@ pub(super) struct Lines {
     /// Paths by their number in the table.
     files: HashMap<u64, Arc<str>>,
     rows: Vec<Row>,
-    /// The rows of each run of code without a hole, by address.
+    /// The rows of each contiguous run of code, by address.
     sequences: Vec<Range<usize>>,
     by_address: Spans,
 }
 
-/// From this address on, the code is of this line.
+/// The line of the code from this address on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Row {
     pub(super) address: u64,
     pub(super) file: u64,
     pub(super) line: u32,
-    /// Zero when it is not known.
+    /// Zero if unknown.
     pub(super) column: u32,
     pub(super) is_stmt: bool,
 }
 
 impl Lines {
-    /// Reads the whole table, up to where it is damaged. Sequences that begin outside `code` belong
-    /// to functions that the linker dropped.
+    /// Reads the whole table, up to any damage. Sequences that start outside `code` belong to
+    /// functions that the linker dropped.
     pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
         let Some(mut program) = unit.line_program.clone() else { return Self::default() };
         let mut builder = Builder {
@@ -75,12 +76,12 @@ impl Lines {
         lines
     }
 
-    /// Where it covers addresses.
+    /// Returns the addresses that the table covers.
     pub(super) fn sequences(&self) -> impl Iterator<Item = Span> {
         self.by_address.iter()
     }
 
-    /// The row that holds `addr`.
+    /// Returns the row of `addr`.
     pub(super) fn row_at(&self, addr: u64) -> Option<Row> {
         let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
@@ -90,12 +91,12 @@ impl Lines {
         Some(*same.find(|row| row.is_stmt).unwrap_or(last))
     }
 
-    /// The path of a file that a row names.
+    /// Returns the path of a row's file.
     pub(super) fn file(&self, number: u64) -> Option<&Arc<str>> {
         self.files.get(&number)
     }
 
-    /// All rows of lines of a file whose path `is_meant`, where a breakpoint may be put.
+    /// Returns all rows that allow a breakpoint, of files whose path satisfies `is_meant`.
     pub(super) fn rows_of<'a>(
         &'a self,
         is_meant: impl Fn(&str) -> bool + 'a,
@@ -107,25 +108,25 @@ impl Lines {
     }
 }
 
-/// Gathers the rows of one sequence after another.
+/// Collects the rows of one sequence after another.
 struct Builder<'a> {
     code: &'a Spans,
     lines: Lines,
     spans: Vec<Span>,
-    /// Where the rows of the sequence under way begin.
+    /// The index of the first row of the current sequence.
     start: usize,
     last: Last,
 }
 
-/// What is remembered of the rows before.
+/// The state of the preceding rows.
 #[derive(Default)]
 struct Last {
     address: u64,
-    /// Whether a row of that address was recommended for breakpoints.
+    /// True if a row at that address was recommended for breakpoints.
     has_stmt: bool,
-    /// File and line of the last row that was kept.
+    /// The file and line of the last row that was kept.
     place: Option<(u64, u32)>,
-    /// Whether a row of this run of one line bore a discriminator.
+    /// True if a row in the current run of one line had a discriminator.
     is_discriminated: bool,
 }
 
@@ -156,9 +157,9 @@ impl Builder<'_> {
         }
     }
 
-    /// Whether gdb keeps a row. Of two files at one address the later counts, unless only the
-    /// earlier is recommended for breakpoints; rows that merely tell blocks of one line apart and
-    /// rows of no line do not count.
+    /// Returns true if gdb keeps a row. Of two files at one address the later one is kept, unless
+    /// only the earlier one is recommended for breakpoints. Rows that only distinguish blocks of
+    /// one line, and rows without a line, are dropped.
     fn is_kept(&mut self, row: &Row, is_discriminated: bool) -> bool {
         let last = &mut self.last;
         let (is_new_file, is_new_line) = match last.place {
@@ -176,7 +177,7 @@ impl Builder<'_> {
         is_new_file || is_new_line || !self.last.is_discriminated
     }
 
-    /// Drops the last rows of the sequence under way that begin at `address`.
+    /// Drops the last rows of the current sequence that start at `address`.
     fn drop_rows_at(&mut self, address: u64) {
         while self.lines.rows.len() > self.start
             && self.lines.rows.last().is_some_and(|row| row.address == address)

@@ -1,6 +1,6 @@
 //! DWARF of one module: lines, functions and inline frames, at the addresses of its file. Each
-//! compilation unit is read when an address in it is first asked for. Nothing here recurses or
-//! trusts a size, since the file may be hostile.
+//! compilation unit is read on the first query of an address in it. Nothing here recurses or trusts
+//! a size, since the file may be hostile.
 
 mod data;
 mod lines;

@@ -1,14 +1,14 @@
-//! The name of a function's entry, which often lies in another entry: its abstract origin or its
-//! declaration, in the same unit, in another, or in the file shared by dwz.
+//! Finds the name of a function's entry, which is often in another entry: its abstract origin or
+//! its declaration, in the same unit, in another one, or in the file shared by dwz.
 
 use super::Reader;
 use super::units::{Units, is_sane, text};
 use gimli::{AttributeValue, DebuggingInformationEntry as Entry, UnitOffset, UnitRef};
 
-/// Names are at most this many entries away: a longer chain is a loop.
+/// The limit on entries from one to its name. A longer chain is a loop.
 const MAX_STEPS: usize = 16;
 
-/// The linker's name of the function at `entry` of `unit`, or its plain name where it has none.
+/// Returns the linkage name of the function at `entry` of `unit`, or its plain name if it has none.
 pub(super) fn name(
     units: &Units,
     supplement: Option<&Units>,
@@ -35,7 +35,7 @@ pub(super) fn name(
     plain
 }
 
-/// An entry, with all that references from it are relative to.
+/// An entry, with the context of its references.
 struct Place<'a> {
     units: Option<&'a Units>,
     unit: UnitRef<'a, Reader>,

@@ -1,4 +1,4 @@
-//! What DWARF knows of an address, a line or a function of one module.
+//! Queries the DWARF of one module by address, line or function.
 
 use super::scopes::{Call, Kind, Scope};
 use super::units::{Unit, Units, file_path};
@@ -10,23 +10,23 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// A place in the source.
+/// A source location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
-    /// Path of the file: below the directory of compilation, unless it was absolute.
+    /// The path of the file, below the compilation directory unless it was absolute.
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
-    /// The column in bytes, from 1, where it is known.
+    /// The column in bytes, from 1, if known.
     pub column: Option<u32>,
 }
 
-/// A function that executes at an address: the one itself, or one that it was inlined into.
+/// The function at an address, or a function that it is inlined into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Its demangled name.
     pub function: Option<String>,
-    /// Where it executes: for all but the innermost, the place of the inlined call.
+    /// Its source location: for all but the innermost, that of the inlined call.
     pub location: Option<Location>,
 }
 
@@ -36,12 +36,12 @@ pub(in crate::symbols) struct Dwarf {
     supplement: Option<Units>,
     by_address: Spans,
     files: Arc<dyn Files>,
-    /// Where functions begin, by the linker's name.
+    /// The start addresses of functions, by linkage name.
     by_name: OnceLock<HashMap<String, Vec<u64>>>,
 }
 
 impl Dwarf {
-    /// Reads the list of units in `file`. `code` are the sections of the module that hold code.
+    /// Reads the list of units in `file`. `code` are the code sections of the module.
     pub(in crate::symbols) fn parse(
         file: &DebugFile,
         code: &Spans,
@@ -54,7 +54,7 @@ impl Dwarf {
         if let Some(shared) = supplement.as_ref().and_then(|bytes| sections::load(bytes, false)) {
             dwarf.set_sup(shared);
         }
-        // The units of the shared file are kept beside, with sections of their own.
+        // The units of the shared file are separate, with their own sections.
         let supplement = supplement.and_then(|bytes| sections::load(&bytes, false));
         let units = Units::parse(dwarf);
         let by_address = units.by_address(code);
@@ -67,7 +67,7 @@ impl Dwarf {
         })
     }
 
-    /// The place in the source of the code at `addr`.
+    /// Returns the source location of the code at `addr`.
     pub(in crate::symbols) fn location(&self, addr: u64, code: &Spans) -> Option<Location> {
         let lines = self.unit_at(addr)?.lines(&self.units.dwarf, code);
         let row = lines.row_at(addr)?;
@@ -75,7 +75,8 @@ impl Dwarf {
         Some(Location { file, line: row.line, column: (row.column > 0).then_some(row.column) })
     }
 
-    /// The functions that execute at `addr`, innermost first; empty when it is in none.
+    /// Returns the function at `addr` and those that it is inlined into, innermost first; empty if
+    /// there is none.
     pub(in crate::symbols) fn frames(&self, addr: u64, code: &Spans) -> Vec<Frame> {
         let Some(unit) = self.unit_at(addr) else { return Vec::new() };
         let mut location = self.location(addr, code);
@@ -92,7 +93,8 @@ impl Dwarf {
         frames
     }
 
-    /// The function of its own around `addr`: demangled name, start and size in bytes.
+    /// Returns the non-inlined function that contains `addr`: demangled name, start and size in
+    /// bytes.
     pub(in crate::symbols) fn function(
         &self,
         addr: u64,
@@ -104,7 +106,7 @@ impl Dwarf {
         Some((name, scope.start, scope.size_bytes))
     }
 
-    /// Where the functions that `query` means begin, inlined copies too.
+    /// Returns the start addresses of the functions that `query` matches, including inlined copies.
     pub(in crate::symbols) fn addresses_of_function(&self, query: &str, code: &Spans) -> Vec<u64> {
         let query = names::Query::new(query);
         let by_name = self.by_name.get_or_init(|| self.functions_by_name(code));
@@ -125,7 +127,7 @@ impl Dwarf {
         by_name
     }
 
-    /// The first line from `line` on that has code in a file that `file` means.
+    /// Returns the first line from `line` on that has code in a file that `file` matches.
     pub(in crate::symbols) fn next_line(&self, file: &str, line: u32, code: &Spans) -> Option<u32> {
         let lines = self.units.units.iter().flat_map(|unit| {
             let rows = unit.lines(&self.units.dwarf, code).rows_of(|path| is_file(file, path));
@@ -134,7 +136,7 @@ impl Dwarf {
         lines.min()
     }
 
-    /// Where the code of exactly this line begins: once in each function, inlined copy and block.
+    /// Returns the addresses of exactly this line: one in each function, inlined copy and block.
     pub(in crate::symbols) fn addresses_of_line(
         &self,
         file: &str,
@@ -168,7 +170,7 @@ impl Dwarf {
     fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {
         let entries = unit.entries(&self.units.dwarf, &*self.files);
         let main = unit.head.unit_ref(&self.units.dwarf);
-        // Entries in a file of their own may number files by the main file's table.
+        // Entries of a split file may use the file numbers of the main file's table.
         let numbered = if entries.line_program.is_some() { entries } else { main };
         let file = file_path(numbered, numbered.line_program.as_ref()?.header(), call.file)?;
         let column = (call.column > 0).then_some(call.column);
@@ -176,7 +178,7 @@ impl Dwarf {
     }
 }
 
-/// Whether what a user typed for a file means the one at `path`: its last components.
+/// Returns true if a user's file name matches `path`: it equals the path's last components.
 fn is_file(query: &str, path: &str) -> bool {
     let query = normal(Path::new(query));
     Path::new(path).ends_with(query)

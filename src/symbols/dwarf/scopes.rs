@@ -1,5 +1,5 @@
-//! The functions of one unit, and what was inlined into them. Names are resolved elsewhere, when
-//! asked for.
+//! The functions of one unit, and the functions inlined into them. Names are resolved elsewhere, on
+//! demand.
 
 use super::Reader;
 use super::units::{Ranges, is_sane};
@@ -18,61 +18,61 @@ pub(super) struct Scopes {
 pub(super) struct Scope {
     /// Its entry in the unit.
     pub(super) entry: UnitOffset,
-    /// Where it begins to execute.
+    /// Its entry address.
     pub(super) start: u64,
-    /// Bytes from `start` to the end of the range that holds it.
+    /// Bytes from `start` to the end of the range that contains it.
     pub(super) size_bytes: u64,
     pub(super) kind: Kind,
-    /// The scope around it, by index.
+    /// The enclosing scope, by index.
     parent: Option<usize>,
 }
 
-/// What a scope is.
+/// The kind of a scope.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// A function of its own.
+    /// A function that is not inlined.
     Function,
     /// A copy of a function, inlined at a call.
     Inlined(Call),
     /// A block of statements.
     Block {
-        /// Whether it declares variables: gdb knows only blocks that do.
+        /// True if it declares variables: gdb ignores blocks that do not.
         has_variables: bool,
     },
 }
 
-/// The place of an inlined call.
+/// The source position of an inlined call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    /// Number of the file in the line table.
+    /// The number of the file in the line table.
     pub(super) file: u64,
-    /// Zero when it is not known.
+    /// Zero if unknown.
     pub(super) line: u32,
-    /// Zero when it is not known.
+    /// Zero if unknown.
     pub(super) column: u32,
 }
 
 impl Scopes {
-    /// Reads all entries of the unit, up to where they are damaged.
+    /// Reads all entries of the unit, up to any damage.
     pub(super) fn parse(unit: UnitRef<'_, Reader>, code: &Spans) -> Self {
         let mut builder = Builder { unit, code, ranges: Ranges::default(), scopes: Vec::new() };
-        // Cut off where the damage begins, the rest stands.
+        // On damage, keep the entries before it.
         let _ = builder.read_entries();
         Self { scopes: builder.scopes, by_address: builder.ranges.into_spans() }
     }
 
-    /// The innermost scope around `addr` and those around it, outwards, by index; without blocks
-    /// that declare nothing.
+    /// Returns the innermost scope at `addr` and the enclosing ones, from inside out, by index.
+    /// Omits blocks that declare nothing.
     pub(super) fn at(&self, addr: u64) -> impl Iterator<Item = (usize, &Scope)> {
         let found = self.by_address.find(addr).and_then(|span| usize::try_from(span.value).ok());
         let with_scope = |index: usize| Some((index, self.scopes.get(index)?));
-        // A parent comes before its child, so this ends.
+        // A parent precedes its child, so this ends.
         let outer = move |(_, scope): &(usize, &Scope)| scope.parent.and_then(with_scope);
         let scopes = std::iter::successors(found.and_then(with_scope), outer);
         scopes.filter(|(_, scope)| !matches!(scope.kind, Kind::Block { has_variables: false }))
     }
 
-    /// All scopes.
+    /// Returns all scopes.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Scope> {
         self.scopes.iter()
     }
@@ -89,7 +89,7 @@ impl Builder<'_> {
     fn read_entries(&mut self) -> gimli::Result<()> {
         let mut entries = self.unit.entries_raw(None)?;
         let mut entry = Entry::default();
-        // Depth and index of each scope that is open.
+        // The depth and index of each open scope.
         let mut open: Vec<(isize, usize)> = Vec::new();
         while !entries.is_empty() {
             let (depth, offset) = (entries.next_depth(), entries.next_offset());
@@ -118,7 +118,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Appends a scope if it has code; gives its index.
+    /// Appends a scope if it has code. Returns its index.
     fn push(
         &mut self,
         entry: &Entry<Reader>,
@@ -133,7 +133,7 @@ impl Builder<'_> {
         Some(index)
     }
 
-    /// A variable at `depth` belongs to the scope around it if nothing else lies between.
+    /// Assigns a variable at `depth` to the enclosing scope, unless there is an entry between them.
     fn note_variable(&mut self, around: Option<(isize, usize)>, depth: isize) {
         let around = around.filter(|(around, _)| around + 1 == depth);
         if let Some(scope) = around.and_then(|(_, index)| self.scopes.get_mut(index))

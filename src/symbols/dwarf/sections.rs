@@ -1,4 +1,4 @@
-//! Takes the DWARF sections out of an ELF file, unpacked. Only those that this room reads.
+//! Reads the DWARF sections of an ELF file, decompressed. Only those that this room needs.
 
 use super::data::Data;
 use crate::image::Bytes;
@@ -7,10 +7,10 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection};
 use std::borrow::Cow;
 
-/// A section may unpack to this many times its size: zlib cannot do more.
+/// The limit on a section's expansion, which is that of zlib.
 const MAX_EXPANSION: u64 = 1032;
 
-/// Whether the file at `bytes` carries DWARF itself.
+/// Returns true if the file contains DWARF.
 pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     ElfFile64::<Endianness>::parse(&**bytes).is_ok_and(|elf| {
         let section = elf.section_by_name(".debug_info");
@@ -18,8 +18,8 @@ pub(in crate::symbols) fn has_dwarf(bytes: &Bytes) -> bool {
     })
 }
 
-/// The DWARF sections of the file at `bytes`; `None` when it is no 64-bit little-endian ELF file.
-/// With `split`, the sections of a split DWARF file (`.dwo`).
+/// Loads the DWARF sections of a file; `None` if it is not a 64-bit little-endian ELF file. With
+/// `split`, loads the sections of a split DWARF file (`.dwo`).
 pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     if !elf.is_little_endian() {
@@ -33,7 +33,7 @@ pub(super) fn load(bytes: &Bytes, split: bool) -> Option<gimli::Dwarf<Data>> {
     gimli::Dwarf::load(load).ok()
 }
 
-/// The file that this one's DWARF refers to for what it shares with others: name and build id.
+/// Returns the name and build id of the file with the DWARF data that this one shares with others.
 pub(super) fn supplement(bytes: &Bytes) -> Option<(Vec<u8>, Vec<u8>)> {
     let elf = ElfFile64::<Endianness>::parse(&**bytes).ok()?;
     let (name, build_id) = elf.gnu_debugaltlink().ok()??;
@@ -55,7 +55,7 @@ const fn is_needed(id: SectionId) -> bool {
     )
 }
 
-/// A section in place, or unpacked.
+/// Returns a section, in place or decompressed.
 fn section(elf: &ElfFile64<'_, Endianness>, file: &Bytes, name: &str) -> Option<Data> {
     let packed = elf.section_by_name(name)?.compressed_data().ok()?;
     let limit = MAX_EXPANSION.saturating_mul(packed.data.len() as u64).saturating_add(4096);

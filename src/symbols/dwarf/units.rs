@@ -1,5 +1,5 @@
-//! The compilation units of a module: which one covers an address, and its parts, read when first
-//! asked for.
+//! The compilation units of a module: finds the one that covers an address, and reads its parts on
+//! first use.
 
 use super::lines::Lines;
 use super::scopes::Scopes;
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-/// How many address ranges one unit, or the list of units, may state: more is damage.
+/// The limit on address ranges of one unit, or of the list of units. More are damage.
 const MAX_RANGES: usize = 1 << 22;
 
-/// How many attributes an entry may have: compilers write thirty at most.
+/// The limit on attributes of an entry. Compilers write at most thirty.
 const MAX_ATTRIBUTES: usize = 256;
 
 /// All units of one file, by their offset in `.debug_info`.
@@ -38,7 +38,7 @@ pub(super) struct Unit {
     scopes: OnceLock<Scopes>,
 }
 
-/// The part of a unit that lies in a file of its own (`-gsplit-dwarf`).
+/// The part of a unit that is in a separate file (`-gsplit-dwarf`).
 #[derive(Debug)]
 struct Split {
     dwarf: gimli::Dwarf<Reader>,
@@ -66,13 +66,13 @@ impl Units {
         Self { dwarf, units }
     }
 
-    /// The unit whose data holds `offset` of `.debug_info`.
+    /// Returns the unit that contains `offset` of `.debug_info`.
     pub(super) fn find(&self, offset: usize) -> Option<&Unit> {
         let next = self.units.partition_point(|unit| unit.offset <= offset);
         self.units.get(next.checked_sub(1)?)
     }
 
-    /// Which unit covers which address; a span's value is the unit's index.
+    /// Returns the unit of each address; a span's value is the unit's index.
     pub(super) fn by_address(&self, code: &Spans) -> Spans {
         let mut ranges = Ranges::default();
         for (index, unit) in (0_u32..).zip(&self.units) {
@@ -80,7 +80,7 @@ impl Units {
             let root = entries.next_dfs().ok().flatten();
             let unit_ref = unit.head.unit_ref(&self.dwarf);
             if root.and_then(|root| ranges.push(unit_ref, root, code, index)).is_none() {
-                // Assemblers write line tables for units that state no range.
+                // Assemblers write line tables for units without a range.
                 let lines = unit.lines(&self.dwarf, code);
                 ranges.spans.extend(lines.sequences().map(|span| Span { value: index, ..span }));
             }
@@ -95,12 +95,12 @@ impl Unit {
         Self { offset, head, split, lines, scopes }
     }
 
-    /// Its line table.
+    /// Returns its line table.
     pub(super) fn lines(&self, dwarf: &gimli::Dwarf<Reader>, code: &Spans) -> &Lines {
         self.lines.get_or_init(|| Lines::parse(self.head.unit_ref(dwarf), code))
     }
 
-    /// Its functions.
+    /// Returns its functions.
     pub(super) fn scopes(
         &self,
         dwarf: &gimli::Dwarf<Reader>,
@@ -110,7 +110,7 @@ impl Unit {
         self.scopes.get_or_init(|| Scopes::parse(self.entries(dwarf, files), code))
     }
 
-    /// Where its entries lie: in its file, or in one of their own.
+    /// Returns the unit with its entries: from its own file, or from the split one.
     pub(super) fn entries<'a>(
         &'a self,
         dwarf: &'a gimli::Dwarf<Reader>,
@@ -141,8 +141,8 @@ impl Unit {
     }
 }
 
-/// The tables of abbreviations by offset. Each is taken to end where the next begins, since the
-/// units of a hostile file can name overlapping parts of one long table.
+/// Parses the tables of abbreviations, by offset. Ends each where the next one starts, since the
+/// units of a hostile file can refer to overlapping parts of one long table.
 fn abbreviations(
     dwarf: &gimli::Dwarf<Reader>,
     headers: &[gimli::UnitHeader<Reader>],
@@ -162,13 +162,13 @@ fn abbreviations(
     offsets.iter().zip(ends).filter_map(table).collect()
 }
 
-/// Whether an entry can be read in reasonable time: attributes may take no space in it.
+/// Returns true if an entry can be read in bounded time: attributes may take no space in it.
 pub(super) fn is_sane(abbreviation: &gimli::Abbreviation) -> bool {
     abbreviation.attributes().len() <= MAX_ATTRIBUTES
 }
 
-/// Address ranges of entries, gathered. Bounded, because entries of a hostile file can share one
-/// long list.
+/// The collected address ranges of entries. Bounded, because entries of a hostile file can share
+/// one long list.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     spans: Vec<Span>,
@@ -176,9 +176,9 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Appends the ranges of `entry`, standing for `value`; returns its entry address and how many
-    /// bytes there are from there to the end of its range. Ranges that begin outside all code
-    /// belong to functions that the linker dropped.
+    /// Appends the ranges of `entry` with `value`. Returns its entry address and the bytes from
+    /// there to the end of its range. Ranges that start outside all code belong to functions that
+    /// the linker dropped.
     pub(super) fn push(
         &mut self,
         unit: UnitRef<'_, Reader>,
@@ -216,7 +216,7 @@ impl Ranges {
         }
     }
 
-    /// Which entry covers which address.
+    /// Converts the ranges to the innermost entry of each address.
     pub(super) fn into_spans(self) -> Spans {
         Spans::new(self.spans)
     }
@@ -226,7 +226,7 @@ fn address(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, name: gimli::DwAt) 
     unit.attr_address(entry.attr_value(name)?).ok()?
 }
 
-/// `DW_AT_high_pc` is an address, or a size from `start` on.
+/// Returns the end address: `DW_AT_high_pc` is an address, or a size from `start` on.
 fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Option<u64> {
     match entry.attr_value(gimli::DW_AT_high_pc)? {
         AttributeValue::Addr(_) | AttributeValue::DebugAddrIndex(_) => {
@@ -236,13 +236,13 @@ fn high_pc(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>, start: u64) -> Opti
     }
 }
 
-/// A string that DWARF data refers to.
+/// Returns the string of an attribute.
 pub(super) fn text(unit: UnitRef<'_, Reader>, value: AttributeValue<Reader>) -> Option<String> {
     let reader = unit.attr_string(value).ok()?;
     gimli::Reader::to_string_lossy(&reader).ok().map(std::borrow::Cow::into_owned)
 }
 
-/// The path of a file of a line table: below its directory, which is below the unit's.
+/// Returns the path of a file of a line table, joined to its directory and the unit's.
 pub(super) fn file_path(
     unit: UnitRef<'_, Reader>,
     header: &gimli::LineProgramHeader<Reader>,
@@ -251,7 +251,7 @@ pub(super) fn file_path(
     let file = header.file(index)?;
     let directory = unit.comp_dir.as_ref().and_then(|dir| gimli::Reader::to_string_lossy(dir).ok());
     let mut path = Path::new(directory.as_deref().unwrap_or_default()).to_path_buf();
-    // Directory 0 is the unit's own.
+    // Directory 0 is that of the unit.
     if file.directory_index() != 0 {
         path.push(file.directory(header).and_then(|name| text(unit, name)).unwrap_or_default());
     }

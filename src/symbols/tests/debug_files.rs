@@ -4,7 +4,7 @@ use super::*;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// A program that was stripped, and its debug file under a name of its own.
+/// A stripped program, and its debug file under a different name.
 struct Split {
     program: Program,
     debug: PathBuf,
@@ -26,7 +26,7 @@ fn split() -> Option<Split> {
     Some(Split { program, debug, main, build_id })
 }
 
-/// Files by path; notes what was asked for.
+/// Files by path, with a log of the requested paths.
 #[derive(Clone, Default)]
 struct Shelf {
     files: HashMap<PathBuf, Bytes>,
@@ -41,7 +41,7 @@ impl Files for Shelf {
 }
 
 impl Split {
-    /// The symbols when `debug` lies at `path` and nothing else anywhere.
+    /// Returns the symbols if only the debug file exists, at `path`.
     fn symbols(&self, path: &Path, debug: Bytes) -> Symbols {
         let files =
             Shelf { files: HashMap::from([(path.to_path_buf(), debug)]), ..Shelf::default() };
@@ -71,7 +71,7 @@ fn a_debug_file_is_found_by_build_id() {
     let debug = disk(&split.debug).unwrap();
     assert!(split.is_found(&split.by_build_id(), debug.clone()));
     assert!(!split.is_found(Path::new("/usr/lib/debug/elsewhere"), debug));
-    // One with another build id is not the right one.
+    // A file with another build id is not the right one.
     let other = compile("gcc", "inlined.c", &["-O1", "-g", "-Wl,--build-id"]).unwrap();
     assert!(!split.is_found(&split.by_build_id(), disk(&other.path).unwrap()));
 }

@@ -1,10 +1,11 @@
-//! Damaged files: nothing panics, nothing hangs, and every answer lies where it was asked for.
+//! Damaged files: no panic, no hang, and every result is consistent with its query.
 
 use super::*;
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
-/// Programs with all that this room reads: inlining, stubs, packed sections, old and new DWARF.
+/// Programs with everything that this room reads: inlining, stubs, compressed sections, old and new
+/// DWARF.
 static PROGRAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     let options: [&[&str]; 4] = [
         &["-O2", "-g"],
@@ -16,7 +17,7 @@ static PROGRAMS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
     compiled.map(|program| std::fs::read(program.path).unwrap()).collect()
 });
 
-/// Where damage strikes: a place, anywhere or within the first bytes of a table, and a value.
+/// Positions of damage, anywhere or in the first bytes of a table, each with the new value.
 type Damage = Vec<(u32, u8)>;
 
 fn damaged(program: usize, damage: &Damage, cut: Option<u16>) -> Option<Vec<u8>> {
@@ -31,7 +32,7 @@ fn damaged(program: usize, damage: &Damage, cut: Option<u16>) -> Option<Vec<u8>>
     Some(bytes)
 }
 
-/// Asks all questions.
+/// Runs all queries.
 fn interrogate(bytes: Vec<u8>) {
     let bytes = Bytes::from(bytes);
     let separate = bytes.clone();

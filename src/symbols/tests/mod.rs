@@ -1,4 +1,4 @@
-//! Programs are compiled here and asked about; `addr2line`, `nm` and gdb are the judges.
+//! Compiles programs and compares the results of queries with `addr2line`, `nm` and gdb.
 
 mod debug_files;
 mod hostile;
@@ -18,7 +18,7 @@ fn disk(path: &Path) -> Option<Bytes> {
 
 const BIAS: u64 = 0x5555_0000_0000;
 
-/// The symbols of the program at `path`, loaded at `BIAS`.
+/// Returns the symbols of the program at `path`, loaded at `BIAS`.
 fn symbols(path: &Path) -> Symbols {
     symbols_with(path, disk)
 }
@@ -30,10 +30,10 @@ fn symbols_with(path: &Path, files: impl Files + 'static) -> Symbols {
     symbols
 }
 
-/// What a tool prints; `None`, and a word about it, when it is missing.
+/// Returns a tool's output; prints a notice and returns `None` if it is missing.
 fn run(tool: &str, args: &[&str]) -> Option<String> {
     let Ok(output) = Command::new(tool).args(args).env("LC_ALL", "C").output() else {
-        // Not eprintln!, which the test harness swallows.
+        // Not eprintln!, which the test harness captures.
         let _ = std::io::Write::write_fmt(
             &mut std::io::stderr(),
             format_args!(
@@ -51,7 +51,7 @@ fn run(tool: &str, args: &[&str]) -> Option<String> {
     Some(said)
 }
 
-/// A program in a directory of its own, which is removed with it.
+/// A program in a temporary directory, which is removed with it.
 struct Program {
     directory: tempfile::TempDir,
     path: PathBuf,
@@ -63,7 +63,7 @@ impl Program {
     }
 }
 
-/// Compiles `source`, a file of this directory; `None` when there is no compiler.
+/// Compiles `source`, a file of this directory; `None` if there is no compiler.
 fn compile(compiler: &str, source: &str, options: &[&str]) -> Option<Program> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("program");
@@ -74,8 +74,8 @@ fn compile(compiler: &str, source: &str, options: &[&str]) -> Option<Program> {
     Some(Program { directory, path })
 }
 
-/// The addresses of instructions in `.text`, as objdump sees them; of a large program, a part
-/// from all over it.
+/// Returns the addresses of instructions in `.text`, as listed by objdump; for a large program, a
+/// sample from all of it.
 fn instructions(program: &Program) -> Option<Vec<u64>> {
     let listing = run("objdump", &["-d", "-j", ".text", "--no-show-raw-insn", program.arg()])?;
     let address = |line: &str| u64::from_str_radix(line.trim().split_once(":\t")?.0, 16).ok();

@@ -1,9 +1,9 @@
-//! What binutils and gdb say of an address, a line and a function, is what is said here.
+//! Compares the results for addresses, lines and functions with those of binutils and gdb.
 
 use super::*;
 use std::io::Write;
 
-/// All the ways to compile that change what the compiler writes about the program.
+/// The compiler options that affect the DWARF.
 const OPTIONS: [&[&str]; 7] = [
     &["-O0", "-g"],
     &["-O2", "-g"],
@@ -14,10 +14,10 @@ const OPTIONS: [&[&str]; 7] = [
     &["-Os", "-g", "-no-pie", "-fcf-protection=full"],
 ];
 
-/// Innermost first: function, and `file:line` without the directory.
+/// Functions, innermost first, each with `file:line` without the directory.
 type Frames = Vec<(String, Option<(String, u32)>)>;
 
-/// What `addr2line` says of each address.
+/// Returns the frames that `addr2line` lists for each address.
 fn addr2line(program: &Program, addresses: &[u64]) -> Option<Vec<Frames>> {
     let list = program.directory.path().join("addresses");
     let mut file = std::fs::File::create(&list).unwrap();
@@ -52,8 +52,8 @@ fn our_frames(symbols: &Symbols, address: u64) -> Frames {
     frames.iter().map(|frame| (name(frame), place(frame))).collect()
 }
 
-/// What gdb says of an address: `file:line` without the directory, and the functions around it,
-/// innermost first.
+/// Gdb's `file:line` of an address, without the directory, and the functions around it, innermost
+/// first.
 type GdbSays = (Option<(String, u32)>, Vec<String>);
 
 const GDB_SCRIPT: &str = r"
@@ -104,7 +104,7 @@ fn lines_and_functions_are_those_of_gdb() {
     for_each_program(assert_told_as_by_gdb);
 }
 
-/// With its debug file installed this is a large program with DWARF of many makers.
+/// Uses the C library: with its debug file installed, it has DWARF of many producers.
 #[test]
 fn lines_and_functions_of_the_c_library_are_those_of_gdb() {
     let directory = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn assert_told_as_by_gdb(program: &Program, options: &str) -> Option<()> {
         let ours = ours.map(|at| (base_name(&at.file), at.line));
         assert_eq!(ours, *line, "{options} at {address:#x}");
         if functions.is_empty() {
-            continue; // gdb's blocks know DWARF only.
+            continue; // gdb's blocks come from DWARF only.
         }
         let ours = our_frames(&symbols, *address);
         assert_eq!(ours.len(), functions.len(), "{options} at {address:#x}");
@@ -135,15 +135,15 @@ fn assert_told_as_by_gdb(program: &Program, options: &str) -> Option<()> {
     Some(())
 }
 
-/// Whether two demanglers could mean the same: they spell parameters differently, and local
-/// functions that were inlined everywhere have no linker's name that tells their namespace.
+/// Returns true if two demanglers could mean the same function. They spell parameters differently,
+/// and local functions that were inlined everywhere have no linkage name with their namespace.
 fn is_same_name(ours: &str, theirs: &str) -> bool {
     let last = |name: &str| {
         let plain = names::without_parameters(name);
         let plain = plain.split('<').next().unwrap().to_owned();
         plain.rsplit("::").next().unwrap().to_owned()
     };
-    // The demangler in use does not know expressions in signatures and leaves such names.
+    // The demangler in use cannot parse expressions in signatures and leaves such names mangled.
     ours.starts_with("_Z") || last(ours) == last(theirs)
 }
 
@@ -167,7 +167,7 @@ fn inlined_calls_are_those_of_addr2line() {
     });
 }
 
-/// Where gdb would break for each line from 1 to `count` of the program's source.
+/// Returns the addresses at which gdb breaks for each line from 1 to `count` of a source file.
 fn gdb_breaks(program: &Program, file: &str, count: u32) -> Option<Vec<Vec<u64>>> {
     let script = program.directory.path().join("breaks.py");
     let text = format!(

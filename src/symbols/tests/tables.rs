@@ -1,16 +1,16 @@
-//! ELF symbols and PLT stubs of programs of this machine: `nm`, `objdump` and gdb are the judges.
+//! Compares ELF symbols and PLT stubs of this machine's programs with `nm`, `objdump` and gdb.
 
 use super::*;
 use std::collections::{HashMap, HashSet};
 
-/// Programs and libraries that are stripped, as distributions ship them.
+/// Stripped programs and libraries, as distributions ship them.
 const STRIPPED: [&str; 3] = ["/bin/ls", "/lib/x86_64-linux-gnu/libc.so.6", "/bin/bash"];
 
 fn present<'a>() -> impl Iterator<Item = &'a Path> {
     STRIPPED.iter().map(Path::new).filter(|path| path.exists())
 }
 
-/// Functions that `nm` lists, by address: all names and the size.
+/// Returns the functions that `nm` lists, by address: all names and the size.
 fn nm(path: &Path, options: &str) -> Option<HashMap<u64, (HashSet<String>, u64)>> {
     let said = run("nm", &[options, "--defined-only", path.to_str().unwrap()])?;
     let mut functions: HashMap<u64, (HashSet<String>, u64)> = HashMap::new();
@@ -80,7 +80,7 @@ fn stubs_are_those_of_objdump() {
 fn bytes_of_no_function_are_those_of_gdb() {
     for path in present() {
         let Some(functions) = nm(path, "-DS") else { return };
-        // Around the ends of functions, where a guess would go wrong.
+        // Around the ends of functions, where a guess would be wrong.
         let ends = functions.iter().map(|(address, (_, size))| address + size);
         let mut places: Vec<u64> = ends.flat_map(|end| [end - 1, end, end + 64]).collect();
         places.sort_unstable();
