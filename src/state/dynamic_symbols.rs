@@ -1,5 +1,5 @@
-//! What a loaded library exports, looked up in the tables that the dynamic linker uses itself
-//! (`DT_SYMTAB`, `DT_STRTAB`, `DT_GNU_HASH`), in memory.
+//! Looks up exported symbols of a loaded library in memory, in the tables that the dynamic linker
+//! uses (`DT_SYMTAB`, `DT_STRTAB`, `DT_GNU_HASH`).
 
 use super::link_map::LinkMap;
 use super::words::Words;
@@ -8,14 +8,14 @@ use crate::common::Addr;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-/// Bytes of an `Elf64_Sym`; where in it the section and the value are.
+/// The size of an `Elf64_Sym`, and the offsets of its section and its value.
 const SYMBOL_BYTES: u64 = 24;
 const ST_SHNDX: u64 = 6;
 const ST_VALUE: u64 = 8;
-/// A longer chain of symbols with one hash is not believed.
+/// The limit on a chain of symbols with one hash. A longer one is taken as damaged.
 const CHAIN_LIMIT: u64 = 1 << 16;
 
-/// The address of a symbol that a library exports, whatever its version.
+/// Returns the address of a symbol that a library exports, in any version.
 pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Option<Addr> {
     let table = |tag| memory.dynamic_entry(library.dynamic, tag).map(|at| absolute(library, at));
     let (symbols, strings) = (table(DT_SYMTAB)?, table(DT_STRTAB)?);
@@ -27,7 +27,7 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     let chains = bucket_table.wrapping_add(4 * buckets);
     let hash = gnu_hash(name);
     let start = half(bucket_table.wrapping_add(4 * (u64::from(hash) % buckets)))?;
-    // Zero is an empty bucket, and nothing before the first is in the table.
+    // Zero is an empty bucket; the table contains no symbols before the first.
     start.checked_sub(first)?;
     for number in start..start + CHAIN_LIMIT {
         let of_symbol = memory.half(chains.wrapping_add(4 * (number - first)))?;
@@ -47,13 +47,14 @@ pub(super) fn symbol(memory: &Words<'_>, library: &LinkMap, name: &str) -> Optio
     None
 }
 
-/// glibc has added the bias to the pointers of most dynamic sections; others leave them as linked.
+/// Returns the address of a dynamic section's pointer. glibc has added the load bias to most such
+/// pointers; others are as linked.
 fn absolute(library: &LinkMap, pointer: u64) -> Addr {
     let is_linked = pointer < library.load_bias;
     Addr(pointer).wrapping_add(if is_linked { library.load_bias } else { 0 })
 }
 
-/// The hash function of `DT_GNU_HASH`.
+/// Computes the hash function of `DT_GNU_HASH`.
 fn gnu_hash(name: &str) -> u32 {
     name.bytes().fold(5381, |hash: u32, byte| hash.wrapping_mul(33).wrapping_add(byte.into()))
 }

@@ -1,4 +1,4 @@
-//! The dynamic linker's list of loaded libraries (`struct r_debug`, link.h), read out of memory.
+//! Reads the dynamic linker's list of loaded libraries (`struct r_debug`, link.h) from memory.
 
 use super::words::{LIMIT, Words};
 use crate::common::Addr;
@@ -6,13 +6,13 @@ use crate::common::Addr;
 /// An entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkMap {
-    /// Address of the `struct link_map`.
+    /// The address of the `struct link_map`.
     pub addr: Addr,
-    /// `l_addr`: what to add to the file's addresses.
+    /// `l_addr`: the load bias of the file.
     pub load_bias: u64,
     /// `l_name`; empty for the program.
     pub name: String,
-    /// `l_ld`: address of the dynamic section.
+    /// `l_ld`: the address of the dynamic section.
     pub dynamic: Addr,
 }
 
@@ -23,8 +23,8 @@ const PT_PHDR: u32 = 6;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 const DT_DEBUG: u64 = 21;
 
-/// The list of a program, found by its auxiliary vector. None for a static program, or where the
-/// memory that holds the list is not known.
+/// Reads the list of a program, found through its auxiliary vector. Returns `None` for a static
+/// program, or if the list's memory is unknown.
 pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option<Vec<LinkMap>> {
     let memory = Words { read };
     let debug = memory.debug(memory.dynamic(auxv)?)?;
@@ -46,7 +46,7 @@ pub fn link_maps(auxv: &[u8], read: &dyn Fn(Addr, &mut [u8]) -> usize) -> Option
 }
 
 impl Words<'_> {
-    /// The program's dynamic section in memory.
+    /// Returns the address of the program's dynamic section.
     fn dynamic(&self, auxv: &[u8]) -> Option<Addr> {
         let headers = auxv_value(auxv, AT_PHDR)?;
         let count = auxv_value(auxv, AT_PHNUM)?.min(LIMIT as u64);
@@ -58,13 +58,13 @@ impl Words<'_> {
         Some(Addr(vaddr(find(PT_DYNAMIC)?)?).wrapping_add(bias))
     }
 
-    /// The `struct r_debug` that the dynamic section points to.
+    /// Returns the address of the `struct r_debug` that the dynamic section points to.
     fn debug(&self, dynamic: Addr) -> Option<Addr> {
         self.dynamic_entry(dynamic, DT_DEBUG).filter(|at| *at != 0).map(Addr)
     }
 }
 
-/// A value of the auxiliary vector (getauxval(3)).
+/// Returns a value of the auxiliary vector (getauxval(3)).
 fn auxv_value(auxv: &[u8], wanted: u64) -> Option<u64> {
     let word = |bytes: &[u8]| bytes.try_into().map(u64::from_le_bytes).ok();
     auxv.chunks_exact(16)

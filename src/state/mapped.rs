@@ -1,5 +1,5 @@
-//! Libraries and the auxiliary vector, derived from the files that are mapped. A recording without
-//! a final state (cut, imported) has no memory to read the dynamic linker's list from.
+//! Derives the libraries and the auxiliary vector from the mapped files. A recording without a
+//! final state (truncated, imported) has no memory with the dynamic linker's list.
 
 use super::Library;
 use super::link_map::LinkMap;
@@ -18,7 +18,7 @@ const AT_BASE: u64 = 7;
 const AT_ENTRY: u64 = 9;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 
-/// An ELF file and where it is mapped.
+/// An ELF file and its load bias.
 struct Module {
     file: Arc<str>,
     elf: Elf,
@@ -26,7 +26,7 @@ struct Module {
 }
 
 impl Module {
-    /// The address in memory of an offset in the file.
+    /// Returns the address in memory of an offset in the file.
     fn address_of(&self, offset: u64) -> Option<Addr> {
         let holds = |segment: &&crate::image::elf::Segment| {
             (segment.offset..segment.offset.saturating_add(segment.file_size_bytes))
@@ -49,8 +49,8 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// Finds the files whose code is mapped. None without a program; `path` is that of the program,
-    /// if it is known.
+    /// Finds the files whose code is mapped. Returns `None` without a program; `path` is that of
+    /// the program, if it is known.
     pub(super) fn of(image: &Image, path: Option<&str>) -> Option<Self> {
         let mut libraries = files(image);
         let named = libraries.iter().position(|module| Some(&*module.file) == path);
@@ -59,21 +59,21 @@ impl Modules {
         Some(Self { program, libraries })
     }
 
-    /// The libraries, as the dynamic linker would list them.
+    /// Returns the libraries, as the dynamic linker would list them.
     pub(super) fn libraries(&self) -> Vec<Library> {
         let library = |module: &Module| {
             let dynamic = module.elf.dynamic?.wrapping_add(module.bias);
             let loader = self.interpreter().filter(|_| self.is_loader(module));
             let name = loader.unwrap_or(&module.file).to_owned();
-            // No link map is known. The address of the dynamic section is as unique, and asking for
-            // a thread-local variable by it fails.
+            // The link map is unknown. The address of the dynamic section is as unique, and a query
+            // for a thread-local variable by it fails.
             let map = LinkMap { addr: dynamic, load_bias: module.bias, name, dynamic };
             Some(Library { map, file: module.file.clone() })
         };
         self.libraries.iter().filter_map(library).collect()
     }
 
-    /// The entries of the auxiliary vector that follow from where the kernel mapped the program
+    /// Returns the entries of the auxiliary vector that follow from the program's mapping
     /// (`create_elf_tables` in `fs/binfmt_elf.c`).
     pub(super) fn auxv(&self) -> Vec<u8> {
         let Module { elf, bias, .. } = &self.program;
@@ -96,7 +96,7 @@ impl Modules {
         std::str::from_utf8(self.program.elf.interpreter.as_deref()?).ok()
     }
 
-    /// Returns true for the dynamic linker that the program asks for. Its path is often a link, to
+    /// Returns true for the dynamic linker that the program requests. Its path is often a link, to
     /// a file of that name or, with older C libraries, to `ld-VERSION.so`.
     fn is_loader(&self, module: &Module) -> bool {
         let name = |path| Path::new(path).file_name();
@@ -107,7 +107,7 @@ impl Modules {
     }
 }
 
-/// The ELF files whose code is mapped, each once for each place.
+/// Returns the ELF files whose code is mapped, each once per load bias.
 fn files(image: &Image) -> Vec<Module> {
     let mut modules: Vec<Module> = Vec::new();
     let code =

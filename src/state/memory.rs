@@ -1,4 +1,4 @@
-//! Memory, out of the final state and the images.
+//! Memory contents, from the final state and the images.
 
 use super::link_map::{LinkMap, link_maps};
 use super::mapped::Modules;
@@ -7,72 +7,73 @@ use crate::image::core::{Core, Thread};
 use crate::image::{Bytes, Error, Image};
 use std::sync::Arc;
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The core file of the run's end.
+    /// The core file of the end of the run.
     Final,
     /// A mapped file that was never written in memory.
     File,
 }
 
-/// When memory is asked for.
+/// The time of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// At the end of the run, when nothing executes any more.
+    /// The end of the run, when no code executes any more.
     End,
-    /// Before that.
+    /// Any earlier time.
     Past,
 }
 
 /// A loaded library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// What the dynamic linker knows of it, or would know.
+    /// Its link map; synthesized if the real one is unknown.
     pub map: LinkMap,
-    /// The file that is mapped there: the same under its canonical path.
+    /// The mapped file, by its canonical path.
     pub file: Arc<str>,
 }
 
-/// The final state of a run, or nothing, where the recorder did not live to write it.
+/// The final state of a run; empty if the recorder could not write it.
 #[derive(Debug, Default)]
 pub struct FinalState {
     core: Option<Core>,
 }
 
 impl FinalState {
-    /// The state in a core file.
+    /// Reads the state from a core file.
     pub fn of_core(bytes: &Bytes) -> Result<Self, Error> {
         Ok(Self { core: Some(Core::parse(bytes)?) })
     }
 
-    /// The core, where there is one.
+    /// Returns the core, if there is one.
     pub fn core(&self) -> Option<&Core> {
         self.core.as_ref()
     }
 
-    /// A thread that lived to the end of the run. Its registers hold from its last instruction on.
+    /// Returns a thread that lived to the end of the run. Its registers are those after its last
+    /// instruction.
     pub fn thread(&self, tid: Tid) -> Option<&Thread> {
         self.core.as_ref()?.contents.threads.iter().find(|thread| thread.tid == tid)
     }
 
-    /// Returns the libraries that are loaded at the end of the run: the dynamic linker's list, which
-    /// begins with the program itself, without a name. Where its memory is not known, the list is
-    /// derived from what is mapped: `image`, and the path of the program.
+    /// Returns the libraries loaded at the end of the run: the dynamic linker's list, which starts
+    /// with the program, without a name. If its memory is unknown, derives the list from `image`
+    /// and the path of the program.
     pub fn libraries(&self, image: &Image, program: Option<&str>) -> Option<Vec<Library>> {
         let derived = || Some(Modules::of(image, program)?.libraries());
         self.listed(image).or_else(derived)
     }
 
-    /// Returns the auxiliary vector that the kernel gave to the program. Without a final state it
-    /// has the entries that follow from what is mapped.
+    /// Returns the auxiliary vector that the kernel passed to the program. Without a final state,
+    /// it has only the entries that follow from the mappings.
     pub fn auxv(&self, image: &Image, program: Option<&str>) -> Option<Vec<u8>> {
         let recorded = self.core.as_ref().map(|core| core.contents.auxv.clone());
         let derived = || Some(Modules::of(image, program)?.auxv());
         recorded.filter(|auxv| !auxv.is_empty()).or_else(derived)
     }
 
-    /// The list of the dynamic linker.
+    /// Returns the list of the dynamic linker.
     fn listed(&self, image: &Image) -> Option<Vec<Library>> {
         let auxv = &self.core.as_ref()?.contents.auxv;
         let maps = link_maps(auxv, &|addr, buf| self.read(Moment::End, image, addr, buf))?;
@@ -86,8 +87,8 @@ impl FinalState {
         Some(libraries.filter_map(with_file).collect())
     }
 
-    /// Copies bytes that are known at a moment, from `addr` on; gives how many. `image` is what
-    /// was mapped then.
+    /// Copies the bytes known at `moment` from `addr` on. Returns their number. `image` contains
+    /// the mappings at that time.
     pub fn read(&self, moment: Moment, image: &Image, addr: Addr, buf: &mut [u8]) -> usize {
         let mut done = 0;
         while let Some(rest) = buf.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -99,7 +100,7 @@ impl FinalState {
         done
     }
 
-    /// Copies a run of bytes that have one source, and says which.
+    /// Copies a run of bytes with a single source. Returns their number and the source.
     pub fn read_run(
         &self,
         moment: Moment,

@@ -1,8 +1,9 @@
-//! Registers and memory at a position: each value known, and how, or unknown.
+//! Registers and memory at a position: each value with its source, or unknown.
 //!
-//! Two sources so far. The *final state*, a core file, knows a thread's registers from its last
-//! instruction on, and all memory at the end of the run. The *images* know the bytes of files that
-//! were mapped and never written. Makes nothing up: what neither knows is absent.
+//! There are two sources. The *final state*, a core file, contains a thread's registers after its
+//! last instruction, and all memory at the end of the run. The *images* contain the bytes of files
+//! that were mapped and never written. Invents nothing: values that neither source contains are
+//! absent.
 
 mod dynamic_symbols;
 mod link_map;

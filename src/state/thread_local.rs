@@ -1,43 +1,43 @@
-//! Where a thread has a thread-local variable, in programs with glibc. How its structures are laid
-//! out is private to it, and it describes them to debuggers itself: by the symbols
-//! `_thread_db_...`, of which each is a size in bits, a number of elements and an offset.
+//! Finds the address of a thread-local variable in programs with glibc. The layout of glibc's
+//! structures is private, but it describes them to debuggers by the symbols `_thread_db_...`, each
+//! of which contains a size in bits, a number of elements and an offset.
 
 use super::dynamic_symbols::symbol;
 use super::link_map::{LinkMap, link_maps};
 use super::words::Words;
 use crate::common::Addr;
 
-/// Why it is not known.
+/// The reason why the address is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoThreadLocal {
-    /// Memory or registers are missing, as in the past.
-    #[error("the linker's list and the thread's control block are not known here")]
+    /// Memory or registers are missing, as they are before the end of the run.
+    #[error("the linker's list and the thread's control block are unknown here")]
     Unknown,
-    /// The C library is another one.
-    #[error("the C library does not say where it keeps thread-local variables")]
+    /// The C library does not describe its thread-local storage.
+    #[error("the C library does not describe its thread-local storage")]
     Undescribed,
     /// The file has no thread-local variables.
     #[error("no thread-local variables are loaded from there")]
     NoModule,
-    /// The thread has not used any of the file's yet.
-    #[error("the thread has not come to allocate its thread-local variables of that library yet")]
+    /// The thread has not used any of the file's variables yet.
+    #[error("the thread has not allocated the library's thread-local variables yet")]
     Unallocated,
 }
 
-/// What is asked for: the variable at an offset in the thread-local storage that a thread has of
-/// the file with a link map.
+/// A thread-local variable: the thread, the link map of its file, and its offset in the file's
+/// thread-local storage.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadLocal {
-    /// Base of the thread's FS segment.
+    /// The base of the thread's FS segment.
     pub fs_base: Addr,
-    /// Address of the file's `struct link_map`.
+    /// The address of the file's `struct link_map`.
     pub link_map: Addr,
-    /// Where in the file's thread-local storage.
+    /// The offset in the file's thread-local storage.
     pub offset: u64,
 }
 
 impl ThreadLocal {
-    /// The variable's address, by the auxiliary vector and memory.
+    /// Returns the variable's address, from the auxiliary vector and memory.
     pub fn address(
         &self,
         auxv: &[u8],
@@ -53,7 +53,7 @@ impl ThreadLocal {
         Ok(base.wrapping_add(self.offset))
     }
 
-    /// As `td_thr_tlsbase` of glibc's `nptl_db` finds it.
+    /// Returns the base of the file's storage, as `td_thr_tlsbase` of glibc's `nptl_db` does.
     fn base(&self, memory: &Words<'_>, layout: &Layout) -> Result<Addr, NoThreadLocal> {
         let word = |at| memory.word(at).ok_or(NoThreadLocal::Unknown);
         let module = word(layout.module_id.of(self.link_map))?;
@@ -62,7 +62,7 @@ impl ThreadLocal {
             module => layout.generation(memory, module, self.link_map)?,
         };
         let vector = Addr(word(layout.vector.of(self.fs_base))?);
-        // The thread's vector is brought up to date when the thread first needs it.
+        // The thread updates its vector only when it needs it.
         if word(layout.counter.of(vector))? >= generation {
             let element = layout.elements.element(vector, module);
             let block = word(layout.pointer.of(element))?;
@@ -77,10 +77,10 @@ impl ThreadLocal {
     }
 }
 
-/// `l_tls_offset` of a file whose storage is not at a fixed distance from the control block.
+/// `l_tls_offset` of a file whose storage is not at a fixed offset from the control block.
 const NO_STATIC_OFFSET: u64 = 0;
 const FORCED_DYNAMIC: u64 = u64::MAX;
-/// Lists of modules that are longer are not believed.
+/// The limit on lists of modules. Longer ones are taken as damaged.
 const LISTS_LIMIT: usize = 1 << 16;
 
 /// A field of a structure: `{bits, elements, offset}`.
@@ -95,13 +95,13 @@ impl Field {
         structure.wrapping_add(self.offset.into())
     }
 
-    /// An element, where the field is an array.
+    /// Returns the address of an element of an array field.
     fn element(self, structure: Addr, index: u64) -> Addr {
         self.of(structure).wrapping_add(index.wrapping_mul(u64::from(self.bits / 8)))
     }
 }
 
-/// What the C library says of itself.
+/// The layout of glibc's structures, as it describes them.
 struct Layout {
     module_id: Field,
     static_offset: Field,
@@ -109,7 +109,7 @@ struct Layout {
     elements: Field,
     counter: Field,
     pointer: Field,
-    /// The first list of modules.
+    /// The address of the first list of modules.
     modules: Addr,
     length: Field,
     next: Field,
@@ -149,7 +149,7 @@ impl Layout {
         })
     }
 
-    /// In which generation a module got its number, if it has it now.
+    /// Returns the generation in which a module got its number, if it still has it.
     fn generation(
         &self,
         memory: &Words<'_>,
