@@ -1,5 +1,6 @@
 //! Holds the tree to its drawing: rooms use only lower rooms, dependencies stay behind their
-//! fences, `unsafe` stays where it may be, and every file says what it is.
+//! fences, `unsafe` stays where it may be, every file says what it is, and comments are in plain
+//! English.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,6 +19,57 @@ const FENCES: [(&str, &[&str]); 9] = [
     ("iced_x86", &["insn", "flow", "translate", "cli"]),
     ("clap", &["cli"]),
     ("ruzstd", &["sideband"]),
+];
+
+/// Rooms that keep the rules of wording below. Add a room once its comments follow them.
+const ROOMS_OF_PLAIN_WORDS: [&str; 10] = [
+    "common",
+    "flow",
+    "image",
+    "insn",
+    "pt",
+    "sideband",
+    "state",
+    "symbols",
+    "tracee",
+    "translate",
+];
+
+/// Words that end in "s", like verbs in the third person, and are none at the start of a doc.
+const NOT_VERBS: [&str; 14] = [
+    "Addresses",
+    "Always",
+    "As",
+    "Bits",
+    "Bytes",
+    "Has",
+    "Instructions",
+    "Is",
+    "Its",
+    "Less",
+    "Packets",
+    "Threads",
+    "This",
+    "Whereas",
+];
+
+/// Phrases for which there is a plainer word; a capital is the start of a sentence.
+const BANNED_PHRASES: [&str; 15] = [
+    "Gives",
+    "What",
+    "behind",
+    "by itself",
+    "come to",
+    "is had",
+    "let go",
+    "meanwhile",
+    "nobody",
+    "of its own",
+    "of use",
+    "stands",
+    "tells",
+    "told",
+    "whoever",
 ];
 
 /// Where `unsafe` may stand: rooms, and one file.
@@ -92,6 +144,50 @@ fn rooms_named<'a>(line: &'a str, levels: &BTreeMap<String, usize>) -> Vec<&'a s
         }
     }
     named
+}
+
+/// The files of the rooms that keep the rules of wording.
+fn plain_sources() -> Vec<Source> {
+    let levels = levels();
+    for room in ROOMS_OF_PLAIN_WORDS {
+        assert!(levels.contains_key(room), "no room {room}");
+    }
+    let is_held = |source: &Source| ROOMS_OF_PLAIN_WORDS.contains(&source.room.as_str());
+    sources().into_iter().filter(is_held).collect()
+}
+
+/// The comments of a file by line, without the code that is quoted in them.
+fn comments(source: &Source) -> impl Iterator<Item = (usize, String)> {
+    let lines = source.text.lines().enumerate();
+    lines.filter_map(|(number, line)| {
+        let (_, comment) = line.split_once("//")?;
+        Some((number + 1, comment.split('`').step_by(2).collect()))
+    })
+}
+
+/// The first line of the doc of each function, by its number.
+fn docs_of_functions(source: &Source) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let mut doc = None;
+    for (number, line) in source.text.lines().map(str::trim).enumerate() {
+        if let Some(text) = line.strip_prefix("///") {
+            doc = doc.or(Some((number + 1, text.trim())));
+        } else if !line.starts_with("#[") {
+            found.extend(doc.take().filter(|_| is_function(line)));
+        }
+    }
+    found
+}
+
+fn is_function(line: &str) -> bool {
+    let after_scope = line.strip_prefix("pub(").and_then(|rest| rest.split_once(')'));
+    let item = after_scope.map_or(line, |(_, rest)| rest);
+    let mut words = item.split_whitespace();
+    words.find(|word| !matches!(*word, "pub" | "const" | "unsafe")) == Some("fn")
+}
+
+fn is_verb(word: &str) -> bool {
+    word.starts_with(char::is_uppercase) && word.ends_with('s') && !NOT_VERBS.contains(&word)
 }
 
 fn has_word(line: &str, word: &str) -> bool {
@@ -230,4 +326,30 @@ fn nothing_is_left_unbuilt() {
         }
     }
     assert_none("left unbuilt", &faults);
+}
+
+#[test]
+fn docs_of_functions_start_with_a_verb() {
+    let mut faults = Vec::new();
+    for source in plain_sources() {
+        for (number, doc) in docs_of_functions(&source) {
+            if !doc.split(' ').next().is_some_and(is_verb) {
+                faults.push(format!("{}:{number}: {doc}", source.path));
+            }
+        }
+    }
+    assert_none("docs of functions without a verb in the third person", &faults);
+}
+
+#[test]
+fn banned_phrases() {
+    let mut faults = Vec::new();
+    for source in plain_sources() {
+        for (number, comment) in comments(&source) {
+            for phrase in BANNED_PHRASES.into_iter().filter(|phrase| has_word(&comment, phrase)) {
+                faults.push(format!("{}:{number}: {phrase}", source.path));
+            }
+        }
+    }
+    assert_none("phrases to say in plain English", &faults);
 }
