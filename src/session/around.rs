@@ -1,45 +1,45 @@
-//! The calls around a position of a recording: which functions a thread came to shortly before and
-//! shortly after it.
+//! The function calls around a position of a recording: which functions a thread entered or
+//! returned to shortly before and shortly after it.
 
 use crate::common::{Addr, Tid};
 use crate::timeline::{Arrival, CallTrace, How, Timeline, Visit};
 use std::ops::ControlFlow;
 
-/// A function that a thread came to.
+/// One arrival of a thread in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Called {
-    /// The position of its first instruction there.
+    /// The position of the first instruction after the arrival.
     pub position: u64,
-    /// How deep it is, in calls that have not returned; the outermost of a list is 0.
+    /// Call depth relative to the outermost entry of the list, which is 0.
     pub depth: usize,
-    /// That instruction.
+    /// The address of that instruction.
     pub ip: Addr,
-    /// How it came there.
+    /// The kind of arrival.
     pub how: Arrived,
 }
 
-/// How a thread came to a function.
+/// How a thread reached a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
-    /// Its path begins there, or goes on there behind a gap.
+    /// The path begins here, or continues here after a gap.
     Start,
-    /// By a call.
+    /// A call.
     Call,
-    /// By a return to a function whose call is not among those that were looked at.
+    /// A return to a function whose call was not seen in the searched range.
     Return,
-    /// By a signal.
+    /// A signal.
     Signal,
 }
 
-/// Instructions that are looked at first, before and behind the position.
+/// Instructions searched first, before and after the position.
 const FIRST_REACH: u64 = 0x1000;
-/// How much farther it is looked if there were too few calls.
+/// The factor by which the search grows if it found too few calls.
 const FARTHER: u64 = 8;
-/// Instructions that are looked at, at most.
+/// The largest number of instructions searched.
 const LARGEST_REACH: u64 = 1 << 24;
 
-/// Up to `count` functions that a thread came to before its instruction `index`, and as many from
-/// there on.
+/// Returns up to `count` functions that a thread reached before its instruction `index`, and up to
+/// `count` from there on.
 pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usize) -> Vec<Called> {
     let mut reach = FIRST_REACH;
     loop {
@@ -70,7 +70,7 @@ pub(super) fn calls_around(timeline: &Timeline, tid: Tid, index: u64, count: usi
     }
 }
 
-/// The arrivals before `index` and from it on, within `reach` instructions.
+/// Returns the arrivals within `reach` instructions before `index`, and those from `index` on.
 fn look(
     timeline: &Timeline,
     tid: Tid,

@@ -1,41 +1,42 @@
-//! The addresses at which a run stops. Conditions and counts are the view's business.
+//! The addresses at which a run stops. Views evaluate conditions and hit counts.
 
 use crate::common::Addr;
 use std::collections::BTreeSet;
 
-/// How the user asked for a breakpoint. A history treats both alike; they are told apart in what
-/// is reported.
+/// The kind of breakpoint that the user requested. A history treats both kinds alike; only the
+/// reported stop differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakpointKind {
-    /// As if written into the code.
+    /// A breakpoint written into the code.
     Software,
-    /// As if in a debug register.
+    /// A breakpoint in a debug register.
     Hardware,
 }
 
-/// Memory whose accesses stop a live run.
+/// A memory range whose accesses stop a live run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watchpoint {
-    /// Its first byte.
+    /// Address of the first byte.
     pub addr: Addr,
-    /// How many bytes.
+    /// Length in bytes.
     pub size_bytes: u64,
-    /// Which accesses.
+    /// The accesses that stop the run.
     pub access: Access,
 }
 
-/// Accesses of memory.
+/// A set of memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Writes.
+    /// Writes only.
     Write,
-    /// Reads. The CPU cannot tell them from writes, and stops for both.
+    /// Reads. Stops for writes too, as the CPU cannot watch reads alone (SDM volume 3, debug
+    /// registers).
     Read,
-    /// Both.
+    /// Reads and writes.
     Any,
 }
 
-/// Inserted breakpoints.
+/// The inserted breakpoints and watchpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Breakpoints {
     software: BTreeSet<Addr>,
@@ -45,13 +46,13 @@ pub struct Breakpoints {
 }
 
 impl Breakpoints {
-    /// Inserts one; inserting twice is inserting once.
+    /// Inserts a breakpoint. Inserting it again has no effect.
     pub fn insert(&mut self, kind: BreakpointKind, addr: Addr) {
         self.of_kind(kind).insert(addr);
         self.all.insert(addr);
     }
 
-    /// Removes one; whether it was there.
+    /// Removes a breakpoint. Returns true if it was inserted.
     pub fn remove(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         let removed = self.of_kind(kind).remove(&addr);
         if self.at(addr).is_none() {
@@ -60,30 +61,30 @@ impl Breakpoints {
         removed
     }
 
-    /// Inserts a watchpoint; inserting twice is inserting once.
+    /// Inserts a watchpoint. Inserting it again has no effect.
     pub fn watch(&mut self, watchpoint: Watchpoint) {
         if !self.watchpoints.contains(&watchpoint) {
             self.watchpoints.push(watchpoint);
         }
     }
 
-    /// Removes a watchpoint; whether it was there.
+    /// Removes a watchpoint. Returns true if it was inserted.
     pub fn unwatch(&mut self, watchpoint: Watchpoint) -> bool {
         let place = self.watchpoints.iter().position(|known| *known == watchpoint);
         place.map(|place| self.watchpoints.remove(place)).is_some()
     }
 
-    /// The watchpoints, in the order of their insertion.
+    /// Returns the watchpoints in the order of their insertion.
     pub fn watchpoints(&self) -> &[Watchpoint] {
         &self.watchpoints
     }
 
-    /// Removes all.
+    /// Removes all breakpoints and watchpoints.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// The breakpoint at an address; a software one goes before a hardware one.
+    /// Returns the kind of breakpoint at an address; software wins over hardware.
     pub fn at(&self, addr: Addr) -> Option<BreakpointKind> {
         if self.software.contains(&addr) {
             Some(BreakpointKind::Software)
@@ -94,7 +95,7 @@ impl Breakpoints {
         }
     }
 
-    /// The addresses of all.
+    /// Returns the addresses of all breakpoints.
     pub fn addrs(&self) -> &BTreeSet<Addr> {
         &self.all
     }

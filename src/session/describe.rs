@@ -1,33 +1,33 @@
-//! Facts about a run that a person asks for: what ran, how it ended, what is missing.
+//! Facts about a run for its user: the program, its ending, the gaps.
 
 use crate::common::{Addr, AddrRange, Tid};
 use std::fmt;
 
-/// What was recorded.
+/// A description of the recorded program and its run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
-    /// Path of the program.
+    /// The path of the program.
     pub program: String,
-    /// Its arguments, the program's name first.
+    /// The arguments, including the program's name as the first.
     pub arguments: Vec<String>,
-    /// How it ended.
+    /// How the run ended.
     pub ending: Ending,
-    /// The CPU of the recording, as its maker calls it.
+    /// The CPU of the recording, as its vendor names it.
     pub cpu: String,
-    /// What captured the path.
+    /// The name of the capture backend.
     pub backend: String,
 }
 
-/// How a run ended.
+/// The ending of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
-    /// By itself, with this exit status.
+    /// A normal exit with this status.
     Exited(i32),
-    /// Killed by this signal (the kernel's number).
+    /// A death by this signal (the kernel's number).
     Signal(i32),
-    /// It has not ended.
+    /// The program is still running.
     Running,
-    /// Not known, for example because the recorder was killed.
+    /// The ending is unknown, for example because the recorder was killed.
     #[default]
     Unknown,
 }
@@ -46,7 +46,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The name of a Linux signal number on x86-64.
+/// Returns the name of a Linux signal number on x86-64.
 pub(super) fn signal_name(number: i32) -> Option<&'static str> {
     const NAMES: [&str; 31] = [
         "SIGHUP",
@@ -85,14 +85,14 @@ pub(super) fn signal_name(number: i32) -> Option<&'static str> {
     NAMES.get(index).copied()
 }
 
-/// Where code is in the source, as far as that is known.
+/// A source location of code, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The function.
+    /// The name of the function.
     pub function: String,
-    /// How far into it, in bytes.
+    /// Offset from the start of the function, in bytes.
     pub offset: u64,
-    /// The file and the line.
+    /// The file name and the line number.
     pub line: Option<(String, u32)>,
 }
 
@@ -109,63 +109,63 @@ impl fmt::Display for Place {
     }
 }
 
-/// A stretch of memory.
+/// A range of mapped memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// Its addresses.
+    /// The address range.
     pub range: AddrRange,
-    /// What the program may do there.
+    /// The permitted accesses.
     pub protection: Protection,
-    /// The file that is mapped there, or a name in brackets; possibly empty.
+    /// The path of the mapped file, or a name in brackets; possibly empty.
     pub name: String,
 }
 
-/// What a program may do with memory.
+/// The accesses that a memory mapping permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Protection {
-    /// Read it.
+    /// Reads.
     pub read: bool,
-    /// Write it.
+    /// Writes.
     pub write: bool,
-    /// Execute it.
+    /// Instruction fetches.
     pub execute: bool,
 }
 
-/// How much of a trace there is.
+/// The size of a thread's trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceSize {
-    /// Its packets.
+    /// Size of its packets in bytes.
     pub bytes: u64,
-    /// Pieces that are decoded by themselves, from PSB to PSB.
+    /// The number of segments that can be decoded independently, each from a PSB to the next.
     pub segments: u64,
 }
 
-/// A hole in the path.
+/// A gap in the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GapInfo {
-    /// The position behind the hole.
+    /// The position after the gap.
     pub position: u64,
-    /// The thread whose path it is.
+    /// The thread whose path has the gap.
     pub tid: Tid,
-    /// Byte offset in the thread's trace.
+    /// Byte offset of the gap in the thread's trace.
     pub offset_bytes: u64,
-    /// The last address known before it.
+    /// The last known address before the gap.
     pub last_ip: Option<Addr>,
-    /// Why, as a lowercase fragment.
+    /// The cause, as a lowercase fragment.
     pub reason: String,
 }
 
 /// A shared library in the dynamic linker's list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
-    /// Path on the machine of the recording.
+    /// The path on the machine of the recording.
     pub path: String,
-    /// The linker's namespace that it is in; 0 for all but what `dlmopen` loads.
+    /// The linker namespace; 0 for everything that `dlmopen` did not load.
     pub namespace: u64,
-    /// Address of its `struct link_map`.
+    /// Address of the library's `struct link_map`.
     pub link_map: Addr,
-    /// Difference between its addresses in memory and in its file (`l_addr`).
+    /// Difference between addresses in memory and in the file (`l_addr`).
     pub load_bias: Addr,
-    /// Address of its dynamic section (`l_ld`).
+    /// Address of the dynamic section (`l_ld`).
     pub dynamic: Addr,
 }

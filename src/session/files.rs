@@ -1,15 +1,15 @@
-//! Bytes of files that belong to a recording. Nothing here opens a file.
+//! Contents of files that belong to a recording. This module opens no files.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// A file's bytes, read at offsets.
+/// The contents of a file, read at offsets.
 pub trait FileBytes {
-    /// Its size.
+    /// Returns the file's size in bytes.
     fn size_bytes(&self) -> u64;
 
-    /// Fills `buf` from `offset` on; how many bytes there were. Errors count as the end.
+    /// Reads into `buf` at `offset` and returns the bytes read. An error counts as the end.
     fn read_at(&self, offset: u64, buf: &mut [u8]) -> usize;
 }
 

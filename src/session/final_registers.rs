@@ -1,11 +1,11 @@
-//! From a core's register sets to the session's registers: general registers as the kernel's
-//! `user_regs_struct` has them, x87 and SSE out of an FXSAVE area, AVX and AVX-512 out of an XSAVE
-//! area in standard form (`xsave`).
+//! Conversion of a core file's register sets to the session's registers: general registers from the
+//! kernel's `user_regs_struct`, x87 and SSE from an FXSAVE area, AVX and AVX-512 from an XSAVE area
+//! in standard form (`xsave`).
 
 use super::xsave::{CONTROL, Layout};
 use super::{Register, Registers};
 use crate::image::core::Thread;
-/// All registers that a core tells of a thread.
+/// Returns all registers of a thread that a core file contains.
 pub(super) fn registers(thread: &Thread) -> Registers {
     let mut known = Registers::default();
     for register in Register::all() {
@@ -44,8 +44,8 @@ pub(super) fn fxsave(area: &[u8], known: &mut Registers) {
     }
 }
 
-/// The two-bit tags that FXSAVE abridges to one bit, as the registers' contents give them (SDM
-/// volume 1, "x87 FPU Tag Word"): valid 0, zero 1, special 2, empty 3.
+/// Returns the two-bit tags that FXSAVE abridges to one bit each, derived from the registers'
+/// contents (SDM volume 1, "x87 FPU Tag Word"): valid 0, zero 1, special 2, empty 3.
 pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
     let top = value(area, 2, 2)? >> 11 & 7;
     let abridged = value(area, 4, 1)?;
@@ -64,7 +64,7 @@ pub(super) fn full_tags(area: &[u8]) -> Option<u128> {
     })
 }
 
-/// The registers of AVX and AVX-512.
+/// Reads the registers of AVX and AVX-512 from an XSAVE area.
 pub(super) fn beyond_sse(area: &[u8], known: &mut Registers) {
     let Some(layout) = Layout::of(area) else { return };
     for register in Register::all().filter(|register| register.is_avx() || register.is_avx512()) {

@@ -1,4 +1,4 @@
-//! System calls and signals of the past, as places to stop at.
+//! System calls and signals of a recorded run as places to stop at.
 
 use super::{Catches, Direction, Found, StopReason};
 use crate::common::{Addr, Tid};
@@ -8,22 +8,22 @@ use std::collections::BTreeSet;
 
 const SIGTRAP: i32 = 5;
 
-/// What a debugger wants to be stopped for.
+/// The system calls and signals that a debugger wants to stop at.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// These system calls.
+    /// The requested system calls.
     pub calls: Catches,
-    /// Not these signals; signal 1 in bit 0.
+    /// The signals that do not stop the run; signal 1 in bit 0.
     pub passed: u64,
 }
 
 impl Wanted {
-    /// Whether a system call, of which perhaps not even the number is known, is wanted.
+    /// Returns true if a system call was requested; `None` is a call whose number is unknown.
     pub fn call(&self, number: Option<u64>) -> bool {
         number.map_or(self.calls == Catches::All, |number| self.calls.has(number))
     }
 
-    /// Whether a signal is. `SIGTRAP` is not: debuggers take it for the end of their own steps.
+    /// Returns true if a signal was requested; never for `SIGTRAP`, which reports steps.
     pub fn signal(&self, number: i32) -> bool {
         if number == SIGTRAP {
             return false;
@@ -33,18 +33,18 @@ impl Wanted {
     }
 }
 
-/// What happens to the thread that runs at a position, before its next instruction or by it.
+/// The events of the running thread at a position: before its next instruction, or caused by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Happening {
-    /// A system call is done; with its number, where that is known.
+    /// A system call has returned; with its number if that is known.
     pub returned: Option<Option<u64>>,
     /// The handler of this signal begins.
     pub signal: Option<i32>,
-    /// A system call is about to be made.
+    /// A system call is about to be made; with its number if that is known.
     pub call: Option<Option<u64>>,
 }
 
-/// Where a stop stands among those of one position, as time goes.
+/// The rank of a stop among the stops at one position, in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Before,
@@ -56,7 +56,7 @@ pub(super) enum Rank {
 }
 
 impl Rank {
-    /// Of what was reported.
+    /// Returns the rank of a reported stop.
     pub(super) fn of(reason: StopReason) -> Self {
         match reason {
             StopReason::CallReturn(_) => Self::Returned,
@@ -68,7 +68,7 @@ impl Rank {
 }
 
 impl Happening {
-    /// What comes next behind what was reported of the position.
+    /// Returns the next event in `direction` after the one reported at this position.
     pub(super) fn next(self, told: Rank, direction: Direction) -> Option<(Rank, StopReason)> {
         let number = |number: Option<u64>| number.unwrap_or(StopReason::UNKNOWN_CALL);
         let mut all = [
@@ -86,25 +86,25 @@ impl Happening {
     }
 }
 
-/// A search for the nearest position at which something wanted happens.
+/// A search for the nearest position with a requested event.
 #[derive(Clone, Copy, Debug)]
 pub struct HappeningSearch<'a> {
-    /// Where to start; this position itself is not looked at.
+    /// The start of the search, excluded.
     pub from: u64,
-    /// The last position to look at.
+    /// The last position of the search, included.
     pub until: u64,
-    /// Which way to go.
+    /// The direction of the search.
     pub direction: Direction,
-    /// Look only at this thread.
+    /// The only thread to search, if given.
     pub only: Option<Tid>,
-    /// What is wanted.
+    /// The requested events.
     pub wanted: &'a Wanted,
-    /// Counts the system calls on the way that are none of [`Wanted::calls`] only because their
-    /// number is not known.
+    /// Counts the system calls in the range that did not match [`Wanted::calls`] only because their
+    /// numbers are unknown.
     pub unknown: &'a Cell<u64>,
 }
 
-/// What of that which is wanted happens at a position to the thread that runs there.
+/// Returns the requested events at a position, for the thread that runs there.
 pub(super) fn at(
     timeline: &Timeline,
     entries: &KernelEntries,
@@ -127,7 +127,7 @@ pub(super) fn at(
     }
 }
 
-/// The nearest position at which something wanted happens.
+/// Returns the nearest position with a requested event.
 pub(super) fn find(
     timeline: &Timeline,
     entries: &KernelEntries,
@@ -162,7 +162,7 @@ pub(super) fn find(
         match calls.nearest(first, last, interrupted) {
             Found::At(position) => narrow(position, &mut first, &mut last),
             Found::Nothing => {}
-            // Nearer than this nothing is known of.
+            // The search up to here is incomplete, so no nearer hit is known.
             Found::Interrupted(_) => return Found::Interrupted(search.from),
         }
     }
@@ -198,9 +198,9 @@ struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// The nearest position from `first` to `last` at which a wanted call begins or is done.
+    /// Returns the nearest position in `first..=last` at which a requested call begins or returns.
     fn nearest(&self, first: u64, last: u64, interrupted: &dyn Fn() -> bool) -> Found {
-        // A call that is done there may have begun long before, while other threads ran.
+        // A call that returns in the range may have begun long before it, while other threads ran.
         let before = self.timeline.index_of(self.tid, first).checked_sub(1);
         let start = before.and_then(|index| self.timeline.global_of(self.tid, index));
         let mut within = start.unwrap_or(first)..last.saturating_add(1);
@@ -233,8 +233,8 @@ impl Calls<'_> {
         }
     }
 
-    /// Where, from `first` to `last`, the call that is made at a position begins or is done, if it
-    /// is wanted.
+    /// Returns the position in `first..=last` at which the call made at `position` begins or
+    /// returns, if the call was requested.
     fn place(&self, position: u64, first: u64, last: u64) -> Option<u64> {
         let index = self.timeline.index_of(self.tid, position);
         if !self.entries.is_call(self.timeline, self.tid, index) {

@@ -1,4 +1,4 @@
-//! A live program: what it does now, and, backwards from there, what was captured so far.
+//! A live program, and backwards from its present the history captured so far.
 
 mod forks;
 mod news;
@@ -24,41 +24,41 @@ use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
-/// A program under capture, standing at its live end or somewhere in its past.
+/// A program under capture, at its live end or at a position in its past.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub struct Live {
     program: RefCell<Program>,
-    /// How programs are started.
+    /// The backend that starts programs.
     backend: Backend,
     request: Request,
-    /// A program was started already.
+    /// True once a program was started.
     has_run: bool,
-    /// The program was there before: it was taken over.
+    /// True if the process existed before: the session attached to it.
     was_there: bool,
-    /// The history up to the live end, decoded when it is first asked for.
+    /// The history up to the live end, decoded on first use.
     history: OnceCell<Option<Recorded<Recording>>>,
-    /// The history does not stand at its end, which is now.
+    /// True if the session is at a position in the past, not at the live end.
     in_past: bool,
     /// The thread of the last live stop.
     stopped: Tid,
-    /// The signal that it stands at.
+    /// The signal of the last live stop.
     held: Option<i32>,
-    /// The debugger has looked at the past since, and forgotten the signal.
+    /// True if the debugger has been in the past since that stop, where it forgets the signal.
     is_back: bool,
-    /// How the program ended, once it is gone.
+    /// The ending of the program, once it is gone.
     ended: Option<Ending>,
-    /// What the debugger hears at the end of the program's life, before it is gone.
+    /// True once the debugger has seen the stop at the program's end, before it is gone.
     at_end: bool,
-    /// Why the program could not go on, or its history not be read.
+    /// The reason why the program could not continue, or its history could not be read.
     failure: RefCell<Option<String>>,
     passed: u64,
-    /// Signals that threads are to have when they go on.
+    /// Signals to deliver to threads when they continue.
     given: Vec<(Tid, i32)>,
     catches: Catches,
     forks: Forks,
-    /// The thread that waits for its child, as far as the debugger knows, or was told before that it
-    /// need not.
+    /// The thread that waits for its vfork child, as the debugger knows it, or the thread whose
+    /// wait was reported as over too early.
     vfork: Option<Vfork>,
 }
 
@@ -77,8 +77,8 @@ impl Live {
         if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
             return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
         }
-        // A debugger steps over a breakpoint itself, with none inserted there, where its user is not
-        // to see it again.
+        // To step over a breakpoint silently, a debugger removes it first, so one inserted at the
+        // thread's address is to be reported.
         if order.action == Action::Continue
             && order.signal == 0
             && self.program.get_mut().reports_stop(order.thread, breakpoints.addrs())
@@ -96,8 +96,8 @@ impl Live {
         }
     }
 
-    /// Lets the program run until it stops for something. `passed_to_stepper`: signals that the
-    /// thread that steps gets without a stop.
+    /// Resumes the program and waits for a stop. `passed_to_stepper` are the signals that do not
+    /// stop the stepping thread.
     pub(super) fn let_go(
         &mut self,
         order: &Order,
@@ -134,12 +134,12 @@ impl Live {
         Stop { thread, reason }
     }
 
-    /// Signals that go without a stop.
+    /// Returns the signals that are delivered without a stop.
     pub(super) fn passed(&self) -> u64 {
         self.passed
     }
 
-    /// In the past: there, and not at the live end.
+    /// Updates `in_past`: true if the history is at a position before its end.
     fn settle(&mut self) {
         let position = self.history.get().and_then(Option::as_ref).and_then(Run::position);
         self.in_past = position.is_some_and(|position| position.at < position.total);
@@ -150,7 +150,7 @@ impl Run for Live {
     fn threads(&self) -> Vec<ThreadInfo> {
         let past = self.past().map(Run::threads);
         let program = self.program.borrow();
-        // Names are written down at the end.
+        // The recording gets thread names at its end only.
         let named = |thread: ThreadInfo| ThreadInfo { name: program.name(thread.tid), ..thread };
         if let Some(past) = past {
             return past.into_iter().map(named).collect();
@@ -295,8 +295,8 @@ impl Run for Live {
             load_bias: Addr(map.load_bias),
             dynamic: map.dynamic,
         };
-        // The program itself comes first, without a name; the vdso's is without a directory, and it
-        // has no file.
+        // The program itself comes first, without a name. The vdso has a name without a directory
+        // and has no file.
         let of_file =
             |map: &crate::state::LinkMap| map.name.is_empty() || map.name.starts_with('/');
         Some(maps.into_iter().filter(of_file).map(library).collect())

@@ -1,13 +1,13 @@
 //! The debugger's model of a run, with no protocol: threads, breakpoints, run control and stop
 //! reasons.
 //!
-//! Views such as the gdb server talk to a [`Session`]. A session drives a [`Run`]: [`Recorded`],
-//! the walk along a finished [`History`], or [`Live`], a program that runs under capture. A history is one total order of the
-//! instructions of all threads; a *position* `g` in it means that instruction `g` is about to
-//! execute, so that every thread is always shown at the same cut through the run.
+//! Views such as the gdb server use a [`Session`]. A session drives a [`Run`]: a [`Recorded`] walks
+//! a finished [`History`], a [`Live`] controls a program under capture. A history is one total
+//! order of the instructions of all threads. A *position* `g` in it means that instruction `g` is
+//! about to execute, so that every thread is always shown at the same cut through the run.
 //!
-//! This room knows nothing of gdb, sockets or terminals, and makes no values up: what a history
-//! does not know is `None` or a short read.
+//! This room knows nothing of gdb, sockets or terminals, and invents no values: unknown values are
+//! `None` or a short read.
 
 mod around;
 mod breakpoints;

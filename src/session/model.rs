@@ -1,4 +1,4 @@
-//! The session: a run, its breakpoints, and the stop that it stands at.
+//! The session: a run, its breakpoints and its last stop.
 
 use super::{
     BreakpointKind, Breakpoints, Error, Order, Register, Run, Start, Stop, StopReason, ThreadInfo,
@@ -13,50 +13,50 @@ use std::collections::BTreeMap;
 pub struct Session<R> {
     run: R,
     breakpoints: Breakpoints,
-    /// Those of what stands beside the program.
+    /// Breakpoints of the process beside the program.
     beside: Breakpoints,
     last: Stop,
     marks: BTreeMap<String, u64>,
 }
 
 impl<R: Run> Session<R> {
-    /// A session that stands where the run stands.
+    /// Returns a session at the current position of the run.
     pub fn new(run: R) -> Self {
         let last = Stop { thread: run.default_thread(), reason: StopReason::Arrived };
         let (breakpoints, beside) = (Breakpoints::default(), Breakpoints::default());
         Self { run, breakpoints, beside, last, marks: BTreeMap::new() }
     }
 
-    /// The run, to look at.
+    /// Returns the run.
     pub fn run(&self) -> &R {
         &self.run
     }
 
-    /// The run, to change values in.
+    /// Returns the run for changes.
     pub fn run_mut(&mut self) -> &mut R {
         &mut self.run
     }
 
-    /// The stop that the session stands at.
+    /// Returns the last stop.
     pub fn last_stop(&self) -> Stop {
         self.last
     }
 
-    /// Whether a thread exists now.
+    /// Returns true if a thread exists now.
     pub fn is_alive(&self, tid: Tid) -> bool {
         self.run.threads().iter().any(|thread| thread.tid == tid)
     }
 
-    /// The threads that exist now; the one of the last stop first, as debuggers pick the first
-    /// when they have no better idea.
+    /// Returns the threads that exist now. The thread of the last stop comes first, since debuggers
+    /// select the first thread by default.
     pub fn threads(&self) -> Vec<ThreadInfo> {
         let mut threads = self.run.threads();
         threads.sort_by_key(|thread| thread.tid != self.last.thread);
         threads
     }
 
-    /// Breakpoints are those of the process that `tid` is of, where that stands beside the program,
-    /// until this is called again.
+    /// Switches to the breakpoints of the process of `tid` if that is beside the program. A second
+    /// call switches back.
     pub fn choose_breakpoints_of(&mut self, tid: Tid) {
         if self.run.is_beside(tid) {
             std::mem::swap(&mut self.breakpoints, &mut self.beside);
@@ -68,12 +68,12 @@ impl<R: Run> Session<R> {
         self.breakpoints.insert(kind, addr);
     }
 
-    /// Removes a breakpoint; whether it was there.
+    /// Removes a breakpoint. Returns true if it was inserted.
     pub fn remove_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) -> bool {
         self.breakpoints.remove(kind, addr)
     }
 
-    /// Inserts a watchpoint; whether the run can watch it, with what it watches already.
+    /// Inserts a watchpoint. Returns false if the run cannot watch it together with the others.
     pub fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
         let mut wanted = self.breakpoints.clone();
         wanted.watch(watchpoint);
@@ -84,12 +84,12 @@ impl<R: Run> Session<R> {
         can
     }
 
-    /// Removes a watchpoint; whether it was there.
+    /// Removes a watchpoint. Returns true if it was inserted.
     pub fn remove_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
         self.breakpoints.unwatch(watchpoint)
     }
 
-    /// Why the run does not go where an order sends it, with the watchpoints that there are.
+    /// Returns the reason why the run cannot execute an order with the current watchpoints.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
         let blind = (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches);
@@ -102,8 +102,8 @@ impl<R: Run> Session<R> {
         self.beside.clear();
     }
 
-    /// Resumes and waits for the stop. A thread that does not exist now is replaced by the one of
-    /// the last stop.
+    /// Resumes the run and waits for the stop. Uses the thread of the last stop if the thread of
+    /// the order does not exist now.
     pub fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop {
         let mut order = order;
         if !self.is_alive(order.thread) {
@@ -111,7 +111,7 @@ impl<R: Run> Session<R> {
         }
         let is_beside = self.run.is_beside(order.thread);
         if is_beside {
-            // It becomes the program.
+            // The process beside the program becomes the program.
             std::mem::swap(&mut self.breakpoints, &mut self.beside);
         }
         self.last = self.run.resume(&order, &self.last, &self.breakpoints, interrupted);
@@ -119,13 +119,13 @@ impl<R: Run> Session<R> {
             std::mem::swap(&mut self.breakpoints, &mut self.beside);
         }
         if let StopReason::Forked(_) | StopReason::Vforked(_) = self.last.reason {
-            // What was in the parent's memory is in the child's.
+            // The child has a copy of the parent's memory, and with it the inserted breakpoints.
             self.beside = self.breakpoints.clone();
         }
         self.last
     }
 
-    /// The debugger leaves a process, which goes on by itself.
+    /// Detaches from a process, which continues without the debugger.
     pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         let was_program = self.run.process() == Some(pid);
         self.run.leave_process(pid)?;
@@ -139,8 +139,7 @@ impl<R: Run> Session<R> {
         Ok(())
     }
 
-    /// The address of a thread-local variable: at an offset in what a thread has of the file with a
-    /// link map.
+    /// Returns the address of a thread-local variable from its offset in the file of a link map.
     pub fn thread_local(&self, tid: Tid, link_map: Addr, offset: u64) -> Result<Addr, Error> {
         let unknown = Error::NoThreadLocal(NoThreadLocal::Unknown);
         let fs_base = self.run.registers(tid).get(Register::FS_BASE);
@@ -151,22 +150,22 @@ impl<R: Run> Session<R> {
         wanted.address(&auxv, &read).map_err(Error::NoThreadLocal)
     }
 
-    /// Starts another program, or takes over another process.
+    /// Starts another program, or attaches to another process.
     pub fn start(&mut self, start: &Start) -> Result<Stop, Error> {
         self.run.start(start)?;
-        // They are of addresses that meant something in the program before.
+        // Breakpoints and marks refer to the previous program.
         self.clear_breakpoints();
         self.marks.clear();
         self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
         Ok(self.last)
     }
 
-    /// The places that the user has marked, by their names.
+    /// Returns the positions that the user marked, by name.
     pub fn marks(&self) -> &BTreeMap<String, u64> {
         &self.marks
     }
 
-    /// Marks a position; without one, removes the mark. Gives what was marked by the name.
+    /// Marks a position, or removes the mark for `None`. Returns the previous position of the mark.
     pub fn mark(&mut self, name: &str, position: Option<u64>) -> Option<u64> {
         match position {
             Some(position) => self.marks.insert(name.to_owned(), position),

@@ -17,29 +17,29 @@ pub struct Recorded<H> {
     history: H,
     position: u64,
     wanted: Wanted,
-    /// System calls that the last way went over because nobody knows their numbers.
+    /// The number of system calls that the last resume skipped because their numbers are unknown.
     unknown: Cell<u64>,
-    /// The last step was back, and of one thread alone.
+    /// Set if the last resume was a step back of one thread alone.
     alone: Option<Alone>,
 }
 
-/// A thread that stepped back alone, to its instruction before: the others did not come along, and
-/// what they executed between is yet to be gone over. So gdb takes a thread over a breakpoint that is
-/// not its own.
+/// A step back of one thread alone, to its previous instruction. The other threads did not move,
+/// and what they executed in between is still to be searched. gdb steps a thread so over a
+/// breakpoint that belongs to another thread.
 #[derive(Clone, Copy, Debug)]
 struct Alone {
     thread: Tid,
-    /// Where the others are.
+    /// The position of the other threads.
     others: u64,
 }
 
-/// What the run control of one resume has at hand.
+/// The inputs of one resume.
 struct Walk<'a> {
     order: &'a Order,
     last: &'a Stop,
     breakpoints: &'a Breakpoints,
     interrupted: &'a dyn Fn() -> bool,
-    /// How the position was come to.
+    /// Set if a lone step back reached the current position.
     alone: Option<Alone>,
 }
 
@@ -54,19 +54,19 @@ impl Walk<'_> {
 }
 
 impl<H: History> Recorded<H> {
-    /// A run that stands at the end of its history.
+    /// Returns a run at the end of its history.
     pub fn at_end(history: H) -> Self {
         let position = history.total();
         let (wanted, unknown) = (Wanted::default(), Cell::new(0));
         Self { history, position, wanted, unknown, alone: None }
     }
 
-    /// The history.
+    /// Returns the history.
     pub fn history(&self) -> &H {
         &self.history
     }
 
-    /// The history, given back.
+    /// Returns the history and drops the position.
     pub fn into_history(self) -> H {
         self.history
     }
@@ -78,7 +78,7 @@ impl<H: History> Recorded<H> {
         let Some(target) = previous.filter(|target| *target < self.position) else {
             return walk.stop(StopReason::Edge(Edge::Begin));
         };
-        // Other threads ran between the two instructions: their breakpoints count.
+        // Other threads ran between the two instructions, and may stop at their breakpoints.
         if let Some(stop) = self.travel(walk, Direction::Backward, target + 1) {
             return stop;
         }
@@ -96,7 +96,7 @@ impl<H: History> Recorded<H> {
         let way = self.position..self.history.total();
         let next = self.history.position_of(tid, index).filter(|next| way.contains(next));
         let Some(executes) = next else { return self.run_on(walk) };
-        // Up to there only other threads run: their breakpoints count.
+        // Only other threads run up to there, and may stop at their breakpoints.
         if let Some(stop) = self.travel(walk, Direction::Forward, executes.saturating_sub(1)) {
             return stop;
         }
@@ -115,7 +115,7 @@ impl<H: History> Recorded<H> {
         walk.stop(if next { self.first_met(walk, direction) } else { StopReason::Step })
     }
 
-    /// What is met first of all that there is at the position, for the thread that runs there.
+    /// Returns the first stop in `direction` among those of the running thread at the position.
     fn first_met(&self, walk: &Walk<'_>, direction: Direction) -> StopReason {
         let tid = self.history.running_at(self.position);
         let pc = tid.and_then(|tid| self.history.pc(tid, self.position));
@@ -137,7 +137,7 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// The stepping thread has nothing left to execute: the others go on without it.
+    /// Runs the other threads after the stepping thread has executed its last instruction.
     fn run_on(&mut self, walk: &Walk<'_>) -> Stop {
         if walk.order.locked {
             return walk.stop(StopReason::Edge(Edge::End));
@@ -161,14 +161,14 @@ impl<H: History> Recorded<H> {
             .unwrap_or_else(|| self.reach(walk, Edge::End, end))
     }
 
-    /// The position behind the last instruction of a thread.
+    /// Returns the position after the last instruction of a thread.
     fn end_of(&self, tid: Tid) -> u64 {
         let count = self.history.index_of(tid, self.history.total());
         let last = count.checked_sub(1).and_then(|index| self.history.position_of(tid, index));
         last.map_or(self.position, |last| last + 1)
     }
 
-    /// Looks for something to stop at on the way to `until`; moves there and stops, or stays.
+    /// Searches for a stop on the path to `until`. Moves to it, or stays if there is none.
     fn travel(&mut self, walk: &Walk<'_>, direction: Direction, until: u64) -> Option<Stop> {
         if let Some(stop) = self.pending(walk, direction) {
             return Some(stop);
@@ -196,7 +196,7 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// The nearest breakpoint or happening.
+    /// Returns the nearest breakpoint, system call or signal.
     fn find(&self, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let goes_on = direction == Direction::Backward && !walk.order.locked;
         let Some(alone) = walk.alone.filter(|_| goes_on) else {
@@ -206,7 +206,7 @@ impl<H: History> Recorded<H> {
         loop {
             let running = |position| self.history.running_at(position);
             match self.find_from(from, walk, direction, until) {
-                // It has gone over that already.
+                // The thread has passed this instruction already, by its lone steps back.
                 Found::At(at) if at >= self.position && running(at) == Some(alone.thread) => {
                     from = at;
                 }
@@ -236,7 +236,7 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// What is to be told of the position itself, where the stop there was for something else.
+    /// Returns a stop at the current position that has not been reported yet.
     fn pending(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let is_own = thread == walk.last.thread;
@@ -257,8 +257,8 @@ impl<H: History> Recorded<H> {
         }
     }
 
-    /// Another thread stands before a breakpoint that has not been reported, because the stop here
-    /// was not its own: it hits it first.
+    /// Returns the breakpoint of another thread at the current position that has not been reported,
+    /// because the stop there belonged to another thread.
     fn pending_breakpoint(&self, walk: &Walk<'_>, direction: Direction) -> Option<Stop> {
         let thread = self.history.running_at(self.position)?;
         let reported = thread == walk.last.thread || thread == walk.order.thread;
@@ -276,7 +276,7 @@ impl<H: History> Recorded<H> {
         Stop { thread, reason: StopReason::Edge(edge) }
     }
 
-    /// The thread that executes next, or `otherwise` if that exists, or any.
+    /// Returns the thread that executes next, else `otherwise` if that exists, else any thread.
     fn running(&self, otherwise: Tid) -> Tid {
         let running = self.history.running_at(self.position).filter(|tid| self.is_alive(*tid));
         running.unwrap_or_else(|| {
@@ -366,7 +366,7 @@ impl<H: History> Run for Recorded<H> {
 
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
         let mut stack = self.history.call_stack(tid, self.position);
-        // Around the outermost call there is the function that made it.
+        // The function that made the outermost call is around it.
         if stack.last().is_none_or(|frame| frame.call_site.is_some()) {
             stack.push(CallFrame::default());
         }

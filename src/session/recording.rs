@@ -1,5 +1,4 @@
-//! A recording as a [`History`]: the timeline tells the path, the final state and the images tell
-//! the values.
+//! A recording as a [`History`]: the path comes from the timeline, values from the final state.
 
 use super::around::calls_around;
 use super::final_registers::registers;
@@ -32,17 +31,17 @@ struct AskedStack {
 pub struct Recording {
     timeline: Timeline,
     state: FinalState,
-    /// What is mapped where nothing is known to be.
+    /// The image for positions without any known mapping.
     nothing: Arc<Image>,
     /// The last position that can be shown.
     end: u64,
-    /// Functions and lines, read when they are first asked for.
+    /// Functions and lines, read on first use.
     source: RecordedSource,
-    /// System calls and signals, found when somebody first wants to stop at them.
+    /// System calls and signals, searched when a debugger first wants to stop at them.
     kernel: OnceCell<KernelEntries>,
-    /// The call stack that was asked for last, and whose it is: a deep one is asked for in parts.
+    /// The call stack returned last, since debuggers request a deep stack in parts.
     last_stack: RefCell<Option<AskedStack>>,
-    /// Of a recording that is still being made.
+    /// The clock of a recording that is still being made.
     clock: Option<TscClock>,
 }
 
@@ -62,21 +61,21 @@ impl Recording {
         };
         let stands = recording.running_at(end).and_then(|tid| recording.pc(tid, end));
         if stands.is_none() {
-            // Where a cut recording's last instruction led to, nobody knows. A debugger cannot
-            // stand in a place without a pc, so it ends before that instruction.
+            // The target of a cut recording's last instruction is unknown, and a debugger cannot
+            // show a thread without a pc. The history ends before that instruction.
             recording.end = end.saturating_sub(1);
         }
         recording
     }
 
-    /// The same with a clock that the recording does not have yet, as it is still being made.
+    /// Returns the recording with the clock that its manifest lacks while it is being made.
     #[must_use]
     pub fn timed_by(mut self, clock: TscClock) -> Self {
         self.clock = Some(clock);
         self
     }
 
-    /// The timeline.
+    /// Returns the timeline.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
@@ -105,7 +104,7 @@ impl Recording {
         }
     }
 
-    /// Whether the thread executes nothing at or behind `g`.
+    /// Returns true if the thread executes nothing at or after `g`.
     fn is_at_end(&self, tid: Tid, g: u64) -> bool {
         self.timeline.index_of(tid, g) == self.timeline.instructions(tid)
     }
@@ -118,13 +117,13 @@ impl Recording {
         if g >= self.timeline.total() { last() } else { epoch.map_or_else(last, |e| &e.image) }
     }
 
-    /// The libraries at the end of the run.
+    /// Returns the libraries at the end of the run.
     fn loaded(&self) -> Option<Vec<state::Library>> {
         let program = self.last_program();
         self.state.libraries(self.image_at(self.timeline.total()), Some(&program))
     }
 
-    /// The path of the program that ran last.
+    /// Returns the path of the program that ran last.
     fn last_program(&self) -> String {
         let manifest = self.timeline.reader().manifest();
         let pid = Pid(manifest.pid.0);
@@ -343,7 +342,7 @@ impl History for Recording {
         let sections = self.image_at(g).sections();
         let region = |section: &Section| Region {
             range: section.range,
-            // Recordings know of code, and of what could be written.
+            // Recordings contain code and the writability of pages, not their readability.
             protection: Protection {
                 read: true,
                 write: section.writable,
@@ -386,7 +385,7 @@ impl History for Recording {
     }
 }
 
-/// A stored file.
+/// A file stored in the recording.
 struct Stored(Bytes);
 
 impl FileBytes for Stored {

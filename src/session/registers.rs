@@ -1,10 +1,10 @@
-//! The x86-64 registers, by gdb's names, each with a value or without.
+//! The x86-64 registers under gdb's names, each with a value or unknown.
 
-/// A register. The order is gdb's numbering of the target description that the gdb room serves.
+/// A register, numbered as in the target description that the gdb room sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Register(u8);
 
-/// Names and sizes in bits of runs of registers that look alike.
+/// Names and sizes in bits of the registers up to `gs`.
 const NAMED: [(&str, u16); 24] = [
     ("rax", 64),
     ("rbx", 64),
@@ -46,30 +46,30 @@ const XMM16: u8 = 84;
 const YMM16H: u8 = 100;
 const ZMM0H: u8 = 116;
 const COUNT: u8 = 148;
-/// Bytes of the largest register.
+/// Size of the largest register.
 const WIDEST_BYTES: usize = 32;
 
-/// A register of the extended state, by its number among its kind.
+/// A register of the extended state, by kind and index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extended {
-    /// x87 stack.
+    /// An x87 stack register.
     St(u8),
-    /// SSE.
+    /// An SSE register.
     Xmm(u8),
-    /// Bits 128 to 255 of AVX.
+    /// Bits 128 to 255 of an AVX register.
     YmmHigh(u8),
-    /// Bits 256 to 511 of AVX-512.
+    /// Bits 256 to 511 of an AVX-512 register.
     ZmmHigh(u8),
-    /// Masks of AVX-512.
+    /// An AVX-512 mask register.
     Mask(u8),
 }
 
-/// What a register holds, in memory order. The bytes that it does not have are zero.
+/// The value of a register in memory order. Bytes beyond the register's size are zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Value([u8; WIDEST_BYTES]);
 
 impl Value {
-    /// Returns the value of bytes in memory order; those behind the largest register are dropped.
+    /// Returns the value of bytes in memory order; bytes beyond the largest register are dropped.
     pub fn new(bytes: &[u8]) -> Self {
         let mut value = Self::default();
         let count = bytes.len().min(WIDEST_BYTES);
@@ -95,46 +95,47 @@ impl From<u128> for Value {
 }
 
 impl Register {
-    /// Accumulator; return values and system call numbers.
+    /// The accumulator: return values and system call numbers.
     pub const RAX: Self = Self(0);
-    /// Base pointer.
+    /// The base pointer.
     pub const RBP: Self = Self(6);
-    /// Stack pointer.
+    /// The stack pointer.
     pub const RSP: Self = Self(7);
-    /// Instruction pointer.
+    /// The instruction pointer.
     pub const RIP: Self = Self(16);
-    /// Flags.
+    /// The flags.
     pub const EFLAGS: Self = Self(17);
-    /// Base of the FS segment: the thread's control block.
+    /// The base of the FS segment: the thread control block.
     pub const FS_BASE: Self = Self(FS_BASE);
-    /// Base of the GS segment.
+    /// The base of the GS segment.
     pub const GS_BASE: Self = Self(GS_BASE);
     /// The system call number at entry to the kernel, or -1.
     pub const ORIG_RAX: Self = Self(ORIG_RAX);
-    /// SSE control and status.
+    /// The SSE control and status register.
     pub const MXCSR: Self = Self(MXCSR);
 
-    /// The register of a number.
+    /// Returns the register with a number.
     pub fn from_number(number: usize) -> Option<Self> {
         u8::try_from(number).ok().filter(|number| *number < COUNT).map(Self)
     }
 
-    /// Its number, from 0.
+    /// Returns the register's number, starting at 0.
     pub fn number(self) -> usize {
         usize::from(self.0)
     }
 
-    /// General register `index` in gdb's order: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8 to r15.
+    /// Returns general register `index` in gdb's order: rax, rbx, rcx, rdx, rsi, rdi, rbp, rsp, r8
+    /// and up.
     pub fn general(index: u8) -> Option<Self> {
         (index < 16).then_some(Self(index))
     }
 
-    /// x87 stack register `index`.
+    /// Returns x87 stack register `index`.
     pub fn st(index: u8) -> Option<Self> {
         (index < 8).then_some(Self(ST0 + index))
     }
 
-    /// SSE register `index`.
+    /// Returns SSE register `index`.
     pub fn xmm(index: u8) -> Option<Self> {
         match index {
             0..16 => Some(Self(XMM0 + index)),
@@ -143,7 +144,7 @@ impl Register {
         }
     }
 
-    /// Upper half of AVX register `index`.
+    /// Returns the upper half of AVX register `index`.
     pub fn ymm_high(index: u8) -> Option<Self> {
         match index {
             0..16 => Some(Self(YMM0H + index)),
@@ -152,12 +153,12 @@ impl Register {
         }
     }
 
-    /// Upper half of AVX-512 register `index`.
+    /// Returns the upper half of AVX-512 register `index`.
     pub fn zmm_high(index: u8) -> Option<Self> {
         (index < 32).then_some(Self(ZMM0H + index))
     }
 
-    /// Which register of the extended state this is, if it is one.
+    /// Returns the kind and index of a register of the extended state.
     pub fn extended(self) -> Option<Extended> {
         match self.0 {
             n @ ST0..FCTRL => Some(Extended::St(n - ST0)),
@@ -171,22 +172,22 @@ impl Register {
         }
     }
 
-    /// Returns true for the registers that AVX brings.
+    /// Returns true for the registers that AVX adds.
     pub fn is_avx(self) -> bool {
         (YMM0H..K0).contains(&self.0)
     }
 
-    /// Returns true for the registers that AVX-512 brings.
+    /// Returns true for the registers that AVX-512 adds.
     pub fn is_avx512(self) -> bool {
         self.0 >= K0
     }
 
-    /// The register of a name, as [`name`](Self::name) gives it.
+    /// Returns the register with a [`name`](Self::name).
     pub fn from_name(name: &str) -> Option<Self> {
         Self::all().find(|register| register.name() == name)
     }
 
-    /// gdb's name.
+    /// Returns gdb's name of the register.
     pub fn name(self) -> String {
         match self.extended() {
             Some(Extended::St(n)) => return format!("st{n}"),
@@ -206,7 +207,7 @@ impl Register {
         }
     }
 
-    /// Its size.
+    /// Returns the register's size in bytes.
     pub fn size_bytes(self) -> usize {
         match self.0 {
             ST0..FCTRL => 10,
@@ -218,13 +219,13 @@ impl Register {
         }
     }
 
-    /// Every register in order.
+    /// Returns an iterator over all registers, in numerical order.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..COUNT).map(Self)
     }
 }
 
-/// A set of registers, each known or not.
+/// A set of registers, each known or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registers {
     values: [Option<Value>; COUNT as usize],
@@ -237,43 +238,43 @@ impl Default for Registers {
 }
 
 impl Registers {
-    /// The value of a register, where known; of the largest the low 128 bits.
+    /// Returns the low 128 bits of a register, if known.
     pub fn get(&self, register: Register) -> Option<u128> {
         self.value(register).map(Value::low)
     }
 
-    /// The whole value of a register, where known.
+    /// Returns the whole value of a register, if known.
     pub fn value(&self, register: Register) -> Option<Value> {
         self.values[register.number()]
     }
 
-    /// Makes a register known, or unknown again.
+    /// Sets a register of up to 128 bits, or makes it unknown.
     pub fn set(&mut self, register: Register, value: Option<u128>) {
         self.set_value(register, value.map(Value::from));
     }
 
-    /// The same of registers of all sizes.
+    /// Sets a register of any size, or makes it unknown.
     pub fn set_value(&mut self, register: Register, value: Option<Value>) {
         self.values[register.number()] = value;
     }
 
-    /// The bytes of a register in memory order, where known.
+    /// Returns the bytes of a register in memory order, if known.
     pub fn bytes(&self, register: Register) -> Option<Vec<u8>> {
         let value = self.value(register)?;
         Some(value.bytes()[..register.size_bytes()].to_vec())
     }
 
-    /// Whether every general register, the instruction pointer and the flags are known.
+    /// Returns true if every general register, the instruction pointer and the flags are known.
     pub fn has_all_general(&self) -> bool {
         self.values[..=Register::EFLAGS.number()].iter().all(Option::is_some)
     }
 
-    /// Whether any AVX upper half is known.
+    /// Returns true if any upper half of an AVX register is known.
     pub fn has_avx(&self) -> bool {
         Register::all().any(|register| register.is_avx() && self.value(register).is_some())
     }
 
-    /// Whether any register of AVX-512 is known.
+    /// Returns true if any register of AVX-512 is known.
     pub fn has_avx512(&self) -> bool {
         Register::all().any(|register| register.is_avx512() && self.value(register).is_some())
     }

@@ -1,4 +1,4 @@
-//! A run that can be driven: the interface behind which live and recorded runs look alike.
+//! The common interface of live and recorded runs.
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, FileBytes,
@@ -9,103 +9,103 @@ use crate::common::{Addr, Pid, Tid};
 use crate::state::NoThreadLocal;
 use std::path::{Path, PathBuf};
 
-/// Where a run stands in its history.
+/// The position of a run in its history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Instructions of all threads executed so far.
+    /// The number of instructions of all threads executed so far.
     pub at: u64,
-    /// Instructions in the history.
+    /// The number of instructions in the history.
     pub total: u64,
 }
 
-/// What a resumed thread does.
+/// The action of a resumed thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// One instruction.
+    /// Execute one instruction.
     Step,
-    /// Until something stops it.
+    /// Run until something stops it.
     Continue,
 }
 
-/// How to resume.
+/// A request to resume a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Order {
     /// Step or continue.
     pub action: Action,
-    /// Which way through time.
+    /// The direction through time.
     pub direction: Direction,
-    /// The thread that steps, or that the stop should be seen from.
+    /// The thread that steps, or from whose view the stop is reported.
     pub thread: Tid,
-    /// Only this thread may stop the run (gdb's scheduler locking).
+    /// True if only this thread may stop the run (gdb's scheduler locking).
     pub locked: bool,
-    /// The signal that the thread of a live program is to have; 0: none.
+    /// The signal to deliver to the thread of a live program; 0 for none.
     pub signal: i32,
 }
 
 /// An end of the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// Nothing earlier.
+    /// The beginning.
     Begin,
-    /// Nothing later.
+    /// The end.
     End,
 }
 
-/// Why a run stopped.
+/// The reason of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// It has just been opened or moved.
+    /// The run was just opened or moved.
     Arrived,
-    /// The step is done.
+    /// The step is complete.
     Step,
     /// The instruction at a breakpoint is about to execute.
     Breakpoint(BreakpointKind),
-    /// The history goes no further.
+    /// The history has no more instructions in this direction.
     Edge(Edge),
-    /// The user interrupted.
+    /// The user interrupted the run.
     Interrupted,
-    /// A live program has accessed the memory of a watchpoint.
+    /// A live program has accessed watched memory.
     Watchpoint(Watchpoint),
-    /// A signal (the kernel's number) is about to be delivered to a live program, or in the past: its
-    /// handler begins.
+    /// A live program is about to receive a signal (the kernel's number); in the past, its handler
+    /// begins.
     Signal(i32),
-    /// The system call of this number is about to be made.
+    /// The system call with this number is about to be made.
     Call(u64),
-    /// It was made.
+    /// The system call with this number has returned.
     CallReturn(u64),
-    /// A live program has made this process, which stands still as well.
+    /// A live program has forked this process, which is stopped as well.
     Forked(Pid),
-    /// The same, and waits until that one executes a program or ends.
+    /// A live program has vforked this process, and waits until it executes a program or ends.
     Vforked(Pid),
-    /// A live program need not wait for its child any more.
+    /// A live program no longer waits for its vfork child.
     VforkDone,
-    /// A live program has executed another one.
+    /// A live program has executed another program.
     Executed,
-    /// The only thread of a live program that was to run has ended.
+    /// The only resumed thread of a live program has ended.
     NoneRuns,
-    /// A live program is gone: the process whose first thread this is.
+    /// A process of a live program is gone; the stop's thread is its first thread.
     Gone(Ending),
 }
 
 impl StopReason {
-    /// In place of a system call's number that is not known.
+    /// A placeholder for the number of an unknown system call.
     pub const UNKNOWN_CALL: u64 = u64::MAX;
 }
 
 /// A stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stop {
-    /// The thread that it happened to.
+    /// The thread that stopped.
     pub thread: Tid,
-    /// Why.
+    /// The reason.
     pub reason: StopReason,
 }
 
-/// Why something could not be done with a run.
+/// An error of an operation on a run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A write to registers or memory of the past.
+    /// A write to registers or memory of a recording.
     #[error("the past cannot be changed: this is a recording (registers and memory are read-only)")]
     PastIsFixed,
     /// A write to registers or memory of a live program's past.
@@ -114,68 +114,68 @@ pub enum Error {
          continue)"
     )]
     LivePastIsFixed,
-    /// A way through the past with watchpoints.
+    /// A move through the past while watchpoints are inserted.
     #[error(
-        "watchpoints see nothing in the past, whose values are not known: delete or disable them \
-         to go there"
+        "watchpoints cannot be checked in the past, where values are unknown: delete or disable \
+         them first"
     )]
     NoPastWatches,
-    /// A thread-local variable whose address is not known.
+    /// A thread-local variable without a known address.
     #[error(transparent)]
     NoThreadLocal(NoThreadLocal),
     /// A write to a program that is gone.
     #[error("the program is gone")]
     Gone,
-    /// Another program in place of a recording.
-    #[error("this is a recording, which is not run again: `contraflow serve` runs programs")]
+    /// A start of a program in place of a recording.
+    #[error("a recording cannot run again: `contraflow serve` runs programs")]
     NotRunAgain,
-    /// A program that is to run again, where none ran before.
+    /// A restart without a previous program.
     #[error("no program was run before: say which one to run")]
     NoProgram,
-    /// Two processes that are to be debugged at once.
+    /// An order that needs two processes to be debugged at once.
     #[error(
-        "two processes stand still here, and one is debugged at a time: detach one of them first \
+        "two processes are stopped here, and only one can be debugged: detach one of them first \
          (set detach-on-fork on)"
     )]
     TwoProcesses,
-    /// A way back for a process that has no recording.
+    /// A move backwards in a process without a recording.
     #[error("this process has no history yet: go forward first")]
     NotRecordedYet,
     /// A seek in a run without a history.
     #[error("there is no history")]
     NoHistory,
-    /// A `siginfo_t` of another size than the kernel's.
+    /// A `siginfo_t` whose size differs from the kernel's.
     #[error("a siginfo_t has 128 bytes")]
     NotSiginfo,
-    /// A register that cannot be written.
+    /// A write to a register that cannot be written.
     #[error("this register cannot be written")]
     NoSuchRegister,
-    /// A live program could not be changed.
+    /// A failed change of a live program.
     #[error("{0}")]
     Refused(String),
     /// A seek outside the history.
     #[error("no such position: {position} (the history has 0 to {total})")]
     NoSuchPosition {
-        /// What was asked for.
+        /// The requested position.
         position: u64,
-        /// The last position.
+        /// The last position of the history.
         total: u64,
     },
 }
 
-/// A live or recorded run, standing somewhere.
+/// A live or recorded run, stopped at a position.
 pub trait Run {
-    /// The threads that exist now, never none.
+    /// Returns the threads that exist now, never none.
     fn threads(&self) -> Vec<ThreadInfo>;
 
-    /// The thread to look at before anything has stopped.
+    /// Returns the thread to show before anything has stopped.
     fn default_thread(&self) -> Tid;
 
-    /// Where the run stands; `None` for one without a history.
+    /// Returns the current position; `None` for a run without a history.
     fn position(&self) -> Option<Position>;
 
-    /// Resumes, and waits for the stop. `last` is the stop at which the run stands: what it
-    /// reported is not reported again. `interrupted` is called now and then.
+    /// Resumes the run and waits for the stop. Does not repeat what `last`, the current stop,
+    /// reported. Calls `interrupted` regularly, and stops if it returns true.
     fn resume(
         &mut self,
         order: &Order,
@@ -187,184 +187,183 @@ pub trait Run {
     /// Moves to a position of the history.
     fn seek(&mut self, position: u64) -> Result<(), Error>;
 
-    /// The address of the next instruction of a thread.
+    /// Returns the address of a thread's next instruction.
     fn pc(&self, tid: Tid) -> Option<Addr>;
 
-    /// Whether the next instruction of a thread leads to another one of the same activation of a
-    /// function. False where that is not known.
+    /// Returns true if a thread's next instruction leads to another one of the same activation of a
+    /// function. Returns false if that is unknown.
     fn stays(&self, _tid: Tid) -> bool {
         false
     }
 
-    /// A thread's registers, each known or not.
+    /// Returns a thread's registers, each known or unknown.
     fn registers(&self, tid: Tid) -> Registers;
 
-    /// Fills `buf` from memory at `addr` as far as it is known without a hole; how many bytes.
+    /// Reads memory at `addr` into `buf` up to the first unknown byte and returns the byte count.
     fn read_memory(&self, tid: Tid, addr: Addr, buf: &mut [u8]) -> usize;
 
-    /// Changes a register.
+    /// Writes a register.
     fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error>;
 
-    /// Changes memory.
+    /// Writes memory.
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
 
-    /// The activations that a thread is in, innermost first.
+    /// Returns the activations of a thread, innermost first.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;
 
-    /// What is around the outermost of them.
+    /// Returns what is known of the frames outside the outermost of them.
     fn older_frames(&self, _tid: Tid) -> Older {
         Older::Nothing
     }
 
-    /// Nanoseconds since the start, now.
+    /// Returns the current time, in nanoseconds since the start.
     fn time_ns(&self) -> Option<u64>;
 
-    /// The signal that the run stands at, and the thread it came to: at the end of one that died
-    /// of it.
+    /// Returns the signal that killed the run and the thread that received it, if the run is at its
+    /// end.
     fn fatal_signal(&self) -> Option<(Tid, i32)>;
 
-    /// Holes in the path.
+    /// Returns the gaps of the path.
     fn gaps(&self) -> Vec<GapInfo>;
 
-    /// What runs.
+    /// Returns the description of the run.
     fn describe(&self) -> Description;
 
-    /// The ELF auxiliary vector.
+    /// Returns the ELF auxiliary vector.
     fn auxv(&self) -> Option<Vec<u8>>;
 
-    /// The path of the executable.
+    /// Returns the path of the executable.
     fn exec_file(&self) -> Option<PathBuf>;
 
-    /// The shared libraries.
+    /// Returns the shared libraries.
     fn libraries(&self) -> Option<Vec<Library>>;
 
-    /// What is mapped now, by address.
+    /// Returns the current memory mappings, ordered by address.
     fn regions(&self) -> Option<Vec<Region>> {
         None
     }
 
-    /// The `siginfo_t` of the signal at which a thread stands.
+    /// Returns the `siginfo_t` of the signal that stopped a thread.
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>>;
 
-    /// Changes the `siginfo_t` of the signal at which a thread stands, or which it is given next.
+    /// Changes the `siginfo_t` of the signal that stopped a thread, or that it receives next.
     fn write_siginfo(&mut self, _tid: Tid, _info: &[u8]) -> Result<(), Error> {
         Err(Error::PastIsFixed)
     }
 
-    /// A file that belongs to the run.
+    /// Returns a file of the run.
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>>;
 
-    /// Where a symbolic link leads that belongs to the run.
+    /// Returns the target of a symbolic link of the run.
     fn link(&self, _path: &Path) -> Option<PathBuf> {
         None
     }
 
-    /// The PT packets of a thread up to now.
+    /// Returns the PT packets of a thread up to the current position.
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>>;
 
-    /// Family, model and stepping of the CPU that wrote the packets.
+    /// Returns family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
 
-    /// Gives a thread of a live program a signal when it goes on next, beside that of the order.
+    /// Delivers a signal to a thread of a live program at its next resume, besides the order's.
     fn give_signal(&mut self, _tid: Tid, _signal: i32) {}
 
-    /// Signals that the program gets, or got, without a stop; signal 1 in bit 0.
+    /// Sets the signals that do not stop the run; signal 1 in bit 0.
     fn pass_signals(&mut self, _signals: u64) {}
 
-    /// The history so far, to be searched.
+    /// Returns the history so far, for searches.
     fn recorded(&self) -> Option<&dyn History> {
         None
     }
 
-    /// Starts another program, or takes over another process, in place of what runs now.
+    /// Starts a program or attaches to a process, in place of the current program.
     fn start(&mut self, _start: &Start) -> Result<(), Error> {
         Err(Error::NotRunAgain)
     }
 
-    /// The process that is there, for those whose number a debugger may ask for.
+    /// Returns the current process.
     fn process(&self) -> Option<Pid> {
         self.threads().first().map(|thread| thread.pid)
     }
 
-    /// Whether [`Self::catch_calls`] does something.
+    /// Returns true if [`Self::catch_calls`] is supported.
     fn can_catch_calls(&self) -> bool {
         false
     }
 
-    /// The system calls at which the program stops.
+    /// Sets the system calls at which the program stops.
     fn catch_calls(&mut self, _catches: Catches) {}
 
-    /// Whether [`Self::catch_forks`] does something.
+    /// Returns true if [`Self::catch_forks`] is supported.
     fn can_catch_forks(&self) -> bool {
         false
     }
 
-    /// The births of processes at which a live program stops.
+    /// Sets the kinds of forks at which a live program stops.
     fn catch_forks(&mut self, _forks: Forks) {}
 
-    /// The process that a thread is of, or was.
+    /// Returns the process to which a thread belongs or belonged.
     fn process_of(&self, _tid: Tid) -> Option<Pid> {
         self.process()
     }
 
-    /// Whether a thread is one of a process that stands still beside the program: a child that
-    /// nobody follows yet, or the parent of one that is followed.
+    /// Returns true if a thread belongs to a stopped process beside the program: a child that the
+    /// debugger does not follow yet, or the parent of one that it follows.
     fn is_beside(&self, _tid: Tid) -> bool {
         false
     }
 
-    /// Why the run does not go where an order sends it.
+    /// Returns the reason why the run cannot execute an order.
     fn refusal(&self, _order: &Order) -> Option<Error> {
         None
     }
 
-    /// The debugger leaves a process, which goes on by itself. Another one that stands beside it
-    /// becomes the program.
+    /// Detaches from a process, which continues without the debugger. If it was the program, a
+    /// process beside it becomes the program.
     fn leave_process(&mut self, _pid: Pid) -> Result<(), Error> {
         self.leave();
         Ok(())
     }
 
-    /// The debugger wants a process to end.
+    /// Kills a process.
     fn kill_process(&mut self, _pid: Pid) {
         self.kill();
     }
 
-    /// What stands beside the program goes on by itself.
+    /// Detaches from the processes beside the program.
     fn leave_all_beside(&mut self) {}
 
-    /// System calls that the last way through the past went over because nobody knows their numbers.
+    /// Returns the number of system calls skipped by the last resume as their numbers are unknown.
     fn unknown_calls(&self) -> u64 {
         0
     }
 
-    /// Whether the run can stop for all these accesses.
+    /// Returns true if the run can stop for all these accesses.
     fn can_watch(&self, _watchpoints: &[Watchpoint]) -> bool {
         false
     }
 
-    /// Whether an order lets a live program run, rather than walking a history.
+    /// Returns true if an order resumes a live program, not a walk of its history.
     fn goes_live(&self, _order: &Order) -> bool {
         false
     }
 
-    /// Why the run could not go on, or its history not be read, if that is so.
+    /// Returns the reason why the run could not continue, or its history could not be read.
     fn failure(&self) -> Option<String> {
         None
     }
 
-    /// Whether nothing is left to be looked at: a live program is gone.
+    /// Returns true if a live program is gone.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// The debugger leaves: a live program goes on by itself.
+    /// Detaches from a live program, which continues without the debugger.
     fn leave(&mut self) {}
 
-    /// The debugger wants the run to end: a live program is killed.
+    /// Kills a live program.
     fn kill(&mut self) {}
 
-    /// Whoever drives a live program ends: what was started is killed, and what was there before goes
-    /// on by itself.
+    /// Ends the session: kills a program that it started, detaches from one that it attached to.
     fn abandon(&mut self) {}
 }

@@ -1,6 +1,6 @@
-//! A history written down instruction by instruction, by hand or by another debugger. It serves
-//! tests of the views, and anybody with a list of addresses to walk through. Searches are linear:
-//! it is not meant for long runs.
+//! A history given instruction by instruction, by hand or by another debugger. It serves tests of
+//! the views, and anyone with a list of addresses to walk through. Searches are linear, so it is
+//! not meant for long runs.
 
 use super::{
     Arrived, CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, History,
@@ -11,15 +11,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What an instruction does to the call stack.
+/// The effect of an instruction on the call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transfer {
-    /// Nothing.
+    /// No effect.
     #[default]
     None,
-    /// It calls what its thread executes next.
+    /// A call of the instruction that its thread executes next.
     Call,
-    /// It returns.
+    /// A return.
     Return,
 }
 
@@ -28,18 +28,18 @@ pub enum Transfer {
 pub struct Instruction {
     /// The thread that executed it.
     pub tid: Tid,
-    /// Its address.
+    /// The address of the instruction.
     pub pc: Addr,
-    /// Its length.
+    /// The length of the instruction in bytes.
     pub size_bytes: u8,
-    /// What it does to the call stack.
+    /// The effect on the call stack.
     pub transfer: Transfer,
 }
 
-/// A history held in memory. Fill in what is known, then call [`Scripted::index`].
+/// A history held in memory. Fill in the known values, then call [`Scripted::index`].
 #[derive(Clone, Debug, Default)]
 pub struct Scripted {
-    /// The instructions of all threads in their order.
+    /// The instructions of all threads in order of execution.
     pub instructions: Vec<Instruction>,
     /// The registers of the final state.
     pub final_registers: BTreeMap<Tid, Registers>,
@@ -51,23 +51,23 @@ pub struct Scripted {
     pub final_memory: Vec<(Addr, Arc<[u8]>)>,
     /// Names of threads.
     pub names: BTreeMap<Tid, String>,
-    /// Holes.
+    /// Gaps of the path.
     pub gaps: Vec<GapInfo>,
-    /// What ran.
+    /// The description of the run.
     pub description: Description,
-    /// The auxiliary vector.
+    /// The ELF auxiliary vector.
     pub auxv: Option<Vec<u8>>,
-    /// The executable.
+    /// The path of the executable.
     pub exec_file: Option<PathBuf>,
     /// The shared libraries.
     pub libraries: Option<Vec<Library>>,
     /// Files that belong to the recording.
     pub files: BTreeMap<PathBuf, Arc<[u8]>>,
-    /// PT packets of threads, whole.
+    /// Complete PT packets of threads.
     pub traces: BTreeMap<Tid, Vec<u8>>,
-    /// How long an instruction takes, where there are times.
+    /// The duration of an instruction in nanoseconds, if times are known.
     pub step_ns: Option<u64>,
-    /// When it all began, in nanoseconds since 1970.
+    /// The start of the run, in nanoseconds since 1970.
     pub started_unix_ns: Option<u64>,
     /// Functions and lines of code.
     pub places: BTreeMap<Addr, Place>,
@@ -75,7 +75,7 @@ pub struct Scripted {
 }
 
 impl Scripted {
-    /// Indexes the instructions. To be called again after they change.
+    /// Indexes the instructions. Must be called again after a change.
     #[must_use]
     pub fn index(mut self) -> Self {
         self.positions.clear();

@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::Path;
 
-/// The symbols of all code that a run mapped. Where two files were at one place, the later one's.
+/// Returns the symbols of all code that a run mapped. At each address the last file mapped counts.
 pub fn symbols_of(images: &Images) -> Symbols {
     let stored = images.files().map(|(path, bytes)| (path.to_owned(), bytes.clone()));
     symbols_of_images(stored, images.epochs().iter().map(|epoch| &*epoch.image))
 }
 
-/// The symbols of the code in images one after the other, with the files that it is from.
+/// Returns the symbols of the code in successive images, read from the stored files.
 pub fn symbols_of_images<'a>(
     stored: impl IntoIterator<Item = (String, Bytes)>,
     images: impl Iterator<Item = &'a Image>,
@@ -36,7 +36,7 @@ pub fn symbols_of_images<'a>(
             entry.0.end = entry.0.end.max(section.range.end);
         }
         for ((name, bias), (range, section)) in modules {
-            // One path may have had several contents.
+            // One path may have had different contents over time.
             let this = (range, name.to_owned(), bias, section.bytes.as_ptr());
             if added.insert(range.start, this.clone()) != Some(this) {
                 symbols.add_module(name, section.bytes.clone(), bias, range);
@@ -46,16 +46,16 @@ pub fn symbols_of_images<'a>(
     symbols
 }
 
-/// Returns what is added to the file's addresses where a section is mapped. `before` is the bias
-/// of the file's section below: where the section can belong to several segments, it has the same.
+/// Returns the load bias of a section: its address in memory less that in the file. Prefers
+/// `before`, the bias of the file's previous section, if several segments fit.
 fn bias(section: &Section, before: Option<u64>) -> Option<u64> {
     let elf = Elf::parse(&section.bytes).ok()?;
     let biases = elf.biases(section.range.start, section.offset, section.executable);
     before.filter(|before| biases.contains(before)).or(biases.first().copied())
 }
 
-/// The recording's own files, and for separate debug files this machine's. A recording may name
-/// any path, so no other files are opened for it.
+/// The files of the recording itself, and separate debug files of this machine. A recording may
+/// name any path, so no other files are opened for it.
 struct RecordedFiles {
     stored: HashMap<String, Bytes>,
 }
@@ -69,7 +69,7 @@ impl Files for RecordedFiles {
     }
 }
 
-/// The symbols of a recording, once they are asked for.
+/// The symbols of a recording, read on first use.
 #[derive(Default)]
 pub(super) struct RecordedSource(OnceCell<Source>);
 
@@ -85,7 +85,7 @@ impl fmt::Debug for RecordedSource {
     }
 }
 
-/// Symbols, asked as people ask.
+/// Symbols with the lookups of a debugger's user.
 pub(super) struct Source(Symbols);
 
 impl Source {
@@ -99,7 +99,7 @@ impl Source {
         Some(Place { function: function.name, offset: function.offset, line })
     }
 
-    /// The addresses of a function, of `FILE:LINE`, or of `*ADDRESS`.
+    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`.
     pub(super) fn code_of(&self, what: &str) -> Vec<Addr> {
         let mut addrs = match (what.strip_prefix('*'), what.rsplit_once(':')) {
             (Some(text), _) => {
@@ -124,7 +124,7 @@ mod tests {
     use crate::image::elf::load;
     use std::process::Command;
 
-    /// Links a program, and loads it as the kernel does. None where the linker is missing.
+    /// Links a program and loads it like the kernel. Returns `None` if the linker is missing.
     fn loaded(linker: &str) -> Option<(Bytes, Image)> {
         let dir = tempfile::tempdir().unwrap();
         let (source, program) = (dir.path().join("program.c"), dir.path().join("program"));
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn functions_are_where_the_linker_put_them() {
-        // Segments on pages of their own, segments that share pages, and those of lld.
+        // The linkers put segments on separate pages, on shared pages, or in lld's layout.
         for linker in ["-Wl,-z,separate-code", "-Wl,-z,noseparate-code", "-fuse-ld=lld"] {
             let Some((bytes, image)) = loaded(linker) else { continue };
             let stored = [("/program".to_owned(), bytes)];

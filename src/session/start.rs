@@ -1,33 +1,32 @@
-//! What a debugger asks of a live session besides running it: another program, or another process,
-//! and to stop at system calls.
+//! Requests to a live session besides resuming: to start programs and to stop at events.
 
 pub use crate::capture::{Catches, Forks};
 use crate::common::Pid;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// What is to be debugged next.
+/// The next program to debug.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// A program, from its first instruction on.
+    /// A program from its first instruction on.
     Program(Launch),
-    /// The program that ran last, or that was to, once more.
+    /// The previous program again, or the one that was requested first.
     Again,
-    /// A process that runs already.
+    /// A running process.
     Process(Pid),
 }
 
-/// A program to be started.
+/// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Its path or its name; none: that of the program that ran last.
+    /// The path or name; `None` for the previous program.
     pub program: Option<OsString>,
-    /// Its arguments, without its own name.
+    /// The arguments, without the program's name.
     pub arguments: Vec<OsString>,
-    /// Its environment.
+    /// The environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Its working directory; none: the server's own.
+    /// The working directory; `None` for the server's.
     pub directory: Option<PathBuf>,
-    /// Keep address space randomization; none: as the server was told.
+    /// True to keep address space randomization; `None` for the server's setting.
     pub aslr: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Run control over hand-made histories: two threads, every instruction at its own address or in
-//! a small loop, so that breakpoints hit often.
+//! Run control over hand-made histories: two threads, each with instructions at distinct addresses
+//! or in a small loop, so that breakpoints hit often.
 
 mod hardware;
 mod hardware_live;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 const NEVER: fn() -> bool = || false;
 
-/// A history from (thread, address) pairs; both threads live to the end.
+/// Returns a history of (thread, address) pairs; both threads live to the end.
 fn history(steps: &[(i32, u64)]) -> Recorded<Scripted> {
     let mut scripted = Scripted::default();
     for &(tid, pc) in steps {
@@ -114,7 +114,7 @@ fn the_past_refuses_writes() {
 
 #[test]
 fn register_names_and_sizes_agree() {
-    // The largest: the upper half of a ZMM register.
+    // Size of the largest register: the upper half of a ZMM register.
     const ZMM_HIGH_BYTES: usize = 32;
     for register in Register::all() {
         assert_eq!(Register::from_name(&register.name()), Some(register));
@@ -132,7 +132,7 @@ fn steps() -> impl Strategy<Value = Vec<(i32, u64)>> {
 }
 
 proptest! {
-    /// Stepping a thread back and forth again shows the thread where it was.
+    /// Stepping a thread back and forward again shows the thread where it was.
     #[test]
     fn back_then_forth_returns(steps in steps(), walk in 1..20usize) {
         let mut session = Session::new(history(&steps));
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(session.run().pc(tid), start);
     }
 
-    /// Continuing back and forth visits the same breakpoint hits.
+    /// Continuing back and forward visits the same breakpoint hits.
     #[test]
     fn both_ways_stop_at_the_same_positions(steps in steps(), wanted in prop::collection::btree_set(110..120u64, 0..4)) {
         let mut session = Session::new(history(&steps));

@@ -1,6 +1,6 @@
-//! Watchpoints that the CPU has no debug registers for: more than four, or large ones. The program
-//! is stepped, one thread after the other: what is watched for writes is compared after each
-//! instruction, and for reads each instruction that was executed is looked at.
+//! Watchpoints that do not fit the CPU's debug registers: more than four, or large ones. The
+//! program is stepped, one thread after the other. Memory watched for writes is compared after each
+//! instruction; for reads, each executed instruction is decoded.
 
 use super::live::Live;
 use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
@@ -11,22 +11,22 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Bytes that are compared after each instruction, at most.
+/// The largest number of bytes compared after each instruction.
 const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
-/// A system call that takes longer waits for something, perhaps for another thread.
+/// The time after which a system call counts as waiting, perhaps for another thread.
 const PATIENCE: Duration = Duration::from_millis(40);
-/// Rounds that a waiting thread is passed over, at most.
+/// The largest number of rounds for which a waiting thread is skipped.
 const LONGEST_WAIT: u32 = 1 << 16;
 
-/// Which watchpoints are the CPU's, and which are compared.
+/// A division of watchpoints into those for the debug registers and those to compare.
 #[derive(Debug, Default)]
 pub(super) struct Split {
     pub(super) fast: Vec<Watch>,
     pub(super) slow: Vec<Watchpoint>,
 }
 
-/// Gives the CPU what it can watch; reads first, which are not all noticed otherwise. None: the
-/// rest is too much to compare.
+/// Assigns watchpoints to the debug registers; reads first, since decoding does not notice them
+/// all. Returns `None` if the rest is too large to compare.
 pub(super) fn split(watchpoints: &[Watchpoint]) -> Option<Split> {
     let mut split = Split::default();
     let of_access =
@@ -48,14 +48,14 @@ fn watch(watchpoint: &Watchpoint) -> Watch {
     Watch { addr: watchpoint.addr, size_bytes: watchpoint.size_bytes, reads }
 }
 
-/// How long a thread that waits in a system call is passed over.
+/// The rounds for which a thread that waits in a system call is skipped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Wait {
     rounds: u32,
     left: u32,
 }
 
-/// An instruction that is about to be executed.
+/// An instruction that is about to execute.
 #[derive(Clone, Copy, Debug)]
 struct Insn {
     code: [u8; MAX_INSN_BYTES],
@@ -63,7 +63,7 @@ struct Insn {
     registers: Registers,
 }
 
-/// A run that compares.
+/// A run that steps and compares.
 pub(super) struct Watching<'a> {
     pub(super) order: &'a Order,
     pub(super) breakpoints: &'a Breakpoints,
@@ -72,7 +72,7 @@ pub(super) struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Steps until something is written or read, or there is something else to tell.
+    /// Steps until watched memory is accessed, or until another stop.
     pub(super) fn run(&self, live: &mut Live) -> Stop {
         let before = self.values(live);
         let mut waits: BTreeMap<Tid, Wait> = BTreeMap::new();
@@ -115,8 +115,8 @@ impl Watching<'_> {
         }
     }
 
-    /// The threads that run, the one that the debugger looks at first, and none of other processes.
-    /// One that steps is alone, until it has to wait.
+    /// Returns the threads to run: those of the process of the debugger's thread, which comes
+    /// first. A stepping thread runs alone until it has to wait.
     fn threads(&self, live: &Live, has_waited: bool) -> Vec<Tid> {
         let alone = self.order.locked || self.order.action == Action::Step && !has_waited;
         if alone {
@@ -131,7 +131,7 @@ impl Watching<'_> {
         threads
     }
 
-    /// One instruction of a thread; whether it did not come to its end, as it waits, or is gone.
+    /// Steps one thread. Returns the stop, and true if the thread waits in a call or is gone.
     fn step(&self, live: &mut Live, thread: Tid, signal: i32) -> (Stop, bool) {
         let order = Order { action: Action::Step, thread, locked: true, signal, ..*self.order };
         let (since, asked) = (Instant::now(), Cell::new(false));
@@ -143,7 +143,7 @@ impl Watching<'_> {
         let passed = if is_told { 0 } else { live.passed() };
         let stop = live.let_go(&order, self.breakpoints, &self.split.fast, passed, &impatient);
         let is_waiting = stop.reason == StopReason::Interrupted && !asked.get();
-        // One that has ended leaves the others to run.
+        // The other threads continue after one has ended.
         let has_ended = stop.reason == StopReason::NoneRuns && !self.order.locked;
         (stop, is_waiting || has_ended)
     }
@@ -152,7 +152,7 @@ impl Watching<'_> {
         self.split.slow.iter().filter(|watchpoint| watchpoint.access != Access::Write)
     }
 
-    /// A thread's next instruction, where it matters what that reads.
+    /// Returns a thread's next instruction if there are watchpoints for reads.
     fn next_insn(&self, live: &Live, thread: Tid) -> Option<Insn> {
         self.watched_for_reads().next()?;
         let registers = live.live_registers(thread)?;
@@ -161,7 +161,7 @@ impl Watching<'_> {
         Some(Insn { code, known, registers })
     }
 
-    /// What an instruction that a thread has executed read of that which is watched.
+    /// Returns the watchpoint that an executed instruction of a thread has read.
     fn read(&self, live: &Live, thread: Tid, insn: &Insn) -> Option<Watchpoint> {
         let code = insn.code.get(..insn.known)?;
         let read = reads(code, &insn.registers, &live.live_registers(thread)?);
@@ -172,7 +172,7 @@ impl Watching<'_> {
         self.watched_for_reads().find(is_read).copied()
     }
 
-    /// What is watched for writes; nothing of the rest.
+    /// Returns the memory watched for writes; empty for the other watchpoints.
     fn values(&self, live: &Live) -> Vec<Vec<u8>> {
         let value = |watchpoint: &Watchpoint| {
             if watchpoint.access == Access::Read {

@@ -1,13 +1,13 @@
-//! XSAVE areas in standard form, as the kernel gives and takes them (SDM volume 1, "XSAVE-Managed
+//! XSAVE areas in standard form, as the kernel reads and writes them (SDM volume 1, "XSAVE-Managed
 //! State"; `arch/x86/kernel/fpu` in the kernel).
 
 use super::{Extended, Register, Value};
 use std::ops::Range;
 
-/// Offset of the state components that the system has switched on, which the kernel writes into
-/// bytes of the FXSAVE area that are for software.
+/// Offset of the enabled state components, which the kernel writes into the bytes of the FXSAVE
+/// area that are reserved for software.
 const XCR0: usize = 464;
-/// Offset of the header's `XSTATE_BV`: components that are not in their initial state.
+/// Offset of the header's `XSTATE_BV`: the components that are not in their initial state.
 const XSTATE_BV: usize = 512;
 const X87: u64 = 1;
 const SSE: u64 = 1 << 1;
@@ -19,8 +19,8 @@ const AVX512: u64 = MASKS | ZMM_HIGH | HIGH_ZMM;
 /// Offset of the upper halves of the first 16 YMM registers.
 const YMM_HIGH: usize = 576;
 
-/// The control registers of x87 and SSE: offset and size in an FXSAVE area (SDM volume 1, table
-/// "Format of an FXSAVE Area", 64-bit mode with REX.W). The area abridges `ftag` to a byte.
+/// The control registers of x87 and SSE: name, offset and size in an FXSAVE area (SDM volume 1,
+/// table "Format of an FXSAVE Area", 64-bit mode with REX.W). The area abridges `ftag` to a byte.
 pub(super) const CONTROL: [(&str, usize, usize); 9] = [
     ("fctrl", 0, 2),
     ("fstat", 2, 2),
@@ -33,8 +33,8 @@ pub(super) const CONTROL: [(&str, usize, usize); 9] = [
     ("mxcsr", 24, 4),
 ];
 
-/// Where an area has its components: CPUs differ in AVX-512 only (CPUID leaf 0DH). Intel's leave
-/// room for MPX before it, and AMD's do not.
+/// The offsets of an area's components. CPUs differ in AVX-512 only (CPUID leaf 0DH): areas of
+/// Intel leave room for MPX before it, those of AMD do not.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     avx512: Option<Avx512>,
@@ -43,9 +43,9 @@ pub(super) struct Layout {
 #[derive(Clone, Copy, Debug)]
 struct Avx512 {
     masks: usize,
-    /// Upper halves of ZMM0 to ZMM15.
+    /// Offset of the upper halves of ZMM0 to ZMM15.
     zmm_high: usize,
-    /// ZMM16 to ZMM31.
+    /// Offset of ZMM16 to ZMM31.
     high_zmm: usize,
 }
 
@@ -53,13 +53,13 @@ const INTEL: Avx512 = Avx512 { masks: 1088, zmm_high: 1152, high_zmm: 1664 };
 const AMD: Avx512 = Avx512 { masks: 832, zmm_high: 896, high_zmm: 1408 };
 const HIGH_ZMM_BYTES: usize = 16 * 64;
 
-/// Where an area holds a register.
+/// The location of a register in an area.
 struct Field {
     at: usize,
     size: usize,
-    /// The bit in `XSTATE_BV` of the state component that it belongs to.
+    /// The bit of the register's state component in `XSTATE_BV`.
     component: u64,
-    /// The whole component, where its initial state is all zeros.
+    /// The whole component, if its initial state is all zeros.
     whole: Range<usize>,
 }
 
@@ -73,10 +73,10 @@ impl Layout {
         Some(Self { avx512 })
     }
 
-    /// Returns a register of AVX or AVX-512; `None` if the area does not hold it.
+    /// Returns a register of AVX or AVX-512; `None` if the area does not contain it.
     pub(super) fn read(self, area: &[u8], register: Register) -> Option<Value> {
         let Field { at, size, component, .. } = self.field(register)?;
-        // What the area leaves out is in its initial state (SDM, "XSAVE").
+        // A component that the area omits is in its initial state (SDM, "XSAVE").
         let in_use = word(area, XSTATE_BV)? & component != 0;
         let stored = area.get(at..at + size)?;
         Some(if in_use { Value::new(stored) } else { Value::default() })
@@ -120,14 +120,14 @@ impl Avx512 {
     }
 }
 
-/// Changes a register in an area. Returns `None` if it is not in there.
+/// Writes a register to an area. Returns `None` if the area does not contain it.
 pub(super) fn write(area: &mut [u8], register: Register, value: Value) -> Option<()> {
     let Field { at, size, component, whole } = Layout::of(area)?.field(register)?;
     let is_tags = register.name() == "ftag";
     let value = if is_tags { abridged_tags(value.low()).into() } else { value };
     let present = word(area, XSTATE_BV)?;
     if present & component == 0 {
-        // The others of the component are in their initial state.
+        // The component's other registers are in their initial state.
         area.get_mut(whole)?.fill(0);
     }
     area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&(present | component).to_le_bytes());
@@ -164,7 +164,7 @@ mod tests {
     fn area(size: usize, xcr0: u64) -> Vec<u8> {
         let mut area = vec![0; size];
         area[XCR0..XCR0 + 8].copy_from_slice(&xcr0.to_le_bytes());
-        // All x87 registers hold 1.0, so the tags are told by what is empty alone.
+        // All x87 registers hold 1.0, so the tags depend only on which registers are empty.
         for i in 0..8 {
             write(&mut area, Register::st(i).unwrap(), (0x3fff << 64 | 1 << 63).into()).unwrap();
         }

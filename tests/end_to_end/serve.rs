@@ -266,7 +266,7 @@ fn watchpoints_stop_behind_the_access() {
     }
     // What was written before cannot be told.
     assert!(
-        answer(&said, "reverse-stepi", 0).contains("watchpoints see nothing in the past"),
+        answer(&said, "reverse-stepi", 0).contains("watchpoints cannot be checked in the past"),
         "{said}"
     );
     assert!(answer(&said, "reverse-stepi", 1).contains("return sum"), "{said}");

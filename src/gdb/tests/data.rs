@@ -417,8 +417,8 @@ fn lldb_reads_traces() {
 #[test]
 fn a_recording_is_not_run() {
     assert_eq!(last(&["!"]), "OK");
-    assert!(last(&["vRun;2f62696e2f6c73"]).starts_with("E.this is a recording"));
-    assert!(last(&["vAttach;1"]).starts_with("E.this is a recording"));
+    assert!(last(&["vRun;2f62696e2f6c73"]).starts_with("E.a recording cannot run again"));
+    assert!(last(&["vAttach;1"]).starts_with("E.a recording cannot run again"));
     assert_eq!(exchange(&["!", "vKill;1", "D"]), ["OK", "OK", "OK"], "it stays connected");
     assert_eq!(last(&["QCatchSyscalls:1"]), "");
     assert_eq!(last(&["QProgramSignals:e;f"]), "OK");

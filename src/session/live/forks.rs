@@ -1,5 +1,5 @@
-//! What stands beside a live program: children that nobody follows yet, and the parent of one that
-//! is followed.
+//! The processes beside a live program: children that the debugger does not follow yet, and the
+//! parent of a child that it follows.
 
 use super::Live;
 use crate::capture::{Go, News};
@@ -7,17 +7,17 @@ use crate::common::{Addr, Pid, Tid};
 use crate::session::{Direction, Ending, Error, Order, Run, Stop, StopReason};
 use std::cell::OnceCell;
 
-/// A thread that waits for its child.
+/// A thread that waits for its vfork child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vfork {
-    /// The debugger knows of it.
+    /// The debugger knows that this thread waits.
     Waits(Tid),
-    /// It was told that the thread need not wait any more, since it went to the past.
+    /// The debugger went to the past and was informed that the wait is over, although it is not.
     ToldDone(Tid),
 }
 
 impl Live {
-    /// Lets the program run, without telling again of what was told before its time.
+    /// Resumes the program, and skips the report of a vfork that ended for the debugger already.
     pub(super) fn go_over_told(
         &mut self,
         go: &Go,
@@ -48,8 +48,8 @@ impl Live {
         }
     }
 
-    /// gdb keeps its breakpoints out of a process that waits for its child. In the past it does not
-    /// wait: the debugger is told before it goes there.
+    /// Ends a vfork wait for the debugger before it goes to the past, where nothing waits. gdb
+    /// keeps its breakpoints out of a process that waits for its child.
     pub(super) fn end_vfork_for_past(&mut self) -> Option<Stop> {
         let Some(Vfork::Waits(thread)) = self.vfork.filter(|_| self.forks.vfork) else {
             return None;
@@ -67,14 +67,14 @@ impl Live {
         self.process_beside(tid).is_some()
     }
 
-    /// A process that has ended is that of its first thread.
+    /// Returns the process of a thread; a process that has ended has the ID of its first thread.
     pub(super) fn pid_of(&self, tid: Tid) -> Pid {
         let pid = self.program.borrow().pid();
         let known = || self.program.borrow().threads().contains(&tid);
         match self.process_beside(tid) {
             Some(beside) => beside,
             None if tid.0 == pid.0 || known() => pid,
-            // A thread that is gone, of the past maybe; or a child that has ended.
+            // A thread of the past that is gone, or a child that has ended.
             None if self.past().is_some() => pid,
             None => Pid(tid.0),
         }

@@ -1,4 +1,4 @@
-//! What a stop of a live program means to its debugger.
+//! Translation of capture events to the stop reasons of the session.
 
 use super::Live;
 use crate::capture::News;
@@ -41,7 +41,7 @@ impl Live {
                     Some(Exit::Signal(number)) => Ending::Signal(number),
                     None => Ending::Unknown,
                 };
-                // A child that was followed may leave its parent behind.
+                // A child that the debugger followed may end while its parent is still there.
                 if thread == Tid(self.program.borrow().pid().0) {
                     self.ended = Some(ending);
                 }
@@ -54,7 +54,7 @@ impl Live {
         Some(Addr(self.live_registers(tid)?.rip))
     }
 
-    /// The general registers of a thread, as they are now.
+    /// Returns the current general registers of a thread.
     pub(in crate::session) fn live_registers(&self, tid: Tid) -> Option<Registers> {
         Some(self.program.borrow().thread(tid)?.registers)
     }

@@ -7,18 +7,17 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files below `/proc/PID` and `/proc/PID/task/TID` that gdb reads: for the vdso, and for its
-/// user's `info proc`.
+/// Files in `/proc/PID` and `/proc/PID/task/TID` that gdb reads, for the vdso and for `info proc`.
 const DESCRIPTIONS: [&str; 5] = ["maps", "cmdline", "comm", "stat", "status"];
 const LINKS: [&str; 2] = ["cwd", "exe"];
 
 impl Live {
-    /// Where one of the links leads by which the kernel describes the process.
+    /// Returns the target of one of the process's links in `/proc`.
     pub(super) fn link_of_program(&self, path: &Path) -> Option<PathBuf> {
         self.describes_process(path, &LINKS).then(|| fs::read_link(path).ok()).flatten()
     }
 
-    /// Returns true if a path is one of `names` of the program, or of what stands beside it.
+    /// Returns true if a path is one of `names` in `/proc` for the program or a process beside it.
     fn describes_process(&self, path: &Path, names: &[&str]) -> bool {
         let program = self.program.borrow();
         let own = program.threads().into_iter().map(|tid| (tid, program.pid()));
@@ -31,7 +30,7 @@ impl Live {
         })
     }
 
-    /// A file that is mapped, or one of those by which the kernel describes the process.
+    /// Returns a mapped file, or one of the process's files in `/proc`.
     pub(super) fn file_of_program(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         if self.describes_process(path, &DESCRIPTIONS) {
             let text: Arc<[u8]> = fs::read(path).ok()?.into();
@@ -40,7 +39,7 @@ impl Live {
         let program = self.program.borrow();
         let mapped = tracee::mappings(program.pid()).unwrap_or_default();
         let real = fs::canonicalize(path).ok()?;
-        // Only what is mapped is the program's.
+        // A debugger may read only files that the program has mapped.
         mapped.iter().find(|mapping| Path::new(&mapping.name) == real)?;
         let file = File::open(real).ok().filter(|f| f.metadata().is_ok_and(|m| m.is_file()));
         Some(Box::new(file?))

@@ -1,4 +1,4 @@
-//! The past of a live program: the recording so far, walked as a cut one.
+//! The past of a live program: the recording so far, opened like one that was cut off.
 
 use super::Live;
 use crate::capture::Live as Program;
@@ -12,7 +12,7 @@ use crate::timeline::{Options, Timeline};
 use crate::tracee;
 
 impl Live {
-    /// The history up to now.
+    /// Returns the history up to now.
     pub(super) fn history(&self) -> Option<&Recorded<Recording>> {
         let open = || match self.open_history() {
             Ok(history) => Some(history),
@@ -29,7 +29,7 @@ impl Live {
         self.history.get_mut().and_then(Option::as_mut)
     }
 
-    /// The past that the debugger looks at, if it does.
+    /// Returns the history if the debugger is at a position in it.
     pub(super) fn past(&self) -> Option<&Recorded<Recording>> {
         if self.in_past { self.history() } else { None }
     }
@@ -48,8 +48,8 @@ impl Live {
         }))
     }
 
-    /// The registers of now, which hold from each thread's last instruction on. Memory is not in
-    /// it: that of the past is not known from that of now.
+    /// Returns the current registers, which are valid from each thread's last instruction on.
+    /// Memory is not included: the current contents do not show those of the past.
     fn final_state(&self, program: &Program) -> FinalState {
         let mut threads: Vec<_> =
             program.threads().into_iter().filter_map(|tid| program.thread(tid)).collect();

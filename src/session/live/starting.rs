@@ -1,4 +1,4 @@
-//! How a live session comes to its program: launched or taken over, once or again.
+//! The start of a live session's program: by a launch or an attach, once or repeatedly.
 
 use super::Live;
 use crate::capture::{Backend, Live as Program, Request};
@@ -8,7 +8,7 @@ use crate::tracee;
 use std::cell::{OnceCell, RefCell};
 
 impl Live {
-    /// No program yet. [`Run::start`] starts one, as the request says where it does not.
+    /// Returns a session without a program; `request` has the defaults for [`Run::start`].
     pub fn new(backend: Backend, request: Request) -> Self {
         Self {
             backend,
@@ -32,7 +32,7 @@ impl Live {
         }
     }
 
-    /// A program that was started already.
+    /// Returns a session over a program that was started already.
     #[cfg(test)]
     pub(crate) fn over(program: Program, backend: Backend, request: Request) -> Self {
         let stopped = program.threads()[0];
@@ -42,7 +42,7 @@ impl Live {
         Self { program, stopped, has_run: true, ended: None, history, ..new }
     }
 
-    /// The request for what is to be started.
+    /// Returns the capture request for a start.
     fn request_of(&self, start: &Start) -> Result<Request, Error> {
         let mut request =
             Request { force: self.request.force || self.has_run, ..self.request.clone() };
@@ -52,7 +52,7 @@ impl Live {
                 if let Some(name) = &launch.program {
                     let found = tracee::resolve(name);
                     let found = found.map_err(|error| Error::Refused(error.to_string()))?;
-                    // It may run in another directory.
+                    // The program may run in another directory.
                     request.program = std::path::absolute(&found).unwrap_or(found);
                     request.argv = vec![name.clone()];
                 }
@@ -82,11 +82,11 @@ impl Live {
         Ok(request)
     }
 
-    /// Starts another program, or takes over another process, in place of what runs now.
+    /// Starts a program or attaches to a process, in place of the current program.
     pub(super) fn begin(&mut self, start: &Start) -> Result<(), Error> {
         let request = self.request_of(start)?;
         self.kill();
-        // Whoever waits for children must be alone, so the old program goes first.
+        // Waiting for children requires that no other program runs, so the old one is killed first.
         let (has_run, passed, forks) = (self.has_run, self.passed, self.forks);
         *self = Self { has_run, passed, forks, ..Self::new(self.backend, self.request.clone()) };
         let program = match request.attach {

@@ -1,4 +1,4 @@
-//! What a debugger changes of a live program, at its live end alone.
+//! Changes that a debugger makes to a live program, possible at its live end only.
 
 use super::Live;
 use crate::common::{Addr, Tid};

@@ -1,5 +1,5 @@
-//! The hardware backend's contract, kept with a model of a PMU: what it records opens, decodes, and
-//! is the path that the stepping backend records of the same program.
+//! The contract of the hardware backend, checked with a model of a PMU: its recordings open and
+//! decode to the path that the stepping backend records of the same program.
 
 use crate::capture::{
     Backend, Code, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly,
@@ -17,10 +17,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 const SIGINT: i32 = 2;
 const SIGUSR2: i32 = 12;
 
-/// A recorder has signals of its process to itself.
+/// A lock, since a recorder needs exclusive use of its process's signals.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The only one that records, a directory and the program in it; none where it cannot be run so.
+/// Returns the lock, a directory and the program in it; `None` if this machine cannot run the
+/// model.
 pub(super) fn bare() -> Option<(MutexGuard<'static, ()>, tempfile::TempDir, PathBuf)> {
     if !can_listen() {
         return None;
@@ -69,13 +70,13 @@ pub(super) fn request(scene: &Path, program: &Path, name: &str, history: History
     }
 }
 
-/// The threads, the first one first.
+/// Returns the threads, the first one first.
 fn threads(outcome: &Outcome) -> Vec<Tid> {
     let end = outcome.manifest.end.as_ref().unwrap();
     end.threads.iter().map(|thread| thread.tid).collect()
 }
 
-/// The addresses of the instructions that a thread's log has.
+/// Returns the addresses of the instructions in a thread's log.
 pub(super) fn logged(request: &Request, tid: Tid) -> Vec<u64> {
     let log = request.step_log.as_ref().unwrap().join(format!("{tid}.log"));
     let bytes = std::fs::read(log).unwrap();
@@ -87,7 +88,7 @@ fn open(outcome: &Outcome) -> Timeline {
     Timeline::open(Reader::open(&outcome.recordings[0]).unwrap(), options).unwrap()
 }
 
-/// What a trace says of bytes that are missing.
+/// Returns the number of OVF packets, which mark missing bytes.
 fn overflows(timeline: &Timeline, tid: Tid) -> usize {
     let packets = Packets::new(timeline.trace(tid).unwrap().as_ref());
     packets.filter(|(_, packet)| *packet == Ok(Packet::Ovf)).count()
@@ -104,7 +105,7 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
     let by_steps = record(Backend::Step, &stepped).unwrap();
     let traced = request(scene.path(), &program, "perf", History::Full);
     let log = traced.step_log.as_ref().unwrap();
-    // Small areas, which come round many times.
+    // Small areas, which wrap around many times.
     let (by_model, dropped) = record_by_model(&traced, 1 << 13, log, true).unwrap();
     assert_eq!((dropped, &by_model.notes), (0, &Vec::new()));
     let exit = |outcome: &Outcome| outcome.manifest.end.as_ref().unwrap().exit;
@@ -125,7 +126,7 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
     }
     let capture = &timeline.reader().manifest().capture;
     assert_eq!((capture.backend.as_str(), capture.is_of_cpu()), ("perf", true));
-    // What the kernel told by the other event: the code that was mapped by hand, and the handler.
+    // The kernel's second event reported the code that was mapped by hand, and the handler.
     let told = |is_it: fn(&Event) -> bool| {
         timeline.records().iter().filter(|record| is_it(&record.event)).count()
     };
@@ -149,7 +150,7 @@ fn a_recording_that_begins_late() {
     let capture = &outcome.manifest.capture;
     assert_eq!((tids.len(), capture.filter.as_slice()), (2, ["from fib".to_owned()].as_slice()));
     assert!(path == logged(&traced, tids[0]) && path.len() > 5000, "{}", path.len());
-    // It ran by itself up to there, and none of the INT3 that stopped it is left.
+    // The program ran natively up to there, and no INT3 of its stop is left.
     let never = Request {
         start_at: Some(Code::Function("nowhere_in_it".to_owned())),
         output: Some(scene.path().join("never")),
@@ -204,7 +205,7 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
     let recorder = this_thread();
     let asks = log.clone();
     let dir = traced.output.clone().unwrap();
-    // Asked for when the first thread has executed some thousand instructions of many.
+    // The snapshot is requested after the first thread has executed some thousands of instructions.
     let asking = std::thread::spawn(move || {
         let has_begun = || {
             let logs = std::fs::read_dir(&asks).unwrap().flatten();
@@ -219,7 +220,7 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
         while counts(&dir).is_none_or(|(_, done)| done == 0) && !is_over() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
-        // What is said to be on the disk is there, and opens.
+        // Every snapshot reported as written is on the disk and opens.
         let files = std::fs::read_dir(dir.join("trace")).unwrap().flatten();
         assert!(files.filter_map(|file| file.metadata().ok()).any(|file| file.len() > 16));
         Reader::open(&dir).unwrap()
@@ -229,10 +230,10 @@ fn who_asks_gets_what_is_in_the_ring_at_that_time() {
     let timeline = open(&outcome);
     let first = threads(&outcome)[0];
     let (path, whole) = (path(&timeline, first), logged(&traced, first));
-    // Its beginning would be overwritten at the end.
+    // The ring has overwritten the beginning by the end of the run.
     assert_eq!(path.first(), whole.first());
     assert_eq!(path.last(), whole.last());
-    // What both times have in common is joined; if that is nothing, there is a gap.
+    // The common part of both times is joined; without a common part there is a gap.
     let gaps = overflows(&timeline, first);
     assert!(gaps <= 1 && (gaps == 1 || path == whole));
     is_part_of(&path, &whole, gaps);
@@ -246,7 +247,7 @@ pub(super) fn built(scene: &Path, name: &str) -> PathBuf {
     program
 }
 
-/// A program that runs by itself, with so many threads: these, the first one first.
+/// Returns a program that runs natively with `count` threads, the first one first.
 pub(super) fn started(program: &Path, count: usize) -> (Child, Pid, Vec<Tid>) {
     let child = Command::new(program).stdin(Stdio::piped()).spawn().unwrap();
     let pid = Pid(i32::try_from(child.id()).unwrap());
@@ -327,7 +328,7 @@ fn the_recording_of_one_thread_ends_with_it() {
     let end = outcome.manifest.end.as_ref().unwrap();
     assert!(end.exit.is_none() && end.threads[0].final_pc.is_some());
     assert!(Reader::open(&outcome.recordings[0]).unwrap().core().unwrap().is_some());
-    // Others do not do that.
+    // The other backends refuse to record a single thread.
     for backend in [Backend::Soft, Backend::Step] {
         let refused = record(backend, &request).unwrap_err().to_string();
         assert!(refused.contains("records whole processes"), "{refused}");
@@ -344,7 +345,7 @@ fn a_process_is_attached_to_and_left() {
     let recorder = this_thread();
     let began = request.output.clone().unwrap().join("trace");
     let asking = std::thread::spawn(move || {
-        // All three have a trace.
+        // All three threads have a trace.
         let count = || std::fs::read_dir(&began).map_or(0, |traces| traces.flatten().count());
         while count() < 6 {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -366,11 +367,11 @@ fn a_process_is_attached_to_and_left() {
     assert!(reader.sideband().unwrap().iter().any(|record| is_of_program(&record.event)));
 }
 
-/// What is decoded is in the log, in its order, in as many pieces as there are gaps and one.
+/// Asserts that the decoded path is in the log in order, in one more piece than there are gaps.
 fn is_part_of(path: &[u64], log: &[u64], gaps: usize) {
     let (mut at, mut pieces, mut rest) = (0, 0, path);
     while !rest.is_empty() {
-        // The longest run that is somewhere in what is left of the log.
+        // The longest run found anywhere in the rest of the log.
         let run = |from: &usize| {
             log[*from..].iter().zip(rest).take_while(|(logged, told)| logged == told).count()
         };

@@ -1,5 +1,5 @@
-//! Live programs that the CPU traces, with a model of a PMU: what a debugger sees is what is
-//! executed, and the past is what it saw.
+//! Live programs traced by the CPU, with a model of a PMU: the debugger sees what is executed, and
+//! the past matches what it saw.
 
 use super::hardware::{bare, built, logged, path, request, started, tracer};
 use super::*;
@@ -16,7 +16,7 @@ const SIGUSR1: i32 = 10;
 const WRITE: u64 = 1;
 pub(super) const SOFTWARE: StopReason = StopReason::Breakpoint(BreakpointKind::Software);
 
-/// Where a symbol of a program without relocation is.
+/// Returns the address of a symbol in a program without relocation.
 pub(super) fn symbol(program: &Path, name: &str) -> Addr {
     let listed = Command::new("nm").arg(program).output().unwrap();
     let listed = String::from_utf8(listed.stdout).unwrap();
@@ -64,7 +64,7 @@ impl Debugged {
         self.session.run().pc(self.thread()).unwrap()
     }
 
-    /// Runs on to the end, and compares the paths of all threads with what was executed.
+    /// Runs to the end and compares the paths of all threads with the executed instructions.
     fn end(mut self, threads: usize) {
         self.session.clear_breakpoints();
         self.session.run_mut().catch_calls(Catches::None);
@@ -109,7 +109,7 @@ fn breakpoints_and_steps_there_and_back() {
     assert_eq!(it.pc(), symbol(&program, "_start"));
     it.session.insert_breakpoint(BreakpointKind::Software, fib);
     assert_eq!((it.forth(Action::Continue), it.pc()), (SOFTWARE, fib));
-    // Nobody sees an INT3.
+    // The debugger sees no INT3.
     let mut byte = [0];
     assert_eq!(it.session.run().read_memory(it.thread(), fib, &mut byte), 1);
     assert_ne!(byte, [0xcc]);
@@ -125,7 +125,7 @@ fn breakpoints_and_steps_there_and_back() {
         it.back(Action::Step);
         assert_eq!(it.pc(), *pc);
     }
-    // Forward through the past to the present, from there on live.
+    // Forward through the past to the present, then live.
     for _ in 1..hits {
         assert_eq!((it.forth(Action::Continue), it.pc()), (SOFTWARE, fib));
     }
@@ -158,12 +158,12 @@ fn threads_signals_system_calls_and_watched_memory() {
     }
     assert_ne!(it.thread(), first, "the thread's own line");
     it.session.run_mut().catch_calls(Catches::None);
-    // In another thread now: a step there, of this thread alone.
+    // The session is in another thread now: steps this thread alone.
     let order = it.order(Action::Step, Direction::Forward);
     assert_eq!(it.go(Order { locked: true, ..order }), StopReason::Step);
     assert_eq!(it.forth(Action::Continue), StopReason::Signal(SIGUSR1));
     assert_eq!(it.thread(), first);
-    // The handler counts.
+    // The handler increments this counter.
     let counter =
         Watchpoint { addr: symbol(&program, "handled"), size_bytes: 4, access: Access::Write };
     assert!(it.session.insert_watchpoint(counter));
@@ -197,7 +197,7 @@ fn a_process_that_was_taken_over_is_left_as_it_was() {
         memory.read_exact_at(&mut byte, at.0).unwrap();
         byte[0]
     };
-    // Somewhere in the loop, where all three come again and again; the model runs some more often.
+    // An address in the loop of all three threads; the model runs some threads more often.
     let at = it.session.run().pc(tids[1]).unwrap();
     let before = byte(at);
     it.session.insert_breakpoint(BreakpointKind::Software, at);

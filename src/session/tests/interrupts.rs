@@ -1,4 +1,4 @@
-//! Interrupts of live programs: what a thread has done by then is reported, whatever captures it.
+//! Interrupts of live programs: every backend reports the instructions executed by then.
 
 use super::hardware::{bare, request};
 use super::hardware_live::{Debugged, SOFTWARE, symbol};
@@ -35,7 +35,7 @@ fn a_step_that_is_done_is_not_interrupted() {
         let mut interrupts = true;
         while hits < SIGUSR1 {
             let (order, before) = (it.order(Action::Step, Direction::Forward), it.pc());
-            // Every other step is let come to its end.
+            // Every other step completes.
             interrupts = !interrupts;
             match it.session.resume(order, &|| interrupts).reason {
                 StopReason::Interrupted => assert_eq!(it.pc(), before, "{backend:?}"),
