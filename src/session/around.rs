@@ -18,7 +18,7 @@ pub struct Called {
     pub how: Arrived,
 }
 
-/// How a thread reached a function.
+/// The kind of a thread's arrival in a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The path begins here, or continues here after a gap.

@@ -10,7 +10,7 @@ pub struct Description {
     pub program: String,
     /// The arguments, including the program's name as the first.
     pub arguments: Vec<String>,
-    /// How the run ended.
+    /// The ending of the run.
     pub ending: Ending,
     /// The CPU of the recording, as its vendor names it.
     pub cpu: String,

@@ -132,7 +132,7 @@ fn steps() -> impl Strategy<Value = Vec<(i32, u64)>> {
 }
 
 proptest! {
-    /// Stepping a thread back and forward again shows the thread where it was.
+    /// Checks that stepping a thread back and forward again returns it to the same address.
     #[test]
     fn back_then_forth_returns(steps in steps(), walk in 1..20usize) {
         let mut session = Session::new(history(&steps));
@@ -152,7 +152,7 @@ proptest! {
         prop_assert_eq!(session.run().pc(tid), start);
     }
 
-    /// Continuing back and forward visits the same breakpoint hits.
+    /// Checks that continuing back and forward visits the same breakpoint hits.
     #[test]
     fn both_ways_stop_at_the_same_positions(steps in steps(), wanted in prop::collection::btree_set(110..120u64, 0..4)) {
         let mut session = Session::new(history(&steps));

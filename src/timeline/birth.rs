@@ -1,4 +1,4 @@
-//! Whether a thread's path begins where the thread did.
+//! Detection of paths that begin at the thread's birth.
 
 use super::line::Timeline;
 use crate::common::{Addr, Tid};
@@ -8,8 +8,8 @@ use crate::image::{CodeSource, Image};
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
 impl Timeline {
-    /// Whether a thread's path begins at a program's or linker's entry, or behind the system call
-    /// that made the thread. One that ran before begins anywhere.
+    /// Returns true if a thread's path begins at the entry of a program or dynamic linker, or after
+    /// the system call that created the thread. A thread that existed before begins anywhere.
     pub(super) fn begins_at_birth(&self, tid: Tid) -> bool {
         let image = self.images().epochs().iter().map(|epoch| &epoch.image);
         let Some(pc) = self.pc(tid, 0) else { return false };

@@ -1,18 +1,18 @@
-//! Which blocks a segment executed, in few bytes.
+//! The blocks that a segment executed, in compact form.
 
 use crate::common::Addr;
 use crate::flow::Bounds;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
-/// The blocks that one worker met, by the numbers that it gave them.
+/// The blocks that one worker met, indexed by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Dictionary {
     pub(super) blocks: Vec<Bounds>,
 }
 
 impl Dictionary {
-    /// The numbers of the blocks that hold one of these addresses.
+    /// Returns the numbers of the blocks that contain one of these addresses.
     pub(super) fn with(&self, addrs: &BTreeSet<Addr>) -> BTreeSet<u32> {
         let holds = |ip: Addr, last: Addr| addrs.range(ip..=last.max(ip)).next().is_some();
         let blocks = self.blocks.iter().zip(0..).filter(|((ip, last), _)| holds(*ip, *last));
@@ -20,15 +20,15 @@ impl Dictionary {
     }
 }
 
-/// Numbers of blocks, as bits: each byte that is not 0 behind the number of those before it that
-/// are, in LEB128. Blocks that are executed together were mostly met together, and got numbers in a
-/// row.
+/// A set of block numbers as a sparse bitmap: each nonzero byte follows the number of zero bytes
+/// before it, in LEB128. Blocks that execute together were mostly met together, and so have
+/// consecutive numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct BlockSet(Box<[u8]>);
 
 impl BlockSet {
-    /// A set of numbers: which 64 in a row, in ascending order, and those of them, the lowest in
-    /// the lowest bit.
+    /// Returns a set of numbers from words of 64 bits: the index of the word, in ascending order,
+    /// and its bits, the lowest number in the lowest bit.
     pub(super) fn new(words: impl Iterator<Item = (u32, u64)>) -> Self {
         let mut bytes = Vec::with_capacity(256);
         let mut next = 0;
@@ -46,7 +46,7 @@ impl BlockSet {
         Self(bytes.into())
     }
 
-    /// The numbers.
+    /// Returns the numbers in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u32> {
         let mut rest = self.0.iter();
         let mut next = 0_u64;
@@ -57,7 +57,7 @@ impl BlockSet {
         });
         bytes.flat_map(|(at, byte)| {
             let numbers = (0..8).filter(move |bit| byte >> bit & 1 != 0);
-            // What no worker wrote leads to no block.
+            // Bytes that no worker wrote yield the number of no block.
             numbers.map(move |bit| u32::try_from(at << 3 | bit).unwrap_or(u32::MAX))
         })
     }

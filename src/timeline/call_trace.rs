@@ -1,47 +1,47 @@
-//! A path as calls: where it enters functions, and how deep. Names nothing: its caller has the
-//! symbols.
+//! A path as calls: the functions that it enters, and their depths. Does not name functions, since
+//! the symbols belong to the caller.
 
 use super::visit::Visit;
 use crate::common::Addr;
 use crate::flow::{EventKind, Exit};
 
-/// A recursion without bound must not become memory without bound.
+/// A bound on the memory that an unbounded recursion takes.
 const DEPTH_LIMIT: usize = 4 << 20;
 
-/// Somewhere that the path comes to.
+/// An arrival of the path at a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// The number of the first instruction there in its thread.
+    /// The number of the first instruction there, counted per thread.
     pub index: u64,
-    /// Calls that have not returned yet, of those that the path shows.
+    /// The number of calls in the path so far that have not returned.
     pub depth: usize,
-    /// The instruction.
+    /// The address of that instruction.
     pub ip: Addr,
-    /// How the path comes there.
+    /// The kind of arrival.
     pub how: How,
 }
 
-/// How a path comes to an instruction.
+/// The kind of a path's arrival at an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It begins there, or goes on there behind a gap.
+    /// The path begins here, or continues here after a gap.
     Start,
-    /// By a call.
+    /// A call.
     Call,
-    /// By a return to a function whose call the path does not show.
+    /// A return to a function whose call is not in the path.
     Return,
-    /// The kernel went on elsewhere than where it was entered: a signal handler.
+    /// The kernel resumed at another address than expected: a signal handler.
     Signal,
 }
 
-/// Follows a path, block by block.
+/// A tracker of calls, which follows a path block by block.
 #[derive(Clone, Debug)]
 pub struct CallTrace {
     returns: Vec<Addr>,
     left: Left,
 }
 
-/// How the path left the block before.
+/// The last transfer of control out of a block.
 #[derive(Clone, Copy, Debug)]
 enum Left {
     Unknown,
@@ -58,7 +58,7 @@ impl Default for CallTrace {
 }
 
 impl CallTrace {
-    /// Takes what comes next; says where a function is entered.
+    /// Processes the next item; returns an arrival if it enters a function.
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {
             Visit::Block { index, span, last, .. } => {
@@ -117,7 +117,7 @@ impl CallTrace {
         }
     }
 
-    /// Leaves the innermost call that returns to `ip`, and all inside of it.
+    /// Pops the innermost call that returns to `ip`, and all calls inside it.
     fn leave(&mut self, ip: Addr) -> bool {
         let Some(at) = self.returns.iter().rposition(|next| *next == ip) else { return false };
         self.returns.truncate(at);

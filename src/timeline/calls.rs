@@ -1,4 +1,4 @@
-//! The call stack while the path is walked from segment to segment.
+//! The call stack during a walk of the path from segment to segment.
 
 use super::effects::{Effect, Left};
 use super::functions::Function;
@@ -6,43 +6,43 @@ use super::stack::{Frame, Stack};
 use crate::common::Addr;
 use serde::{Deserialize, Serialize};
 
-/// What is around the outermost frame that a path tells of.
+/// The frames outside the outermost known frame of a call stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Older {
-    /// The function that the path begins in.
+    /// None: the outermost function is the one in which the path begins.
     #[default]
     Nothing,
-    /// Frames whose calls are before the recorded history.
+    /// Frames whose calls precede the recorded history.
     BeforeHistory,
-    /// Frames whose calls are before a hole in the path.
+    /// Frames whose calls precede a gap in the path.
     Hole,
-    /// Frames of a stack that is not known: the stack pointer was loaded, as coroutines,
-    /// longjmp(3) and exceptions do.
+    /// Frames of an unknown stack: the stack pointer was loaded, as in coroutines, longjmp(3) and
+    /// exceptions.
     Switched,
-    /// Frames that are not known: a return led where no call of the path expected it.
+    /// Unknown frames: a return went to an address that no call of the path expected.
     StrayReturn,
 }
 
-/// The stack, and how control left what came before.
+/// The call stack, and the last transfer of control.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Calls {
     pub(super) stack: Stack,
     pub(super) left: Option<Left>,
     pub(super) older: Older,
-    /// The thread has been on another stack than its first.
+    /// True once the thread was on another stack than its first.
     pub(super) has_switched: bool,
-    /// How many of the process's exec(2) calls are over.
+    /// The number of the process's exec(2) calls so far.
     pub(super) execs: usize,
 }
 
-/// Gives the function of an address; none where that is not known.
+/// A lookup of the function at an address; `None` if that is unknown.
 pub(super) type FunctionAt<'a> = &'a dyn Fn(Addr) -> Option<Function>;
 
-/// Frames in which an active function is looked for, at most.
+/// The largest number of frames searched for an active function.
 const SEARCHED_FRAMES: usize = 1 << 14;
 
 impl Calls {
-    /// Does what a segment did, whose first instruction has the number `first` in its thread.
+    /// Applies the effects of a segment; `first` is the thread's number of its first instruction.
     pub(super) fn apply(&mut self, effects: &[Effect], first: u64, function_at: FunctionAt<'_>) {
         for effect in effects {
             self.step(*effect, first, function_at);
@@ -57,7 +57,7 @@ impl Calls {
             }
             Effect::Return(ip) => self.return_to(ip),
             Effect::Sigreturn(ip) => {
-                // A handler may change where the program goes on.
+                // A handler may change the address at which the program resumes.
                 if !self.stack.leave(|frame| frame.is_resumed_at(ip)) {
                     self.stack.leave(|frame| frame.signal);
                 }
@@ -68,7 +68,7 @@ impl Calls {
             Effect::Hole { .. } => self.lose(Older::Hole),
             Effect::Arrive { ip, index } => {
                 if let Some(effect) = self.left.take().and_then(|l| l.arrive(ip, first + index)) {
-                    // Its instructions are counted from the thread's start already.
+                    // Its instructions are already counted from the thread's start.
                     self.step(effect, 0, function_at);
                 }
             }
@@ -83,7 +83,7 @@ impl Calls {
     fn return_to(&mut self, ip: Addr) {
         let innermost = self.stack.frames().next();
         match innermost {
-            // Behind the function that the path began in.
+            // A return out of the function in which the path began.
             None if self.older == Older::Nothing => self.older = Older::BeforeHistory,
             None => {}
             Some(_) if self.stack.leave(|frame| frame.is_returned_from(ip)) => {}
@@ -93,14 +93,14 @@ impl Calls {
         }
     }
 
-    /// The stack pointer was loaded, and control went on at `ip`. On the same stack that is further
-    /// out: in the function of `ip`, which is known if it is active once. Whoever has been on
-    /// another stack may be there again.
+    /// Handles a loaded stack pointer after which control continued at `ip`. On the same stack,
+    /// this is a frame further out: that of the function at `ip`, if the function is active exactly
+    /// once. A thread that was on another stack before may be there again.
     fn land(&mut self, ip: Addr, function_at: FunctionAt<'_>) {
         let Some(innermost) = self.stack.frames().next().filter(|_| !self.has_switched) else {
             return self.lose(Older::Switched);
         };
-        // As if it had returned: so does another coroutine that waits in the same function.
+        // This looks like a return, but another coroutine may wait in the same function.
         if innermost.is_returned_from(ip) {
             return self.switch();
         }

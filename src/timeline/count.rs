@@ -1,17 +1,17 @@
-//! Whether the path has as many instructions as the recorder counted.
+//! Comparison of a path's length with the number of instructions that the recorder counted.
 
 use super::line::Timeline;
 use crate::common::Tid;
 use std::fmt;
 
-/// A thread whose path is not what was recorded: what is shown of it is wrong somewhere.
+/// A thread whose decoded path differs from what was recorded, so that some of it is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Miscount {
-    /// The thread.
+    /// The thread's ID.
     pub tid: Tid,
-    /// Instructions that the recorder counted.
+    /// The number of instructions that the recorder counted.
     pub recorded: u64,
-    /// Instructions of the decoded path.
+    /// The number of instructions of the decoded path.
     pub decoded: u64,
 }
 
@@ -27,8 +27,8 @@ impl fmt::Display for Miscount {
 }
 
 impl Timeline {
-    /// The threads whose paths have more or fewer instructions than were recorded. None where the
-    /// recorder did not count, or was killed.
+    /// Returns the threads whose paths have more or fewer instructions than recorded. Empty if the
+    /// recorder did not count them, or was killed.
     pub fn miscounts(&self) -> Vec<Miscount> {
         let entries = self.reader().manifest().end.iter().flat_map(|end| &end.threads);
         let counted = entries.filter(|entry| entry.instructions > 0);

@@ -1,7 +1,7 @@
-//! Cuts the trace of a CPU into pieces, one thread's each: by the times in the trace and the
+//! Cuts the trace of a CPU into pieces of one thread each, by the times in the trace and the
 //! context switches. Cuts only where tracing was off, as it is while the kernel switches. Packets
-//! without a time between two times may leave open which thread they are of: what is executed
-//! there is lost, and shown, and not given to whoever seems likely.
+//! between two times may leave open which thread executed them: such a piece is marked as lost
+//! instead of being assigned to the likeliest thread.
 
 use super::piece::Piece;
 use super::runs::{Homes, Runs, Traceable, Who};
@@ -12,10 +12,10 @@ use crate::sideband::Record;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Runs that are looked at, at most, to find out whose a period is.
+/// The largest number of runs searched to find the thread of a period.
 const RUNS_LIMIT: usize = 64;
 
-/// Whom the CPU of a trace ran.
+/// The scheduling of the CPU that wrote a trace.
 #[derive(Clone, Copy)]
 pub(super) struct Ran<'a> {
     pub(super) cpu: u32,
@@ -23,8 +23,8 @@ pub(super) struct Ran<'a> {
     pub(super) homes: &'a Homes,
 }
 
-/// The pieces of each thread that has some, by the thread's number, in the order of the trace,
-/// whose number in the timeline is `number`.
+/// Returns the pieces of the trace with this number in the timeline, in trace order, by the number
+/// of their thread.
 pub(super) fn cut(
     number: usize,
     trace: &[u8],
@@ -54,19 +54,19 @@ pub(super) fn cut(
     pieces
 }
 
-/// What a thread executed of a CPU's trace.
+/// A part of a CPU's trace that a thread executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// The thread.
+    /// The thread's ID.
     pub tid: Tid,
-    /// Where in the trace, in bytes.
+    /// The range of the trace, in bytes.
     pub range: Range<usize>,
-    /// Whether it is certain that it was this thread; if not, a recording has a gap there.
+    /// False if another thread may have executed the part; a recording has a gap there.
     pub is_certain: bool,
 }
 
-/// Shares the trace of a CPU out among threads by the context switches among `records`. For those
-/// who have a trace and no recording: opening a recording does this by itself.
+/// Divides the trace of a CPU among threads by the context switches in `records`. Serves callers
+/// with a trace but no recording: opening a recording does this itself.
 pub fn share_out(
     trace: &[u8],
     cpu: u32,
@@ -87,23 +87,23 @@ pub fn share_out(
     shares
 }
 
-/// From where tracing is enabled to where it is disabled: one thread's, whoever's.
+/// A part of the trace from enabling to disabling, all of it by one thread.
 #[derive(Clone, Debug)]
 struct Period {
     psb: usize,
     from: usize,
     to: usize,
-    /// The last time before it, and the first and last inside.
+    /// The last time before the period, and the first and last inside.
     before: Tsc,
     inside: Option<(Tsc, Tsc)>,
 }
 
-/// Whose a period may be.
+/// The threads that may have executed a period.
 struct Found {
     who: Who,
-    /// The number of the first run in which it may be, of one of the recording's threads.
+    /// The number of the first run in which a thread of the recording may have executed it.
     first: usize,
-    /// When that and the last such run begin.
+    /// The beginnings of that run and of the last such run.
     since: Tsc,
     until: Tsc,
 }
@@ -111,20 +111,20 @@ struct Found {
 struct Cutter<'a> {
     trace: usize,
     ran: Ran<'a>,
-    /// The segment that the turns are of.
+    /// The PSB of the current segment.
     psb: usize,
-    /// Behind the last period.
+    /// The end of the last period.
     boundary: usize,
     now: Tsc,
     on: Option<Period>,
-    /// Periods behind which no time has come yet.
+    /// Periods without a time after them so far.
     waiting: Vec<Period>,
-    /// Behind the last period that may be of another process.
+    /// The end of the last period that may belong to another process.
     foreign_end: usize,
-    /// Whose the last period was, and in which run.
+    /// The thread of the last period, and the number of the run.
     last: Option<(usize, usize)>,
     pieces: BTreeMap<usize, Vec<Piece>>,
-    /// What anybody may have executed: one piece at most.
+    /// Parts that any thread may have executed: at most one piece.
     lost: Vec<Piece>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> Cutter<'a> {
 
     fn turn(&mut self, turn: &Turn) {
         match turn.kind {
-            // One that is enabled though it was on is the decoder's matter.
+            // The decoder handles an enable while tracing is on.
             TurnKind::On => {
                 if self.on.is_none() {
                     self.begin();
@@ -180,7 +180,7 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Gives the periods that wait to their threads: `after` is the time behind them.
+    /// Assigns the waiting periods to their threads; `after` is the next time in the trace.
     fn settle(&mut self, after: Option<Tsc>) {
         for period in std::mem::take(&mut self.waiting) {
             self.give(&period, after);
@@ -210,10 +210,10 @@ impl<'a> Cutter<'a> {
         }
     }
 
-    /// Whose a period may be.
+    /// Returns the threads that may have executed a period.
     fn whose(&self, period: &Period, after: Tsc) -> Found {
         let inside = period.inside.map(|(first, last)| self.between(first, last));
-        // The kernel's clock may lag a little behind: nobody executes nothing.
+        // The times of switches are inexact: a period may fall into a run of no traced thread.
         inside
             .filter(|found| !found.who.is_nobody())
             .unwrap_or_else(|| self.between(period.before, after))
@@ -233,7 +233,7 @@ impl<'a> Cutter<'a> {
         Found { who, first: first + offset, since, until }
     }
 
-    /// Gives a period to a thread and its run with this number.
+    /// Assigns a period to a thread and its run with this number.
     fn give_to(&mut self, thread: usize, period: &Period, run: usize) {
         let since = self.ran.runs.range(run, run).first().map_or(Tsc(0), |run| run.since);
         let since = if since == Tsc(0) { period.before } else { since };
@@ -254,7 +254,7 @@ impl<'a> Cutter<'a> {
     }
 }
 
-/// Notes that who has these pieces may have executed this.
+/// Marks a period as lost in the pieces of a thread that may have executed it.
 fn lose(pieces: &mut Vec<Piece>, trace: usize, period: &Period) {
     match pieces.last_mut() {
         Some(piece) if piece.lost => piece.to = period.to,

@@ -1,4 +1,4 @@
-//! What the index keeps of each segment, made on all cores and handed over in order.
+//! The content that the index keeps of each segment, computed on all cores and delivered in order.
 
 use super::blocks::BlockSet;
 use super::effects::{Effect, Effects};
@@ -13,45 +13,45 @@ use std::convert::Infallible;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A worker takes the segments that start in so many bytes of trace at a time.
+/// Bytes of trace whose segments a worker takes at a time.
 const STRETCH_BYTES: usize = 128 << 10;
-/// Stretches that a worker may be ahead.
+/// The number of stretches by which a worker may be ahead.
 const AHEAD: usize = 8;
 
-/// The pieces of a thread with what decoding them needs.
+/// The pieces of a thread and the inputs of their decoding.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
     /// The bytes of all traces.
     pub(super) traces: &'a [&'a [u8]],
     pub(super) pieces: &'a [Piece],
     pub(super) world: World<'a>,
-    /// When another program began.
+    /// The times of exec(2) calls.
     pub(super) execs: &'a [Tsc],
 }
 
-/// The segments of a piece that start in so many bytes of the trace.
+/// The segments of a piece that start in a range of the trace.
 #[derive(Debug)]
 struct Stretch {
     piece: usize,
     range: Range<usize>,
 }
 
-/// What the index keeps of a segment.
+/// The data that the index keeps of a segment.
 #[derive(Debug)]
 pub(super) struct Digest {
     pub(super) piece: usize,
     pub(super) start: usize,
     pub(super) end: Option<usize>,
     pub(super) content: Content,
-    /// Who made it.
+    /// The number of the worker that made the digest.
     pub(super) worker: usize,
-    /// The blocks that were executed, in numbers of the worker.
+    /// The executed blocks, in the worker's numbers.
     pub(super) blocks: BlockSet,
-    /// The blocks that got the worker's next numbers.
+    /// The blocks of the worker's next numbers.
     pub(super) fresh: Vec<Bounds>,
 }
 
-/// What happened in a segment. Instructions are counted from its start.
+/// The content of a segment. Instructions are counted from its start.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Content {
     pub(super) insns: u64,
@@ -61,7 +61,7 @@ pub(super) struct Content {
 }
 
 impl Content {
-    /// Of a segment that is decoded.
+    /// Returns the content of a decoded segment.
     pub(super) fn of(segment: &Segment, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         segment.blocks.iter().for_each(|block| tally.add((block.ip, block.last)));
@@ -73,7 +73,7 @@ impl Content {
         }
     }
 
-    /// The same without decoding it block by block.
+    /// Returns the content of a segment without decoding it block by block.
     pub(super) fn skim(walker: &mut Walker<'_>, tally: &mut Tally, execs: &[Tsc]) -> Self {
         tally.restart();
         let mut content = Self::default();
@@ -98,13 +98,13 @@ impl Content {
     }
 }
 
-/// One who makes digests, with what is kept from one to the next.
+/// A maker of digests, with its state from one to the next.
 #[derive(Debug)]
 struct Worker {
     number: usize,
     caches: Caches,
     tally: Tally,
-    /// Blocks whose numbers were handed over.
+    /// The number of blocks already delivered.
     told: usize,
 }
 
@@ -113,7 +113,7 @@ impl Worker {
         Self { number, caches: Caches::default(), tally: Tally::new(), told: 0 }
     }
 
-    /// Hands over what the segment is that the tally has counted.
+    /// Returns the digest of the segment that the tally has counted.
     fn digest(&mut self, piece: usize, bounds: (usize, Option<usize>), content: Content) -> Digest {
         let names = self.tally.names();
         let fresh = names.get(self.told..).unwrap_or_default().to_vec();
@@ -125,7 +125,7 @@ impl Worker {
 }
 
 impl Segment {
-    /// The holes, each with the number of the next instruction.
+    /// Returns the gaps, each with the number of the next instruction.
     pub(super) fn gaps(&self) -> impl Iterator<Item = (u64, Gap)> {
         self.marks.iter().filter_map(|mark| match mark.what {
             What::Gap(gap) => Some((mark.at, gap)),
@@ -135,8 +135,8 @@ impl Segment {
 }
 
 impl Source<'_> {
-    /// Gives the digests of all pieces to `take`, in order. Told to `passed` now and then: how many
-    /// bytes of the pieces are done.
+    /// Passes the digests of all pieces to `take`, in order. Calls `passed` regularly with the
+    /// number of bytes done.
     pub(super) fn digest(
         self,
         workers: usize,
@@ -171,7 +171,7 @@ impl Source<'_> {
         self.traces.get(piece.trace).copied().unwrap_or_default()
     }
 
-    /// The segments that start in a stretch.
+    /// Returns the digests of the segments that start in a stretch.
     fn digest_stretch(self, stretch: &Stretch, worker: &mut Worker) -> Vec<Digest> {
         let Some(piece) = self.pieces.get(stretch.piece) else { return Vec::new() };
         let trace = self.bytes(piece);
@@ -200,10 +200,10 @@ impl Source<'_> {
     }
 }
 
-/// A range of bytes in steps.
+/// An iterator over a range of bytes in steps.
 #[derive(Clone, Debug)]
 pub(super) struct Stretches {
-    /// What is left.
+    /// The remaining range.
     pub(super) all: Range<usize>,
     pub(super) step: usize,
 }
@@ -219,7 +219,7 @@ impl Iterator for Stretches {
     }
 }
 
-/// The segments that start in a range: each PSB, and the next one, which may be behind the range.
+/// Returns the segments that start in a range: each PSB, and the next one, also beyond the range.
 pub(super) fn segments_in(
     trace: &[u8],
     range: Range<usize>,
@@ -233,10 +233,10 @@ pub(super) fn segments_in(
     })
 }
 
-/// The first PSB that starts in a range. Looks no further, so that a trace with few of them is
-/// not searched again and again.
+/// Returns the first PSB that starts in a range. Stops at its end, so that a trace with few PSBs is
+/// not searched repeatedly.
 fn first_psb(trace: &[u8], range: Range<usize>) -> Option<usize> {
-    // Where the pattern goes on behind the cut, the last PSB before it is taken: not in range.
+    // If the pattern continues beyond the cut, the PSB found there is not in the range.
     let cut = trace.len().min(range.end + PSB.len() + 1);
     find_psb(trace.get(..cut)?, range.start).filter(|psb| *psb < range.end)
 }
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs of the pattern of all lengths, with other bytes between them.
+    /// Runs of the PSB pattern of all lengths, with other bytes between them.
     fn any_trace() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             (1_usize..30).prop_map(|count| [0x02, 0x82].repeat(count)),

@@ -1,9 +1,9 @@
-//! What a segment does to the call stack, without knowing the stack at its start: so that segments
-//! can be looked at on all cores, and joined by little work.
+//! The effects of a segment on the call stack, computed without the stack at its start, so that
+//! segments can be processed on all cores and joined with little work.
 //!
-//! A return leaves the innermost frame that has its target as return address. Where a function
-//! loads the stack pointer and then branches (longjmp(3), exceptions, coroutines), the branch's
-//! target is all that the path tells: [`Effect::Land`].
+//! A return pops the innermost frame that has its target as return address. If a function loads the
+//! stack pointer and then branches (longjmp(3), exceptions, coroutines), the path shows only the
+//! branch's target: [`Effect::Land`].
 
 use super::segment::{Block, Segment, What, is_sigreturn};
 use super::stack::Frame;
@@ -11,21 +11,21 @@ use crate::common::{Addr, Tsc};
 use crate::flow::{CallWatch, Code, EventKind, Exit, Leaving, Span};
 use serde::{Deserialize, Serialize};
 
-/// How control left what came before, until it is known where to.
+/// A transfer of control whose target is not reached yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Left {
-    /// By a call.
+    /// A call.
     Call { site: Addr, return_address: Addr },
-    /// By a return.
+    /// A return.
     Return,
-    /// Into the kernel, by an instruction (at `site`) or without one (`site` is next then).
+    /// An entry to the kernel by an instruction at `site`; if asynchronous, `site` is `next`.
     Kernel { site: Addr, next: Addr, sigreturn: bool },
-    /// By a return or a jump behind a load of the stack pointer.
+    /// A return or a jump after a load of the stack pointer.
     Switch,
 }
 
 impl Left {
-    /// What it means that control arrives at `ip`, before instruction `index`.
+    /// Returns the effect of an arrival at `ip`, before instruction `index`.
     pub(super) fn arrive(self, ip: Addr, index: u64) -> Option<Effect> {
         match self {
             // A call to the next instruction reads the IP; nothing returns from it.
@@ -38,7 +38,7 @@ impl Left {
             Self::Return => Some(Effect::Return(ip)),
             Self::Switch => Some(Effect::Land(ip)),
             Self::Kernel { sigreturn: true, .. } => Some(Effect::Sigreturn(ip)),
-            // The kernel goes on where it was called, or calls again.
+            // The kernel resumes after the call, or restarts it.
             Self::Kernel { site, next, .. } if ip == next || ip == site => None,
             Self::Kernel { site, next, .. } => {
                 let frame = Frame { index, entry: ip, site, return_address: next, signal: true };
@@ -48,61 +48,61 @@ impl Left {
     }
 }
 
-/// A step of the call stack. Instructions are counted from the segment's start.
+/// A change of the call stack. Instructions are counted from the segment's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Effect {
     Push(Frame),
     Return(Addr),
     Sigreturn(Addr),
-    /// Control goes on at an address with a stack pointer that was loaded.
+    /// An arrival at an address with a loaded stack pointer.
     Land(Addr),
-    /// The stack pointer was loaded, and the path does not tell where that leads.
+    /// A load of the stack pointer whose consequence the path does not show.
     Switch,
-    /// The path is lost before the instruction of this number.
+    /// A gap of the path before the instruction with this number.
     Hole {
         index: u64,
     },
-    /// Control arrives at an address, and how it left is known only from what came before.
+    /// An arrival at an address after a transfer that precedes the segment.
     Arrive {
         ip: Addr,
         index: u64,
     },
-    /// How control left is known from here on.
+    /// A transfer that is known from here on.
     Left(Option<Left>),
-    /// So many of the process's exec(2) calls are over.
+    /// The number of the process's exec(2) calls so far.
     Execs(usize),
 }
 
-/// What is known of how control left.
+/// The last transfer of control, as far as it is known.
 #[derive(Clone, Copy, Debug)]
 enum Known {
-    /// Only what came before the segment can tell.
+    /// The transfer precedes the segment.
     Before,
     Here(Option<Left>),
 }
 
-/// What a segment, or its beginning, does.
+/// The effects of a segment or of its beginning.
 #[derive(Debug)]
 pub(super) struct Effects<'a> {
     steps: Vec<Effect>,
     left: Known,
-    /// The stack pointer was loaded in the block that control is in.
+    /// True if the current block has loaded the stack pointer.
     has_loaded_sp: bool,
-    /// When another program began.
+    /// The times of exec(2) calls.
     execs: &'a [Tsc],
     execs_over: usize,
-    /// Instructions so far.
+    /// The number of instructions so far.
     index: u64,
 }
 
 impl<'a> Effects<'a> {
-    /// Nothing yet.
+    /// Returns an empty list of effects.
     pub(super) fn new(execs: &'a [Tsc]) -> Self {
         let (steps, left) = (Vec::new(), Known::Before);
         Self { steps, left, has_loaded_sp: false, execs, execs_over: 0, index: 0 }
     }
 
-    /// All of them.
+    /// Returns all effects.
     pub(super) fn finish(mut self) -> Vec<Effect> {
         self.tell_left();
         self.steps
@@ -110,8 +110,7 @@ impl<'a> Effects<'a> {
 }
 
 impl Effects<'_> {
-    /// Those of the first `limit` instructions of a segment, and of what stands before the next
-    /// one.
+    /// Returns the effects of a segment's first `limit` instructions and the marks after them.
     pub(super) fn of(segment: &Segment, limit: u64, execs: &[Tsc]) -> Vec<Effect> {
         let mut effects = Effects::new(execs);
         effects.walk(segment, limit);
@@ -139,7 +138,7 @@ impl Effects<'_> {
         }
     }
 
-    /// Something stands before instruction `index`.
+    /// Processes a mark before instruction `index`.
     pub(super) fn mark_at(&mut self, index: u64, what: &What) {
         self.index = index;
         self.mark(what);
@@ -147,7 +146,7 @@ impl Effects<'_> {
 
     fn mark(&mut self, what: &What) {
         match *what {
-            // What was interrupted had been arrived at, though nothing was executed there.
+            // The interrupted instruction had been reached, though it did not execute.
             What::Event(EventKind::AsyncDisabled { at, .. }) => {
                 self.arrive(at);
                 self.left =
@@ -161,7 +160,7 @@ impl Effects<'_> {
             }
             What::Event(EventKind::Enabled { ip }) => self.arrive(ip),
             What::Event(EventKind::Tsc(now)) => self.time_is(now),
-            // What happened in a hole is not known.
+            // Control may have moved anywhere in a gap.
             What::Gap(_) | What::Event(EventKind::Overflow { .. }) => {
                 self.left = Known::Here(None);
                 self.steps.push(Effect::Hole { index: self.index });
@@ -170,14 +169,14 @@ impl Effects<'_> {
         }
     }
 
-    /// Makes what is known here known to whom it matters, who may know better from then on.
+    /// Emits the last transfer for the following segment, and resets it.
     fn tell_left(&mut self) {
         if let Known::Here(left) = std::mem::replace(&mut self.left, Known::Before) {
             self.steps.push(Effect::Left(left));
         }
     }
 
-    /// Another program has no activations of the one before.
+    /// Emits the exec(2) calls up to `now`: the new program has no activations of the old one.
     fn time_is(&mut self, now: Tsc) {
         let over = self.execs.partition_point(|exec| *exec <= now);
         if over > self.execs_over {
@@ -192,7 +191,7 @@ impl Effects<'_> {
         self.leave_at((block.last, block.end), block.exit, || block.sigreturn);
     }
 
-    /// Control leaves by the instruction at `site`; `next` is behind it.
+    /// Processes a block's exit by the instruction at `site`; `next` is the address after it.
     fn leave_at(&mut self, (site, next): (Addr, Addr), exit: Exit, sigreturn: impl Fn() -> bool) {
         let switches = std::mem::take(&mut self.has_loaded_sp);
         if switches && !matches!(exit, Exit::Ret | Exit::Jmp | Exit::JmpIndirect) {
@@ -230,8 +229,8 @@ impl Effects<'_> {
         }
     }
 
-    /// Takes the frame that is left, and all inside of it, back again if it was pushed here and
-    /// nothing since then depends on what came before.
+    /// Removes the popped frame and all frames inside it if this segment pushed it and no step
+    /// since depends on earlier segments. Emits the effect otherwise.
     fn leave_frame(&mut self, effect: Effect, is_left: impl Fn(&Frame) -> bool) {
         for (number, step) in self.steps.iter().enumerate().rev() {
             match step {
@@ -244,7 +243,7 @@ impl Effects<'_> {
     }
 }
 
-/// What is skimmed comes to the same as what is walked block by block.
+/// Skimming gives the same effects as a walk block by block.
 impl CallWatch for Effects<'_> {
     #[inline]
     fn arrive(&mut self, ip: Addr, index: u64) {

@@ -1,12 +1,12 @@
-//! Why a recording does not become a timeline. What is wrong *in* a trace is a gap and no error.
+//! Errors of opening a recording as a timeline. A fault *in* a trace is a gap and not an error.
 
 use crate::recording;
 
-/// A fault.
+/// An error of opening a timeline.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The recording does not open.
+    /// The recording cannot be opened.
     #[error(transparent)]
     Recording(#[from] recording::Error),
 }

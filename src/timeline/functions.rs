@@ -1,5 +1,5 @@
-//! Functions by address, where the call stack needs them: as the code's own symbols have them. Opens
-//! no debug files.
+//! Functions by address for the call stack, from the symbols in the code's own files. Opens no
+//! debug files.
 
 use crate::common::Addr;
 use crate::image::Section;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A function, or one of the parts that a compiler splits it into.
+/// A function, or one of the parts into which a compiler split it.
 #[derive(Clone, Debug)]
 pub(super) struct Function {
     start: Addr,
@@ -24,8 +24,8 @@ impl Function {
         Self { start, name: Arc::from(whole), is_part: whole != name }
     }
 
-    /// Whether both are of one function. Instances of one generic function have one name; a part
-    /// has nothing but its name.
+    /// Returns true if both belong to the same function. Instances of a generic function share
+    /// their name; a part can only be matched by name.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         if self.is_part || other.is_part {
             self.name == other.name
@@ -35,22 +35,22 @@ impl Function {
     }
 }
 
-/// Modules whose symbols were read, and the addresses that were asked for.
+/// The symbols of modules read so far, and the results of earlier lookups.
 #[derive(Clone, Default)]
 pub(super) struct Functions(Arc<Mutex<Known>>);
 
 #[derive(Default)]
 struct Known {
     functions: HashMap<Addr, Option<Function>>,
-    /// By the beginning of their section.
+    /// Modules by the start address of their section.
     modules: HashMap<Addr, Option<Symbols>>,
 }
 
-/// Addresses that are kept.
+/// The largest number of cached lookups.
 const ADDRS_LIMIT: usize = 1 << 16;
 
 impl Functions {
-    /// The function around `addr`, which is in the section that `section` gives.
+    /// Returns the function at `addr`, which is in the section that `section` returns.
     pub(super) fn at<'a>(
         &self,
         addr: Addr,
@@ -85,7 +85,7 @@ fn symbols(section: &Section) -> Option<Symbols> {
     Some(symbols)
 }
 
-/// The name without that of the part: `main.cold`, or `f(int) [clone .cold]`.
+/// Returns the name without the suffix of a part: `main.cold`, or `f(int) [clone .cold]`.
 fn whole(name: &str) -> &str {
     [" [clone .cold", ".cold"]
         .iter()

@@ -1,5 +1,5 @@
-//! The code of a recording over time, from its sideband and its stored images. A file that is
-//! not stored is a hole, and decoding shows a gap where it was executed.
+//! The code of a recording over time, from its sideband and its stored images. Decoding shows a gap
+//! where code of a file executed that is not stored.
 
 use super::Error;
 use super::functions::{Function, Functions};
@@ -11,19 +11,19 @@ use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The image from one change of the mappings to the next.
+/// The image between two successive changes of the mappings.
 #[derive(Clone, Debug)]
 pub struct Epoch {
-    /// When it begins.
+    /// The beginning of the epoch.
     pub start: Tsc,
-    /// What is mapped.
+    /// The mapped code.
     pub image: Arc<Image>,
-    /// Grows when code was changed or taken away: blocks decoded in one generation hold in all of
-    /// its epochs.
+    /// A number that grows when code is changed or removed: blocks decoded in one generation are
+    /// valid in all of its epochs.
     pub generation: u32,
 }
 
-/// The images of a process over time, and the files that they came from.
+/// The images of a process over time, and their files.
 #[derive(Clone, Debug, Default)]
 pub struct Images {
     epochs: Vec<Epoch>,
@@ -32,7 +32,7 @@ pub struct Images {
 }
 
 impl Images {
-    /// Reads them from a recording and its sideband. Gives the images that are gone, too.
+    /// Reads the images of a recording. Returns the errors of missing images, too.
     pub fn load(
         reader: &Reader,
         records: &[Record],
@@ -58,52 +58,52 @@ impl Images {
         Ok((Self::new(epochs, files.by_path()), lost))
     }
 
-    /// Of these epochs, in order, and these files by path.
+    /// Returns images with these epochs, in order of time, and these files by path.
     pub(super) fn new(epochs: Vec<Epoch>, files: HashMap<String, Bytes>) -> Self {
         Self { epochs, files, functions: Functions::default() }
     }
 
-    /// The epochs in time.
+    /// Returns the epochs in order of time.
     pub fn epochs(&self) -> &[Epoch] {
         &self.epochs
     }
 
-    /// The number of the epoch that holds at `at`; before the first, the first.
+    /// Returns the number of the epoch at a time; the first for an earlier time.
     pub fn epoch_at(&self, at: Tsc) -> usize {
         self.epochs.partition_point(|epoch| epoch.start <= at).saturating_sub(1)
     }
 
-    /// The image at the end of the run.
+    /// Returns the image at the end of the run.
     pub fn last(&self) -> Option<&Arc<Image>> {
         self.epochs.last().map(|epoch| &epoch.image)
     }
 
-    /// The function around an address, of what was mapped there last; none where the code has no
-    /// symbols.
+    /// Returns the function at an address, in the code that was mapped there last; `None` if that
+    /// has no symbols.
     pub(super) fn function_at(&self, addr: Addr) -> Option<Function> {
         self.functions
             .at(addr, || self.epochs.iter().rev().find_map(|epoch| epoch.image.section_at(addr)))
     }
 
-    /// A stored file by its path on the machine of the recording.
+    /// Returns a stored file by its path on the machine of the recording.
     pub fn file(&self, path: &str) -> Option<&Bytes> {
         self.files.get(path)
     }
 
-    /// All stored files.
+    /// Returns all stored files.
     pub fn files(&self) -> impl Iterator<Item = (&str, &Bytes)> {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes))
     }
 }
 
-/// The mapped files with their stored content. A file is often mapped before it is known that it
-/// holds code, and stored only then.
+/// The mapped files with their stored contents. A file is often mapped before the recorder sees
+/// that it contains code, and stored only then.
 #[derive(Default)]
 struct Files {
     paths: HashMap<FileId, String>,
     contents: HashMap<FileId, Bytes>,
     special: HashMap<ImageId, Bytes>,
-    /// The memory of the core, where code is from there.
+    /// The memory of the core file, for code that comes from there.
     core: Option<Image>,
     lost: Vec<crate::recording::Error>,
 }
@@ -152,14 +152,14 @@ impl Files {
 
     fn by_path(self) -> HashMap<String, Bytes> {
         let mut contents: Vec<_> = self.contents.into_iter().collect();
-        // Of a file that was overwritten in place, what was mapped last.
+        // For a file that was overwritten in place, the contents mapped last count.
         contents.sort_unstable_by_key(|(file, _)| *file);
         let path = |(file, bytes)| Some((self.paths.get(&file)?.clone(), bytes));
         contents.into_iter().filter_map(path).collect()
     }
 }
 
-/// What a core holds; nothing where it does not read, of which its readers will tell.
+/// Returns the memory of the core file; empty if it is unreadable, which its users report.
 fn core_memory(reader: &Reader) -> Image {
     let core = reader.core().ok().flatten().map(Bytes::new);
     let core = core.and_then(|bytes| Core::parse(&bytes).ok());
@@ -208,8 +208,8 @@ fn section(
     })
 }
 
-/// Where code is or was, to see which changes touch code that may have been decoded before. Taking
-/// an unmapped range for code only costs blocks that are decoded again.
+/// The present and former ranges of code, to find the changes that invalidate decoded blocks. A
+/// range that is wrongly taken for code only costs a second decoding.
 #[derive(Default)]
 struct CodeRanges {
     ranges: RangeSet,
@@ -239,7 +239,7 @@ impl CodeRanges {
         }
     }
 
-    /// Something happens at `range`: if code was there, blocks decoded before do not hold.
+    /// Notes a change of `range`: if it held code, blocks decoded before are invalid.
     fn touch(&mut self, at: Tsc, range: AddrRange) {
         if self.ranges.overlaps(range) {
             self.changes.push(at);

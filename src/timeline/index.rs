@@ -1,6 +1,6 @@
-//! The index of a thread's path: for each segment where it starts, which instructions and blocks
-//! it holds, and the call stack at its start. Built once, on all cores; seeking and searching use
-//! it and decode one segment at a time.
+//! The index of a thread's path: for each segment its offset, its instructions and blocks, and the
+//! call stack at its start. It is built once, on all cores. Seeks and searches use it and decode
+//! one segment at a time.
 
 use super::blocks::{BlockSet, Dictionary};
 use super::calls::Calls;
@@ -10,24 +10,24 @@ use crate::common::{Addr, Tsc};
 use crate::flow::{Bounds, Gap};
 use std::collections::BTreeSet;
 
-/// What is known of a segment without decoding it.
+/// The properties of a segment that are known without decoding it.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
-    /// The number of its piece among the thread's.
+    /// The number of the segment's piece, counted per thread.
     pub(super) piece: usize,
-    /// Offset of its PSB.
+    /// The offset of its PSB.
     pub(super) start: usize,
-    /// Offset of the next one; none for the last of the piece.
+    /// The offset of the next PSB; `None` for the last segment of the piece.
     pub(super) end: Option<usize>,
-    /// Instructions of the thread before it.
+    /// The number of the thread's instructions before the segment.
     pub(super) first: u64,
     pub(super) insns: u64,
-    /// The call stack at its start.
+    /// The call stack at the start.
     pub(super) calls: Calls,
-    /// Which worker's numbers its blocks have: that of one of [`Index::dictionaries`].
+    /// The worker that numbered the blocks: an index into [`Index::dictionaries`].
     pub(super) worker: usize,
     pub(super) blocks: BlockSet,
-    /// Whether its path has holes.
+    /// True if the path has gaps here.
     pub(super) has_gaps: bool,
 }
 
@@ -36,18 +36,18 @@ pub(super) struct Entry {
 pub(super) struct Index {
     pub(super) entries: Vec<Entry>,
     pub(super) insns: u64,
-    /// The time, at each instruction before which the trace told a new one.
+    /// The times in the trace, each with the number of the next instruction.
     pub(super) times: Vec<(u64, Tsc)>,
-    /// The blocks of each worker that made it.
+    /// The blocks of each worker that built the index.
     pub(super) dictionaries: Vec<Dictionary>,
 }
 
-/// Blocks, in the numbers of each worker.
+/// A set of blocks, in the numbers of each worker.
 pub(super) type Wanted = Vec<BTreeSet<u32>>;
 
 impl Index {
-    /// Decodes all pieces, and gives their holes, too. Told to `passed` now and then: how many bytes
-    /// of them are done.
+    /// Decodes all pieces and returns the index and the gaps. Calls `passed` regularly with the
+    /// number of bytes done.
     pub(super) fn build(
         source: Source<'_>,
         workers: usize,
@@ -92,8 +92,8 @@ impl Index {
         self.insns += content.insns;
     }
 
-    /// Of several times at one instruction the last holds; a repeated one is no news; and time
-    /// never goes back.
+    /// Adds a time. The last one at an instruction counts; a time that is equal to the last or
+    /// earlier is dropped.
     fn note_time(&mut self, at: u64, tsc: Tsc) {
         let Some((last_at, last)) = self.times.last_mut() else {
             self.times.push((at, tsc));
@@ -109,7 +109,7 @@ impl Index {
         }
     }
 
-    /// The number of the segment that holds instruction `index`.
+    /// Returns the number of the segment that contains instruction `index`.
     pub(super) fn entry_of(&self, index: u64) -> Option<usize> {
         if index >= self.insns {
             return None;
@@ -117,19 +117,19 @@ impl Index {
         self.entries.partition_point(|entry| entry.first <= index).checked_sub(1)
     }
 
-    /// The blocks that hold one of these addresses, for [`Entry::holds`].
+    /// Returns the blocks that contain one of these addresses, for [`Entry::holds`].
     pub(super) fn blocks_with(&self, addrs: &BTreeSet<Addr>) -> Wanted {
         self.dictionaries.iter().map(|dictionary| dictionary.with(addrs)).collect()
     }
 
-    /// All blocks; some more than once.
+    /// Returns all blocks; some more than once.
     pub(super) fn blocks(&self) -> impl Iterator<Item = Bounds> {
         self.dictionaries.iter().flat_map(|dictionary| dictionary.blocks.iter().copied())
     }
 }
 
 impl Entry {
-    /// Whether one of these blocks was executed in the segment.
+    /// Returns true if the segment executed one of these blocks.
     pub(super) fn holds(&self, blocks: &Wanted) -> bool {
         let wanted = blocks.get(self.worker).filter(|wanted| !wanted.is_empty());
         wanted.is_some_and(|wanted| self.blocks.numbers().any(|number| wanted.contains(&number)))

@@ -1,9 +1,9 @@
-//! Where a path enters the kernel: its system calls, with their numbers as far as they are known,
-//! and the signals whose handlers it runs.
+//! A path's entries to the kernel: its system calls, with their numbers if known, and the signals
+//! whose handlers it runs.
 //!
-//! The number of a system call is what the path's own instructions put into RAX, where they tell
-//! it: a constant that is moved there, through registers and calls. Otherwise it is what the
-//! sideband has of the thread at the time. What neither tells is not known.
+//! The number of a system call is the constant that the path's own instructions move to RAX, also
+//! through registers and calls. If they do not show it, the sideband's record of the thread at that
+//! time has it. Otherwise the number is unknown.
 
 use super::line::Timeline;
 use super::search::{Direction, Found, Search};
@@ -16,7 +16,7 @@ use crate::sideband::Event;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Instructions that are looked at, at most, to find what was put into a register.
+/// The largest number of instructions searched for the value of a register.
 const REACH: u64 = 4096;
 
 /// A signal whose handler the path runs.
@@ -24,29 +24,29 @@ const REACH: u64 = 4096;
 pub struct Delivery {
     /// The position of the handler's first instruction.
     pub position: u64,
-    /// The thread.
+    /// The thread's ID.
     pub tid: Tid,
-    /// The signal.
+    /// The signal's number.
     pub number: i32,
 }
 
-/// SYSCALL instructions by address.
+/// SYSCALL instructions by address, each with its number if that never varies.
 type Sites = BTreeMap<Addr, Option<u64>>;
 
-/// A timeline's ways into the kernel, found once.
+/// The kernel entries of a timeline, found once.
 #[derive(Clone, Debug, Default)]
 pub struct KernelEntries {
-    /// The addresses of all SYSCALL instructions that were executed; with the number that each
-    /// always makes, where the code before it says so.
+    /// The addresses of all executed SYSCALL instructions; with the number that each always uses,
+    /// if the code before it sets that.
     sites: OnceCell<Sites>,
-    /// The numbers that the sideband has, with their times.
+    /// The numbers in the sideband, with their times.
     told: HashMap<Tid, Vec<(Tsc, u64)>>,
-    /// Signals by position, at most one a position. Whether a handler ran is not looked at yet.
+    /// Signals by position, at most one each. Whether a handler ran is not checked yet.
     signals: Vec<Delivery>,
 }
 
 impl KernelEntries {
-    /// Those of a timeline.
+    /// Returns the kernel entries of a timeline.
     pub fn of(timeline: &Timeline) -> Self {
         let mut entries = Self::default();
         for record in timeline.records() {
@@ -63,7 +63,7 @@ impl KernelEntries {
             }
         }
         entries.told.values_mut().for_each(|told| told.sort_unstable());
-        // Of several at once the last one's handler runs first.
+        // If several signals arrive at once, the handler of the last runs first.
         entries.signals.reverse();
         entries.signals.sort_by_key(|delivery| delivery.position);
         entries.signals.dedup_by_key(|delivery| delivery.position);
@@ -74,7 +74,7 @@ impl KernelEntries {
         self.sites.get_or_init(|| sites(timeline))
     }
 
-    /// The SYSCALL instructions that may make a call that is wanted.
+    /// Returns the addresses of SYSCALL instructions that may make a requested call.
     pub fn calls(
         &self,
         timeline: &Timeline,
@@ -85,14 +85,14 @@ impl KernelEntries {
         sites.filter(|(_, number)| may(number)).map(|(site, _)| *site).collect()
     }
 
-    /// Whether a thread's instruction `index` is a system call.
+    /// Returns true if a thread's instruction `index` is a system call.
     pub fn is_call(&self, timeline: &Timeline, tid: Tid, index: u64) -> bool {
         index < timeline.instructions(tid)
             && timeline.pc(tid, index).is_some_and(|pc| self.sites(timeline).contains_key(&pc))
             && read_insn(timeline, tid, index).is_some_and(|code| is_syscall(code.known()))
     }
 
-    /// The number of the system call that is a thread's instruction `index`, where it is known.
+    /// Returns the number of the system call at a thread's instruction `index`, if known.
     pub fn number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
         let site = timeline.pc(tid, index)?;
         let of_site = self.sites(timeline).get(&site).copied().flatten();
@@ -101,8 +101,8 @@ impl KernelEntries {
             .or_else(|| self.told_number(timeline, tid, index))
     }
 
-    /// What the sideband has of the call at a thread's instruction `index`, where it is the only one
-    /// between two times of the thread.
+    /// Returns the number that the sideband has for the call at a thread's instruction `index`, if
+    /// it is the only call between two times of the thread.
     fn told_number(&self, timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
         let told = self.told.get(&tid)?;
         let (slice, end) = timeline.order.slice_of(timeline.thread(tid)?.0, index)?;
@@ -121,24 +121,24 @@ impl KernelEntries {
         let first = told.partition_point(|(tsc, _)| *tsc < slice.tsc);
         let mut in_time = told.get(first..)?.iter().take_while(|(tsc, _)| *tsc < end);
         let number = in_time.next()?.1;
-        // Several: one that was interrupted and made again.
+        // Several equal records: the call was interrupted and restarted.
         in_time.all(|(_, other)| *other == number).then_some(number)
     }
 
-    /// The signal whose handler begins at a position, whatever the path says.
+    /// Returns the signal at a position, without a check that a handler runs there.
     pub fn signal_at(&self, position: u64) -> Option<Delivery> {
         let at = self.signals.binary_search_by_key(&position, |delivery| delivery.position);
         self.signals.get(at.ok()?).copied()
     }
 
-    /// The signals from a position to another, both included.
+    /// Returns the signals from position `first` to `last`, both included.
     pub fn signals_within(&self, first: u64, last: u64) -> &[Delivery] {
         let start = self.signals.partition_point(|delivery| delivery.position < first);
         let end = self.signals.partition_point(|delivery| delivery.position <= last);
         self.signals.get(start..end).unwrap_or_default()
     }
 
-    /// Whether the path runs a signal handler from there on.
+    /// Returns true if a signal handler runs at the delivery's position.
     pub fn is_handled(timeline: &Timeline, delivery: &Delivery) -> bool {
         let index = timeline.index_of(delivery.tid, delivery.position);
         let stack = timeline.call_stack(delivery.tid, index);
@@ -147,10 +147,10 @@ impl KernelEntries {
     }
 }
 
-/// All SYSCALL instructions, with their numbers.
+/// Returns all executed SYSCALL instructions, with their numbers.
 fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     let epochs = timeline.images().epochs();
-    // What was mapped in a generation is all there at its end.
+    // The last image of a generation contains everything mapped in it.
     let ends =
         |i: &usize| epochs.get(i + 1).is_none_or(|next| next.generation != epochs[*i].generation);
     let images: Vec<_> = (0..epochs.len()).filter(ends).map(|i| &epochs[i].image).collect();
@@ -175,7 +175,7 @@ fn sites(timeline: &Timeline) -> BTreeMap<Addr, Option<u64>> {
     sites
 }
 
-/// What code without branches puts into RAX before its last instruction.
+/// Returns the value that code without branches puts into RAX before its last instruction.
 fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> {
     let mut value = None;
     let mut at = ip;
@@ -193,7 +193,7 @@ fn number_of_block(image: &dyn CodeSource, ip: Addr, last: Addr) -> Option<u64> 
     value.filter(|_| at == last)
 }
 
-/// What a path puts into RAX before a thread's instruction `index`.
+/// Returns the value that a path puts into RAX before a thread's instruction `index`.
 fn put_into_rax(timeline: &Timeline, tid: Tid, index: u64) -> Option<u64> {
     let mut register = Gpr::RAX;
     for at in (index.saturating_sub(REACH)..index).rev() {
@@ -242,15 +242,15 @@ fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
 }
 
 impl Timeline {
-    /// The position of the first instruction that a thread executes from a time on, where its trace
-    /// tells a time there.
+    /// Returns the position of the first instruction that a thread executes at or after a time in
+    /// its trace.
     fn position_behind(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
         self.order.position_behind(number, tsc)
     }
 
-    /// Whether nothing happens to a thread's registers behind the instruction before `index`: there
-    /// is no hole, and what interrupts the thread there lets it go on where it was.
+    /// Returns true if a thread's registers are unchanged between instruction `index` and the one
+    /// before: there is no gap, and an interrupted thread resumes at the same address.
     fn is_undisturbed(&self, tid: Tid, index: u64) -> bool {
         let Some((number, thread)) = self.thread(tid) else { return false };
         let index_of = |index| thread.path.index.entry_of(index);

@@ -1,5 +1,4 @@
-//! The timeline itself: answers what was executed where. How one is opened is in
-//! [`open`](super::open).
+//! The timeline itself: queries of what executed where. [`open`](super::open) opens one.
 
 use super::calls::{Calls, Older};
 use super::effects::Effects;
@@ -24,14 +23,14 @@ pub struct Timeline {
     pub(super) reader: Reader,
     pub(super) records: Vec<Record>,
     pub(super) images: Images,
-    /// How the traces were taken.
+    /// The settings with which the traces were recorded.
     pub(super) config: Config,
     pub(super) traces: Vec<Trace>,
     pub(super) lost: Vec<recording::Error>,
     pub(super) threads: Vec<Thread>,
     pub(super) order: Order,
     pub(super) cache: Mutex<Cache>,
-    /// The index came from the recording, and was not built.
+    /// True if the index was read from the recording, not built.
     pub(super) was_saved: bool,
 }
 
@@ -40,103 +39,103 @@ pub struct Timeline {
 pub(super) struct Thread {
     pub(super) tid: Tid,
     pub(super) path: Path,
-    /// When another program began.
+    /// The times of exec(2) calls.
     pub(super) execs: Vec<Tsc>,
-    /// The holes, as soon as they are known: a saved index tells only where to look for them.
+    /// The gaps, once they are needed: a saved index has only the segments that contain gaps.
     pub(super) gaps: OnceLock<Vec<(u64, Gap)>>,
     pub(super) final_pc: Option<Addr>,
 }
 
 impl Thread {
-    /// The hole that a trace is in which decoding can start nowhere.
+    /// Returns the gap for a trace without any PSB, where decoding cannot start.
     pub(super) fn no_psb(&self) -> Option<Gap> {
         let some = self.path.pieces.iter().any(|piece| piece.size_bytes() > 0);
         let lost = self.path.index.entries.is_empty() && some;
         lost.then_some(Gap { offset: 0, last_ip: None, reason: GapReason::NoPsb })
     }
 
-    /// The piece of a segment.
+    /// Returns the piece of a segment.
     pub(super) fn piece(&self, entry: &Entry) -> Option<&Piece> {
         self.path.pieces.get(entry.piece)
     }
 }
 
-/// Segments that are looked at, at most, to find where a thread stood at its end.
+/// The largest number of segments searched for a thread's final address.
 const SEGMENTS_AT_END: usize = 64;
 
 impl Timeline {
-    /// The recording.
+    /// Returns the reader of the recording.
     pub fn reader(&self) -> &Reader {
         &self.reader
     }
 
-    /// What the operating system did.
+    /// Returns the sideband's records of the operating system's actions.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The code over time.
+    /// Returns the code over time.
     pub fn images(&self) -> &Images {
         &self.images
     }
 
-    /// Stored images that are gone from the recording.
+    /// Returns the errors of stored images that are missing from the recording.
     pub fn lost_images(&self) -> &[recording::Error] {
         &self.lost
     }
 
-    /// The threads that have a trace.
+    /// Returns the threads that have a trace.
     pub fn threads(&self) -> impl Iterator<Item = Tid> {
         self.threads.iter().map(|thread| thread.tid)
     }
 
-    /// A thread's process.
+    /// Returns a thread's process.
     pub fn process_of(&self, tid: Tid) -> Pid {
         let manifest = self.reader.manifest();
         let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
         entries.find(|entry| entry.tid == tid).map_or(manifest.pid, |entry| entry.pid)
     }
 
-    /// Instructions of all threads.
+    /// Returns the number of instructions of all threads.
     pub fn total(&self) -> u64 {
         self.order.total()
     }
 
-    /// Instructions of a thread.
+    /// Returns the number of instructions of a thread.
     pub fn instructions(&self, tid: Tid) -> u64 {
         self.thread(tid).map_or(0, |(_, thread)| thread.path.index.insns)
     }
 
-    /// The trace of a thread; none where it has no trace of its own.
+    /// Returns the trace of a thread; `None` if it shares traces with other threads.
     pub fn trace(&self, tid: Tid) -> Option<&Trace> {
         self.whole_trace(self.thread(tid)?.1)
     }
 
-    /// The trace that is all of a thread's.
+    /// Returns the trace that belongs to a thread as a whole.
     pub(super) fn whole_trace(&self, thread: &Thread) -> Option<&Trace> {
         let [piece] = thread.path.pieces.as_slice() else { return None };
         self.traces.get(piece.trace).filter(|trace| piece.is_whole(trace.as_ref().len()))
     }
 
-    /// The trace offset from which the thread's instruction `index` is decoded, and that of the
-    /// next PSB, if more of the thread follows there.
+    /// Returns the trace offset at which the decoding of the thread's instruction `index` starts,
+    /// and that of the next PSB if the thread's path continues there.
     pub fn segment_bounds(&self, tid: Tid, index: u64) -> Option<(usize, Option<usize>)> {
         let (_, thread) = self.thread(tid)?;
         let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
         Some((entry.start, entry.end))
     }
 
-    /// How many segments a thread's trace has.
+    /// Returns the number of segments of a thread's trace.
     pub fn segments(&self, tid: Tid) -> usize {
         self.thread(tid).map_or(0, |(_, thread)| thread.path.index.entries.len())
     }
 
-    /// The thread that executes instruction `global`.
+    /// Returns the thread that executes instruction `global`.
     pub fn running_at(&self, global: u64) -> Option<Tid> {
         self.tid_of(self.order.slice_at(global)?)
     }
 
-    /// The thread that executed the last instruction before `global`.
+    /// Returns the thread that executed the last instruction before `global`.
     pub fn running_before(&self, global: u64) -> Option<Tid> {
         self.tid_of(self.order.slice_at(global.checked_sub(1)?)?)
     }
@@ -145,26 +144,26 @@ impl Timeline {
         self.threads.get(slice.thread).map(|thread| thread.tid)
     }
 
-    /// How many instructions a thread executed before `global`.
+    /// Returns the number of instructions that a thread executed before `global`.
     pub fn index_of(&self, tid: Tid, global: u64) -> u64 {
         self.thread(tid).map_or(0, |(number, _)| self.order.index_of(number, global))
     }
 
-    /// The place among all of a thread's instruction `index`.
+    /// Returns the position of a thread's instruction `index` in the order of all threads.
     pub fn global_of(&self, tid: Tid, index: u64) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
         self.order.global_of(number, index)
     }
 
-    /// The time that the trace told last before instruction `global`.
+    /// Returns the last time in the traces before instruction `global`.
     pub fn time_at(&self, global: u64) -> Option<Tsc> {
         self.order.slice_before(global).map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0)
     }
 
-    /// The time in which a thread executed its instruction `index`, where another thread may have
-    /// executed instructions in it, too: their order is not known.
+    /// Returns the time range in which a thread executed its instruction `index`, if another thread
+    /// may have executed instructions in the same range, in an unknown order.
     pub fn overlap(&self, tid: Tid, index: u64) -> Option<(Tsc, Tsc)> {
-        // One thread at a time, with a time at each change.
+        // The step backend runs one thread at a time, with a time at each change.
         if self.reader.manifest().capture.backend == "step" {
             return None;
         }
@@ -172,13 +171,13 @@ impl Timeline {
         self.order.overlap(number, index)
     }
 
-    /// The first and the last time that the traces tell before instructions.
+    /// Returns the first and the last time of the traces.
     pub fn times(&self) -> Option<(Tsc, Tsc)> {
         self.order.times()
     }
 
-    /// The address of a thread's instruction `index`; behind the last one, where the thread stood
-    /// at its end.
+    /// Returns the address of a thread's instruction `index`; after the last one, the thread's
+    /// final address.
     pub fn pc(&self, tid: Tid, index: u64) -> Option<Addr> {
         let (number, thread) = self.thread(tid)?;
         if index >= thread.path.index.insns {
@@ -190,9 +189,9 @@ impl Timeline {
         self.segment(number, entry)?.addr(index - first)
     }
 
-    /// Whether a thread's instruction `index` leads to the next one within one activation of a
-    /// function: it neither calls nor returns, and nothing interrupts the thread behind it. False
-    /// where the segment that it is in does not tell.
+    /// Returns true if a thread's instruction `index` and the next one belong to the same
+    /// activation of a function: no call, no return, and no interruption in between. Returns false
+    /// if the segment of `index` does not show that.
     pub fn stays(&self, tid: Tid, index: u64) -> bool {
         let place = || {
             let (number, thread) = self.thread(tid)?;
@@ -203,7 +202,7 @@ impl Timeline {
         place().unwrap_or(false)
     }
 
-    /// Where a thread stood at its end: as the recorder noted, or as the trace tells.
+    /// Returns a thread's final address, as the recorder noted it or as the trace shows it.
     fn final_pc(&self, number: usize, thread: &Thread) -> Option<Addr> {
         if thread.final_pc.is_some() || self.reader.is_cut() {
             return thread.final_pc;
@@ -211,27 +210,27 @@ impl Timeline {
         self.traced_end(number, thread)
     }
 
-    /// The instruction that a thread would have executed next at the end of its path, where the
-    /// trace tells it.
+    /// Returns the address of the instruction after the end of a thread's path, if the trace has
+    /// it.
     pub fn path_end(&self, tid: Tid) -> Option<Addr> {
         let (number, thread) = self.thread(tid)?;
         self.traced_end(number, thread)
     }
 
     fn traced_end(&self, number: usize, thread: &Thread) -> Option<Addr> {
-        // At the end there may be segments in which tracing was off.
+        // Tracing may have been off in the last segments.
         let segments = (0..thread.path.index.entries.len()).rev().take(SEGMENTS_AT_END);
         let segments = segments.map_while(|entry| self.segment(number, entry));
         let end = segments.map(|segment| segment.end()).find(|end| *end != End::Before)?;
         if let End::At(addr) = end { Some(addr) } else { None }
     }
 
-    /// The activations that a thread is in before its instruction `index`, innermost first.
+    /// Returns the activations of a thread before its instruction `index`, innermost first.
     pub fn call_stack(&self, tid: Tid, index: u64) -> Vec<Frame> {
         self.calls(tid, index).map(|calls| calls.stack.frames().collect()).unwrap_or_default()
     }
 
-    /// What is around the outermost of these activations.
+    /// Returns what lies outside the outermost of these activations.
     pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
         let Some(calls) = self.calls(tid, index) else { return Older::Nothing };
         let is_whole = calls.execs > 0 || calls.older != Older::Nothing;
@@ -252,7 +251,7 @@ impl Timeline {
         Some(calls)
     }
 
-    /// Where a thread's path has holes: before which instruction, and why.
+    /// Returns the gaps of a thread's path, each with the number of the next instruction.
     pub fn gaps(&self, tid: Tid) -> &[(u64, Gap)] {
         let Some((number, thread)) = self.thread(tid) else { return &[] };
         thread.gaps.get_or_init(|| self.find_gaps(number, thread))
@@ -277,7 +276,7 @@ impl Timeline {
         self.threads.iter().enumerate().find(|(_, thread)| thread.tid == tid)
     }
 
-    /// A decoded segment, out of the cache where it is there.
+    /// Returns a decoded segment, from the cache if possible.
     pub(super) fn segment(&self, thread: usize, entry: usize) -> Option<Arc<Segment>> {
         let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(segment) = cache.get((thread, entry)) {
@@ -299,7 +298,7 @@ impl Timeline {
     }
 }
 
-/// Decoded segments, the least recently used ones dropped when they grow too many.
+/// A cache of decoded segments, which drops the least recently used ones beyond a size.
 #[derive(Debug)]
 pub(super) struct Cache {
     segments: HashMap<(usize, usize), (u64, Arc<Segment>)>,

@@ -1,7 +1,8 @@
 //! A recording as a line that can be walked in both directions: segments from PSB to PSB, an
 //! index of them, a bounded cache of decoded ones, and one order of all threads' instructions.
 //!
-//! The only join of flow, sideband and recording. Handles no signals and prints nothing.
+//! This is the only room that joins flow, sideband and recording. It handles no signals and prints
+//! nothing.
 
 mod birth;
 mod blocks;

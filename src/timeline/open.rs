@@ -1,4 +1,4 @@
-//! Opens a recording as a timeline: with the index saved beside it, or by decoding all of it.
+//! Opening of a recording as a timeline, with its saved index or by decoding all of it.
 
 use super::cut::{Ran, cut};
 use super::digest::Source;
@@ -19,14 +19,14 @@ use std::collections::HashMap;
 use std::num::NonZero;
 use std::sync::{Mutex, OnceLock};
 
-/// How to open a timeline.
+/// The options of opening a timeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Threads that decode at once while the index is built.
+    /// The number of threads that decode while the index is built.
     pub workers: usize,
-    /// Bytes of decoded segments kept.
+    /// The largest size of cached decoded segments, in bytes.
     pub cache_bytes: usize,
-    /// Take the index that is saved with the recording, where it is of this recording.
+    /// True to use the index saved with the recording, if it matches.
     pub use_saved_index: bool,
 }
 
@@ -37,22 +37,22 @@ impl Default for Options {
     }
 }
 
-/// How far the building of an index is.
+/// The progress of building an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Bytes of trace that are decoded.
+    /// Bytes of trace decoded so far.
     pub done_bytes: u64,
-    /// Bytes of trace in all.
+    /// Bytes of trace in total.
     pub total_bytes: u64,
 }
 
 impl Timeline {
-    /// Opens a recording, and indexes it where no index is saved with it.
+    /// Opens a recording, and builds its index if no valid one is saved.
     pub fn open(reader: Reader, options: Options) -> Result<Self, Error> {
         Self::open_watched(reader, options, &mut |_| ())
     }
 
-    /// As [`Self::open`]; `watch` is told how far the index is while it is built.
+    /// Opens a recording like [`Self::open`]; calls `watch` with the progress of the index.
     pub fn open_watched(
         reader: Reader,
         options: Options,
@@ -98,9 +98,8 @@ impl Timeline {
         Ok(Self { reader, records, images, config, traces, lost, threads, order, cache, was_saved })
     }
 
-    /// Saves the index with the recording, unless that is where it came from. False if there is
-    /// nothing to save: the recording is cut, and may still grow, or has lost some of its code,
-    /// which an index must not remember.
+    /// Saves the index with the recording, unless it came from there. Returns false if it must not
+    /// be saved: the recording is cut and may still grow, or some of its code is missing.
     pub fn save_index(&self) -> Result<bool, Error> {
         if self.was_saved {
             return Ok(true);
@@ -114,7 +113,7 @@ impl Timeline {
         Ok(true)
     }
 
-    /// Whether the index was saved with the recording, and not built by [`Self::open`].
+    /// Returns true if [`Self::open`] read a saved index instead of building one.
     pub fn was_indexed(&self) -> bool {
         self.was_saved
     }
@@ -126,15 +125,15 @@ struct Build<'a> {
     world: World<'a>,
     options: Options,
     watch: &'a mut dyn FnMut(Progress),
-    /// Bytes of the threads before.
+    /// Bytes of the threads done so far.
     done: u64,
     total: u64,
 }
 
 impl Build<'_> {
-    /// Indexes a thread's pieces; gives the holes.
+    /// Builds the index of a thread's pieces and returns the gaps.
     fn index(&mut self, path: &mut Path, execs: &[Tsc]) -> OnceLock<Vec<(u64, Gap)>> {
-        // Pieces of one trace stand between those of other threads.
+        // Pieces of a shared trace lie between those of other threads.
         let whole = match path.pieces.as_slice() {
             [piece] => self.traces.get(piece.trace).filter(|t| piece.is_whole(t.as_ref().len())),
             _ => None,
@@ -152,12 +151,12 @@ impl Build<'_> {
         let (index, gaps) = Index::build(source, self.options.workers, &mut passed);
         self.done += path.pieces.iter().map(|piece| piece.size_bytes() as u64).sum::<u64>();
         path.index = index;
-        // A trace without segments has no holes of theirs, but is one.
+        // A trace without segments has no gaps in segments, but is a gap itself.
         if path.index.entries.is_empty() { OnceLock::new() } else { OnceLock::from(gaps) }
     }
 }
 
-/// How the traces were taken, for what a CPU of that kind writes.
+/// Returns the settings with which the traces were recorded, depending on the CPU.
 fn config(manifest: &Manifest) -> Config {
     let capture = &manifest.capture;
     if !capture.is_of_cpu() {
@@ -167,7 +166,7 @@ fn config(manifest: &Manifest) -> Config {
     Config { filter: capture.ranges().to_vec(), ..config }
 }
 
-/// Returns the errata of the processor that took a recording's traces.
+/// Returns the errata of the processor that wrote a recording's traces.
 pub fn errata_of(manifest: &Manifest) -> Errata {
     config(manifest).errata
 }
@@ -179,7 +178,7 @@ fn processor(cpu: &HostCpu) -> Option<Cpu> {
     Some(Cpu { vendor, family, model, stepping })
 }
 
-/// What each thread executed: all of its trace, or what the CPUs ran of it.
+/// Returns the pieces of each thread: its whole trace, or its parts of the CPUs' traces.
 fn pieces(
     reader: &Reader,
     tids: &[Tid],
@@ -213,7 +212,7 @@ fn pieces(
             }
         }
     }
-    // What one CPU ran of a thread is in order; it never runs on two at once.
+    // The pieces of one CPU are in order, and a thread never runs on two CPUs at once.
     for own in &mut pieces {
         own.sort_by_key(|piece| piece.since);
     }
@@ -224,20 +223,20 @@ fn sizes(traces: &[Trace]) -> Vec<usize> {
     traces.iter().map(|trace| trace.as_ref().len()).collect()
 }
 
-/// The saved paths of all threads, if they are of these traces.
+/// Returns the saved paths of all threads, if they belong to these traces.
 fn saved(reader: &Reader, tids: &[Tid], traces: &[Trace]) -> Result<Option<Vec<Path>>, Error> {
     let Some(bytes) = reader.saved_index() else { return Ok(None) };
     let Some(key) = reader.fingerprint()? else { return Ok(None) };
     Ok(saved::decode(bytes.as_ref(), &key, &sizes(traces), tids))
 }
 
-/// When each thread executed another program, in order.
+/// Returns the times of each thread's exec(2) calls, in order.
 fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
     let mut times: HashMap<Tid, Vec<Tsc>> = HashMap::new();
     for record in records.iter().filter(|record| matches!(record.event, Event::Exec { .. })) {
         times.entry(record.tid).or_default().push(record.tsc);
     }
-    // A hostile sideband need not be in order.
+    // A hostile sideband may be out of order.
     for of_thread in times.values_mut() {
         of_thread.sort_unstable();
     }
@@ -246,7 +245,7 @@ fn times_of_exec(records: &[Record]) -> HashMap<Tid, Vec<Tsc>> {
 
 fn final_pcs(manifest: &Manifest) -> HashMap<Tid, Addr> {
     let entries = manifest.end.iter().flat_map(|end| &end.threads);
-    // Of several with one number, the first.
+    // If several entries have the same thread ID, the first counts.
     let known = entries.rev().filter_map(|entry| Some((entry.tid, entry.final_pc?)));
     known.collect()
 }

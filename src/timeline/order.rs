@@ -1,22 +1,22 @@
 //! One order of the instructions of all threads, by the times in their traces.
 //!
-//! A slice is what a thread executed from one time in its trace to the next. Slices are ordered
-//! by the time at which they begin; within a slice the thread's own order holds. Where threads ran
-//! at once, this is one of the orders that the trace allows.
+//! A slice is the part of a thread's path from one time in its trace to the next. Slices are
+//! ordered by their start times; inside a slice, the thread's own order holds. For threads that ran
+//! at the same time, this is one of the orders that the trace allows.
 
 use crate::common::Tsc;
 
-/// Instructions of one thread that are not interleaved with others'.
+/// Consecutive instructions of one thread, not interleaved with those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slice {
     pub(super) tsc: Tsc,
     /// The thread's number in the timeline.
     pub(super) thread: usize,
-    /// The thread's instructions before it.
+    /// The number of the thread's instructions before the slice.
     pub(super) first: u64,
-    /// Instructions in it.
+    /// The number of instructions in the slice.
     pub(super) insns: u64,
-    /// All threads' instructions before it.
+    /// The number of all threads' instructions before the slice.
     pub(super) global: u64,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Slice {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Order {
     slices: Vec<Slice>,
-    /// For each thread the numbers of its slices.
+    /// The numbers of each thread's slices.
     of_thread: Vec<Vec<u32>>,
     total: u64,
 }
 
 impl Order {
-    /// Joins threads: for each its number of instructions and its times, which rise.
+    /// Returns the order of threads, each given by its instruction count and its ascending times.
     pub(super) fn new<'a>(threads: impl Iterator<Item = (u64, &'a [(u64, Tsc)])>) -> Self {
         let mut slices = Vec::new();
         let mut of_thread = Vec::new();
@@ -50,19 +50,19 @@ impl Order {
         Self { slices, of_thread, total }
     }
 
-    /// Instructions of all threads.
+    /// Returns the number of instructions of all threads.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 
-    /// The first and the last time.
+    /// Returns the first and the last time.
     pub(super) fn times(&self) -> Option<(Tsc, Tsc)> {
         let mut known = self.slices.iter().map(|slice| slice.tsc).filter(|tsc| tsc.0 > 0);
         let first = known.next()?;
         Some((first, known.next_back().unwrap_or(first)))
     }
 
-    /// The slice of instruction `global`.
+    /// Returns the slice of instruction `global`.
     pub(super) fn slice_at(&self, global: u64) -> Option<&Slice> {
         if global >= self.total {
             return None;
@@ -71,13 +71,13 @@ impl Order {
         self.slices.get(behind.checked_sub(1)?)
     }
 
-    /// The last slice that begins at or before `global`, also at the end of all.
+    /// Returns the last slice that starts at or before `global`, also at the end of the run.
     pub(super) fn slice_before(&self, global: u64) -> Option<&Slice> {
         let behind = self.slices.partition_point(|slice| slice.global <= global);
         self.slices.get(behind.checked_sub(1)?)
     }
 
-    /// How many instructions `thread` executed before `global`.
+    /// Returns the number of instructions that `thread` executed before `global`.
     pub(super) fn index_of(&self, thread: usize, global: u64) -> u64 {
         let Some(numbers) = self.of_thread.get(thread) else { return 0 };
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -87,7 +87,7 @@ impl Order {
         last.map_or(0, |slice| slice.first + slice.insns.min(global - slice.global))
     }
 
-    /// The place of the thread's instruction `index` among all.
+    /// Returns the position of the thread's instruction `index` in the order of all threads.
     pub(super) fn global_of(&self, thread: usize, index: u64) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -98,7 +98,7 @@ impl Order {
         (inside < slice.insns).then(|| slice.global + inside)
     }
 
-    /// The position of the first slice of `thread` that begins at or behind a time.
+    /// Returns the position of the first slice of `thread` that starts at or after a time.
     pub(super) fn position_behind(&self, thread: usize, tsc: Tsc) -> Option<u64> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -106,8 +106,8 @@ impl Order {
         slice(numbers.get(before)?).map(|slice| slice.global)
     }
 
-    /// The time in which a thread executed its instruction `index`, where another thread may have
-    /// executed instructions in it, too: nobody knows in which order.
+    /// Returns the time range in which a thread executed its instruction `index`, if another thread
+    /// may have executed instructions in the same range, in an unknown order.
     pub(super) fn overlap(&self, thread: usize, index: u64) -> Option<(Tsc, Tsc)> {
         let (slice, next) = self.slice_of(thread, index)?;
         let overlaps =
@@ -115,7 +115,7 @@ impl Order {
         (0..self.of_thread.len()).find(overlaps).map(|_| (slice.tsc, next))
     }
 
-    /// Whether a thread may have executed something from a time on, and before another.
+    /// Returns true if a thread may have executed instructions in the time range `from..to`.
     fn runs_within(&self, thread: usize, from: Tsc, to: Tsc) -> bool {
         let Some(numbers) = self.of_thread.get(thread) else { return false };
         let begins = |number: &u32| self.slices.get(*number as usize).map(|slice| slice.tsc);
@@ -124,8 +124,8 @@ impl Order {
         before > 0 && end.is_none_or(|end| end > from)
     }
 
-    /// The slice of the thread's instruction `index`, and when the thread's next one begins; the end
-    /// of time if there is none.
+    /// Returns the slice of the thread's instruction `index`, and the start time of the thread's
+    /// next slice; the largest time if there is none.
     pub(super) fn slice_of(&self, thread: usize, index: u64) -> Option<(&Slice, Tsc)> {
         let numbers = self.of_thread.get(thread)?;
         let slice = |number: &u32| self.slices.get(*number as usize);
@@ -137,13 +137,13 @@ impl Order {
     }
 }
 
-/// The slices of one thread, without empty ones.
+/// Returns the slices of one thread, without empty ones.
 fn slices_of(
     thread: usize,
     insns: u64,
     times: &[(u64, Tsc)],
 ) -> impl Iterator<Item = Slice> + use<'_> {
-    // What comes before the first time came before everything.
+    // Instructions before the first time come before all others.
     let head = times.first().is_none_or(|(at, _)| *at > 0).then_some((0, Tsc(0)));
     let starts = head.into_iter().chain(times.iter().copied());
     let ends = times.iter().map(|(at, _)| *at).skip(usize::from(head.is_none())).chain([insns]);

@@ -1,21 +1,21 @@
-//! Work on all cores, handed over in order. What is in memory at once is bounded: a worker that is
-//! ahead waits.
+//! Work on all cores with results in order. Memory is bounded: a worker that is too far ahead
+//! waits.
 
 use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// How the work is shared out.
+/// The distribution of work among threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workers {
-    /// Threads that work at once.
+    /// The number of worker threads.
     pub(super) count: usize,
-    /// Results that a worker may be ahead.
+    /// The number of results by which a worker may be ahead.
     pub(super) ahead: usize,
 }
 
 impl Workers {
-    /// Makes a result of each job, and gives them to `take` in the order of the jobs, until that
-    /// breaks off. A worker keeps one `state` over all of its jobs.
+    /// Makes a result of each job and passes them to `take` in the order of the jobs, until that
+    /// breaks. Each worker keeps one `state` over all of its jobs.
     pub(super) fn in_order<J: Sync, S, T: Send, B>(
         self,
         jobs: &[J],
@@ -32,7 +32,7 @@ impl Workers {
         let work = move |worker: usize, results: &SyncSender<T>| {
             let mut state = state();
             for job in jobs.iter().skip(worker).step_by(count) {
-                // Nobody wants it any more.
+                // The receiver is gone, so `take` broke.
                 if results.send(make(job, &mut state)).is_err() {
                     return;
                 }
@@ -46,7 +46,7 @@ impl Workers {
             };
             let results: Vec<Receiver<T>> = (0..count).map(start).collect();
             for (job, results) in jobs.iter().zip(results.iter().cycle()) {
-                // A worker that is gone panicked, which the scope passes on.
+                // A worker that is gone has panicked, which the scope propagates.
                 let Ok(result) = results.recv() else { break };
                 take(job, result)?;
             }

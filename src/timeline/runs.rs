@@ -1,21 +1,21 @@
-//! Which thread a CPU ran, and when, by the context switches that the sideband tells of. Where
-//! switches were lost it says so and guesses nothing.
+//! The threads that a CPU ran over time, by the context switches in the sideband. Where switches
+//! were lost the thread is unknown, and not guessed.
 
 use crate::common::{Pid, Tid, Tsc};
 use crate::sideband::{Event, Record};
 use std::collections::{HashMap, HashSet};
 
-/// The threads whose instructions the traces of CPUs can hold.
+/// The threads whose instructions the traces of CPUs can contain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Traceable {
     /// The numbers of the timeline's threads.
     numbers: HashMap<(Pid, Tid), usize>,
-    /// All threads that were traced; none where any can have been.
+    /// All traced threads; `None` if any thread may have been traced.
     traced: Option<HashSet<Tid>>,
 }
 
 impl Traceable {
-    /// Numbers the timeline's threads by their order.
+    /// Returns the traceable threads, the timeline's numbered in order.
     pub(super) fn new(
         threads: impl Iterator<Item = (Pid, Tid)>,
         traced: Option<HashSet<Tid>>,
@@ -27,19 +27,19 @@ impl Traceable {
         self.numbers.get(&(pid, tid)).copied()
     }
 
-    /// Returns true if a thread that is none of the timeline's was not traced.
+    /// Returns true if a thread outside the timeline was not traced.
     fn is_untraced(&self, tid: Tid) -> bool {
         tid == Tid(0) || self.traced.as_ref().is_some_and(|traced| !traced.contains(&tid))
     }
 }
 
-/// Who may have run on a CPU: of the recording's threads these, and perhaps another process.
-/// Nobody where the kernel, the idle task or a thread that was not traced did.
+/// The threads that may have run on a CPU: some of the recording's threads, and perhaps another
+/// process. Empty for the kernel, the idle task or an untraced thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Who {
     pub(super) threads: Vec<usize>,
     pub(super) foreign: bool,
-    /// Anybody at all, as switches are missing.
+    /// True if any thread may have run, since switches are missing.
     pub(super) anybody: bool,
 }
 
@@ -51,7 +51,7 @@ impl Who {
         }
     }
 
-    /// Adds whoever else may have run.
+    /// Adds the threads of another value.
     pub(super) fn join(&mut self, other: &Self) {
         let fresh = other.threads.iter().filter(|thread| !self.threads.contains(thread));
         let fresh: Vec<_> = fresh.copied().collect();
@@ -60,12 +60,12 @@ impl Who {
         self.anybody |= other.anybody;
     }
 
-    /// Whether it was nobody.
+    /// Returns true if no traced thread can have run.
     pub(super) fn is_nobody(&self) -> bool {
         self.threads.is_empty() && !self.foreign && !self.anybody
     }
 
-    /// The one thread that it must have been.
+    /// Returns the thread that must have run, if there is only one candidate.
     pub(super) fn only(&self) -> Option<usize> {
         match self.threads.as_slice() {
             [thread] if !self.foreign && !self.anybody => Some(*thread),
@@ -74,7 +74,7 @@ impl Who {
     }
 }
 
-/// On which CPU each thread was put, and when.
+/// The CPUs on which each thread was scheduled, with their times.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Homes {
     by_thread: Vec<Vec<(Tsc, u32)>>,
@@ -96,12 +96,12 @@ impl Homes {
         Self { by_thread }
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub(super) fn threads(&self) -> usize {
         self.by_thread.len()
     }
 
-    /// Whether a thread was put on another CPU than this within a time.
+    /// Returns true if a thread was scheduled on another CPU within a time range.
     pub(super) fn is_elsewhere(&self, thread: usize, cpu: u32, within: (Tsc, Tsc)) -> bool {
         let homes = self.by_thread.get(thread).map_or(&[][..], Vec::as_slice);
         let first = homes.partition_point(|(since, _)| *since <= within.0);
@@ -110,33 +110,33 @@ impl Homes {
     }
 }
 
-/// From a time on, up to the next run, a CPU ran somebody.
+/// A period of a CPU, up to the next run, with the threads that may have run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
     pub(super) since: Tsc,
     pub(super) who: Who,
 }
 
-/// What a CPU ran over time.
+/// The runs of a CPU over time.
 #[derive(Clone, Debug)]
 pub(super) struct Runs {
-    /// The first has been from ever.
+    /// The runs in order of time; the first begins at time 0.
     runs: Vec<Run>,
     now: Now,
 }
 
-/// What is known of the last run so far.
+/// The state after the last switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Now {
     Beginning,
     Runs(Pid, Tid),
-    /// One went, and the next has not come.
+    /// One thread was switched out, and the next is not known yet.
     Between,
     Lost,
 }
 
 impl Runs {
-    /// Those of one CPU.
+    /// Returns the runs of one CPU.
     pub(super) fn of_cpu(cpu: u32, records: &[Record], traceable: &Traceable) -> Self {
         let own = |record: &&Record| match record.event {
             Event::SwitchIn { cpu: of }
@@ -145,7 +145,7 @@ impl Runs {
             _ => false,
         };
         let mut switches: Vec<&Record> = records.iter().filter(own).collect();
-        // A hostile sideband need not be in order.
+        // A hostile sideband may be out of order.
         switches.sort_by_key(|record| record.tsc);
         let first = Run { since: Tsc(0), who: Who::default() };
         let mut runs = Self { runs: vec![first], now: Now::Beginning };
@@ -163,7 +163,7 @@ impl Runs {
         let who = Who::of(pid, tid, traceable);
         match (&record.event, self.now) {
             (Event::SwitchOut { .. }, Now::Beginning) => self.last().who = who,
-            // One that ended has no numbers any more.
+            // A thread that has ended is reported with the ID -1.
             (Event::SwitchOut { .. }, Now::Runs(..)) if tid == Tid(-1) => {}
             (Event::SwitchOut { .. }, Now::Runs(p, t)) if (p, t) == (pid, tid) => {}
             (Event::SwitchIn { .. }, Now::Between) => {}
@@ -190,17 +190,17 @@ impl Runs {
         &mut self.runs[last]
     }
 
-    /// The last run may have been of anybody.
+    /// Marks the last run as one of any thread.
     fn doubt(&mut self) {
         self.last().who = Who { threads: Vec::new(), foreign: true, anybody: true };
     }
 
-    /// The number of the run at a time.
+    /// Returns the number of the run at a time.
     pub(super) fn at(&self, tsc: Tsc) -> usize {
         self.runs.partition_point(|run| run.since <= tsc).saturating_sub(1)
     }
 
-    /// The runs from one to another, both included.
+    /// Returns the runs from number `first` to `last`, both included.
     pub(super) fn range(&self, first: usize, last: usize) -> &[Run] {
         let end = self.runs.len().min(last.saturating_add(1));
         self.runs.get(first..end).unwrap_or_default()
@@ -211,7 +211,7 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// `1` and `2` are ours, `3` is not; `0` is idle.
+    /// Threads `1` and `2` are of the timeline, `3` is not, and `0` is the idle task.
     fn runs(switches: &[(u64, char, i32)]) -> Vec<(u64, Vec<usize>, &'static str)> {
         runs_of(switches, None)
     }
@@ -283,7 +283,7 @@ mod tests {
         assert_eq!(found[0], (0, vec![], "others"));
         assert_eq!(found[2], (10, vec![], "anybody"));
         assert_eq!(found[4], (21, vec![0], ""));
-        // Two of them went one after the other: one came unseen.
+        // Two threads were switched out one after the other, so one switch is missing.
         assert_eq!(runs(&[(10, 'i', 1), (20, 'o', 2)])[1], (10, vec![], "anybody"));
         assert_eq!(runs(&[(10, 'i', 1), (20, 'i', 2)])[1], (10, vec![], "anybody"));
         assert_eq!(runs(&[]), [(0, vec![], "anybody")]);

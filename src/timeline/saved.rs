@@ -1,6 +1,6 @@
-//! The index as bytes, to be kept with the recording. A pure function of bytes in both
-//! directions: what is stale, foreign or damaged is no index, and hostile bytes give at worst a
-//! wrong answer, as a hostile trace does.
+//! The index as bytes, to be saved with the recording. Both directions are pure functions of bytes.
+//! A stale, foreign or damaged index is rejected. Hostile bytes give wrong results at worst, like a
+//! hostile trace.
 
 use super::blocks::{BlockSet, Dictionary};
 use super::calls::{Calls, Older};
@@ -11,20 +11,20 @@ use super::stack::{Forest, Frame};
 use crate::common::{Tid, Tsc};
 use serde::{Deserialize, Serialize};
 
-/// Changed the layout, or what decoding gives? Bump the version: older indexes are rebuilt.
+/// Increment after a change of the layout or of decoding's results: older indexes are rebuilt.
 const VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"CFINDEX\n";
 /// Magic, version, key, CRC-32 of the rest.
 const HEADER_BYTES: usize = 8 + 4 + KEY_BYTES + 4;
 const KEY_BYTES: usize = 32;
 
-/// What an index belongs to: a hash over all that decoding reads.
+/// The identity of an index's recording: a hash over everything that decoding reads.
 pub(super) type Key = [u8; KEY_BYTES];
 
-/// What a recording's index is made of.
+/// The saved index of a recording.
 #[derive(Serialize, Deserialize)]
 struct Recording {
-    /// Of each trace.
+    /// The size of each trace.
     trace_bytes: Vec<usize>,
     threads: Vec<Thread>,
 }
@@ -34,18 +34,18 @@ struct Thread {
     tid: Tid,
     pieces: Vec<Piece>,
     dictionaries: Vec<Dictionary>,
-    /// Frames of call stacks, each with the number of the one outside of it.
+    /// Frames of call stacks, each with the number of the frame outside it.
     frames: Vec<(Frame, u32)>,
     entries: Vec<Segment>,
-    /// Instructions and ticks, each from the one before.
+    /// Instructions and ticks, each relative to the entry before.
     times: Vec<(u64, u64)>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Segment {
-    /// Pieces from the segment before to this one.
+    /// The number of pieces from the previous segment to this one.
     pieces_later: usize,
-    /// Bytes from the segment before, or from the beginning of the piece, to this one.
+    /// Bytes from the previous segment, or from the beginning of the piece, to this one.
     distance: u64,
     insns: u64,
     stack: u32,
@@ -58,14 +58,14 @@ struct Segment {
     blocks: BlockSet,
 }
 
-/// A thread's path: what it executed, and the index of that.
+/// A thread's path: its pieces and their index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     pub(super) pieces: Vec<Piece>,
     pub(super) index: Index,
 }
 
-/// Writes the indexes of all threads, for traces of these sizes.
+/// Encodes the indexes of all threads, for traces of these sizes.
 pub(super) fn encode<'a>(
     key: &Key,
     trace_bytes: Vec<usize>,
@@ -77,7 +77,7 @@ pub(super) fn encode<'a>(
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(key);
-    // Plain data without maps of unknown size; writing it to memory cannot fail.
+    // The data contain no maps of unknown size, and writes to memory cannot fail.
     let payload = postcard::to_stdvec(&recording).unwrap_or_default();
     bytes.extend_from_slice(&crc32fast::hash(&payload).to_le_bytes());
     bytes.extend_from_slice(&payload);
@@ -126,7 +126,7 @@ fn thread(tid: Tid, path: &Path) -> Thread {
     }
 }
 
-/// The paths of these threads, if the bytes are their index, made from traces of these sizes.
+/// Decodes the paths of these threads; `None` unless the bytes match the key and trace sizes.
 pub(super) fn decode(
     bytes: &[u8],
     key: &Key,
@@ -146,12 +146,12 @@ pub(super) fn decode(
     }
     let paths = saved.threads.into_iter().map(|thread| path(thread, trace_bytes));
     let paths: Vec<_> = paths.collect::<Option<_>>()?;
-    // All instructions together must have numbers, too.
+    // The sum of all instructions must not overflow.
     paths.iter().try_fold(0_u64, |total, path: &Path| total.checked_add(path.index.insns))?;
     Some(paths)
 }
 
-/// Whether a piece is of one of the traces.
+/// Returns true if a piece lies in one of the traces.
 fn is_sound(piece: &Piece, trace_bytes: &[usize]) -> bool {
     let order = [piece.psb, piece.start, piece.from, piece.to];
     let size_bytes = trace_bytes.get(piece.trace);
@@ -174,7 +174,7 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
         let start = before.as_ref().map_or(within.psb, |entry| entry.start);
         let start = start.checked_add(distance).filter(|start| *start < within.to)?;
         if let Some(before) = before {
-            // Only forwards.
+            // Segments must have ascending offsets.
             before.end = Some(start).filter(|_| distance > 0);
             before.end?;
         }
@@ -195,7 +195,7 @@ fn path(saved: Thread, trace_bytes: &[usize]) -> Option<Path> {
     Some(Path { pieces, index: Index { entries, insns, times, dictionaries: saved.dictionaries } })
 }
 
-/// Times rise, and so do the instructions that they stand at.
+/// Decodes the times; `None` unless times and instruction numbers ascend.
 fn times(steps: &[(u64, u64)], insns: u64) -> Option<Vec<(u64, Tsc)>> {
     let mut times = Vec::with_capacity(steps.len());
     let (mut at, mut tsc) = (0_u64, 0_u64);

@@ -1,5 +1,5 @@
-//! Finds where an address was executed, forwards or backwards. Segments that did not execute it
-//! are passed over by the index; one that did is decoded.
+//! Searches for executions of an address, forward or backward. The index skips the segments that
+//! did not execute it, and the others are decoded.
 
 use super::line::{Thread, Timeline};
 use super::segment::Segment;
@@ -7,41 +7,41 @@ use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Which way through time.
+/// A direction through time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// As the program ran.
+    /// The order of execution.
     Forward,
-    /// Against it.
+    /// The reverse order of execution.
     Backward,
 }
 
 /// A search among the instructions of all threads or of one.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
-    /// The instructions to look at, by their place among all.
+    /// The positions to search, in the order of all threads.
     pub within: Range<u64>,
-    /// From which end.
+    /// The direction of the search.
     pub direction: Direction,
-    /// Only those of this thread.
+    /// The only thread to search, if given.
     pub only: Option<Tid>,
-    /// The addresses wanted.
+    /// The addresses to find.
     pub addrs: &'a BTreeSet<Addr>,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The nearest hit.
+    /// The position of the nearest hit.
     At(u64),
-    /// There is none.
+    /// No hit.
     Nothing,
-    /// The caller interrupted; there is no hit up to here.
+    /// The caller interrupted; there is no hit up to this position.
     Interrupted(u64),
 }
 
 impl Timeline {
-    /// Finds the nearest instruction. Asks `interrupted` before each segment.
+    /// Returns the nearest hit. Calls `interrupted` before it decodes a segment, and regularly.
     pub fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
         let mut within = search.within.clone();
         let mut found = Found::Nothing;
@@ -52,7 +52,7 @@ impl Timeline {
             let own =
                 self.order.index_of(number, within.start)..self.order.index_of(number, within.end);
             match self.find_in_thread(number, thread, own, search, interrupted) {
-                // What another thread has must be nearer than this.
+                // A hit of another thread must be nearer than this.
                 InThread::At(index) => {
                     let Some(global) = self.order.global_of(number, index) else { continue };
                     found = Found::At(global);
@@ -114,7 +114,7 @@ impl Timeline {
     }
 }
 
-/// Segments that are passed over between two looks at the caller's wish to stop.
+/// The number of skipped segments between two calls of `interrupted`.
 const SEGMENTS_PER_LOOK: usize = 1024;
 
 enum InThread {
@@ -123,7 +123,7 @@ enum InThread {
     Interrupted,
 }
 
-/// The nearest hit of a segment within `inside`.
+/// Returns the nearest hit of a segment within `inside`.
 fn find_in_segment(segment: &Segment, inside: &Range<u64>, search: &Search<'_>) -> Option<u64> {
     let hits: Vec<Vec<u64>> = segment
         .blocks

@@ -1,5 +1,5 @@
-//! A decoded segment: its instructions, ready to be looked up by number, and what happened
-//! between them. Addresses of a block are stored once, however often it was executed.
+//! A decoded segment: its instructions by number, and the events and gaps between them. The
+//! addresses of a block are stored once, however often it executed.
 
 use super::walk::Walker;
 use crate::common::{Addr, Tsc};
@@ -7,37 +7,37 @@ use crate::flow::{EventKind, Exit, FlowItem, Gap, Span};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Instructions executed in a straight line.
+/// One execution of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// The number of the first, counted from the segment's start.
+    /// The number of the first instruction, counted from the segment's start.
     pub(super) first: u64,
-    /// Its block, in [`Segment::blocks`].
+    /// The index of the block in [`Segment::blocks`].
     pub(super) block: u32,
 }
 
-/// A stretch of code that was executed, once or often.
+/// A range of straight-line code that executed once or repeatedly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) ip: Addr,
     pub(super) last: Addr,
-    /// Behind the last instruction, where that is a call of any kind; nobody asks elsewhere.
+    /// The address after the last instruction if that is a call or far transfer; unused otherwise.
     pub(super) end: Addr,
     pub(super) insns: u32,
     pub(super) exit: Exit,
-    /// The last instruction is the system call that ends a signal handler.
+    /// True if the last instruction is the system call that ends a signal handler.
     pub(super) sigreturn: bool,
-    /// One of the instructions loads the stack pointer.
+    /// True if one of the instructions loads the stack pointer.
     pub(super) loads_sp: bool,
-    /// Where the offsets of its instructions from `ip` start in [`Segment::offsets`].
+    /// The index in [`Segment::offsets`] of its instructions' offsets from `ip`.
     offsets: u32,
 }
 
-/// What stands between two instructions: before the one with this number.
+/// An event or gap before the instruction with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) at: u64,
-    /// The number of the run before which it stands.
+    /// The number of the next run.
     pub(super) run: u32,
     pub(super) what: What,
 }
@@ -48,14 +48,14 @@ pub(super) enum What {
     Gap(Gap),
 }
 
-/// Where a thread stands at the end of a segment.
+/// The address of a thread at the end of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// Before this instruction.
     At(Addr),
-    /// It is not told.
+    /// Unknown.
     Unknown,
-    /// Where it stood at the segment's beginning: it did nothing.
+    /// The same as at the segment's start, since nothing executed.
     Before,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Decodes all that the walker gives.
+    /// Decodes all items of the walker.
     pub(super) fn decode(walker: &mut Walker<'_>) -> Self {
         let mut segment = Self::default();
         let mut builder = Builder::default();
@@ -94,7 +94,7 @@ impl Segment {
         }
     }
 
-    /// A segment of which nothing is known.
+    /// Returns a segment that consists of a gap.
     pub(super) fn hole(gap: Gap) -> Self {
         let mut segment = Self::default();
         segment.mark(What::Gap(gap));
@@ -118,7 +118,7 @@ impl Segment {
         self.insns += u64::from(span.insns);
     }
 
-    /// Adds a block, which is to be completed.
+    /// Adds a block without the properties that [`Self::complete`] reads from its code.
     fn add_block(&mut self, span: &Span) -> u32 {
         let number = narrow(self.blocks.len());
         self.blocks.push(Block {
@@ -134,11 +134,11 @@ impl Segment {
         number
     }
 
-    /// Adds to a block what the code tells that stands there.
+    /// Adds a block's properties that depend on its code.
     fn complete(&mut self, number: u32, span: &Span, walker: &mut Walker<'_>) {
         let Some(block) = self.blocks.get_mut(number as usize) else { return };
         block.offsets = narrow(self.offsets.len());
-        // A block is at most 1024 instructions of 15 bytes.
+        // A block has at most 1024 instructions of 15 bytes.
         let offset = |addr: Addr| u16::try_from(addr.0.wrapping_sub(span.ip.0)).unwrap_or(u16::MAX);
         self.offsets.extend(walker.addrs(span).map(offset));
         if matches!(span.exit, Exit::Call | Exit::FarCall) {
@@ -153,12 +153,12 @@ impl Segment {
         self.marks.push(Mark { at: self.insns, run: narrow(self.runs.len()), what });
     }
 
-    /// The block of a run.
+    /// Returns the block of a run.
     pub(super) fn block(&self, run: &Run) -> Option<&Block> {
         self.blocks.get(run.block as usize)
     }
 
-    /// The address of instruction `number`, counted from the segment's start.
+    /// Returns the address of instruction `number`, counted from the segment's start.
     pub(super) fn addr(&self, number: u64) -> Option<Addr> {
         let run = self.runs.get(self.run_of(number)?)?;
         let inside = usize::try_from(number - run.first).ok()?;
@@ -166,7 +166,7 @@ impl Segment {
         self.block_addrs(block).nth(inside)
     }
 
-    /// The number of the run that holds instruction `number`.
+    /// Returns the number of the run that contains instruction `number`.
     pub(super) fn run_of(&self, number: u64) -> Option<usize> {
         if number >= self.insns {
             return None;
@@ -174,8 +174,8 @@ impl Segment {
         self.runs.partition_point(|run| run.first <= number).checked_sub(1)
     }
 
-    /// Whether instruction `number` leads to the next one within one activation of a function: it
-    /// neither calls nor returns, and nothing happens behind it. False where that is not told here.
+    /// Returns true if instruction `number` and the next one belong to the same activation of a
+    /// function: no call, no return, no event in between. Returns false if that is not known here.
     pub(super) fn stays(&self, number: u64) -> bool {
         let Some(at) = self.run_of(number) else { return false };
         let Some((run, block)) = self.runs.get(at).and_then(|run| Some((run, self.block(run)?)))
@@ -191,7 +191,7 @@ impl Segment {
         branches && !is_marked && at + 1 < self.runs.len()
     }
 
-    /// The addresses of a block's instructions.
+    /// Returns the addresses of a block's instructions.
     pub(super) fn block_addrs(&self, block: &Block) -> impl ExactSizeIterator<Item = Addr> {
         let start = block.offsets as usize;
         let offsets = self.offsets.get(start..start + block.insns as usize).unwrap_or_default();
@@ -199,7 +199,7 @@ impl Segment {
         offsets.iter().map(move |offset| ip.wrapping_add((*offset).into()))
     }
 
-    /// The time at each place where the trace told a new one.
+    /// Returns the times of the trace, each with the number of the next instruction.
     pub(super) fn times(&self) -> impl Iterator<Item = (u64, Tsc)> {
         self.marks.iter().filter_map(|mark| match mark.what {
             What::Event(EventKind::Tsc(tsc)) => Some((mark.at, tsc)),
@@ -207,7 +207,7 @@ impl Segment {
         })
     }
 
-    /// What it tells of the instruction that comes next at its end.
+    /// Returns the address of the next instruction at the segment's end, as far as it shows that.
     pub(super) fn end(&self) -> End {
         let behind =
             self.marks.iter().rev().take_while(|mark| mark.run as usize == self.runs.len());
@@ -215,7 +215,7 @@ impl Segment {
         let of_event = |kind: EventKind| match kind {
             EventKind::Enabled { ip } | EventKind::AsyncBranch { to: ip, .. } => Some(End::At(ip)),
             EventKind::AsyncDisabled { at, .. } => Some(End::At(at)),
-            // Behind the system call, if it is one.
+            // After a system call, the thread is at the instruction after it.
             EventKind::Disabled { ip, .. } => {
                 let call = last.filter(|block| block.exit == Exit::FarCall);
                 Some(ip.or(call.map(|block| block.end)).map_or(End::Unknown, End::At))
@@ -230,7 +230,7 @@ impl Segment {
         told.next().unwrap_or(if last.is_some() { End::Unknown } else { End::Before })
     }
 
-    /// Bytes that it takes in memory.
+    /// Returns the size in memory, in bytes.
     pub(super) fn size_bytes(&self) -> usize {
         size_of_val(self.runs.as_slice())
             + size_of_val(self.blocks.as_slice())
@@ -239,13 +239,13 @@ impl Segment {
     }
 }
 
-/// Segments are at most some megabytes.
+/// Converts a count: segments have some megabytes at most.
 fn narrow(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// `mov $15,%rax; syscall` or `mov $15,%eax; syscall`: how gdb, too, knows a signal trampoline
-/// that has no unwind information.
+/// Returns true for `mov $15,%rax; syscall` or `mov $15,%eax; syscall`, by which gdb recognizes a
+/// signal trampoline without unwind information, too.
 pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Addr) -> bool {
     const LONG: [u8; 9] = [0x48, 0xc7, 0xc0, 15, 0, 0, 0, 0x0f, 0x05];
     const SHORT: [u8; 7] = [0xb8, 15, 0, 0, 0, 0x0f, 0x05];
@@ -258,15 +258,15 @@ pub(super) fn is_sigreturn(read: &dyn Fn(Addr, &mut [u8]) -> usize, syscall: Add
     stands(&LONG) || stands(&SHORT)
 }
 
-/// Finds the block of a span: most often the one that followed the last time, too.
+/// A cache from spans to blocks; most often a block has the same successor as the last time.
 #[derive(Default)]
 struct Builder {
     known: Known,
-    /// Blocks that are to be completed.
+    /// Blocks that still lack the properties of their code.
     fresh: Vec<(u32, Span)>,
     /// The block before the next span.
     last: u32,
-    /// For each block, which one followed it last, and in which epoch that one is.
+    /// The last successor of each block, with its epoch.
     followers: Vec<(u32, usize)>,
 }
 
@@ -289,8 +289,8 @@ impl Builder {
 
 type Known = HashMap<(u64, u32, Exit, usize), u32, BuildHasherDefault<Mix>>;
 
-/// A hash for keys that nobody can choose to collide on purpose and gain by it: they come from a
-/// trace that its own user loads.
+/// A hash that need not resist deliberate collisions: the keys come from a trace that the user
+/// chose to load.
 #[derive(Default)]
 struct Mix(u64);
 

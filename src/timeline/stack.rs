@@ -1,40 +1,40 @@
-//! The call stack as the path's calls and returns make it: no memory is read.
+//! The call stack, derived from the path's calls and returns without reading memory.
 
 use crate::common::Addr;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// An activation: of a function, or of a signal handler.
+/// An activation of a function or a signal handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// The number of the call instruction in its thread, or of the instruction that the signal
-    /// interrupted.
+    /// The number of the call instruction, or of the instruction interrupted by the signal, per
+    /// thread.
     pub index: u64,
-    /// Where the function begins.
+    /// The address of the function's first instruction.
     pub entry: Addr,
-    /// The call instruction, or the interrupted one.
+    /// The address of the call instruction or of the interrupted one.
     pub site: Addr,
-    /// Where the caller goes on.
+    /// The address at which the caller continues.
     pub return_address: Addr,
-    /// Entered by a signal.
+    /// True if a signal entered the function.
     pub signal: bool,
 }
 
 impl Frame {
-    /// Whether a return to `ip` leaves it.
+    /// Returns true if a return to `ip` pops this frame.
     pub(super) fn is_returned_from(&self, ip: Addr) -> bool {
         !self.signal && self.return_address == ip
     }
 
-    /// Whether a signal handler that interrupted the program there returns to `ip`: behind the
-    /// system call that it interrupted, or to the call, to make it again.
+    /// Returns true if the frame is a signal handler that returns to `ip`: after the interrupted
+    /// system call, or at the call, to restart it.
     pub(super) fn is_resumed_at(&self, ip: Addr) -> bool {
         self.signal && (ip == self.return_address || ip == self.site)
     }
 }
 
-/// A stack that shares its outer frames with others, so that one can be kept for each segment.
+/// A stack that shares its outer frames with others, so that one can be kept per segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stack(Option<Arc<Node>>);
 
@@ -45,7 +45,7 @@ struct Node {
     outer: Stack,
 }
 
-/// A recursion without bound must not become one of ours.
+/// A bound on the depth, against unbounded recursion of the program.
 const DEPTH_LIMIT: u32 = 4 << 20;
 
 impl Stack {
@@ -57,8 +57,8 @@ impl Stack {
         }
     }
 
-    /// Leaves the innermost frame that `is_left` names, and all inside of it. None is named: the
-    /// stack stays.
+    /// Pops the innermost frame for which `is_left` returns true, and all frames inside it. Returns
+    /// false and leaves the stack unchanged if there is none.
     pub(super) fn leave(&mut self, is_left: impl Fn(&Frame) -> bool) -> bool {
         let mut at = &self.0;
         while let Some(node) = at {
@@ -71,12 +71,12 @@ impl Stack {
         false
     }
 
-    /// How many frames it has.
+    /// Returns the number of frames.
     pub(super) fn depth(&self) -> usize {
         self.0.as_ref().map_or(0, |node| node.depth as usize)
     }
 
-    /// The frames, innermost first.
+    /// Returns the frames, innermost first.
     pub(super) fn frames(&self) -> impl Iterator<Item = Frame> {
         let mut at = self.0.as_deref();
         std::iter::from_fn(move || {
@@ -87,18 +87,18 @@ impl Stack {
     }
 }
 
-/// Stacks as a flat list of frames, each with the one outside of it: frames that stacks share are
-/// there once.
+/// Stacks as a flat list of frames, each with its outer frame, so that shared frames are stored
+/// once.
 #[derive(Debug, Default)]
 pub(super) struct Forest {
-    /// A frame, and the number of the frame outside of it counted from 1; 0 for none.
+    /// Each frame, and the number of its outer frame, counted from 1; 0 for none.
     pub(super) frames: Vec<(Frame, u32)>,
     known: HashMap<*const Node, u32>,
 }
 
 impl Forest {
-    /// The number of a stack's innermost frame, counted from 1; 0 for an empty stack. The stacks
-    /// must live as long as the forest grows.
+    /// Adds a stack and returns the number of its innermost frame, counted from 1; 0 for an empty
+    /// stack. The stacks must live as long as the forest grows.
     pub(super) fn add(&mut self, stack: &Stack) -> u32 {
         let mut fresh = Vec::new();
         let mut outer = 0;
@@ -119,8 +119,8 @@ impl Forest {
         outer
     }
 
-    /// The stacks again, by the numbers of their innermost frames. None if a frame is not behind
-    /// the one outside of it.
+    /// Returns the stacks by the numbers of their innermost frames, or `None` if a frame precedes
+    /// its outer frame.
     pub(super) fn stacks(frames: &[(Frame, u32)]) -> Option<Vec<Stack>> {
         let mut stacks = vec![Stack::default()];
         for (frame, outer) in frames {
@@ -133,7 +133,7 @@ impl Forest {
 }
 
 impl Drop for Stack {
-    /// One after the other: a deep stack must not overflow ours.
+    /// Drops the frames iteratively: recursion would overflow our own stack for a deep one.
     fn drop(&mut self) {
         let mut next = self.0.take();
         while let Some(node) = next {

@@ -1,5 +1,5 @@
-//! How much a thread executed, and what happened meanwhile: for those who count and need no
-//! block by itself. Decodes on all cores.
+//! The number of instructions that a thread executed, and the events in between, for callers that
+//! do not need the blocks. Decodes on all cores.
 
 use super::line::{Thread, Timeline};
 use super::open::Options;
@@ -11,35 +11,35 @@ use crate::flow::{Event, FlowItem, Gap, Moment};
 use crate::recording::Trace;
 use std::ops::ControlFlow;
 
-/// Results that a worker may be ahead.
+/// The number of results by which a worker may be ahead.
 const AHEAD: usize = 64;
 
-/// How much was executed.
+/// The size of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Runs of instructions in a straight line.
+    /// The number of block executions.
     pub blocks: u64,
-    /// Instructions.
+    /// The number of instructions.
     pub insns: u64,
 }
 
-/// What a segment tells.
+/// The result of a segment.
 #[derive(Default)]
 struct Counted {
     totals: Totals,
-    /// Each with the number of the segment's next instruction.
+    /// Events and gaps, each with the number of the segment's next instruction.
     marks: Vec<(u64, Mark)>,
 }
 
 enum Mark {
     Event(Event),
-    /// With the number of the image that was there.
+    /// A gap, with the number of the image at that time.
     Gap(Gap, usize),
 }
 
 impl Timeline {
-    /// Counts what a thread executed; its events and gaps are visited in order. Finds the same as
-    /// [`Self::visit`], and faster.
+    /// Counts the instructions of a thread and visits its events and gaps in order. Gives the same
+    /// result as [`Self::visit`], but faster.
     pub fn count<B>(
         &self,
         tid: Tid,

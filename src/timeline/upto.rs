@@ -1,6 +1,6 @@
-//! A thread's packets up to one of its instructions, as if its trace had ended there: for decoders
-//! of others, which take the end of a trace for the present. What is given was decoded again, and
-//! comes to that instruction.
+//! A thread's packets up to one of its instructions, as if its trace ended there: for other
+//! decoders, which show the end of a trace as the present. The packets are decoded again to check
+//! that they lead to that instruction.
 
 use super::index::Entry;
 use super::line::{Thread, Timeline};
@@ -10,15 +10,14 @@ use crate::common::{Addr, Tid};
 use crate::flow::FlowItem;
 use crate::pt::{IpCompression, IpPayload, Packet, Packets, Tnt, encode};
 
-/// Packets around the place where the path comes to the instruction, in which the trace's end is
-/// looked for.
+/// The number of packets to try around the place where the path reaches the instruction.
 const PACKETS_AROUND: usize = 4;
-/// Packets in which it is looked for, at most: there may be many that tell of no instruction.
+/// The largest number of packets to try, since many packets may contain no instruction.
 const PACKETS_LIMIT: usize = 1 << 10;
 
 impl Timeline {
-    /// The packets of a thread up to its instruction `index`, which is about to be executed. None
-    /// where the thread has no trace of its own, or its path there is not known.
+    /// Returns the packets of a thread up to its instruction `index`, which is about to execute.
+    /// Returns `None` if the thread shares traces with others, or its path there is unknown.
     pub fn trace_until(&self, tid: Tid, index: u64) -> Option<Vec<u8>> {
         let (_, thread) = self.thread(tid)?;
         let trace = self.whole_trace(thread)?.as_ref();
@@ -32,7 +31,7 @@ impl Timeline {
         Some([trace.get(..entry.start)?, &last].concat())
     }
 
-    /// The beginning of a segment that ends before its instruction `count`, which is at `ip`.
+    /// Returns the beginning of a segment up to its instruction `count`, which is at `ip`.
     fn ends(
         &self,
         thread: &Thread,
@@ -48,7 +47,7 @@ impl Timeline {
             bounds.push((usize::try_from(offset).ok()?, packet.ok()));
         }
         bounds.push((segment.len(), None));
-        // More packets never tell of less.
+        // More packets never contain fewer instructions.
         let near = bounds.partition_point(|(at, _)| executed(&segment[..*at]).0 < count);
         let beyond = bounds.partition_point(|(at, _)| executed(&segment[..*at]).0 <= count);
         let from = near.saturating_sub(PACKETS_AROUND);
@@ -65,7 +64,7 @@ impl Timeline {
                 }
             }
         }
-        // Tracing is off there, as the kernel was entered.
+        // Tracing is off there, since the thread entered the kernel.
         let mut off = around.windows(2).filter_map(|pair| match pair {
             [(_, Some(Packet::TipPgd(_))), (at, _)] => Some(segment[..*at].to_vec()),
             _ => None,
@@ -73,7 +72,7 @@ impl Timeline {
         off.find(|bytes| comes_there(bytes, &mut executed))
     }
 
-    /// How many instructions the beginning of a segment tells of, and whether it is whole.
+    /// Returns the number of instructions in the beginning of a segment, and false if it has gaps.
     fn executed(
         &self,
         thread: &Thread,
@@ -98,7 +97,7 @@ impl Timeline {
     }
 }
 
-/// Bytes up to a packet, and with each part of its branches.
+/// Returns the bytes up to a packet, and for a TNT packet with each prefix of its branches.
 fn beginnings(before: &[u8], packet: Option<Packet>) -> Vec<Vec<u8>> {
     let (Packet::TntShort(tnt) | Packet::TntLong(tnt)) = packet.unwrap_or(Packet::Pad) else {
         return vec![before.to_vec()];
@@ -115,8 +114,8 @@ fn beginnings(before: &[u8], packet: Option<Packet>) -> Vec<Vec<u8>> {
     (0..tnt.len).map(some).collect()
 }
 
-/// The same, with tracing switched off before the instruction at `ip` (SDM volume 3, table "PT
-/// Packets for Asynchronous Events": FUP with the address, then TIP.PGD).
+/// Appends the end of tracing before the instruction at `ip` (SDM volume 3, table "PT Packets for
+/// Asynchronous Events": FUP with the address, then TIP.PGD).
 fn ended(bytes: &[u8], ip: Addr) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     encode(&Packet::Fup(IpPayload { compression: IpCompression::Full, value: ip.0 }), &mut bytes);

@@ -1,4 +1,4 @@
-//! Everything that a thread did, in order, for those who want all of it: dumps and exports.
+//! Visits of a thread's whole history in order, for dumps and exports.
 
 use super::line::Timeline;
 use super::piece::World;
@@ -10,46 +10,46 @@ use crate::pt::TimeEstimate;
 use crate::recording::Trace;
 use std::ops::ControlFlow;
 
-/// One thing of a thread's history.
+/// One item of a thread's history.
 pub enum Visit<'a> {
     /// Instructions in a straight line.
     Block {
-        /// The number of the first in its thread.
+        /// The number of the first instruction, counted per thread.
         index: u64,
         /// The block.
         span: Span,
-        /// Their addresses, where those are asked for.
+        /// The addresses of the instructions, if requested.
         addrs: &'a [Addr],
-        /// The last of them.
+        /// The last instruction.
         last: Option<Last>,
-        /// Copies code bytes that stood at an address then; gives how many are known.
+        /// Copies the code bytes at an address at that time; returns how many are known.
         code: &'a dyn Fn(Addr, &mut [u8]) -> usize,
-        /// What the trace's clock says of it, where that is asked for.
+        /// The times of the trace's clock, if requested.
         moment: Moment,
     },
-    /// Something that happened between two instructions.
+    /// An event between two instructions.
     Event {
         /// The number of the next instruction.
         index: u64,
         /// The event.
         event: Event,
-        /// What the trace's clock says of it, where that is asked for.
+        /// The times of the trace's clock, if requested.
         moment: Moment,
     },
-    /// A hole in the path.
+    /// A gap in the path.
     Gap {
         /// The number of the next instruction.
         index: u64,
-        /// The hole.
+        /// The gap.
         gap: Gap,
-        /// What was mapped there, where that is known.
+        /// The image at that time, if known.
         image: Option<&'a Image>,
     },
 }
 
 impl Timeline {
     /// Visits a thread's history from the segment of instruction `from` on, until the visitor
-    /// breaks off.
+    /// breaks.
     pub fn visit<B>(
         &self,
         tid: Tid,
@@ -59,7 +59,7 @@ impl Timeline {
         self.visit_with(tid, from, &self.config, visitor)
     }
 
-    /// The same, with the trace's clock.
+    /// Visits a thread's history like [`Self::visit`], with the times of the trace's clock.
     pub fn visit_timed<B>(
         &self,
         tid: Tid,
@@ -69,9 +69,8 @@ impl Timeline {
         self.visit_with(tid, from, &self.timed(), visitor)
     }
 
-    /// When a thread was about to execute its instruction `index`, as far as the packets around
-    /// it tell: the time of the one that told of it. None where the trace tells no time in the
-    /// segment before it.
+    /// Returns the estimated time at which a thread was about to execute its instruction `index`,
+    /// from the packets around it. Returns `None` if the segment has no time before it.
     pub fn time(&self, tid: Tid, index: u64) -> Option<TimeEstimate> {
         let found = self.visit_timed(tid, index, &mut |visit| match visit {
             Visit::Block { index: first, span, moment, .. }
@@ -84,7 +83,7 @@ impl Timeline {
         found.break_value().flatten()
     }
 
-    /// How to decode with the clock.
+    /// Returns the settings for decoding with the clock.
     fn timed(&self) -> Config {
         let clocks = self.reader.manifest().capture.clocks().unwrap_or_default();
         Config { clock: Some(clocks), ..self.config.clone() }
@@ -100,7 +99,7 @@ impl Timeline {
         let Some((_, thread)) = self.thread(tid) else { return ControlFlow::Continue(()) };
         let mut caches = Caches::default();
         let mut addrs = Vec::new();
-        // At the front there may be segments of holes only.
+        // The first segments may consist of gaps only.
         let start = if from == 0 { Some(0) } else { thread.path.index.entry_of(from) };
         let start = start.unwrap_or(thread.path.index.entries.len());
         if let Some(gap) = thread.no_psb() {

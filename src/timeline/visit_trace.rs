@@ -1,5 +1,5 @@
-//! Everything that a trace tells which no recording holds, in order: decoded on all cores, with
-//! code that never changes.
+//! Visits of a trace without a recording, in order: decodes on all cores, with code that never
+//! changes.
 
 use super::digest::{Stretches, segments_in};
 use super::open::Progress;
@@ -10,29 +10,29 @@ use crate::flow::{Code, Config, Decoder, FlowItem, Gap, GapReason, Last, Meter, 
 use crate::image::CodeSource;
 use std::ops::{ControlFlow, Range};
 
-/// A worker takes the segments that start in so many bytes of trace at a time: their instructions
-/// are all in memory until they are visited.
+/// Bytes of trace whose segments a worker takes at a time: their instructions are all in memory
+/// until they are visited.
 const STRETCH_BYTES: usize = 16 << 10;
-/// Stretches that a worker may be ahead.
+/// The number of stretches by which a worker may be ahead.
 const AHEAD: usize = 1;
 
-/// A trace with the code that it ran.
+/// A trace and the code that it executed.
 #[derive(Clone, Copy)]
 pub struct RawTrace<'a> {
-    /// Its bytes.
+    /// The bytes of the trace.
     pub bytes: &'a [u8],
     /// The code.
     pub image: &'a (dyn CodeSource + Sync),
-    /// How it was taken.
+    /// The settings with which the trace was recorded.
     pub config: &'a Config,
-    /// Threads that decode at once.
+    /// The number of threads that decode.
     pub workers: usize,
-    /// Whether to give the addresses of all instructions.
+    /// True to pass the addresses of all instructions to the visitor.
     pub addrs: bool,
 }
 
 impl RawTrace<'_> {
-    /// Visits all of it, until the visitor breaks off. `watch` is told how far that is.
+    /// Visits the whole trace, until the visitor breaks. Calls `watch` with the progress.
     pub fn visit<B>(
         self,
         watch: &mut dyn FnMut(Progress),
@@ -81,7 +81,7 @@ impl RawTrace<'_> {
         found
     }
 
-    /// The last instruction of a block, whose addresses are kept.
+    /// Returns the last instruction of a block, and appends the block's addresses if requested.
     fn last_of(self, item: &FlowItem, code: &mut Code<'_>, addrs: &mut Vec<Addr>) -> Option<Last> {
         let FlowItem::Block(span) = item else { return None };
         if self.addrs {
@@ -91,12 +91,12 @@ impl RawTrace<'_> {
     }
 }
 
-/// What some segments tell.
+/// The decoded items of some segments.
 #[derive(Default)]
 struct Decoded {
     segments: usize,
     items: Vec<(FlowItem, Option<Last>)>,
-    /// Those of the items, where there is a clock.
+    /// The times of the items, if there is a clock.
     moments: Vec<Moment>,
     /// The addresses of all blocks' instructions.
     addrs: Vec<Addr>,

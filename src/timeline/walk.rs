@@ -1,5 +1,5 @@
-//! Decodes a segment with the code that stood there at the time. The one place where the
-//! decoder's clock and the sideband's meet.
+//! Decoding of a segment with the code of its time. This is the only place that combines the
+//! decoder's clock with the sideband's.
 
 use super::images::Images;
 use super::piece::{Part, World};
@@ -10,13 +10,13 @@ use crate::flow::{
 use crate::image::{CodeSource, Image};
 use std::collections::HashMap;
 
-/// Block caches by generation of the code; a worker keeps one over all the segments it decodes.
+/// Block caches by generation of the code; a worker keeps one over all segments that it decodes.
 #[derive(Debug, Default)]
 pub(super) struct Caches {
     by_generation: HashMap<u32, BlockCache>,
 }
 
-/// Generations kept at once: programs that make code go through thousands.
+/// The largest number of generations kept: programs that generate code go through thousands.
 const GENERATIONS: usize = 8;
 
 impl Caches {
@@ -32,23 +32,23 @@ impl Caches {
     }
 }
 
-/// The items of one segment, or of the part of it that one thread executed.
+/// An iterator over the items of one segment, or of the part of it that one thread executed.
 pub(super) struct Walker<'a> {
     decoder: Decoder<'a>,
     images: &'a Images,
     caches: &'a mut Caches,
     epoch: usize,
-    /// The code of the epoch; none when the recording has no image at all.
+    /// The code of the epoch; `None` if the recording has no image at all.
     code: Option<Code<'a>>,
-    /// Blocks that end at a hole hold in this epoch only.
+    /// True if the epoch had a gap: blocks that end at missing code are valid in it only.
     hole: bool,
-    /// No time before this is believed.
+    /// The earliest valid time; earlier times in the trace are raised to it.
     since: Tsc,
-    /// None where all is given.
+    /// The limits of a partial walk; `None` for a whole segment.
     cut: Option<Cut<'a>>,
 }
 
-/// How far a part of a segment is walked.
+/// The limits of the walk of a part of a segment.
 struct Cut<'a> {
     part: Part<'a>,
     world: World<'a>,
@@ -57,14 +57,14 @@ struct Cut<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// What is met is not of the part, but tells the state at its beginning.
+    /// Items precede the part and only establish the state at its beginning.
     Before,
     Inside,
     Done,
 }
 
 impl<'a> Walker<'a> {
-    /// A part of a segment, with the code that stood there then.
+    /// Returns a walker of a part of a segment.
     pub(super) fn new(part: &Part<'a>, world: World<'a>, caches: &'a mut Caches) -> Self {
         let stage = if part.from > part.start { Stage::Before } else { Stage::Inside };
         let cut = part.cut.then_some(Cut { part: *part, world, stage });
@@ -85,7 +85,7 @@ impl<'a> Walker<'a> {
         walker
     }
 
-    /// The next item.
+    /// Returns the next item.
     #[inline]
     pub(super) fn next(&mut self) -> Option<FlowItem> {
         let item = if self.cut.is_some() { self.next_of_cut() } else { self.next_of_all() };
@@ -96,9 +96,8 @@ impl<'a> Walker<'a> {
         item
     }
 
-    /// As [`Self::next`] up to the next event or gap; the blocks that are executed on the way are
-    /// shown to `show`, several at a time. The code stays as it was then until [`Self::note`] is
-    /// told of the event or gap.
+    /// Returns the next event or gap, and passes the blocks before it to `show`, several at a time.
+    /// The code stays that of the time before the item until [`Self::note`] is called with it.
     pub(super) fn list(&mut self, show: &mut impl FnMut(&[Span])) -> Option<FlowItem> {
         if self.cut.is_none() {
             return self.decoder.list(self.code.as_mut()?, show);
@@ -116,7 +115,7 @@ impl<'a> Walker<'a> {
         self.decoder.next(self.code.as_mut()?)
     }
 
-    /// The next item of a part: passes over what comes before it, and ends behind it.
+    /// Returns the next item of a part; skips the items before the part, and ends after it.
     fn next_of_cut(&mut self) -> Option<FlowItem> {
         loop {
             let item = self.next_of_all();
@@ -136,7 +135,7 @@ impl<'a> Walker<'a> {
                     return item;
                 }
                 Stage::Before => {
-                    // The state there is lost. What the packets alone tell of it has to do.
+                    // The state is lost here: decode the part from its own packets alone.
                     if let Some(FlowItem::Gap(_)) = item {
                         cut.stage = Stage::Inside;
                         self.decoder = cut.part.decoder(cut.part.from, cut.world.config);
@@ -149,8 +148,8 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// As [`Self::next`] up to the next event or gap; what is executed on the way is added to
-    /// `tally`, and its calls and returns are told to `watch`. Not for a part of a segment.
+    /// Returns the next event or gap; adds the instructions before it to `tally`, and passes their
+    /// calls and returns to `watch`. Not for a part of a segment.
     pub(super) fn skim(
         &mut self,
         tally: &mut Tally,
@@ -164,7 +163,7 @@ impl<'a> Walker<'a> {
         item
     }
 
-    /// Goes on with the code that stands there behind an event or gap that [`Self::list`] gave.
+    /// Switches to the code after an event or gap that [`Self::list`] returned.
     #[cold]
     pub(super) fn note(&mut self, item: &FlowItem) {
         match item {
@@ -174,38 +173,38 @@ impl<'a> Walker<'a> {
         }
     }
 
-    /// The addresses of a span that was just given.
+    /// Returns the addresses of a span that was just returned.
     pub(super) fn addrs(&mut self, span: &Span) -> impl Iterator<Item = Addr> {
         let addrs = self.code.as_mut().map(|code| code.addrs(span.ip, span.mode, span.insns));
         addrs.into_iter().flatten()
     }
 
-    /// The last instruction of a span that was just given.
+    /// Returns the last instruction of a span that was just returned.
     pub(super) fn last(&mut self, span: &Span) -> Option<Last> {
         self.code.as_mut()?.last(span)
     }
 
-    /// Whether an instruction of a span that was just given loads the stack pointer.
+    /// Returns true if an instruction of a span that was just returned loads the stack pointer.
     pub(super) fn loads_sp(&mut self, span: &Span) -> bool {
         self.code.as_mut().is_some_and(|code| code.loads_sp(span))
     }
 
-    /// What decodes it.
+    /// Returns the decoder.
     pub(super) fn decoder(&self) -> &Decoder<'a> {
         &self.decoder
     }
 
-    /// Copies code bytes of this moment.
+    /// Copies code bytes of the current time; returns how many are known.
     pub(super) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         self.image().map_or(0, |image| image.read(addr, buf))
     }
 
-    /// What is mapped at this moment.
+    /// Returns the image of the current time.
     pub(super) fn image(&self) -> Option<&'a Image> {
         self.images.epochs().get(self.epoch).map(|epoch| epoch.image.as_ref())
     }
 
-    /// The number of the epoch that the decoder is in.
+    /// Returns the number of the current epoch.
     pub(super) fn epoch(&self) -> usize {
         self.epoch
     }
@@ -237,7 +236,7 @@ impl<'a> Walker<'a> {
     }
 }
 
-/// Where an item is in the trace, in bytes. Blocks are between those that tell.
+/// Returns the trace offset of an item; `None` for blocks, which lie between other items.
 fn offset(item: &FlowItem) -> Option<u64> {
     match item {
         FlowItem::Block(_) => None,

@@ -1,6 +1,6 @@
-//! Threads that take turns on CPUs, whose PT units write one trace a CPU: cut by the context
-//! switches, each thread's history is what the interpreter noted; and where the times leave open
-//! who ran, there is a gap and nothing made up.
+//! Threads that take turns on CPUs, whose PT units write one trace per CPU. Cut by the context
+//! switches, each thread's history matches the interpreter's notes. Where the times leave open
+//! which thread ran, there is a gap.
 
 use super::machine::{Notes, Thread};
 use super::program::{Program, Random};
@@ -18,17 +18,17 @@ use std::ops::ControlFlow;
 
 const OURS: Pid = Pid(100);
 
-/// How the threads run.
+/// The setup of a run.
 #[derive(Clone, Copy, Debug)]
 struct Setting {
     threads: usize,
     cpus: usize,
-    /// One thread more, of a process with other code in the same places.
+    /// True for one additional thread of a process with other code at the same addresses.
     foreign: bool,
-    /// Of the times around a switch the trace tells one in so many; 1 for all.
+    /// One of this many times around a switch is in the trace; 1 for all.
     times_told: usize,
     ret_compression: bool,
-    /// Some switches are lost, and said to be.
+    /// True if some switches are lost and reported as such.
     lost_switches: bool,
 }
 
@@ -37,7 +37,7 @@ struct Ran {
     threads: Vec<Notes>,
     traces: Vec<Vec<u8>>,
     switches: Vec<CpuSwitch>,
-    /// The thread of each instruction, without the foreign one's.
+    /// The thread of each instruction, without those of the foreign thread.
     order: Vec<usize>,
 }
 
@@ -68,7 +68,7 @@ impl Machine {
         self.pass_time();
     }
 
-    /// The switches, as far as they are not lost.
+    /// Returns the switches that are not lost.
     fn switches_told(&mut self) -> Vec<CpuSwitch> {
         let mut told = Vec::new();
         for cpu in 0..u32::try_from(self.setting.cpus).unwrap() {
@@ -94,7 +94,7 @@ impl Machine {
         }
     }
 
-    /// Lets a thread run on a CPU for a while.
+    /// Runs a thread on a CPU for a while.
     fn turn(
         &mut self,
         cpu: usize,
@@ -154,13 +154,13 @@ fn run(seed: u64, setting: Setting, insns: usize) -> Ran {
     Ran { program, threads, traces, switches, order }
 }
 
-/// The timeline of the same, told by perf.data: of the process, by its areas, or chosen.
+/// Returns the timeline of the same run, imported from perf.data.
 fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
     use crate::recording::import::{Perf, open_perf};
     use crate::sideband::perf_data as perf;
     let mut writer = perf::PerfWriter::new("GenuineIntel,6,85,4");
     writer.intel_pt_events(8, 1);
-    // Nanoseconds are ticks.
+    // One tick is one nanosecond.
     let clock = Some(perf::PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
     let info =
         perf::AuxInfo { pmu: 8, clock, per_cpu: true, sched_switch: 2, ..Default::default() };
@@ -234,7 +234,7 @@ fn open_of_perf(ran: &Ran, dir: &std::path::Path) -> Timeline {
     Timeline::open(Reader::open(&recording).unwrap(), options).unwrap()
 }
 
-/// The timeline of the recording that it is imported as, by so many workers.
+/// Returns the timelines of the imported recording, opened with different numbers of workers.
 fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
     let bytes = ran.program.bytes();
     let section = Section {
@@ -265,7 +265,7 @@ fn open(ran: &Ran, dir: &std::path::Path) -> [Timeline; 2] {
     [built, saved]
 }
 
-/// A thread's addresses, and how many gaps it has.
+/// Returns a thread's addresses and the number of its gaps.
 fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     let (mut path, mut blocks, mut marks) = (Vec::new(), 0, Vec::new());
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {
@@ -285,7 +285,7 @@ fn path(timeline: &Timeline, thread: usize) -> (Vec<Addr>, usize) {
     (path, gaps)
 }
 
-/// An event or gap, and the number of the next instruction; of a gap, whether code is known.
+/// An event or gap, and the number of the next instruction; for a gap, true if its code is known.
 #[derive(Debug, PartialEq)]
 enum Told {
     Event(u64, Event),
@@ -300,7 +300,7 @@ fn told(visit: &Visit<'_>) -> Option<Told> {
     }
 }
 
-/// What is counted without giving each block.
+/// Returns the totals and the events and gaps of a thread, counted without visits of blocks.
 fn counted(timeline: &Timeline, thread: usize) -> (Totals, Vec<Told>) {
     let mut marks = Vec::new();
     let flow: ControlFlow<(), Totals> = timeline.count(tid(thread), &mut |visit| {
@@ -311,7 +311,7 @@ fn counted(timeline: &Timeline, thread: usize) -> (Totals, Vec<Told>) {
     (totals, marks)
 }
 
-/// Whether something can be left out of `all` to make it `part`.
+/// Returns true if `part` results from leaving elements out of `all`.
 fn is_part(part: &[Addr], all: &[Addr]) -> bool {
     let mut rest = all.iter();
     part.iter().all(|addr| rest.any(|other| other == addr))

@@ -1,5 +1,5 @@
-//! Traces that are cut before any instruction: another decoder finds the instructions before it,
-//! no other one, and no hole.
+//! Traces cut before any instruction: another decoder finds exactly the instructions before it, and
+//! no gap.
 
 use super::machine::run;
 use super::program::Random;
@@ -13,7 +13,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The addresses of all instructions, if there is no hole.
+/// Returns the addresses of all instructions; `None` if there is a gap.
 fn decoded(trace: &[u8], image: &Image) -> Option<Vec<Addr>> {
     let mut code = Code::new(image);
     let mut decoder = Decoder::new(trace, Config::new());

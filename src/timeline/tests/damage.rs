@@ -1,4 +1,4 @@
-//! Traces that are damaged, with checksums that are right: nothing panics, and what is lost shows.
+//! Damaged traces with valid checksums: nothing panics, and losses are visible.
 
 use super::machine::run;
 use super::program::Random;
@@ -17,7 +17,7 @@ fn damage(trace: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Instructions and gaps, by decoding from front to back.
+/// Returns the numbers of instructions and gaps, decoded from front to back.
 fn decoded(timeline: &crate::timeline::Timeline, thread: usize) -> (u64, usize) {
     let (mut insns, mut gaps) = (0, 0);
     let flow: ControlFlow<()> = timeline.visit(tid(thread), 0, &mut |visit| {

@@ -1,5 +1,5 @@
-//! What is skimmed for the index is what walking each segment block by block gives: instructions,
-//! times, holes, the effects on the call stack, and the blocks; whatever the trace's bytes are.
+//! Skimming a segment for the index gives the same as walking it block by block: instructions,
+//! times, gaps, effects on the call stack, and blocks; for any bytes of the trace.
 
 use super::machine::run;
 use super::program::Random;
@@ -39,7 +39,7 @@ proptest! {
     }
 }
 
-/// A TIP that is none, behind a call that leads to where it would have been taken.
+/// Tests a damaged TIP after a call to where it would have been consumed.
 #[test]
 fn a_broken_tip_is_found_before_what_leads_to_it() {
     compare(3_777_240_293_618_289_452, 1, 2).unwrap();
@@ -53,7 +53,7 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     let mut space = AddressSpace::new();
     let section = Section { range, bytes: bytes.clone().into(), ..Section::default() };
     space.map(Tsc(0), section.clone());
-    // The same again, as another image: what was cached does not hold there.
+    // The same code as another image, for which cached blocks are invalid.
     space.map(Tsc(1000 + random.below(300) as u64), section);
     let epoch = |(generation, (start, image)): (u32, &(Tsc, Arc<Image>))| Epoch {
         start: *start,
@@ -65,10 +65,10 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     let config = Config::new();
     let world = World { images: &images, config: &config };
     let execs = [Tsc(1000 + random.below(300) as u64)];
-    // One after the other, with what is known from the segments before.
+    // One segment after the other, with the state from the segments before.
     let (mut caches, mut tally) = (Caches::default(), Tally::new());
     for notes in &ran.threads {
-        // Twice: the second time all chains are known.
+        // Twice, so that all chains are known the second time.
         let mut trace = notes.trace.repeat(2);
         for _ in 0..damages {
             let at = random.below(trace.len().max(1));
@@ -90,7 +90,7 @@ fn compare(seed: u64, threads: usize, damages: usize) -> Result<(), TestCaseErro
     Ok(())
 }
 
-/// Blocks keep their numbers, and a round has only its own.
+/// Blocks keep their numbers, and a round contains only its own.
 #[test]
 fn a_tally_counts_in_rounds() {
     let block = |at: u64| (Addr(at), Addr(at + 1));

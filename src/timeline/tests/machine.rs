@@ -1,5 +1,5 @@
-//! Runs a program's threads in turns and tells models of the PT unit what they execute. Keeps plain
-//! notes: each instruction, and the whole call stack before it.
+//! Runs a program's threads in turns and reports their execution to models of the PT unit. Notes
+//! each instruction and the whole call stack before it.
 
 use super::program::{Op, Program, Random};
 use crate::common::{Addr, Tsc};
@@ -8,12 +8,12 @@ use crate::timeline::Frame;
 
 const KERNEL: Addr = Addr(0xffff_ffff_8000_0000);
 
-/// What a thread did.
+/// The execution of a thread.
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) trace: Vec<u8>,
     pub(super) addrs: Vec<Addr>,
-    /// The call stack before each instruction and behind the last, outermost frame first.
+    /// The call stacks before each instruction and after the last, outermost frame first.
     pub(super) stacks: Vec<Vec<Frame>>,
     pub(super) final_pc: Addr,
 }
@@ -23,7 +23,7 @@ pub(super) struct Notes {
 pub(super) struct Ran {
     pub(super) program: Program,
     pub(super) threads: Vec<Notes>,
-    /// The thread of each instruction of all, in order.
+    /// The thread of each instruction, in the order of all threads.
     pub(super) order: Vec<usize>,
 }
 
@@ -62,19 +62,19 @@ pub(super) fn run(seed: u64, threads: usize, insns: usize) -> Ran {
 
 impl Thread {
     pub(super) fn new(program: &Program) -> Self {
-        // PSBs come only where the test wants them.
+        // PSBs appear only at the test's request.
         let config = Config::user_only().with_psb_period(1 << 26);
         let final_pc = program.addrs[0];
         let notes = Notes { trace: vec![], addrs: vec![], stacks: vec![], final_pc };
         Self { unit: Unit::new(config), ip: final_pc, notes, stack: vec![] }
     }
 
-    /// Its turn is over.
+    /// Ends the thread's turn.
     pub(super) fn preempt(&mut self) {
         self.unit.interrupt(self.ip, KERNEL, 0);
     }
 
-    /// Its turn comes: where it stood, or in a signal handler.
+    /// Starts the thread's turn, at its last address or in a signal handler.
     pub(super) fn resume(&mut self, program: &Program, random: &mut Random) {
         if !self.notes.addrs.is_empty() && random.one_in(6) {
             let at = self.ip;
@@ -84,7 +84,7 @@ impl Thread {
         }
     }
 
-    /// The kernel starts a handler in place of going on at `next`, `site` being where it was called.
+    /// Starts a handler instead of resuming at `next`; `site` is the address of the kernel entry.
     fn signal(&mut self, site: Addr, next: Addr, program: &Program, random: &mut Random) {
         self.ip = any(program, random);
         self.unit.enter(self.ip, 3);
@@ -129,7 +129,7 @@ impl Thread {
             }
             Op::Sigreturn => self.sigreturn(ip, next, program, random),
         }
-        // Here the unit knows where execution stands.
+        // Here the unit knows the current address.
         if random.one_in(10) {
             self.unit.psb();
         }
@@ -154,7 +154,7 @@ impl Thread {
         }
     }
 
-    /// Returns: mostly to the caller, else out of several frames at once, else anywhere.
+    /// Returns: mostly to the caller, else out of several frames at once, else to a random address.
     fn give_back(&mut self, ip: Addr, next: Addr, program: &Program, random: &mut Random) {
         let returns: Vec<Addr> =
             self.stack.iter().rev().filter(|f| !f.signal).map(|f| f.return_address).collect();
@@ -166,13 +166,13 @@ impl Thread {
         let to = to.unwrap_or_else(|| any(program, random));
         self.branch(BranchKind::Ret, ip, next, to);
         let is_left = self.leave(|frame| !frame.signal && frame.return_address == to);
-        // Who was called is not known any more, but that a handler may return to its trampoline.
+        // The callers are unknown now, except that a handler may return to its trampoline.
         if !is_left && self.stack.last().is_some_and(|frame| !frame.signal) {
             self.stack.clear();
         }
     }
 
-    /// The kernel goes on where the innermost handler interrupted, mostly.
+    /// Resumes, mostly where the innermost handler interrupted the program.
     fn sigreturn(&mut self, ip: Addr, next: Addr, program: &Program, random: &mut Random) {
         self.branch(BranchKind::Far, ip, next, KERNEL);
         let interrupted = self.stack.iter().rev().find(|frame| frame.signal);

@@ -1,5 +1,5 @@
-//! Random programs of several threads, interpreted, recorded and walked: the timeline against the
-//! interpreter's own notes. No real program runs here.
+//! Random programs of several threads, interpreted, recorded and walked: compares the timeline with
+//! the interpreter's notes. No real program runs here.
 
 mod cpus;
 mod cuts;

@@ -24,7 +24,7 @@ impl Random {
     }
 }
 
-/// What an instruction does. Targets are numbers of instructions.
+/// The kind of an instruction. Targets are numbers of instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Plain(&'static [u8]),
@@ -36,15 +36,15 @@ pub(super) enum Op {
     CallIndirect,
     Ret,
     Syscall,
-    /// The system call behind `mov $15,%eax`.
+    /// The system call after `mov $15,%eax`.
     Sigreturn,
 }
 
-/// Instructions one behind the other.
+/// A sequence of instructions.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) ops: Vec<Op>,
-    /// The instructions' addresses, and the one behind the last.
+    /// The instructions' addresses, and the address after the last.
     pub(super) addrs: Vec<Addr>,
 }
 
@@ -57,8 +57,8 @@ const PLAIN: [&[u8]; 4] = [
 const MOV_15_EAX: &[u8] = &[0xb8, 15, 0, 0, 0];
 
 impl Program {
-    /// A program of about `count` instructions at `base`. Jumps and calls that the trace does not
-    /// tell lead ahead only.
+    /// Returns a program of about `count` instructions at `base`. Direct jumps and calls, which
+    /// give no packets, go forward only.
     pub(super) fn random(random: &mut Random, count: usize, base: Addr) -> Self {
         let mut ops = Vec::new();
         while ops.len() < count {
@@ -78,7 +78,7 @@ impl Program {
             }
         }
         ops.push(Op::Ret);
-        // Targets may lie behind the end.
+        // Targets may lie after the end.
         let last = ops.len() - 1;
         for op in &mut ops {
             if let Op::Jcc(to) | Op::Jmp(to) | Op::Call(to) = op {
@@ -97,7 +97,7 @@ impl Program {
         self.ops.iter().enumerate().flat_map(code).collect()
     }
 
-    /// The number of the instruction at `addr`.
+    /// Returns the number of the instruction at `addr`.
     pub(super) fn at(&self, addr: Addr) -> usize {
         self.addrs.binary_search(&addr).expect("an instruction's address")
     }

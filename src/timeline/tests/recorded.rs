@@ -1,4 +1,4 @@
-//! A run as a recording in a directory of its own.
+//! A run as a recording in a temporary directory.
 
 use super::machine::Ran;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
@@ -7,7 +7,7 @@ use crate::sideband::{Backing, Event, FileId, Protection, Record};
 use crate::timeline::{Options, Timeline};
 use std::path::PathBuf;
 
-/// A recording, removed with this value.
+/// A recording that is removed on drop.
 pub(super) struct Recorded {
     pub(super) dir: tempfile::TempDir,
 }
@@ -22,7 +22,7 @@ impl Recorded {
         Self::with_traces(ran, &traces)
     }
 
-    /// The run's code and threads, with these bytes for their traces.
+    /// Records the run's code and threads, with these bytes as their traces.
     pub(super) fn with_traces(ran: &Ran, traces: &[&[u8]]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let threads = traces.iter().zip(&ran.threads).enumerate();
@@ -81,7 +81,7 @@ impl Recorded {
     }
 }
 
-/// All that a timeline tells, to compare two of them.
+/// Returns the contents of a timeline as text, for comparison.
 pub(super) fn told(timeline: &Timeline) -> Vec<String> {
     let mut told = vec![format!("{} instructions", timeline.total())];
     for g in 0..=timeline.total() {

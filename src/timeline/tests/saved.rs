@@ -1,4 +1,4 @@
-//! The index that is saved with a recording: as good as one that is built, and never trusted.
+//! The saved index: as good as a built one, and never trusted.
 
 use super::machine::run;
 use super::program::Random;
@@ -9,7 +9,7 @@ use std::fs;
 
 const FILE: &str = "index.bin";
 
-/// An opened recording whose index has been saved, and what it tells.
+/// Saves the index of a recording and returns the timeline's contents.
 fn indexed(recorded: &Recorded) -> Vec<String> {
     let timeline = recorded.open(2, 1 << 16);
     assert!(timeline.save_index().unwrap());
@@ -59,7 +59,7 @@ proptest! {
         prop_assert_eq!(told(&again), built);
     }
 
-    /// Bytes of an enemy, with a checksum that is right.
+    /// Tests hostile bytes with a valid checksum.
     #[test]
     fn a_hostile_index_harms_nothing(seed: u64, wounds in 1_usize..8) {
         let ran = run(seed, 2, 300);
@@ -85,7 +85,7 @@ proptest! {
 
 const HEADER: usize = 48;
 
-/// Asks here and there: a hostile index may claim any number of instructions.
+/// Queries some positions only: a hostile index may claim any number of instructions.
 fn ask_all(timeline: &Timeline) {
     use crate::timeline::{Direction, Search};
     let total = timeline.total();
@@ -115,7 +115,7 @@ fn an_index_of_another_recording_or_state_is_no_index() {
     fs::copy(recorded.path().join(FILE), other.path().join(FILE)).unwrap();
     assert!(!other.open_saved().was_indexed());
     assert!(recorded.open_saved().was_indexed());
-    // An image that is gone leaves holes, which that index does not tell of.
+    // A missing image leaves gaps, which that index does not contain.
     let images = fs::read_dir(recorded.path().join("images")).unwrap();
     images.for_each(|image| fs::remove_file(image.unwrap().path()).unwrap());
     let without = recorded.open_saved();

@@ -1,4 +1,4 @@
-//! What the timeline tells is what the interpreter noted.
+//! The timeline matches the interpreter's notes.
 
 use super::machine::{Ran, run};
 use super::program::Random;
@@ -12,7 +12,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// The address of each instruction of all threads, in order.
+/// Returns the address of each instruction of all threads, in order.
 fn addrs_in_order(ran: &Ran) -> Vec<(usize, Addr)> {
     let mut done = vec![0; ran.threads.len()];
     let mut addr = |thread: &usize| {
@@ -28,7 +28,7 @@ fn any_addrs(ran: &Ran, random: &mut Random) -> BTreeSet<Addr> {
     (0..count).map(|_| ran.program.addrs[random.below(ran.program.addrs.len())]).collect()
 }
 
-/// Looks at each instruction, one after the other.
+/// Searches instruction by instruction.
 fn scan(all: &[(usize, Addr)], search: &Search<'_>) -> Found {
     let wanted = |g: &u64| {
         let (thread, addr) = all[usize::try_from(*g).unwrap()];
@@ -50,8 +50,8 @@ fn nearest(timeline: &Timeline, search: &Search<'_>) -> Found {
 proptest! {
     #![proptest_config(config())]
 
-    /// A time for each instruction behind the first that the trace tells, within its bounds, and
-    /// none that goes back.
+    /// Checks that each instruction after the first time in the trace has a time within its bounds,
+    /// and that times do not go back.
     #[test]
     fn each_instruction_has_a_time(seed: u64, threads in 1_usize..4) {
         let ran = run(seed, threads, 200);
@@ -131,7 +131,7 @@ proptest! {
         }
     }
 
-    /// To the next hit and back is where one was; so is one step on and back.
+    /// Checks that moves to the next hit and back return to the start, as do single steps.
     #[test]
     fn forward_then_back_is_where_one_was(seed: u64, threads in 1_usize..4) {
         let ran = run(seed, threads, 600);

@@ -1,4 +1,4 @@
-//! Traces that no recording holds, decoded on several cores: as by one decoder from front to back.
+//! Traces without a recording: decoding on several cores gives the same as one decoder.
 
 use super::machine::run;
 use super::program::Random;
@@ -13,7 +13,7 @@ fn config() -> ProptestConfig {
     ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() }
 }
 
-/// Items with the number of the next instruction, and the addresses of all instructions.
+/// Returns the items with the numbers of the next instructions, and all addresses.
 fn serial(trace: &[u8], image: &Image) -> (Vec<(u64, FlowItem)>, Vec<Addr>) {
     let mut code = Code::new(image);
     let mut decoder = Decoder::new(trace, Config::new());
