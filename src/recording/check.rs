@@ -1,4 +1,4 @@
-//! Looks for damage in all of a recording. Who only walks one checks what it opens.
+//! A check of a whole recording for damage. Other readers check only what they open.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{IMAGE_DIR, TRACE_DIR};
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 
 impl Reader {
-    /// What of this recording is damaged: each file once, in order.
+    /// Returns the damage of this recording: one error per file, in order.
     pub fn damage(&self) -> Vec<Error> {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());
@@ -21,24 +21,24 @@ impl Reader {
             Ok(ids) => damage.extend(ids.iter().filter_map(|id| self.named_image(id).err())),
             Err(error) => damage.push(error),
         }
-        // A file can be wrong in several ways; the first that was found says enough.
+        // A file can have several faults; the first one is enough.
         let mut seen = std::collections::BTreeSet::new();
         damage.retain(|error| seen.insert(error.path.clone()));
         damage
     }
 
-    /// Files whose size or checksum is not what it was at the end, or that are gone.
+    /// Returns the errors of listed files that are missing, or whose size or checksum has changed.
     fn listed_damage(&self) -> Vec<Error> {
         let Some(sums) = self.sums() else { return Vec::new() };
         sums.names().filter_map(|name| sums.check_file(self.dir(), name).err()).collect()
     }
 
-    /// The images that are there, by their names.
+    /// Returns the IDs of the images in the recording.
     fn image_ids(&self) -> Result<Vec<ImageId>, Error> {
         let dir = self.dir().join(IMAGE_DIR);
         let mut ids = Vec::new();
         let entries = match fs::read_dir(&dir) {
-            // The recorder was killed before it came to that.
+            // The recorder was killed before it made the directory.
             Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(ids);
             }
@@ -46,7 +46,7 @@ impl Reader {
         };
         for entry in entries {
             let name = entry.at(&dir)?.file_name().to_string_lossy().into_owned();
-            // A killed recorder may have been at work on one.
+            // A killed recorder may have left a partial image.
             if !(self.is_cut() && name.ends_with("partial")) {
                 ids.push(ImageId(name));
             }
@@ -55,7 +55,7 @@ impl Reader {
         Ok(ids)
     }
 
-    /// A complete recording's manifest names all its traces.
+    /// Fails if the manifest of a complete recording does not name all its traces.
     pub(super) fn no_thread_is_left_out(&self) -> Result<(), Error> {
         let Some(end) = &self.manifest().end else { return Ok(()) };
         let dir = self.dir().join(TRACE_DIR);

@@ -1,8 +1,8 @@
-//! Chunks with checksums: how files that only grow stay readable when their writer is killed.
+//! Chunks with checksums, which keep growing files readable after their writer was killed.
 //!
-//! Two shapes. A *framed* file (the sideband) holds `length, CRC-32, payload` after each other. A
-//! *summed* file (a trace) is raw, for any PT decoder to read, and a second file beside it holds
-//! one entry a chunk: the offset of the chunk's end, and the CRC-32 of the chunk.
+//! There are two forms. A *framed* file (the sideband) is a sequence of `length, CRC-32, payload`.
+//! A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file beside it
+//! has one entry per chunk: the offset of the chunk's end, and the CRC-32 of the chunk.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::CHUNK_LIMIT_BYTES;
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 const FRAME_HEADER_BYTES: usize = 8;
 const SUM_ENTRY_BYTES: usize = 16;
 
-/// Appends whole chunks to a file.
+/// A file to which whole chunks are appended.
 #[derive(Debug)]
 pub(super) struct Appender {
     path: PathBuf,
-    /// None: it rests.
+    /// The open file; `None` while it is closed to save descriptors.
     file: Option<File>,
     size_bytes: u64,
 }
@@ -34,7 +34,7 @@ impl Appender {
         self.size_bytes
     }
 
-    /// Closes the file until more is appended.
+    /// Closes the file until the next append.
     pub(super) fn rest(&mut self) {
         self.file = None;
     }
@@ -60,7 +60,7 @@ impl Appender {
     }
 }
 
-/// The entry for a chunk that ends at `end` of a summed file.
+/// Returns the entry for a chunk that ends at offset `end` of a summed file.
 pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
     let mut entry = [0; SUM_ENTRY_BYTES];
     entry[..8].copy_from_slice(&end.to_le_bytes());
@@ -70,16 +70,16 @@ pub(super) fn sum_entry(end: u64, chunk: &[u8]) -> [u8; SUM_ENTRY_BYTES] {
     entry
 }
 
-/// Where a file's whole chunks end, and what stands there if it is not the file's end.
+/// The extent of a file's whole chunks.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Whole {
     /// Bytes covered by whole chunks.
     pub(super) size_bytes: u64,
-    /// Whether something that is no whole chunk follows.
+    /// True if something other than a whole chunk follows.
     pub(super) broken: bool,
 }
 
-/// Checks the raw bytes of a summed file against its entries. Tells `passed` how far it is.
+/// Checks the bytes of a summed file against its entries. Calls `passed` with the checked size.
 pub(super) fn check_summed(bytes: &[u8], sums: &[u8], passed: &mut dyn FnMut(usize)) -> Whole {
     let mut start = 0;
     for entry in sums.chunks(SUM_ENTRY_BYTES) {
@@ -99,7 +99,7 @@ fn whole_sum(bytes: &[u8], start: usize, entry: &[u8]) -> Option<usize> {
     (sum_entry(end, chunk) == *entry).then_some(start + chunk.len())
 }
 
-/// The payloads of a framed file, as ranges of its bytes, up to the first that is not whole.
+/// Returns the payloads of a framed file, as ranges of bytes, up to the first broken chunk.
 pub(super) fn frames(bytes: &[u8]) -> (Vec<Range<usize>>, Whole) {
     let mut payloads = Vec::new();
     let mut start = 0;
@@ -123,7 +123,7 @@ fn whole_frame(bytes: &[u8], start: usize) -> Option<Range<usize>> {
     (crc32fast::hash(payload) == sum).then_some(from..from + length)
 }
 
-/// The error for a complete recording's file that is not whole.
+/// Returns the error for a broken file of a complete recording.
 pub(super) fn not_whole(path: &Path, whole: &Whole, expected: Option<u64>, found: u64) -> Error {
     match expected {
         Some(expected) if found < expected => {

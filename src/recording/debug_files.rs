@@ -4,11 +4,11 @@ use super::Mapped;
 use crate::image::Bytes;
 use std::path::{Component, Path};
 
-/// Where separate debug files are, besides the directories of what they belong to.
+/// The directory of separate debug files; others are beside their programs.
 const DEBUG_DIR: &str = "/usr/lib/debug";
 
-/// The contents of a separate debug file. The path may come from a hostile file: nothing is opened
-/// but regular files that lie where debug files do.
+/// Returns the contents of a separate debug file. The path may come from a hostile file, so only
+/// regular files with the location or the extension of debug files are opened.
 pub fn debug_file(path: &Path) -> Option<Bytes> {
     let plain = path.components().all(|part| part != Component::ParentDir);
     let is_debug = path.starts_with(DEBUG_DIR) || path.extension().is_some_and(|e| e == "debug");

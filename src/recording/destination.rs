@@ -1,5 +1,5 @@
-//! Where a recording is about to be written: looked at, made and tried before anything is run, so
-//! that nothing is run in vain and nothing is written over.
+//! The directory of a new recording, checked and created before the program runs, so that no run is
+//! wasted and no file overwritten.
 
 use super::error::{At, Error, ErrorKind};
 use super::format::{MANIFEST, STARTING};
@@ -10,27 +10,27 @@ use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Less room than this and no recording is begun.
+/// The size of the probe file: without this much space no recording begins.
 const PROBE_BYTES: usize = 1 << 20;
 
-/// The file that this is tried with.
+/// The name of the probe file.
 const PROBE: &str = ".contraflow-probe";
-/// [`STARTING`] before it has its name.
+/// The temporary name of [`STARTING`].
 const STARTING_PARTIAL: &str = "starting.partial";
 
-/// An empty directory that takes files.
+/// An empty, writable directory.
 #[derive(Debug)]
 pub struct Destination {
     dir: PathBuf,
-    /// It was not there before.
+    /// True if the directory did not exist before.
     made: bool,
-    /// The recording that was there before, by the name that it has meanwhile.
+    /// The previous recording, under its temporary name.
     aside: Option<PathBuf>,
 }
 
 impl Destination {
-    /// The directory that a user named: a new or an empty one, or with `force` that of a
-    /// recording, which is put aside.
+    /// Returns the directory that the user named: a new or an empty one, or with `force` that of a
+    /// recording, which is renamed.
     pub fn named(dir: &Path, force: bool) -> Result<Self, Error> {
         let mut place = match occupant(dir)? {
             Occupant::Nothing => Self { dir: dir.to_owned(), made: true, aside: None },
@@ -43,13 +43,13 @@ impl Destination {
         place.tried(made)
     }
 
-    /// A new directory of the store.
+    /// Returns a new directory of the store.
     pub fn in_store(store: &Store, program: &Path) -> Result<Self, Error> {
         let place = Self { dir: store.allocate(program)?, made: true, aside: None };
         place.tried(Ok(()))
     }
 
-    /// Puts the recording in `dir` aside.
+    /// Renames the recording in `dir`.
     fn instead_of(dir: &Path) -> Result<Self, Error> {
         let dir = fs::canonicalize(dir).at(dir)?;
         let mut name = std::ffi::OsString::from(".");
@@ -62,11 +62,11 @@ impl Destination {
 
     fn make(&mut self) -> Result<(), Error> {
         let mut builder = DirBuilder::new();
-        // A recording holds the program's memory: nobody else's business.
+        // A recording contains the program's memory, so only its owner may read it.
         builder.recursive(true).mode(0o700).create(&self.dir).at(&self.dir)
     }
 
-    /// Whether the directory takes files, and has room.
+    /// Checks that the directory is writable and has enough space.
     fn tried(self, made: Result<(), Error>) -> Result<Self, Error> {
         let path = self.dir.join(PROBE);
         let probe = || {
@@ -84,12 +84,12 @@ impl Destination {
         }
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// The recording has begun: the one that was there before is removed.
+    /// Removes the previous recording after the new one has begun.
     pub fn keep(self) -> Result<(), Error> {
         match self.aside {
             Some(aside) => fs::remove_dir_all(&aside).at(&aside),
@@ -97,7 +97,7 @@ impl Destination {
         }
     }
 
-    /// There will be no recording: all is as it was before, as far as it can be.
+    /// Restores the previous state as far as possible, since there will be no recording.
     pub fn give_up(self) {
         let _ = if self.made { fs::remove_dir_all(&self.dir) } else { emptied(&self.dir) };
         if let Some(aside) = &self.aside {
@@ -106,7 +106,7 @@ impl Destination {
     }
 }
 
-/// What is in the place of a directory that a user named.
+/// The previous content of a directory that the user named.
 enum Occupant {
     Nothing,
     EmptyDir,
@@ -127,15 +127,15 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
     Ok(if is_recording { Occupant::Recording } else { Occupant::Other })
 }
 
-/// Returns true for an empty directory, also if a recorder was killed before its recording began
-/// there.
+/// Returns true for an empty directory, and for one in which a recorder was killed before its
+/// recording began.
 pub(super) fn is_bare(dir: &Path) -> bool {
     let mut names =
         fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.all(|name| name == PROBE || name == STARTING_PARTIAL)
 }
 
-/// Removes what is in a directory that was empty.
+/// Removes the contents of a directory that was empty.
 fn emptied(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! What can go wrong with a recording on disk.
+//! The errors of recordings on disk.
 
 use super::import::BadBundle;
 use crate::common::{Pid, Tid};
@@ -6,49 +6,49 @@ use crate::sideband::BadSwitches;
 use crate::sideband::perf_data::BadPerfData;
 use std::path::{Path, PathBuf};
 
-/// A fault with the file that has it.
+/// An error of a file or directory.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {kind}", path.display())]
 pub struct Error {
-    /// The file or directory.
+    /// The path of the file or directory.
     pub path: PathBuf,
-    /// The fault.
+    /// The cause.
     #[source]
     pub kind: ErrorKind,
 }
 
-/// The fault.
+/// The cause of an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The system refused.
+    /// An I/O error.
     #[error("{0}")]
     Io(#[from] std::io::Error),
-    /// There is no recording there.
-    #[error("no such recording; `contraflow list` shows what there is")]
+    /// The recording does not exist.
+    #[error("no such recording; `contraflow list` shows all recordings")]
     Missing,
-    /// There is something, but it is no recording.
+    /// The directory is not a recording.
     #[error("not a recording: it has neither manifest.json nor starting.json")]
     NotARecording,
-    /// Nobody knows where recordings go.
+    /// The directory of recordings is unknown.
     #[error(
         "there is no home directory to keep recordings in; name a directory with -o, or set \
          CONTRAFLOW_HOME"
     )]
     Homeless,
-    /// Nothing has been recorded yet.
+    /// The store is empty.
     #[error("no recordings yet; make one with `contraflow record PROGRAM`")]
     Empty,
-    /// A recording would be written over another one.
+    /// The destination is a recording already.
     #[error("holds a recording already; --force replaces it")]
     Exists,
-    /// A recording would be written among foreign files.
+    /// The destination contains other files.
     #[error("not empty, and not a recording; give a new or an empty directory")]
     Occupied,
-    /// The manifest does not read.
-    #[error("the manifest does not read: {0}")]
+    /// The manifest cannot be parsed.
+    #[error("the manifest cannot be read: {0}")]
     Manifest(serde_json::Error),
-    /// The recording was made by a version with another format.
+    /// The recording has the format of another version.
     #[error(
         "recording format {found}, but this contraflow reads format {expected}; record again, or \
          use the contraflow that made it"
@@ -59,131 +59,131 @@ pub enum ErrorKind {
         /// The format that this program reads.
         expected: u32,
     },
-    /// A file's bytes differ from what was written.
+    /// The bytes of a chunk differ from those that were written.
     #[error("damaged: the checksum of the chunk at {offset:#x} does not match")]
     Checksum {
-        /// Where the chunk starts in the file.
+        /// Offset of the chunk in the file.
         offset: u64,
     },
-    /// A file is shorter than the manifest says.
+    /// A file is shorter than the manifest states.
     #[error("truncated: {found} bytes of {expected}")]
     Truncated {
-        /// Bytes there.
+        /// The size of the file in bytes.
         found: u64,
-        /// Bytes that should be there.
+        /// The size that the manifest states.
         expected: u64,
     },
-    /// A file's bytes as a whole differ from what was written.
+    /// The bytes of a file differ from those that were written.
     #[error("damaged: its size or checksum is not the one that was written")]
     Damaged,
-    /// A file of a complete recording is not there.
-    #[error("gone, so the recording is damaged")]
+    /// A file of a complete recording is missing.
+    #[error("missing, so the recording is damaged")]
     Gone,
-    /// A file that no recorder wrote, or that the list of its recording has lost.
+    /// A file that the recording's list does not contain.
     #[error("the recording does not list it, so one of the two is damaged")]
     Unlisted,
-    /// A record of the sideband does not read.
-    #[error("damaged: a sideband record in the chunk at {offset:#x} does not read")]
+    /// A record of the sideband cannot be decoded.
+    #[error("damaged: a sideband record in the chunk at {offset:#x} cannot be read")]
     Record {
-        /// Where the chunk starts in the file.
+        /// Offset of the chunk in the file.
         offset: u64,
     },
-    /// A file larger than any of its kind.
+    /// A file exceeds the size limit of its kind.
     #[error("larger than {limit} bytes")]
     TooLarge {
-        /// The largest size that is read.
+        /// The largest allowed size in bytes.
         limit: u64,
     },
-    /// The description of an LLDB trace bundle is not as LLDB writes it.
+    /// The description of an LLDB trace bundle is invalid.
     #[error("{0}")]
     Bundle(BadBundle),
-    /// A trace that a bundle names is not part of it.
+    /// A trace of a bundle is outside the bundle's directory.
     #[error("outside of the bundle's directory")]
     OutsideBundle,
-    /// A bundle has no bytes of trace.
+    /// A bundle contains no bytes of trace.
     #[error("all of its traces are empty")]
     NoTrace,
-    /// Context switches of a bundle do not read.
+    /// The context switches of a bundle are invalid.
     #[error("{0}")]
     Switches(BadSwitches),
-    /// A CPU ran a thread of the process of which the bundle does not tell.
+    /// The context switches contain a thread of the process that the bundle does not list.
     #[error("thread {0} is in the context switches, but not among the threads")]
     ThreadNotListed(Tid),
-    /// A module of a bundle does not load.
+    /// A module of a bundle cannot be loaded.
     #[error("the module {} {error}", path.display())]
     Module {
-        /// The module.
+        /// The path of the module.
         path: PathBuf,
-        /// The fault.
+        /// The cause.
         error: crate::image::Error,
     },
-    /// An export would be written over something.
-    #[error("is there already; --force replaces an export")]
+    /// The destination of an export exists.
+    #[error("exists already; --force replaces an export")]
     InTheWay,
-    /// A file of perf's does not read.
+    /// A perf.data file is invalid or truncated.
     #[error("not a whole perf.data: {0}")]
     PerfData(BadPerfData),
-    /// A recording of perf's is of several files.
+    /// A recording of perf consists of several files.
     #[error("perf recorded into several files; record without --threads")]
     PerfDirectory,
-    /// There is no Intel PT in a file of perf's.
-    #[error("holds no Intel PT; take it with `perf record -e intel_pt//u`")]
+    /// A perf.data file contains no Intel PT.
+    #[error("has no Intel PT; record with `perf record -e intel_pt//u`")]
     NoIntelPt,
-    /// The trace is of the kernel, too.
-    #[error("traces the kernel, too; take it with `perf record -e intel_pt//u`")]
+    /// The trace includes the kernel.
+    #[error("traces the kernel, too; record with `perf record -e intel_pt//u`")]
     OfKernel,
-    /// The traces are of CPUs, and nothing tells whom they ran.
+    /// The traces are of CPUs, and their threads cannot be determined.
     #[error(
-        "has traces of CPUs, and {0}, so nobody can tell which thread executed what; take it with \
+        "has traces of CPUs, but {0}, so their threads cannot be separated; record with \
          `perf record --per-thread`, or with a newer perf"
     )]
     NoSwitches(&'static str),
-    /// Pieces of a trace lie over each other.
+    /// Pieces of a trace overlap.
     #[error("the AUX area at offset {offset:#x} begins before the end of the one before it")]
     Overlapping {
-        /// Where the later one's record is in the file.
+        /// Offset in the file of the record of the later piece.
         offset: u64,
     },
-    /// There are several processes.
-    #[error("is of several processes; choose one with --pid: {0}")]
+    /// There are several processes to choose from.
+    #[error("has several processes; choose one with --pid: {0}")]
     WhichProcess(String),
-    /// There is no such process.
-    #[error("does not tell of process {0}; it tells of: {1}")]
+    /// The chosen process does not exist.
+    #[error("has no process {0}, but these: {1}")]
     NoSuchProcess(Pid, String),
-    /// A core is of another process.
-    #[error("process {process} is wanted, but the core is of process {of_core}")]
+    /// The core file is of another process.
+    #[error("the core is of process {of_core}, not of process {process}")]
     OtherCore {
-        /// The core's.
+        /// The process of the core file.
         of_core: Pid,
-        /// The one that is imported.
+        /// The imported process.
         process: Pid,
     },
-    /// A file is not what was in memory.
+    /// The contents of a file differ from the memory in the core file.
     #[error(
-        "is another file than the one that ran: the core holds other bytes at {addr}; \
-         --any-binary takes it all the same"
+        "differs from the file that ran: the core has other bytes at {addr}; \
+         --any-binary accepts it"
     )]
     OtherBytes {
-        /// The first byte that differs.
+        /// The address of the first byte that differs.
         addr: crate::common::Addr,
     },
-    /// A file's build id is another.
+    /// The build ID of a file differs from that of the file that ran.
     #[error(
         "its build id is not that of the file that ran; --symfs names a directory with the right \
-         one, and --any-binary takes this one all the same"
+         one, and --any-binary accepts this one"
     )]
     OtherBinary,
-    /// A core does not read.
+    /// The core file is invalid.
     #[error("{0}")]
     Core(crate::image::Error),
-    /// A module is another than the one that ran.
+    /// The build ID of a module differs from that of the module that ran.
     #[error("its build id is not that of the module that ran")]
     OtherModule,
-    /// A stored image is gone.
-    #[error("a stored image is gone; the code that it held shows as a gap")]
+    /// A stored image is missing.
+    #[error("a stored image is missing; its code shows as a gap")]
     ImageMissing,
-    /// A stored image holds other bytes than were stored.
-    #[error("a stored image is damaged; the code that it held shows as a gap")]
+    /// The contents of a stored image differ from what was stored.
+    #[error("a stored image is damaged; its code shows as a gap")]
     ImageDamaged,
 }
 
@@ -193,7 +193,7 @@ impl Error {
     }
 }
 
-/// Adds the path to an I/O result.
+/// An extension that adds the path to an I/O result.
 pub(super) trait At<T> {
     fn at(self, path: &Path) -> Result<T, Error>;
 }

@@ -1,46 +1,46 @@
-//! Names and numbers of the format. Changed the layout? Bump the version.
+//! Names and numbers of the format. Increment the version after a change of the layout.
 
 use crate::common::Tid;
 use std::fmt;
 
-/// The version in every manifest. Readers refuse others.
+/// The version in every manifest. Readers reject other versions.
 pub const FORMAT_VERSION: u32 = 2;
 
-/// The manifest of a recording that is complete.
+/// The manifest of a complete recording.
 pub(super) const MANIFEST: &str = "manifest.json";
-/// The manifest as it was known at the start; stands alone while the run goes on, and for ever
-/// where the recorder was killed.
+/// The manifest with the values known at the start. It is the only one during the run, and remains
+/// so if the recorder is killed.
 pub(super) const STARTING: &str = "starting.json";
-/// Locked by the process that writes the recording, while it does; removed at the end.
+/// A file that the recording process locks while it writes; removed at the end.
 pub const RECORDER: &str = "recorder";
-/// Sizes and checksums of a complete recording's files.
+/// The sizes and checksums of a complete recording's files.
 pub(super) const CHECKSUMS: &str = "checksums";
-/// What the operating system did.
+/// The events of the operating system.
 pub(super) const SIDEBAND: &str = "sideband.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
-/// The index that walking a recording made; may be missing, and is never trusted.
+/// The index of the decoded traces; optional, and never trusted.
 pub(super) const INDEX: &str = "index.bin";
-/// Directory of raw PT bytes.
+/// The directory of raw PT bytes.
 pub(super) const TRACE_DIR: &str = "trace";
-/// Directory of mapped files, by content.
+/// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";
 
-/// A chunk of trace is written when this many bytes have come together.
+/// The number of buffered bytes at which a chunk of trace is written.
 pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;
-/// A chunk of sideband likewise.
+/// The number of buffered bytes at which a chunk of sideband is written.
 pub(super) const SIDEBAND_CHUNK_BYTES: usize = 64 << 10;
-/// No reader takes a chunk larger than this for real.
+/// The largest chunk that readers accept.
 pub(super) const CHUNK_LIMIT_BYTES: usize = 64 << 20;
-/// No manifest and no list of checksums is larger than this.
+/// The largest manifest or list of checksums that readers accept.
 pub(super) const TEXT_LIMIT_BYTES: u64 = 64 << 20;
 
-/// Whose PT bytes a trace has.
+/// The source of a trace's PT bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TraceId {
-    /// A thread's.
+    /// A thread.
     Thread(Tid),
-    /// A CPU's: those of all threads that it ran.
+    /// A CPU, with the bytes of all threads that it ran.
     Cpu(u32),
 }
 
@@ -53,12 +53,12 @@ impl fmt::Display for TraceId {
     }
 }
 
-/// The raw PT bytes of a trace.
+/// Returns the name of the file with a trace's raw PT bytes.
 pub(super) fn trace_name(trace: TraceId) -> String {
     format!("{trace}.pt")
 }
 
-/// The checksums of its bytes.
+/// Returns the name of the file with the checksums of a trace.
 pub(super) fn sums_name(trace: TraceId) -> String {
     format!("{trace}.sum")
 }

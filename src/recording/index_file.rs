@@ -1,5 +1,5 @@
-//! The place of an index beside the recording that it was made from. What is in it is the walker's
-//! business; here it is bytes that nobody vouches for.
+//! The file of an index beside its recording. The timeline defines the content; here it is a
+//! sequence of untrusted bytes.
 
 use super::error::{At, Error};
 use super::format::{IMAGE_DIR, INDEX, MANIFEST, SIDEBAND, TRACE_DIR, sums_name};
@@ -12,8 +12,8 @@ use std::io::Write;
 use std::path::Path;
 
 impl Reader {
-    /// A hash over all that decoding reads: manifest, sideband, the checksums of all traces, the
-    /// names and sizes of stored images. None for a cut recording, which may still grow.
+    /// Returns a hash over everything that decoding reads: manifest, sideband, checksums of all
+    /// traces, names and sizes of stored images. `None` for a cut recording, which may still grow.
     pub fn fingerprint(&self) -> Result<Option<[u8; 32]>, Error> {
         if self.is_cut() {
             return Ok(None);
@@ -34,27 +34,27 @@ impl Reader {
         Ok(Some(hash.finalize().into()))
     }
 
-    /// The index that was saved, as bytes to be checked; none if there is none that reads.
+    /// Returns the bytes of the saved index, still unchecked; `None` if there is no readable one.
     pub fn saved_index(&self) -> Option<Mapped> {
         Mapped::open_own(&self.dir().join(INDEX)).ok()
     }
 
-    /// Puts an index beside the recording, in place of the one that is there.
+    /// Saves an index beside the recording, and replaces an existing one.
     pub fn save_index(&self, bytes: &[u8]) -> Result<(), Error> {
         let path = self.dir().join(INDEX);
         let partial = self.dir().join(format!("{INDEX}.{}", std::process::id()));
-        // A new file always: what stands there could be a link to somewhere else.
+        // Always a new file: the existing one could be a link to somewhere else.
         let written = create_private(&partial).and_then(|mut file| file.write_all(bytes));
         let renamed = written.and_then(|()| fs::rename(&partial, &path));
         if renamed.is_err() {
-            // Whatever is wrong with the file, the error tells of it.
+            // The original error is more important than this one.
             let _ = fs::remove_file(&partial);
         }
         renamed.at(&path)
     }
 }
 
-/// The stored images with their sizes, in order.
+/// Returns the names and sizes of the stored images, in order.
 fn images(dir: &Path) -> Result<Vec<(Vec<u8>, u64)>, Error> {
     let mut images = Vec::new();
     for entry in fs::read_dir(dir).at(dir)? {

@@ -1,4 +1,4 @@
-//! The manifest: what was run, where, how it was captured, and how it ended.
+//! The manifest: the program, the machine, the capture, and the ending.
 
 use super::format::FORMAT_VERSION;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
@@ -8,50 +8,50 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 
-/// `manifest.json`, and `starting.json` with `end` absent.
+/// The contents of `manifest.json`, and of `starting.json` without `end`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT_VERSION`] of the writer.
+    /// The writer's [`FORMAT_VERSION`].
     pub format: u32,
-    /// Version of the contraflow that wrote it.
+    /// The version of the contraflow that wrote it.
     pub written_by: String,
     /// The program's absolute path.
     pub program: String,
-    /// Its arguments, the program's own name first. Bytes that are not UTF-8 stand as `\xNN`.
+    /// The arguments, including the program's name. Bytes that are not UTF-8 are written as `\xNN`.
     pub argv: Vec<String>,
-    /// Its environment, `NAME=value`, likewise.
+    /// The environment, `NAME=value`, escaped in the same form.
     pub env: Vec<String>,
-    /// Its working directory.
+    /// The working directory.
     pub cwd: String,
     /// The first process.
     pub pid: Pid,
-    /// When the run began, in nanoseconds since 1970.
+    /// The start of the run, in nanoseconds since 1970.
     pub started_unix_ns: u64,
-    /// The CPU that ran it.
+    /// The CPU of the run.
     pub cpu: HostCpu,
-    /// How control flow was captured.
+    /// The settings of the capture.
     pub capture: Capture,
-    /// What became of the run; absent while it goes on and where the recorder was killed.
+    /// The results of the run; absent during the run, or if the recorder was killed.
     pub end: Option<End>,
 }
 
 impl Manifest {
-    /// The version of the format and of the program that this library would write.
+    /// Returns the versions of the format and of the program that this library writes.
     pub fn versions() -> (u32, String) {
         (FORMAT_VERSION, env!("CARGO_PKG_VERSION").to_owned())
     }
 }
 
-/// What CPUID says of the host.
+/// The identification of a CPU by CPUID.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostCpu {
     /// The vendor string, e.g. `GenuineIntel`.
     pub vendor: String,
-    /// Display family.
+    /// The display family.
     pub family: u32,
-    /// Display model.
+    /// The display model.
     pub model: u32,
-    /// Stepping.
+    /// The stepping.
     pub stepping: u32,
 }
 
@@ -64,42 +64,42 @@ impl fmt::Display for HostCpu {
     }
 }
 
-/// How control flow was captured.
+/// The settings of the capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// `step`, `soft`, `perf`, or `import`.
+    /// The backend: `step`, `soft`, `perf`, or `import`.
     pub backend: String,
-    /// Bytes of trace between PSB packets; 0 where it is not known.
+    /// Bytes of trace between PSB packets; 0 if unknown.
     pub psb_period_bytes: u64,
-    /// Whether address space randomization was left on.
+    /// True if address space randomization was left on.
     pub aslr: bool,
-    /// Which code was traced, as the user asked for it; empty: all.
+    /// The traced code, as the user requested it; empty for all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<String>,
-    /// How much of the history was to be kept, in words; empty: not told.
+    /// The requested amount of history, in words; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub history: String,
-    /// Where the trace was taken by a CPU and not by us: from what, and how.
+    /// The source and settings of a trace that another tool took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<Import>,
-    /// Where we had the CPU take the trace: how.
+    /// The settings of a trace that contraflow took with the CPU's PT unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<Hardware>,
 }
 
 impl Capture {
-    /// Whether a CPU's PT unit took the trace.
+    /// Returns true if a CPU's PT unit wrote the trace.
     pub fn is_of_cpu(&self) -> bool {
         self.import.is_some() || self.hardware.is_some()
     }
 
-    /// What is known of the trace's clocks; none when nothing is.
+    /// Returns the known settings of the trace's clocks; `None` if nothing is known.
     pub fn clocks(&self) -> Option<ClockConfig> {
         let clocks = self.hardware.as_ref().map(Hardware::clocks);
         clocks.unwrap_or_else(|| self.import.as_ref().and_then(Import::clocks))
     }
 
-    /// The IP filter ranges of a CPU that took the trace; none for all code.
+    /// Returns the IP filter ranges of the CPU's PT unit; empty for all code.
     pub fn ranges(&self) -> &[AddrRange] {
         let of_import = self.import.as_ref().map(|import| &import.filter);
         let ranges = self.hardware.as_ref().map(|hardware| &hardware.filter).or(of_import);
@@ -107,15 +107,15 @@ impl Capture {
     }
 }
 
-/// How the CPU that ran the program, the manifest's, took its trace.
+/// The settings of a trace by the PT unit of the CPU that ran the program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hardware {
-    /// `perf_event_attr.config`: what was asked for, by the fields of `IA32_RTIT_CTL`.
+    /// `perf_event_attr.config`: the request in the fields of `IA32_RTIT_CTL`.
     pub config: u64,
-    /// IP filter ranges that the trace was taken with, none for all code.
+    /// The IP filter ranges; empty for all code.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filter: Vec<AddrRange>,
-    /// `MTCFreq`, where there are MTC packets.
+    /// `MTCFreq`, if there are MTC packets.
     pub mtc_freq: Option<u8>,
     /// CPUID leaf 15H, EBX and EAX.
     pub cpuid_15: Option<(u32, u32)>,
@@ -142,15 +142,15 @@ fn clocks(
     })
 }
 
-/// What is known of a trace that somebody else took with a CPU's PT unit. The manifest's CPU is the
-/// one that took it, with an empty vendor where that is not known.
+/// The source and settings of a trace that another tool took with a CPU's PT unit. The manifest's
+/// CPU is the traced one, with an empty vendor if it is unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Import {
-    /// What it was: `perf.data`, `LLDB trace bundle` or `raw trace`.
+    /// The kind of source: `perf.data`, `LLDB trace bundle` or `raw trace`.
     pub kind: String,
-    /// The file that was imported.
+    /// The imported file.
     pub source: String,
-    /// IP filter ranges that the trace was taken with, none for all code.
+    /// The IP filter ranges; empty for all code.
     pub filter: Vec<AddrRange>,
     /// `MTCFreq`.
     pub mtc_freq: Option<u8>,
@@ -158,37 +158,37 @@ pub struct Import {
     pub cpuid_15: Option<(u32, u32)>,
     /// The nominal frequency, in 100 MHz.
     pub nominal_ratio: Option<u8>,
-    /// The threads that the traces of CPUs can hold; none where any can be.
+    /// The threads that the traces of CPUs can contain; `None` for any thread.
     #[serde(default)]
     pub traced: Option<Vec<Tid>>,
 }
 
 impl Import {
-    /// What is known of the trace's clocks; none when nothing is.
+    /// Returns the known settings of the trace's clocks; `None` if nothing is known.
     pub fn clocks(&self) -> Option<ClockConfig> {
         clocks(self.mtc_freq, self.cpuid_15, self.nominal_ratio)
     }
 }
 
-/// What is known only at the end.
+/// The facts that are only known at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
-    /// How the program ended, or none when it was let go before.
+    /// The ending of the program; `None` if it was detached before.
     pub exit: Option<Exit>,
     /// Wall-clock time, in nanoseconds.
     pub duration_ns: u64,
-    /// Instructions executed, over all threads.
+    /// The number of instructions executed by all threads.
     pub instructions: u64,
-    /// How to turn TSC values into time.
+    /// The conversion from TSC values to time.
     pub clock: TscClock,
-    /// The threads, in order of birth.
+    /// The threads, in order of creation.
     pub threads: Vec<ThreadEntry>,
-    /// The CPUs, where the traces are those of CPUs. What each thread executed is in them then,
-    /// and the sideband tells when a CPU ran it.
+    /// The traced CPUs, if the traces are of CPUs. The sideband then has the context switches that
+    /// assign them to threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuEntry>,
-    /// When the recording had come to its largest size, in nanoseconds since its start: of what
-    /// came later only the end is kept.
+    /// The time at which the recording reached its largest size, in nanoseconds since its start;
+    /// only the end of the later trace is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_since_ns: Option<u64>,
 }
@@ -196,54 +196,54 @@ pub struct End {
 /// A CPU of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuEntry {
-    /// Its number.
+    /// The CPU's number.
     pub cpu: u32,
-    /// Bytes of trace.
+    /// Size of the trace in bytes.
     pub trace_bytes: u64,
 }
 
-/// How a program ended.
+/// The ending of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Exit {
-    /// It exited with this status.
+    /// An exit with this status.
     Code(i32),
-    /// This signal killed it.
+    /// A death by this signal.
     Signal(i32),
 }
 
 /// A thread of the recording.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadEntry {
-    /// Its number.
+    /// The thread's ID.
     pub tid: Tid,
-    /// Its process.
+    /// The process ID.
     pub pid: Pid,
-    /// Its name at the end.
+    /// The name at the end.
     pub name: String,
-    /// Bytes of trace.
+    /// Size of the trace in bytes.
     pub trace_bytes: u64,
-    /// Instructions executed.
+    /// The number of executed instructions.
     pub instructions: u64,
-    /// Where it stood at its end: the instruction it would have executed next.
+    /// The address of the instruction that it would have executed next.
     pub final_pc: Option<Addr>,
 }
 
-/// A line through two readings of the TSC and of the wall clock.
+/// A linear mapping from the TSC to the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TscClock {
     /// The TSC at the start of the run.
     pub start: Tsc,
-    /// Ticks in a second; 0 where that is not known.
+    /// Ticks per second; 0 if unknown.
     pub ticks_per_second: f64,
 }
 
 impl TscClock {
-    /// Whether it tells nanoseconds.
+    /// Returns true if ticks can be converted to nanoseconds.
     pub fn is_known(&self) -> bool {
         self.ticks_per_second > 0.0
     }
 
-    /// Nanoseconds from the start of the run to `tsc`; 0 for what came before.
+    /// Returns the nanoseconds from the start of the run to `tsc`; 0 for earlier times.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn nanoseconds(&self, tsc: Tsc) -> u64 {
         let ticks = tsc.0.saturating_sub(self.start.0) as f64;
@@ -252,7 +252,7 @@ impl TscClock {
     }
 }
 
-/// Arguments and environment as JSON can hold them: UTF-8, other bytes as `\xNN`.
+/// Returns arguments or environment as JSON can contain them: UTF-8, other bytes as `\xNN`.
 pub fn argument_text(text: &OsStr) -> String {
     text.as_bytes().utf8_chunks().fold(String::new(), |out, chunk| {
         let escaped = chunk.invalid().iter().map(|byte| format!("\\x{byte:02x}"));

@@ -1,4 +1,4 @@
-//! The one place that maps files into memory, for traces and images larger than is good to copy.
+//! The only place that maps files into memory, for traces and images too large to copy.
 
 use super::regular::{Links, open_regular};
 use std::fs::File;
@@ -6,24 +6,24 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// A file's bytes, mapped read-only; or bytes that are held in memory in place of a file's.
+/// The bytes of a file mapped read-only, or bytes held in memory instead.
 #[derive(Debug)]
 pub struct Mapped(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Map(memmap2::Mmap),
-    /// Also those of an empty file, which cannot be mapped.
+    /// Also used for empty files, which cannot be mapped.
     Held(Vec<u8>),
 }
 
 impl Mapped {
-    /// Maps the whole file. What is no regular file is refused.
+    /// Maps a whole file. Fails unless it is a regular file.
     pub fn open(path: &Path) -> io::Result<Self> {
         Self::of_file(&open_regular(path, Links::Follow)?)
     }
 
-    /// The same for a file of a recording, which is no link.
+    /// Maps a file of a recording, which must not be a link.
     pub(super) fn open_own(path: &Path) -> io::Result<Self> {
         Self::of_file(&open_regular(path, Links::Refuse)?)
     }
@@ -34,23 +34,23 @@ impl Mapped {
             return Ok(Self(Kind::Held(Vec::new())));
         }
         // SAFETY: the bytes must not change while they are borrowed. Files of a recording are
-        // only ever appended to, by their recorder, and this mapping does not grow; other files
-        // that come here (debug information) are replaced by rename by their package managers.
-        // A user who truncates one under a running reader gets SIGBUS, as from any tool that maps.
+        // only ever appended to, by their recorder, and this mapping does not grow. Other files
+        // (debug information) are replaced by rename by their package managers. A user who
+        // truncates one under a running reader gets SIGBUS, as from any tool that maps files.
         Ok(Self(Kind::Map(unsafe { memmap2::Mmap::map(file)? })))
     }
 
-    /// Gives these bytes' memory back to the system until they are read again: who walks through
-    /// a file larger than memory calls this behind itself.
+    /// Returns the memory of these bytes to the system until they are read again. A sequential
+    /// reader of a file larger than memory calls this for the bytes that it has read.
     pub fn release(&self, range: Range<usize>) {
         let Kind::Map(map) = &self.0 else { return };
         let Some(size_bytes) = range.end.min(map.len()).checked_sub(range.start) else { return };
         // SAFETY: MADV_DONTNEED drops pages of this process. They belong to a read-only shared
-        // mapping of a file, so that the next access reads the same bytes from the file again.
+        // mapping of a file, so the next access reads the same bytes from the file again.
         let advised = unsafe {
             map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, range.start, size_bytes)
         };
-        // A system that does not take the advice keeps the pages: no fault.
+        // The advice is optional: without it the pages stay.
         drop(advised);
     }
 }

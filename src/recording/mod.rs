@@ -1,9 +1,9 @@
-//! The recording on disk: format, writer, reader, and the directory that holds them. Does not
-//! decode. `docs/recording-format.md` describes the format.
+//! The recording on disk: format, writer, reader, and the directory that holds recordings. Nothing
+//! is decoded. `docs/recording-format.md` describes the format.
 //!
-//! Invariant: files only grow while a run is recorded, every chunk carries a checksum, and the
-//! manifest comes last and by rename; so what a killed recorder leaves opens, cut at the last
-//! whole chunk, and is never taken for a complete recording.
+//! Invariant: files only grow during a run, every chunk has a checksum, and the manifest is written
+//! last, by rename. The files of a killed recorder can therefore be opened, cut at the last whole
+//! chunk, and are never taken for a complete recording.
 
 mod check;
 mod chunk;

@@ -1,5 +1,5 @@
-//! Reads a recording. Runs nothing, decodes nothing, trusts nothing: a complete recording whose
-//! bytes changed is refused; one whose recorder was killed is cut at its last whole chunk.
+//! Reads a recording. Runs nothing, decodes nothing, trusts nothing: a complete recording with
+//! changed bytes is rejected; one whose recorder was killed is cut at its last whole chunk.
 
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
@@ -24,11 +24,11 @@ use std::sync::Arc;
 pub struct Reader {
     dir: PathBuf,
     manifest: Manifest,
-    /// Of a complete recording.
+    /// The checksums of a complete recording.
     sums: Option<Sums>,
 }
 
-/// The whole chunks of a trace's bytes.
+/// The whole chunks of a trace.
 #[derive(Clone, Debug)]
 pub struct Trace {
     mapped: Arc<Mapped>,
@@ -43,29 +43,29 @@ impl AsRef<[u8]> for Trace {
 }
 
 impl Trace {
-    /// A reader that goes from the front to the back, and keeps little of it in memory.
+    /// Returns a releaser of the trace's memory for one sequential pass.
     pub fn behind(&self) -> Behind<'_> {
         Behind::new(&self.mapped)
     }
 }
 
-/// Gives memory back behind somebody who reads a file once.
+/// A releaser of memory for a sequential reader of a file.
 #[derive(Debug)]
 pub struct Behind<'a> {
     mapped: &'a Mapped,
     released: usize,
 }
 
-/// Bytes that are given back at a time.
+/// The number of bytes released at a time.
 const RELEASE_BYTES: usize = 16 << 20;
 
 impl<'a> Behind<'a> {
-    /// For a file of which nothing has been read yet.
+    /// Returns a releaser for a file of which nothing has been read yet.
     pub fn new(mapped: &'a Mapped) -> Self {
         Self { mapped, released: 0 }
     }
 
-    /// All before `at` has been read.
+    /// Releases the memory of the bytes before `at`, which have been read.
     pub fn pass(&mut self, at: usize) {
         if at.saturating_sub(self.released) >= RELEASE_BYTES {
             self.mapped.release(self.released..at);
@@ -98,40 +98,40 @@ impl Reader {
         Ok(Self { dir: dir.to_owned(), manifest, sums: Some(sums) })
     }
 
-    /// What the files of a complete recording were at its end.
+    /// Returns the checksums of the files of a complete recording.
     pub(super) fn sums(&self) -> Option<&Sums> {
         self.sums.as_ref()
     }
 
-    /// Where the recording is.
+    /// Returns the directory of the recording.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What was run, and how it ended.
+    /// Returns the manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Whether the recorder was killed before the program's end, or is still at work.
+    /// Returns true if the recorder was killed before the program's end, or is still running.
     pub fn is_cut(&self) -> bool {
         self.manifest.end.is_none()
     }
 
-    /// The threads: as the manifest lists them, or, in a cut recording, those that have a trace, by
-    /// number.
+    /// Returns the threads of the manifest or, for a cut recording, those with a trace in numerical
+    /// order.
     pub fn threads(&self) -> Result<Vec<Tid>, Error> {
         let Some(end) = &self.manifest.end else { return self.traced() };
         self.no_thread_is_left_out()?;
         Ok(end.threads.iter().map(|thread| thread.tid).collect())
     }
 
-    /// The threads whose traces are there, by number.
+    /// Returns the threads with a trace, in numerical order.
     pub(super) fn traced(&self) -> Result<Vec<Tid>, Error> {
         let dir = self.dir.join(TRACE_DIR);
         let mut tids = Vec::new();
         let entries = match fs::read_dir(&dir) {
-            // The recorder was killed before it came to that.
+            // The recorder was killed before it made the directory.
             Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
                 return Ok(tids);
             }
@@ -146,7 +146,7 @@ impl Reader {
         Ok(tids)
     }
 
-    /// The traces: one of each CPU, or else one of each thread.
+    /// Returns the traces: one of each CPU, else one of each thread.
     pub fn traces(&self) -> Result<Vec<TraceId>, Error> {
         match &self.manifest.end {
             Some(end) if !end.cpus.is_empty() => {
@@ -156,7 +156,7 @@ impl Reader {
         }
     }
 
-    /// The bytes of a trace, checked against their checksums.
+    /// Returns the bytes of a trace, checked against their checksums.
     pub fn trace(&self, trace: TraceId) -> Result<Trace, Error> {
         let path = self.dir.join(TRACE_DIR).join(trace_name(trace));
         let sums_path = self.dir.join(TRACE_DIR).join(sums_name(trace));
@@ -176,12 +176,12 @@ impl Reader {
         if expected.is_some_and(|expected| whole.broken || whole.size_bytes != expected) {
             return Err(not_whole(&path, &whole, expected, found));
         }
-        // What is mapped fits in memory, so its size fits too.
+        // A mapped file fits in memory, so its size fits in a `usize`.
         let size_bytes = usize::try_from(whole.size_bytes).unwrap_or(0);
         Ok(Trace { mapped: Arc::new(mapped), size_bytes })
     }
 
-    /// Bytes of a trace, as the manifest lists them.
+    /// Returns the size of a trace in bytes, as the manifest states it.
     pub fn listed_bytes(&self, trace: TraceId) -> Option<u64> {
         let end = self.manifest.end.as_ref()?;
         match trace {
@@ -192,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// All events of the operating system, in the order in which they were written.
+    /// Returns all events of the operating system, in the order in which they were written.
     pub fn sideband(&self) -> Result<Vec<Record>, Error> {
         let path = self.dir.join(SIDEBAND);
         let mapped = match &self.sums {
@@ -224,17 +224,17 @@ impl Reader {
         Ok(records)
     }
 
-    /// The stored content of a mapped file, checked.
+    /// Returns the stored image of a mapped file, checked.
     pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let Some(sums) = &self.sums else { return self.named_image(id) };
         let (path, file) = self.open_image(id)?;
-        // Several times as fast as the hash that is its name.
+        // The CRC-32 is several times as fast as the hash in its name.
         sums.check(&format!("{IMAGE_DIR}/{id}"), &path, Sum::of_file(&file).at(&path)?)
             .map_err(|_| Error::new(&path, ErrorKind::ImageDamaged))?;
         Mapped::of_file(&file).at(&path)
     }
 
-    /// The same, with its name as the check.
+    /// Returns a stored image, checked against the hash in its name.
     pub(super) fn named_image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let (path, file) = self.open_image(id)?;
         if image_id(&file).at(&path)? != *id {
@@ -245,7 +245,7 @@ impl Reader {
 
     fn open_image(&self, id: &ImageId) -> Result<(PathBuf, File), Error> {
         let path = self.dir.join(IMAGE_DIR).join(&id.0);
-        // An id is what a hostile sideband says: it must not lead out of the directory.
+        // A hostile sideband may contain any ID, which must not lead out of the directory.
         if !id.0.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Err(Error::new(&path, ErrorKind::ImageMissing));
         }
@@ -257,12 +257,12 @@ impl Reader {
         Ok((path, file))
     }
 
-    /// Whether there is a final state.
+    /// Returns true if there is a final state.
     pub fn has_core(&self) -> bool {
         self.sums.as_ref().is_some_and(|sums| sums.lists(CORE))
     }
 
-    /// The final state, checked, where the recorder lived to write it.
+    /// Returns the final state, checked; `None` if the recorder was killed before it wrote one.
     pub fn core(&self) -> Result<Option<Mapped>, Error> {
         let path = self.dir.join(CORE);
         match &self.sums {
@@ -274,7 +274,8 @@ impl Reader {
     }
 }
 
-/// Returns the manifest of a directory, if it is a recording. Fails where its owner keeps others out.
+/// Returns the path of a recording's manifest; `None` if the directory is not a recording. Fails
+/// without access to the directory.
 pub(super) fn manifest_of(dir: &Path) -> Result<Option<PathBuf>, Error> {
     for path in [MANIFEST, STARTING].map(|name| dir.join(name)) {
         match path.symlink_metadata() {
@@ -295,7 +296,7 @@ fn read_sums(dir: &Path) -> Result<Sums, Error> {
     Sums::parse(&text).ok_or_else(|| Error::new(&path, ErrorKind::Damaged))
 }
 
-/// The version is looked at before the rest, which another version may shape otherwise.
+/// Checks the version before the rest, whose form may differ in another version.
 fn check_version(path: &Path, text: &[u8]) -> Result<(), Error> {
     #[derive(serde::Deserialize)]
     struct Version {

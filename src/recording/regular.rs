@@ -1,5 +1,5 @@
-//! Opens files that must be regular ones. Whatever else stands in a file's place would never open
-//! (a FIFO), never end (a device), or do something by being opened.
+//! Opens regular files only. Other kinds might block on open (a FIFO), never end (a device), or
+//! have side effects.
 
 use nix::fcntl::OFlag;
 use std::fs::{self, File, FileType};
@@ -7,30 +7,30 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What becomes of a path whose last part is a symbolic link.
+/// The treatment of a path whose last part is a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Links {
-    /// It is followed: the user named it.
+    /// Follow it: the user named the path.
     Follow,
-    /// It is refused: no recording has one, and it could lead to anybody's files.
+    /// Reject it: no recording contains links, and they could lead to any file.
     Refuse,
 }
 
-/// Opens a regular file for reading. Never waits for somebody at the other end.
+/// Opens a regular file for reading. Never blocks.
 pub fn open_regular(path: &Path, links: Links) -> io::Result<File> {
     let (metadata, no_follow) = match links {
         Links::Follow => (fs::metadata(path)?, OFlag::empty()),
         Links::Refuse => (fs::symlink_metadata(path)?, OFlag::O_NOFOLLOW),
     };
     must_be_regular(metadata.file_type())?;
-    // Something else may have come there since.
+    // Another file may have taken its place since.
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY | no_follow;
     let file = File::options().read(true).custom_flags(flags.bits()).open(path)?;
     must_be_regular(file.metadata()?.file_type())?;
     Ok(file)
 }
 
-/// Returns an error if `path` is there and is no directory of a recording's own.
+/// Fails if `path` exists but is not a directory, or is a link.
 pub(super) fn must_be_directory(path: &Path) -> io::Result<()> {
     let kind = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -39,13 +39,13 @@ pub(super) fn must_be_directory(path: &Path) -> io::Result<()> {
     if kind.is_dir() { Ok(()) } else { Err(refused(kind, "a directory")) }
 }
 
-/// Makes a new file that nobody else may read: a recording holds its program's memory, and may be
-/// written into a directory that is open to all. What stands there already is not written to.
+/// Creates a new file that only its owner may read: a recording contains its program's memory, and
+/// its directory may be readable by all. Fails if the file exists.
 pub fn create_private(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Makes a new file likewise, in place of what stands there.
+/// Creates a new file that only its owner may read, and replaces an existing one.
 pub(super) fn replace_private(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -53,17 +53,17 @@ pub(super) fn replace_private(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Opens a file that is being written once more. A link that came in its place is not followed.
+/// Reopens a file that is being written. Does not follow a link that replaced it.
 pub(super) fn open_own_for_append(path: &Path) -> io::Result<File> {
     File::options().append(true).custom_flags(OFlag::O_NOFOLLOW.bits()).open(path)
 }
 
-/// All bytes of a regular file of a recording, if they are not more than `limit_bytes`.
+/// Reads a regular file of a recording. Fails if it has more than `limit_bytes`.
 pub(super) fn read_limited(path: &Path, limit_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open_regular(path, Links::Refuse)?.take(limit_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit_bytes {
-        return Err(io::Error::other("larger than any recording's"));
+        return Err(io::Error::other("larger than any such file of a recording"));
     }
     Ok(bytes)
 }

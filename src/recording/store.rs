@@ -1,4 +1,4 @@
-//! The directory that recordings go to by default, and how one is named and found.
+//! The default directory of recordings, and the naming and lookup of recordings.
 
 use super::destination::is_bare;
 use super::error::{At, Error, ErrorKind};
@@ -13,35 +13,35 @@ const LATEST: &str = "latest";
 /// A directory of recordings.
 #[derive(Clone, Debug)]
 pub struct Store {
-    /// None: nobody knows where it is, and nothing is found or put there.
+    /// The directory; `None` if it is unknown, so that nothing is found or stored.
     dir: Option<PathBuf>,
 }
 
 /// A recording of the store.
 #[derive(Debug)]
 pub struct Entry {
-    /// Its directory's name.
+    /// The name of its directory.
     pub name: String,
-    /// Its directory.
+    /// The path of its directory.
     pub path: PathBuf,
-    /// When it was last written to.
+    /// The time of the last write.
     pub modified: SystemTime,
-    /// Its manifest, or why it does not open.
+    /// The opened recording, or the reason why it cannot be opened.
     pub opened: Result<Reader, Error>,
 }
 
 impl Store {
-    /// The store in `dir`, which need not be there yet.
+    /// Returns the store in `dir`, which need not exist.
     pub fn new(dir: PathBuf) -> Self {
         Self { dir: Some(dir) }
     }
 
-    /// The user's store: `$CONTRAFLOW_HOME`, or `contraflow` in `$XDG_DATA_HOME` or
-    /// `~/.local/share`. Without `$HOME`, the user's entry in the password file counts. Where all
-    /// of them are missing, all that needs the store fails and says so.
+    /// Returns the user's store: `$CONTRAFLOW_HOME`, or `contraflow` in `$XDG_DATA_HOME` or
+    /// `~/.local/share`. Uses the user's entry in the password file if `$HOME` is not set. If all
+    /// of them are missing, the operations that need the store fail.
     pub fn of_user() -> Self {
         let var = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
-        // The XDG Base Directory Specification has relative ones ignored.
+        // The XDG Base Directory Specification requires relative paths to be ignored.
         let absolute = |name| var(name).filter(|dir| dir.is_absolute());
         let share = || Some(absolute("HOME").or_else(home_of_user)?.join(".local/share"));
         let data = || absolute("XDG_DATA_HOME").or_else(share).map(|dir| dir.join("contraflow"));
@@ -52,12 +52,12 @@ impl Store {
         self.dir.as_deref().ok_or_else(|| Error::new(Path::new("~"), ErrorKind::Homeless))
     }
 
-    /// Whether the recordings are in this directory.
+    /// Returns true if the recordings are in this directory.
     pub fn is_at(&self, dir: &Path) -> bool {
         self.dir.as_deref() == Some(dir)
     }
 
-    /// Makes a new directory for a recording of `program`: its name and the next free number.
+    /// Creates a directory for a recording of `program`, named after it with the next free number.
     pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
@@ -88,7 +88,7 @@ impl Store {
         Ok(next)
     }
 
-    /// Points `latest` at a recording of this store; one elsewhere is left alone.
+    /// Points `latest` at a recording of this store. Does nothing for a recording elsewhere.
     pub fn set_latest(&self, recording: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let Some(name) = recording.strip_prefix(dir).ok() else { return Ok(()) };
@@ -97,8 +97,8 @@ impl Store {
         fs::rename(&fresh, dir.join(LATEST)).at(dir)
     }
 
-    /// The directory of the recording that a user named: a path, a name of this store, or none
-    /// for the latest.
+    /// Returns the directory of the recording that a user named: a path, a name in this store, or
+    /// `None` for the latest.
     pub fn find(&self, name: Option<&Path>) -> Result<PathBuf, Error> {
         let Some(name) = name else {
             let dir = self.dir()?;
@@ -115,7 +115,7 @@ impl Store {
         Err(Error::new(name, ErrorKind::Missing))
     }
 
-    /// All recordings, oldest first. What does not open is listed with its fault.
+    /// Returns all recordings, oldest first; those that cannot be opened with their errors.
     pub fn list(&self) -> Result<Vec<Entry>, Error> {
         let mut entries = Vec::new();
         let dir = self.dir()?;
@@ -140,7 +140,7 @@ impl Store {
         Ok(entries)
     }
 
-    /// Removes a recording. A directory that is not one is left alone.
+    /// Removes a recording. Fails if the directory is not one.
     pub fn remove(&self, recording: &Path) -> Result<(), Error> {
         if manifest_of(recording)?.is_none() {
             return Err(Error::new(recording, ErrorKind::NotARecording));
@@ -149,7 +149,7 @@ impl Store {
         self.relink_latest(recording)
     }
 
-    /// `latest` must not dangle while there is another recording.
+    /// Keeps `latest` from dangling while there is another recording.
     fn relink_latest(&self, removed: &Path) -> Result<(), Error> {
         let Some(dir) = &self.dir else { return Ok(()) };
         let latest = dir.join(LATEST);
@@ -164,7 +164,7 @@ impl Store {
     }
 }
 
-/// What the password file says.
+/// Returns the home directory from the password file.
 fn home_of_user() -> Option<PathBuf> {
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).ok()??;
     Some(user.dir).filter(|dir| dir.is_absolute())

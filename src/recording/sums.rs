@@ -1,5 +1,5 @@
-//! Sizes and checksums of a complete recording's files, one line a file. What grows while a run
-//! is recorded has checksums of its own (`chunk`); this one is made at the end, over all.
+//! Sizes and checksums of a complete recording's files, one line per file. Files that grow during a
+//! run have checksums of their chunks (`chunk`); these are made at the end, over all files.
 
 use super::error::{At, Error, ErrorKind};
 use super::regular::{Links, open_regular};
@@ -17,7 +17,7 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// The name under which the file of checksums lists itself, at its end.
 const OWN: &str = "checksums";
 
-/// A file's size and the CRC-32 of its bytes.
+/// The size of a file and the CRC-32 of its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sum {
     pub(super) size_bytes: u64,
@@ -29,7 +29,7 @@ impl Sum {
         Self { size_bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) }
     }
 
-    /// Reads the file, but not its holes: a core may have terabytes of them.
+    /// Reads the file without its holes: a core file may have terabytes of them.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         let size_bytes = file.metadata()?.len();
         let mut hasher = Hasher::new();
@@ -51,20 +51,20 @@ impl Sum {
     }
 }
 
-/// Where the next data or hole is, from `at` on.
+/// Returns the offset of the next data or hole, from `at` on.
 fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
     let from = i64::try_from(at).map_err(io::Error::other)?;
     match lseek(file, from, what) {
         // No data up to the end.
         Err(Errno::ENXIO) => Ok(size_bytes),
-        // A file system that knows no holes: all is data.
+        // A file system without holes: everything is data.
         Err(Errno::EINVAL) => Ok(if matches!(what, Whence::SeekData) { at } else { size_bytes }),
         // The file may be growing.
         result => Ok(result?.cast_unsigned().clamp(at, size_bytes)),
     }
 }
 
-/// The state of a checksum over so many zero bytes, in as many steps as their number has bits.
+/// Returns the checksum state over `count` zero bytes, in as many steps as `count` has bits.
 fn zeros(mut count: u64) -> Hasher {
     let mut all = Hasher::new();
     let mut power = Hasher::new();
@@ -97,7 +97,7 @@ impl Sums {
         self.0.contains_key(name)
     }
 
-    /// Compares what is known of a file with what it is.
+    /// Checks the size and checksum of a file against the list.
     pub(super) fn check(&self, name: &str, path: &Path, found: Sum) -> Result<(), Error> {
         let kind = match self.0.get(name) {
             Some(expected) if *expected == found => return Ok(()),
@@ -110,7 +110,7 @@ impl Sums {
         Err(Error::new(path, kind))
     }
 
-    /// The same for a file of `dir`, which is read for it.
+    /// Reads a file of `dir`, checks it and returns it.
     pub(super) fn check_file(&self, dir: &Path, name: &str) -> Result<File, Error> {
         let path = dir.join(name);
         let file = open_regular(&path, Links::Refuse);
@@ -132,7 +132,7 @@ impl Sums {
         text
     }
 
-    /// None: the bytes are not those that [`Self::text`] gave.
+    /// Parses the list; `None` unless the bytes are those that [`Self::text`] returned.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut sums = Self::default();
@@ -148,7 +148,7 @@ impl Sums {
 }
 
 fn push_line(text: &mut String, sum: Sum, name: &str) {
-    // Writing to a string cannot fail.
+    // Writes to a string cannot fail.
     let _ = writeln!(text, "{:08x} {} {name}", sum.crc32, sum.size_bytes);
 }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(Sum::of_file(&file).unwrap(), Sum::of_bytes(&bytes));
         file.set_len(0).unwrap();
         assert_eq!(Sum::of_file(&file).unwrap(), Sum::of_bytes(b""));
-        // Nobody could read this file through.
+        // A file too large to be read as a whole.
         file.set_len(1 << 42).unwrap();
         assert_eq!(Sum::of_file(&file).unwrap().size_bytes, 1 << 42);
     }

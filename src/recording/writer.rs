@@ -1,4 +1,4 @@
-//! Writes a recording. Decides nothing: capture says what and when.
+//! Writes a recording. The capture room decides what is written, and when.
 
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
@@ -18,7 +18,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
-/// Traces whose files stay open between two chunks.
+/// The largest number of traces whose files stay open between two chunks.
 const OPEN_TRACES: usize = 32;
 
 /// A recording that is being written.
@@ -28,7 +28,7 @@ pub struct Writer {
     sideband: Appender,
     pending: Vec<u8>,
     traces: BTreeMap<TraceId, TraceFile>,
-    /// Those of which nothing more comes.
+    /// The traces that are complete.
     ended: Vec<TraceId>,
 }
 
@@ -40,12 +40,12 @@ struct TraceFile {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not be there yet.
+    /// Starts a recording in `dir`, which must be empty or not exist.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
-        // A recording holds the program's memory: nobody else's business.
+        // A recording contains the program's memory, so only its owner may read it.
         builder.recursive(true).mode(0o700).create(dir).at(dir)?;
-        // First of all, so that what a killed recorder leaves opens.
+        // Written first, so that the recording can be opened if the recorder is killed.
         start(dir, starting)?;
         builder.recursive(false);
         for sub in [dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
@@ -57,17 +57,17 @@ impl Writer {
         Ok(Self { dir, sideband, pending, traces, ended })
     }
 
-    /// Says again what is known at the start: the process has been started.
+    /// Writes the values known at the start again, after the process has started.
     pub fn restart(&self, starting: &Manifest) -> Result<(), Error> {
         start(&self.dir, starting)
     }
 
-    /// Where the recording is.
+    /// Returns the directory of the recording.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Starts the trace of a thread. A thread that had one goes on with it.
+    /// Starts the trace of a thread. Continues the trace if there is one.
     pub fn start_thread(&mut self, tid: Tid) -> Result<(), Error> {
         self.start(TraceId::Thread(tid))
     }
@@ -89,8 +89,8 @@ impl Writer {
         self.append(TraceId::Thread(tid), packets)
     }
 
-    /// Writes the whole of a trace that somebody else took. `passed` is told how much of it is
-    /// done with.
+    /// Writes the whole of a trace that another tool took. Calls `passed` with the number of bytes
+    /// done.
     pub fn whole_trace(
         &mut self,
         trace: TraceId,
@@ -107,8 +107,7 @@ impl Writer {
         })
     }
 
-    /// Nothing more comes of a trace: its files are closed, as there may be more than a process can
-    /// have open.
+    /// Completes a trace and closes its files: there may be more than a process can have open.
     pub fn end_trace(&mut self, trace: TraceId) -> Result<(), Error> {
         if let Some(mut file) = self.traces.remove(&trace) {
             flush_sideband(&mut self.sideband, &mut self.pending)?;
@@ -126,7 +125,7 @@ impl Writer {
         if trace.pending.len() < TRACE_CHUNK_BYTES {
             return Ok(());
         }
-        // The trace must never run on code that the sideband has not told of yet.
+        // A trace on disk must never refer to code that is not in the sideband on disk.
         flush_sideband(&mut self.sideband, &mut self.pending)?;
         trace.flush()?;
         trace.rest_beside(count);
@@ -135,7 +134,7 @@ impl Writer {
 
     /// Appends an event of the operating system.
     pub fn sideband(&mut self, record: &Record) -> Result<(), Error> {
-        // A record is plain data without maps or floats; writing it to memory cannot fail.
+        // A record is plain data without maps or floats, and writes to memory cannot fail.
         if let Ok(bytes) = postcard::to_stdvec(record) {
             self.pending.extend_from_slice(&bytes);
         }
@@ -145,7 +144,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes out what has come together, so that it survives the end of this process.
+    /// Writes out all buffered data, so that they survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending)?;
         let count = self.traces.len();
@@ -156,13 +155,13 @@ impl Writer {
         })
     }
 
-    /// Bytes of trace of a thread so far.
+    /// Returns the size of a thread's trace so far, in bytes.
     pub fn trace_bytes(&self, tid: Tid) -> u64 {
         let trace = self.traces.get(&TraceId::Thread(tid));
         trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
-    /// Bytes so far of what grows as long as the run does: traces and sideband.
+    /// Returns the size in bytes of the files that grow during a run: traces and sideband.
     pub fn grown_bytes(&self) -> u64 {
         let of_trace = |trace: &TraceFile| {
             let pending = trace.pending.len() as u64;
@@ -172,19 +171,19 @@ impl Writer {
         sideband + self.traces.values().map(of_trace).sum::<u64>()
     }
 
-    /// Stores a file's content, by reflink where the file system can.
+    /// Stores a file's contents, by reflink if the file system supports it.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
         let partial = self.dir.join(IMAGE_DIR).join("partial");
         let mut copy = replace_private(&partial).at(&partial)?;
         again(|| io::copy(source, &mut copy)).at(&partial)?;
-        // The source may change meanwhile; the name is of what is stored.
+        // The source may change during the copy; the name must match the stored bytes.
         let id = image_id(&copy).at(&partial)?;
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
         fs::rename(&partial, &target).at(&target)?;
         Ok(id)
     }
 
-    /// Stores bytes that no file holds.
+    /// Stores bytes that are not in a file.
     pub fn image_from_bytes(&self, bytes: &[u8]) -> Result<ImageId, Error> {
         let id = ImageId(hexadecimal(&Sha256::digest(bytes)));
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
@@ -194,7 +193,7 @@ impl Writer {
         Ok(id)
     }
 
-    /// The file to write the final core into, under a temporary name until [`Self::finish`].
+    /// Creates the file for the final core, under a temporary name until [`Self::finish`].
     pub fn core_file(&self) -> Result<File, Error> {
         let path = self.core_partial();
         replace_private(&path).at(&path)
@@ -204,7 +203,7 @@ impl Writer {
         self.dir.join(CORE).with_extension("partial")
     }
 
-    /// Completes the recording: what is pending, the core's name, checksums, then the manifest.
+    /// Completes the recording: buffered data, the core's name, checksums, then the manifest.
     pub fn finish(mut self, manifest: &Manifest) -> Result<PathBuf, Error> {
         self.flush()?;
         let partial = self.core_partial();
@@ -219,7 +218,7 @@ impl Writer {
         Ok(self.dir)
     }
 
-    /// Of all files but the manifest, and the traces, which have theirs in the `.sum` files.
+    /// Returns the checksums of all files but the manifest and the traces, which have `.sum` files.
     fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
         let traces = self.traces.keys().chain(&self.ended);
@@ -242,8 +241,8 @@ impl Writer {
 }
 
 impl TraceFile {
-    /// Closes the files until the next packets come, where there are many traces: a process may
-    /// have 1024 files open.
+    /// Closes the files until the next packets if there are many traces: a process may have 1024
+    /// files open by default.
     fn rest_beside(&mut self, others: usize) {
         if others >= OPEN_TRACES {
             self.bytes.rest();
@@ -262,7 +261,7 @@ impl TraceFile {
     }
 }
 
-/// Says what is known at the start of a recording.
+/// Writes the values known at the start of a recording.
 fn start(dir: &Path, starting: &Manifest) -> Result<(), Error> {
     let path = dir.join(STARTING);
     write_by_rename(&path, &json(&path, starting)?)
@@ -292,8 +291,8 @@ fn json(path: &Path, manifest: &Manifest) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-/// Goes on where a signal of the recorder's own came in between. What was copied is not lost: both
-/// files stand behind it.
+/// Repeats an operation that a signal of the recorder interrupted. The bytes copied so far are not
+/// lost: both file offsets are after them.
 fn again<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match act() {
@@ -310,7 +309,7 @@ fn write_by_rename(path: &Path, bytes: &[u8]) -> Result<(), Error> {
     fs::rename(&partial, path).at(path)
 }
 
-/// The name that this content has as a stored image.
+/// Returns the name of a file's contents as a stored image.
 pub fn image_id(file: &File) -> io::Result<ImageId> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; 256 << 10];

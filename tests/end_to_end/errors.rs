@@ -125,7 +125,7 @@ fn recordings_that_do_not_open() {
     fs::write(&manifest, whole.replace("\"format\": 2", "\"format\": 99")).unwrap();
     fails(&mut info(dir), "recording format 99");
     fs::write(&manifest, "{").unwrap();
-    fails(&mut info(dir), "the manifest does not read");
+    fails(&mut info(dir), "the manifest cannot be read");
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn images_that_are_gone_show_as_gaps() {
     let output = recorded.dump(&["insns", "--addresses"]);
     assert_eq!(output.status.code(), Some(0));
     let said = text(&output.stderr);
-    assert!(said.contains("a stored image is gone"), "{said}");
+    assert!(said.contains("a stored image is missing"), "{said}");
     assert!(said.contains("gap: offset"), "{said}");
 }
 

@@ -435,7 +435,7 @@ fn bundles_that_mean_harm_are_refused() {
     fifo(&bundle.replaced("trace.json"));
     bundle.refused("trace.json: a FIFO, not a file");
     fs::write(bundle.replaced("trace.json"), "[".repeat(100_000)).unwrap();
-    bundle.refused("is no JSON");
+    bundle.refused("is not JSON");
 }
 
 #[test]

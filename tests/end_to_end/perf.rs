@@ -123,7 +123,7 @@ fn a_wrong_binary_is_refused_unless_forced() {
     let refused = import(&scene, "recording", &arguments);
     let said = text(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("the core holds other bytes at 0x400202"), "{said}");
+    assert!(said.contains("the core has other bytes at 0x400202"), "{said}");
     assert!(!scene.path("recording").exists());
     let forced: Vec<_> = arguments.into_iter().chain(["--any-binary"]).collect();
     imported(&scene, "recording", &forced);
@@ -158,7 +158,7 @@ fn what_perf_writes_here_reads() {
         let refused = import(&scene, "recording", &[path.to_str().unwrap()]);
         assert_eq!(refused.status.code(), Some(2));
         let said = text(&refused.stderr);
-        assert!(said.contains("holds no Intel PT; take it with"), "{name}: {said}");
+        assert!(said.contains("has no Intel PT; record with"), "{name}: {said}");
         let cut = scene.path("cut");
         fs::write(&cut, &bytes[..bytes.len() - 9]).unwrap();
         let said = text(&import(&scene, "recording", &[cut.to_str().unwrap()]).stderr);
@@ -379,7 +379,7 @@ fn an_export_is_written_over_nothing() {
     };
     let refused = again(&[]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("is there already; --force"));
+    assert!(text(&refused.stderr).contains("exists already; --force"));
     let said = text(&again(&["--force"]).stderr);
     assert!(said.contains("decode it with: perf script -i"), "{said}");
     // What is no export stays.

@@ -1,4 +1,4 @@
-//! Exporters: a recording as other tools read it. Decodes none of it.
+//! Exports of a recording to the formats of other tools. Nothing is decoded.
 
 mod perf;
 mod symfs;
@@ -7,17 +7,17 @@ mod telling;
 
 pub use perf::{ExportedPerf, export_perf};
 
-/// The vdso's name for perf, which would take its own by the kernel's.
+/// The name of the vdso for perf, which would use its own under the kernel's name.
 pub(super) const VDSO_NAME: &str = "/[vdso]";
 
-/// The file of all code that has none.
+/// The name of the file with all code that was in no file.
 pub(super) const CODE_NAME: &str = "/[code]";
 
-/// The file of the code that the core holds, for who has no core.
+/// The name of the file with code from the core file, for tools without the core file.
 pub(super) const CORE_NAME: &str = "/[core]";
 
-/// A mapping as the core holds it, over others.
+/// The name of mappings that the core file contains, over others.
 pub(super) const CORE_MAP_NAME: &str = "[core]";
 
-/// A mapping of nothing: what was executed there is told by pieces of [`CODE_NAME`].
+/// The name of mappings whose code comes in pieces of [`CODE_NAME`], if at all.
 pub(super) const ANONYMOUS_NAME: &str = "[anon]";

@@ -1,6 +1,6 @@
-//! A recording as perf.data, for perf's own decoder and all that is built on perf. The code that
-//! ran goes into a directory beside it, for `--symfs`: a recording has its own copies of files, the
-//! vdso of another boot, and code that never was in a file.
+//! A recording as perf.data, for perf's own decoder and the tools built on perf. The code goes to a
+//! directory beside it, for `--symfs`: it contains the recording's copies of files, the vdso of
+//! another boot, and code that was in no file.
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::TraceId;
@@ -13,19 +13,19 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug)]
 pub struct ExportedPerf {
     /// The directory for `--symfs`.
     pub symfs: PathBuf,
-    /// Bytes of trace.
+    /// The size of all traces in bytes.
     pub trace_bytes: u64,
-    /// Images that are gone or damaged: their code is missing.
+    /// The errors of missing or damaged images, whose code the export lacks.
     pub lost: Vec<String>,
 }
 
-/// Writes a recording into `out`, and the code that ran into `out` with `.symfs` behind it. Neither
-/// must be there yet; with `replace`, both are removed first.
+/// Writes a recording to `out`, and its code to the directory `out` with the suffix `.symfs`.
+/// Neither may exist; with `replace`, both are removed first.
 pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<ExportedPerf, Error> {
     let mut name = out.as_os_str().to_owned();
     name.push(".symfs");
@@ -41,13 +41,13 @@ pub fn export_perf(reader: &Reader, out: &Path, replace: bool) -> Result<Exporte
     };
     let exported = write(reader, out, file, root);
     if exported.is_err() {
-        // What is half written is no use. The fault is told already.
+        // A partial file is useless, and the original error is more important than this one.
         let _ = fs::remove_file(out);
     }
     exported
 }
 
-/// Removes an export, and nothing that was none.
+/// Removes a previous export, but nothing else.
 fn remove(out: &Path, root: &Path) -> Result<(), Error> {
     if let Ok(metadata) = fs::symlink_metadata(out) {
         if !metadata.is_file() {
@@ -61,7 +61,7 @@ fn remove(out: &Path, root: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A file by which a directory of ours is known.
+/// The name of a file that marks directories of exports.
 const MARK: &str = ".contraflow";
 
 fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<ExportedPerf, Error> {
@@ -75,7 +75,7 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     telling.traces(&ids, &traces);
     let mut rest = records.iter().peekable();
     while let Some(record) = rest.next() {
-        // perf tells of a program and of its name at once.
+        // perf reports an exec(2) and the new name in one record.
         let name = rest.next_if(|next| is_name_of(next, record));
         match (&record.event, name.map(|name| &name.event)) {
             (Event::Exec { .. }, Some(Event::Comm { name })) => telling.exec(record, name.clone()),
@@ -83,7 +83,7 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
         }
     }
     telling.code_files()?;
-    // perf finds no times without one to begin with; 0 is none.
+    // perf ignores times without a reference, and 0 means none.
     let reference = records.iter().map(|record| record.tsc.0).max().unwrap_or(0).max(1);
     let pieces = ids.iter().zip(&traces).zip(0..);
     let pieces: Vec<_> =
@@ -97,13 +97,13 @@ fn write(reader: &Reader, out: &Path, file: File, root: PathBuf) -> Result<Expor
     })
 }
 
-/// Whether a record tells the name of the program that another is executed.
+/// Returns true if a record has the thread's name after the exec(2) of another.
 fn is_name_of(record: &Record, exec: &Record) -> bool {
     matches!((&exec.event, &record.event), (Event::Exec { .. }, Event::Comm { .. }))
         && (record.tsc, record.tid) == (exec.tsc, exec.tid)
 }
 
-/// A whole trace as the piece of an AUX area.
+/// Returns a whole trace as one piece of an AUX area.
 fn area(id: TraceId, trace: &Trace, index: u32, reference: u64) -> (AuxTrace, &[u8]) {
     let (tid, cpu) = match id {
         TraceId::Thread(tid) => (Some(tid), None),

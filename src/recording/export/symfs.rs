@@ -1,4 +1,4 @@
-//! The files that ran, below a directory that stands for the root: for perf's `--symfs`.
+//! The program's files below a directory that represents the root, for perf's `--symfs`.
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::mapped::Mapped;
@@ -16,9 +16,9 @@ pub(super) struct Symfs {
 }
 
 impl Symfs {
-    /// Makes the directory, which must not be there yet.
+    /// Creates the directory, which must not exist.
     pub(super) fn create(root: PathBuf) -> Result<Self, Error> {
-        // It holds the program's code: nobody else's business.
+        // It contains the program's code, so only its owner may read it.
         match DirBuilder::new().mode(0o700).create(&root) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 Err(Error::new(&root, ErrorKind::InTheWay))
@@ -31,14 +31,14 @@ impl Symfs {
         &self.root
     }
 
-    /// Stores a recording's image under a path of its machine; gives its bytes.
+    /// Stores an image of the recording under its path on that machine, and returns its bytes.
     pub(super) fn image(&self, reader: &Reader, id: &ImageId, path: &str) -> Result<Mapped, Error> {
         let bytes = reader.image(id)?;
         self.store(path, bytes.as_ref())?;
         Ok(bytes)
     }
 
-    /// Stores a file. Whatever its path says, it comes below the root.
+    /// Stores a file below the root; other parts of the path are dropped.
     pub(super) fn store(&self, path: &str, bytes: &[u8]) -> Result<(), Error> {
         let parts = Path::new(path).components();
         let parts = parts.filter(|part| matches!(part, Component::Normal(_)));

@@ -1,10 +1,10 @@
-//! How a recording's traces were taken, in perf's words: the event's `config`, and the clock.
+//! The settings of a recording's traces for perf: the event's `config`, and the clock.
 
 use super::super::manifest::{Import, Manifest};
 use crate::pt::TscToNs;
 use crate::sideband::perf_data::{AuxInfo, PerfClock};
 
-/// The number that `intel_pt` has on most machines.
+/// The number of the `intel_pt` PMU on most machines.
 pub(super) const PMU: u32 = 8;
 /// Bits of `intel_pt`'s `config` (`/sys/bus/event_source/devices/intel_pt/format`).
 const CONFIG_PT: u64 = 1;
@@ -16,11 +16,11 @@ const CONFIG_BRANCH: u64 = 1 << 13;
 const CONFIG_MTC_PERIOD: u64 = 0xf << 14;
 const CONFIG_MTC_PERIOD_SHIFT: u32 = 14;
 
-/// perf's clock of a recording: nanoseconds, or ticks where nobody knows how long those are.
+/// Returns perf's clock for a recording: nanoseconds, or TSC ticks if their rate is unknown.
 pub(super) fn clock(manifest: &Manifest) -> TscToNs {
     let end = manifest.end.as_ref();
     let hertz = end.map_or(0.0, |end| end.clock.ticks_per_second);
-    // Rounded and not cut, so that who imports it and exports it again tells the same clock.
+    // Rounded, not truncated, so that import and export preserve the clock.
     let known = (0..=31_u8).rev().find_map(|shift| {
         let multiplier = (1e9 * f64::from(1_u32 << shift) / hertz).round();
         let fits = (1.0..=f64::from(u32::MAX)).contains(&multiplier);
@@ -30,7 +30,7 @@ pub(super) fn clock(manifest: &Manifest) -> TscToNs {
     known.unwrap_or(TscToNs { zero_ns: 0, multiplier: 1, shift: 0 })
 }
 
-/// How the traces were taken, as perf tells it, and `intel_pt`'s `config`.
+/// Returns the settings of the traces in perf's form, and `intel_pt`'s `config`.
 pub(super) fn how(manifest: &Manifest, clock: TscToNs, of_cpus: bool) -> (AuxInfo, u64) {
     let capture = &manifest.capture;
     let import = match &capture.hardware {
@@ -52,7 +52,7 @@ pub(super) fn how(manifest: &Manifest, clock: TscToNs, of_cpus: bool) -> (AuxInf
             multiplier: clock.multiplier,
             shift: clock.shift,
         }),
-        // By records of the kind PERF_RECORD_SWITCH.
+        // 2: the switches are records of the kind PERF_RECORD_SWITCH.
         sched_switch: if of_cpus { 2 } else { 0 },
         snapshot: false,
         tsc_bit: CONFIG_TSC,

@@ -1,5 +1,5 @@
-//! What a recording's sideband tells, in perf's records: threads, programs, mappings, code, context
-//! switches. Writes no file but those of the code that ran.
+//! Conversion of a recording's sideband to perf's records: threads, programs, mappings, code,
+//! context switches. Writes only the files of the code.
 
 use super::super::error::{Error, ErrorKind};
 use super::super::format::TraceId;
@@ -17,25 +17,25 @@ use crate::sideband::perf_data::{BuildId, PerfEvent, PerfMap, PerfRecord, PerfWr
 use crate::sideband::{Backing, Event, FileId, ImageId, Protection, Record};
 use std::collections::{HashMap, HashSet};
 
-/// Tells the records of a recording, one after the other.
+/// A converter of a recording's records, one after the other.
 pub(super) struct Telling<'a> {
     reader: &'a Reader,
     symfs: &'a Symfs,
     pub(super) writer: PerfWriter,
     clock: TscToNs,
     pid: Pid,
-    /// The path and the stored content of each file.
+    /// The path and the stored image of each file.
     paths: HashMap<FileId, String>,
     images: HashMap<FileId, ImageId>,
     /// The first file of each path.
     firsts: HashMap<String, FileId>,
-    /// The build ids of what is stored in the directory, by path.
+    /// The build IDs of the files stored in the directory, by path.
     stored: HashMap<String, Vec<u8>>,
-    /// The code that has no file, and what of it the core holds.
+    /// The code that was in no file, and the part of it that comes from the core file.
     code: Vec<u8>,
     core_code: Vec<u8>,
     core: Option<Core>,
-    /// What was mapped since the program began: as the core holds it, and anything else.
+    /// The ranges mapped since the last exec(2): from the core file, and from anything else.
     of_core: RangeSet,
     mapped: RangeSet,
     pub(super) lost: Vec<String>,
@@ -94,7 +94,7 @@ impl<'a> Telling<'a> {
         })
     }
 
-    /// Who the threads are, where the records do not tell, before anything happens.
+    /// Writes the threads that the records do not introduce, before all other records.
     pub(super) fn threads(&mut self, manifest: &Manifest, records: &[Record]) {
         let (pid, id) = (self.pid, SampleId::default());
         let (mut born, mut named) = (HashSet::new(), HashSet::new());
@@ -118,7 +118,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// How much trace there is, before anything happens.
+    /// Writes the sizes of the traces, before all other records.
     pub(super) fn traces(&mut self, ids: &[TraceId], traces: &[Trace]) {
         let pid = self.pid;
         for (id, trace) in ids.iter().zip(traces) {
@@ -132,7 +132,7 @@ impl<'a> Telling<'a> {
         }
     }
 
-    /// Another program is executed.
+    /// Writes an exec(2) of another program.
     pub(super) fn exec(&mut self, record: &Record, name: String) {
         let (pid, tid, id) = (record.pid, record.tid, self.id(record));
         self.push(id, PerfEvent::Comm { pid, tid, name, exec: true });
@@ -183,7 +183,7 @@ impl<'a> Telling<'a> {
                 self.push(of_cpu(*cpu), PerfEvent::Switch { out: true, other: None });
             }
             Event::SwitchLost { cpu } => self.push(of_cpu(*cpu), PerfEvent::Lost(1)),
-            // Nothing of perf's tells of these.
+            // perf has no records for the other events.
             _ => {}
         }
         Ok(())
@@ -214,7 +214,8 @@ impl<'a> Telling<'a> {
                 }
             }
             Backing::Core if protection.execute => {
-                // What lies below all else is known to who has the core, and told for others.
+                // Code below all other mappings is known to an importer with the core file, so only
+                // tools without it need the copy.
                 let is_below = !self.of_core.overlaps(range) && !self.mapped.overlaps(range);
                 self.of_core.insert(range);
                 if is_below {
@@ -251,8 +252,8 @@ impl<'a> Telling<'a> {
         Ok(())
     }
 
-    /// The name of a file whose image is in the directory from now on. Of several files with one
-    /// path, the later ones go by their numbers, too.
+    /// Stores a file's image and returns its name in the directory. If several files have one path,
+    /// the names of the later ones include their numbers.
     fn stored_as(
         &mut self,
         path: &str,
@@ -285,7 +286,7 @@ impl<'a> Telling<'a> {
         Ok(name)
     }
 
-    /// Code that was made at run time, mapped from a file that it never was in.
+    /// Writes code made at run time, as a mapping of a part of [`CODE_NAME`].
     fn code(&mut self, record: &Record, addr: Addr, bytes: &[u8]) {
         let range = AddrRange::sized(addr, bytes.len() as u64);
         self.mapped.insert(range);
@@ -294,7 +295,7 @@ impl<'a> Telling<'a> {
         self.push(self.id(record), map);
     }
 
-    /// The same of what a core holds in a range.
+    /// Writes the code that the core file contains in a range, as mappings of [`CORE_NAME`].
     fn core_code(&mut self, record: &Record, range: AddrRange) {
         let Some(core) = &self.core else { return };
         let known: Vec<_> = core.memory().sections().filter_map(|part| part.cut(range)).collect();
@@ -315,7 +316,7 @@ impl<'a> Telling<'a> {
     }
 }
 
-/// A part of a file of code that never was in one.
+/// Returns a mapping of a part of a file with code that was in no file.
 fn code_map(record: &Record, range: AddrRange, name: &str, offset: usize) -> PerfEvent {
     PerfEvent::Map(Box::new(PerfMap {
         pid: record.pid,

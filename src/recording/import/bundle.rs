@@ -1,5 +1,5 @@
 //! The description of an LLDB trace bundle (`thread trace save`): JSON, read from memory. Opens no
-//! file and believes nothing: what is not as LLDB writes it is refused, with its place.
+//! file and trusts nothing: errors name the place of whatever LLDB cannot have written.
 
 use super::super::manifest::HostCpu;
 use super::fields::{Field, ROOT};
@@ -7,11 +7,11 @@ use crate::common::{Addr, Pid, Tid};
 use crate::pt::TscToNs;
 use std::collections::HashSet;
 
-/// What is wrong with a description, and where.
+/// A fault of a description and its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place} {what}")]
 pub struct BadBundle {
-    /// As in `processes[0].pid`.
+    /// The place, as in `processes[0].pid`.
     pub place: String,
     /// The fault.
     pub what: String,
@@ -20,77 +20,77 @@ pub struct BadBundle {
 /// The description of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bundle {
-    /// The process.
+    /// The process ID.
     pub pid: Pid,
-    /// Its threads.
+    /// The threads of the process.
     pub threads: Vec<BundleThread>,
-    /// What was loaded.
+    /// The loaded programs and libraries.
     pub modules: Vec<Module>,
-    /// The CPUs, where the traces are those of CPUs and not of threads.
+    /// The CPUs, if the traces are of CPUs and not of threads.
     pub cpus: Vec<BundleCpu>,
-    /// The CPU that took the traces.
+    /// The CPU that wrote the traces.
     pub cpu: HostCpu,
-    /// From perf's clock to the TSC; there where CPUs are.
+    /// The conversion from perf's clock to the TSC; present for traces of CPUs.
     pub clock: Option<TscToNs>,
 }
 
-/// A thread.
+/// A thread of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleThread {
-    /// Its number.
+    /// The thread's ID.
     pub tid: Tid,
-    /// The file of its trace.
+    /// The file name of the thread's trace.
     pub trace: Option<String>,
 }
 
 /// A program or library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
-    /// The copy that came with the bundle; as on the traced machine, if none did.
+    /// The copy in the bundle, else the path on the traced machine.
     pub file: String,
-    /// Its path on the traced machine.
+    /// The path on the traced machine.
     pub system_path: String,
-    /// Where its lowest page was.
+    /// The address of the lowest page.
     pub addr: Addr,
-    /// Its build id.
+    /// The build ID.
     pub build_id: Option<Vec<u8>>,
 }
 
-/// A CPU.
+/// A CPU of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleCpu {
-    /// Its number.
+    /// The CPU's number.
     pub id: u32,
-    /// The file of its trace.
+    /// The file name of the CPU's trace.
     pub trace: String,
-    /// The file of its context switches.
+    /// The file name of the CPU's context switches.
     pub switches: String,
 }
 
 const MAX_TID: u64 = i32::MAX as u64;
 
 impl Bundle {
-    /// Reads a description.
+    /// Parses a description.
     pub fn parse(json: &[u8]) -> Result<Self, BadBundle> {
         let value = serde_json::from_slice(json).map_err(|error| BadBundle {
             place: ROOT.to_owned(),
-            what: format!("is no JSON: {error}"),
+            what: format!("is not JSON: {error}"),
         })?;
         let root = Field::root(&value);
         let kind = root.get("type")?;
         if kind.text()? != "intel-pt" {
-            return Err(kind.wrong(format!("is {:?}, and only intel-pt is known", kind.text()?)));
+            return Err(kind.wrong(format!("is {:?}, but only intel-pt is known", kind.text()?)));
         }
         let kernel = root.get("kernel")?;
         if kernel.is_there() {
-            return Err(kernel.wrong("is there, and traces of a kernel cannot be imported"));
+            return Err(kernel.wrong("exists, but traces of a kernel cannot be imported"));
         }
         let cpu = cpu(&root.get("cpuInfo")?)?;
         let processes = root.get("processes")?;
         let all = processes.list()?;
         let read: Vec<_> = all.iter().map(process).collect::<Result<_, _>>()?;
         let [(pid, threads, modules)] = read.as_slice() else {
-            let what = format!("has {} processes, and a recording is of one", read.len());
+            let what = format!("has {} processes, but a recording has one", read.len());
             return Err(processes.wrong(what));
         };
         let (cpus, clock) = cpus(&root)?;
@@ -106,12 +106,12 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Traces are those of threads or those of CPUs.
+    /// Checks that either threads or CPUs have traces.
     fn check_traces(&self, process: &Field<'_>) -> Result<(), BadBundle> {
         let threads = process.get("threads")?;
         let traced = self.threads.iter().filter(|thread| thread.trace.is_some()).count();
         match (self.cpus.is_empty(), traced) {
-            (true, 0) => Err(threads.wrong("have no traces, nor have any CPUs")),
+            (true, 0) => Err(threads.wrong("have no traces, and neither have CPUs")),
             (false, 1..) => Err(threads.wrong("have traces, and so have CPUs")),
             _ => Ok(()),
         }
@@ -122,9 +122,9 @@ fn cpu(info: &Field<'_>) -> Result<HostCpu, BadBundle> {
     let vendor = info.get("vendor")?;
     let name = match vendor.text()? {
         "GenuineIntel" | "intel" => "GenuineIntel",
-        other => return Err(vendor.wrong(format!("is {other:?}, who makes no CPUs with Intel PT"))),
+        other => return Err(vendor.wrong(format!("is {other:?}, but only Intel has Intel PT"))),
     };
-    // As wide as CPUID has them.
+    // The ranges of CPUID's fields.
     let number = |name: &str, high: u64| {
         let number = info.get(name)?.number(0, high)?;
         Ok(u32::try_from(number).unwrap_or(u32::MAX))
@@ -143,7 +143,7 @@ fn process(process: &Field<'_>) -> Result<Process, BadBundle> {
     let pid = Pid(task(&process.get("pid")?)?);
     let triple = process.get("triple")?;
     if triple.is_there() && !triple.text()?.starts_with("x86_64") {
-        return Err(triple.wrong(format!("is {:?}, and only x86_64 is known", triple.text()?)));
+        return Err(triple.wrong(format!("is {:?}, but only x86_64 is supported", triple.text()?)));
     }
     let mut seen = HashSet::new();
     let mut threads = Vec::new();
@@ -180,7 +180,7 @@ fn module(module: &Field<'_>) -> Result<Module, BadBundle> {
     Ok(Module { file, system_path, addr, build_id })
 }
 
-/// Hexadecimal digits with dashes between some of them.
+/// Parses a build ID: hexadecimal digits with optional dashes.
 fn build_id(uuid: &Field<'_>) -> Result<Vec<u8>, BadBundle> {
     let text = uuid.text()?;
     let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
@@ -190,7 +190,7 @@ fn build_id(uuid: &Field<'_>) -> Result<Vec<u8>, BadBundle> {
         u8::try_from(high << 4 | low).ok()
     };
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-    bytes.ok_or_else(|| uuid.wrong(format!("is {text:?}, which is no UUID")))
+    bytes.ok_or_else(|| uuid.wrong(format!("is {text:?}, which is not a UUID")))
 }
 
 fn cpus(root: &Field<'_>) -> Result<(Vec<BundleCpu>, Option<TscToNs>), BadBundle> {

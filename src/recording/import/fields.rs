@@ -1,19 +1,19 @@
-//! JSON values with the place that they are at, so that what is wrong with one can be said.
+//! JSON values with their places, so that errors can name the place.
 
 use super::bundle::BadBundle;
 use serde_json::Value;
 
-/// What the outermost value is called.
+/// The name of the outermost value in errors.
 pub(super) const ROOT: &str = "the description";
 
-/// What stands in a wrong place is shown up to here.
+/// The largest number of characters that an error shows of a wrong value.
 const SHOWN_CHARS: usize = 40;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Field<'a> {
     place: String,
-    /// None where the place is missing.
+    /// The value; `None` if the place does not exist.
     value: Option<&'a Value>,
 }
 
@@ -27,7 +27,7 @@ impl<'a> Field<'a> {
         BadBundle { place: place.to_owned(), what: what.into() }
     }
 
-    /// What stands there in place of what should.
+    /// Returns the error for a value that is not of the wanted kind.
     fn unlike(&self, wanted: &str) -> BadBundle {
         match self.value {
             None => self.wrong("is missing"),
@@ -35,17 +35,17 @@ impl<'a> Field<'a> {
                 let text = value.to_string();
                 let shown: String = text.chars().take(SHOWN_CHARS).collect();
                 let more = if shown.len() < text.len() { "..." } else { "" };
-                self.wrong(format!("must be {wanted}, and is {shown}{more}"))
+                self.wrong(format!("must be {wanted}, but is {shown}{more}"))
             }
         }
     }
 
-    /// Whether there is something.
+    /// Returns true if the value exists and is not null.
     pub(super) fn is_there(&self) -> bool {
         self.value.is_some_and(|value| !value.is_null())
     }
 
-    /// A field of an object.
+    /// Returns a field of an object.
     pub(super) fn get(&self, name: &str) -> Result<Self, BadBundle> {
         let object = self.value.and_then(Value::as_object);
         let object = object.ok_or_else(|| self.unlike("an object"))?;
@@ -53,7 +53,7 @@ impl<'a> Field<'a> {
         Ok(Self { place: format!("{}{dot}{name}", self.place), value: object.get(name) })
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array.
     pub(super) fn list(&self) -> Result<Vec<Self>, BadBundle> {
         let array = self.value.and_then(Value::as_array);
         let array = array.ok_or_else(|| self.unlike("an array"))?;
@@ -68,14 +68,14 @@ impl<'a> Field<'a> {
         self.value.and_then(Value::as_str).ok_or_else(|| self.unlike("a string"))
     }
 
-    /// A whole number from `low` to `high`.
+    /// Returns an integer from `low` to `high`.
     pub(super) fn number(&self, low: u64, high: u64) -> Result<u64, BadBundle> {
         let number = self.value.and_then(Value::as_u64);
         let number = number.filter(|number| (low..=high).contains(number));
         number.ok_or_else(|| self.unlike(&format!("a whole number from {low} to {high}")))
     }
 
-    /// A number of 64 bits, which may stand in a string: JSON of others has numbers of 53 bits.
+    /// Returns a 64-bit number, possibly in a string: some JSON writers have numbers of 53 bits.
     pub(super) fn number_or_text(&self) -> Result<u64, BadBundle> {
         let of_text = |text: &str| match text.strip_prefix("0x") {
             Some(digits) => u64::from_str_radix(digits, 16).ok(),

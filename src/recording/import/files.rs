@@ -1,5 +1,5 @@
-//! The files of an LLDB trace bundle. Traces lie in the bundle's own directory; modules may be
-//! anywhere, as for LLDB.
+//! The files of an LLDB trace bundle. Traces must be in the bundle's own directory; modules may be
+//! anywhere, as in LLDB.
 
 use super::super::error::{At, Error, ErrorKind};
 use super::super::format::TraceId;
@@ -17,10 +17,10 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// No description is larger.
+/// The largest accepted description.
 const DESCRIPTION_LIMIT_BYTES: u64 = 64 << 20;
 
-/// Reads a bundle, by the path of its description or of its directory.
+/// Opens a bundle, given the path of its description or directory.
 pub fn open_bundle(path: &Path) -> Result<Imported, Error> {
     let path = if path.is_dir() { path.join("trace.json") } else { path.to_owned() };
     let description = open(&path)?;
@@ -39,9 +39,9 @@ fn open(path: &Path) -> Result<Bytes, Error> {
 }
 
 struct Opening {
-    /// The description.
+    /// The path of the description.
     path: PathBuf,
-    /// Its directory.
+    /// The directory of the description.
     dir: PathBuf,
     bundle: Bundle,
 }
@@ -84,7 +84,7 @@ impl Opening {
         })
     }
 
-    /// A file that must lie in the bundle's directory.
+    /// Opens a file that must be in the bundle's directory.
     fn inside(&self, name: &str) -> Result<Bytes, Error> {
         Ok(Bytes::new(self.map_inside(name)?))
     }
@@ -112,7 +112,7 @@ impl Opening {
         Ok(switches.into_iter().map(switch).collect())
     }
 
-    /// What a thread executed that is not listed would be nobody's.
+    /// Rejects switches to unlisted threads of the process, whose execution would have no owner.
     fn check_threads(&self, switches: &[CpuSwitch]) -> Result<(), Error> {
         let listed: HashSet<Tid> = self.bundle.threads.iter().map(|thread| thread.tid).collect();
         let stranger = switches.iter().find_map(|switch| match switch.kind {
@@ -140,7 +140,7 @@ impl Opening {
         {
             return Err(Error::new(&path, ErrorKind::OtherModule));
         }
-        // gdb asks for files by absolute paths.
+        // gdb requests files by absolute paths.
         let name = if module.system_path.starts_with('/') {
             module.system_path.clone()
         } else {

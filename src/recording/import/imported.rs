@@ -1,4 +1,4 @@
-//! What is imported, in memory, and how it becomes a recording.
+//! An imported trace in memory, and its conversion to a recording.
 
 use super::super::error::Error;
 use super::super::format::TraceId;
@@ -16,70 +16,70 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A trace that somebody else took, and what is known of it.
+/// A trace from another tool and the data that belong to it.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
     /// The path of the program.
     pub program: String,
-    /// The process.
+    /// The process ID.
     pub pid: Pid,
-    /// Its threads.
+    /// The threads of the process.
     pub threads: Vec<Tid>,
-    /// One of each thread that has one, or one of each CPU.
+    /// One trace of each traced thread, or one of each CPU.
     pub traces: Vec<(TraceId, TraceBytes)>,
-    /// Whom the CPUs ran.
+    /// The context switches of the CPUs.
     pub switches: Vec<CpuSwitch>,
-    /// The code that ran from the beginning on, later pieces over earlier ones.
+    /// The code mapped from the beginning on, later pieces over earlier ones.
     pub code: Vec<Code>,
-    /// What else happened, in the order of its times.
+    /// The other events, in order of time.
     pub history: Vec<Told>,
-    /// The core of the process at its end.
+    /// The core file of the process at its end.
     pub core: Option<Bytes>,
-    /// Where threads stood at their ends, as the core tells.
+    /// The final addresses of threads, from the core file.
     pub final_pcs: HashMap<Tid, Addr>,
-    /// How it ended.
+    /// The ending of the process.
     pub exit: Option<Exit>,
-    /// The CPU that took the trace.
+    /// The CPU that wrote the trace.
     pub cpu: Option<HostCpu>,
-    /// From what, and how it was taken.
+    /// The source and the settings of the trace.
     pub import: Import,
-    /// Ticks of the TSC in a second, where they are known.
+    /// The frequency of the TSC in ticks per second, if known.
     pub ticks_per_second: Option<f64>,
-    /// What the user should know, a sentence each.
+    /// Notes for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// What happened, when and to whom.
+/// An event of the imported process.
 #[derive(Clone, Debug)]
 pub struct Told {
-    /// When.
+    /// The time.
     pub tsc: Tsc,
-    /// To which thread.
+    /// The thread.
     pub tid: Tid,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What happened.
+/// The content of an event.
 #[derive(Clone, Debug)]
 pub enum What {
-    /// Something besides mappings.
+    /// An event other than a mapping.
     Event(Event),
-    /// Code was mapped over whatever was there.
+    /// A mapping of code over anything mapped there before.
     Map(Code),
 }
 
 /// A piece of code.
 #[derive(Clone, Debug)]
 pub enum Code {
-    /// Of a file, by whose path the section is named.
+    /// Code of a file; the section has the file's path as its name.
     File(Section),
-    /// What the core holds in the section's range.
+    /// Code that the core file contains in the section's range.
     Core(Section),
-    /// Of the kernel, which names the section with brackets; it has no bytes where they are not
-    /// known.
+    /// Code of the kernel; the section's name has brackets, and its bytes are empty if they are
+    /// unknown.
     Special(Section),
-    /// Of no file, and not known.
+    /// Unknown code that was in no file.
     Anonymous(Section),
 }
 
@@ -98,23 +98,23 @@ impl Code {
 pub struct CpuSwitch {
     /// The CPU.
     pub cpu: u32,
-    /// When.
+    /// The time.
     pub tsc: Tsc,
-    /// From or to whom.
+    /// The kind of switch, with its thread.
     pub kind: SwitchKind,
 }
 
-/// What only decoding tells of a recording.
+/// The facts about a recording that are only known after decoding.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Instructions of each thread.
+    /// The number of instructions of each thread.
     pub instructions: HashMap<Tid, u64>,
     /// The first and the last time.
     pub times: Option<(Tsc, Tsc)>,
 }
 
 impl Imported {
-    /// Writes the recording into `dir`, which must be empty or not be there yet.
+    /// Writes the recording to `dir`, which must be empty or not exist.
     pub fn write(&self, dir: &Path) -> Result<PathBuf, Error> {
         let starting = self.manifest(None);
         let mut writer = Writer::create(dir, &starting)?;
@@ -141,7 +141,7 @@ impl Imported {
         writer.finish(&self.manifest(Some(self.end())))
     }
 
-    /// The threads that nobody traced, where others were.
+    /// Returns the threads without a trace, if other threads have traces.
     fn untraced(&self) -> Vec<Tid> {
         if self.traces.iter().any(|(id, _)| matches!(id, TraceId::Cpu(_))) {
             return Vec::new();
@@ -204,7 +204,7 @@ impl Imported {
         }
     }
 
-    /// The last name that each thread had.
+    /// Returns the last name of each thread.
     fn names(&self) -> HashMap<Tid, &str> {
         let names = self.history.iter().filter_map(|told| match &told.what {
             What::Event(Event::Comm { name }) => Some((told.tid, name.as_str())),
@@ -246,7 +246,7 @@ impl Imported {
     }
 }
 
-/// The files that code is from, as they are met.
+/// The files of the code, numbered as they are met.
 struct Files<'a> {
     writer: &'a Writer,
     ids: HashMap<Arc<str>, (FileId, Bytes)>,
@@ -275,7 +275,7 @@ impl Files<'_> {
     fn backing(&mut self, section: &Section) -> Result<Backing, Error> {
         let offset = section.offset;
         if let Some((file, bytes)) = self.ids.get(&section.name) {
-            // Zeros behind a file's end go by its name, and are not it.
+            // Zeros after a file's end have the file's name, but not its contents.
             let same = is_same(bytes, &section.bytes) || bytes[..] == section.bytes[..];
             let backing = Backing::File { file: *file, offset };
             return Ok(if same { backing } else { Backing::Anonymous });
@@ -288,7 +288,7 @@ impl Files<'_> {
         Ok(Backing::File { file, offset })
     }
 
-    /// The stored image of these bytes; none where there are none.
+    /// Stores bytes as an image; `None` for no bytes.
     fn image(&mut self, bytes: &Bytes) -> Result<Option<ImageId>, Error> {
         if bytes.is_empty() {
             return Ok(None);
@@ -302,7 +302,7 @@ impl Files<'_> {
         Ok(Some(image))
     }
 
-    /// The events since the last time.
+    /// Removes and returns the events since the last call.
     fn take(&mut self) -> impl Iterator<Item = Event> + use<> {
         std::mem::take(&mut self.events).into_iter()
     }
@@ -313,7 +313,7 @@ fn is_same(a: &Bytes, b: &Bytes) -> bool {
 }
 
 impl Reader {
-    /// Notes in the manifest of a recording what only decoding it tells. Gives the manifest.
+    /// Adds facts known only after decoding to the manifest of a recording. Returns the manifest.
     pub fn note_totals(&self, totals: &Totals) -> Result<Manifest, Error> {
         let mut manifest = self.manifest().clone();
         if let Some(end) = &mut manifest.end {

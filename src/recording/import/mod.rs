@@ -1,8 +1,9 @@
-//! Importers: a trace that somebody else took with a CPU's PT unit becomes a recording. Decodes
-//! none of it: what the threads executed is found by whoever opens the recording.
+//! Imports of traces that other tools recorded with a CPU's PT unit. Nothing is decoded: the
+//! executed instructions are found when the recording is opened.
 //!
-//! [`open_perf`] reads perf.data. [`Bundle`] reads the description of an LLDB trace bundle from memory, [`open_bundle`] the files
-//! that it names; [`Imported`] is written as a recording, wherever it is from.
+//! [`open_perf`] reads perf.data. [`Bundle`] parses the description of an LLDB trace bundle from
+//! memory, and [`open_bundle`] reads its files. [`Imported`] holds the result of either and writes
+//! it as a recording.
 
 mod bundle;
 mod fields;

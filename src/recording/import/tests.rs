@@ -1,11 +1,11 @@
-//! Descriptions of LLDB trace bundles: good ones read, all others are refused with their place.
+//! Descriptions of LLDB trace bundles: good ones are parsed, all others rejected with their place.
 
 use super::{Bundle, BundleCpu, Module};
 use crate::common::{Addr, Pid, Tid};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// As `thread trace save` writes one, of threads or of CPUs.
+/// Returns a description like those of `thread trace save`, of threads or of CPUs.
 fn description(of_cpus: bool) -> Value {
     let thread = |tid: i32| {
         if of_cpus { json!({"tid": tid}) } else { json!({"tid": tid, "iptTrace": "t"}) }
@@ -55,7 +55,7 @@ fn a_bundle_reads() {
     assert_eq!(bundle.threads[1].trace.as_deref(), Some("t"));
 }
 
-/// Sets what is at a JSON pointer, or takes it away.
+/// Sets or removes the value at a JSON pointer.
 fn with(mut value: Value, pointer: &str, to: Option<Value>) -> Value {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let parent = value.pointer_mut(parent).unwrap();
@@ -74,26 +74,26 @@ fn what_is_wrong_is_said_with_its_place() {
     let process = description(true)["processes"][0].clone();
     let cases: [(&str, Option<Value>, &str); 24] = [
         ("/type", None, "type is missing"),
-        ("/type", Some(json!("arm")), "type is \"arm\", and only intel-pt is known"),
+        ("/type", Some(json!("arm")), "type is \"arm\", but only intel-pt is known"),
         ("/cpuInfo/vendor", Some(json!("AMD")), "cpuInfo.vendor is \"AMD\""),
         ("/cpuInfo/family", Some(json!("6")), "cpuInfo.family must be a whole number from 0 to"),
         ("/cpuInfo/stepping", Some(json!(16)), "cpuInfo.stepping must be"),
         ("/cpuInfo/model", Some(json!(-1)), "cpuInfo.model must be"),
-        ("/kernel", Some(json!({"file": "k"})), "kernel is there"),
+        ("/kernel", Some(json!({"file": "k"})), "kernel exists"),
         ("/processes", Some(json!([])), "processes has 0 processes"),
         ("/processes", Some(json!([process, process])), "processes has 2 processes"),
-        ("/processes/0", Some(json!(123)), "processes[0] must be an object, and is 123"),
+        ("/processes/0", Some(json!(123)), "processes[0] must be an object, but is 123"),
         ("/processes/0/pid", Some(huge), "processes[0].pid must be"),
         ("/processes/0/pid", Some(json!(0)), "processes[0].pid must be"),
-        ("/processes/0/triple", Some(json!("aarch64-linux")), "only x86_64 is known"),
+        ("/processes/0/triple", Some(json!("aarch64-linux")), "only x86_64 is supported"),
         ("/processes/0/threads", Some(json!([])), "processes[0].threads is empty"),
         ("/processes/0/threads/1/tid", Some(json!(7)), "processes[0].threads[1].tid is 7, as an"),
         ("/processes/0/threads/0/iptTrace", Some(json!("t")), "have traces, and so have CPUs"),
         ("/processes/0/modules", Some(json!({})), "processes[0].modules must be an array"),
         ("/processes/0/modules/0/loadAddress", Some(json!("x")), "must be a number of 64 bits"),
-        ("/processes/0/modules/0/uuid", Some(json!("0x")), "no UUID"),
+        ("/processes/0/modules/0/uuid", Some(json!("0x")), "not a UUID"),
         ("/cpus", Some(json!([])), "cpus is empty"),
-        ("/cpus", None, "processes[0].threads have no traces, nor have any CPUs"),
+        ("/cpus", None, "processes[0].threads have no traces, and neither have CPUs"),
         ("/cpus/0/iptTrace", None, "cpus[0].iptTrace is missing"),
         ("/tscPerfZeroConversion", None, "tscPerfZeroConversion is missing"),
         ("/tscPerfZeroConversion/timeMult", Some(json!(0)), "timeMult must be a whole number"),
@@ -109,7 +109,7 @@ fn what_is_wrong_is_said_with_its_place() {
 fn what_is_no_json_is_refused() {
     for bytes in ["", "{", "nonsense", "\u{0}", &"[".repeat(100_000)] {
         let bad = Bundle::parse(bytes.as_bytes()).unwrap_err();
-        assert!(bad.to_string().starts_with("the description is no JSON"), "{bad}");
+        assert!(bad.to_string().starts_with("the description is not JSON"), "{bad}");
     }
 }
 

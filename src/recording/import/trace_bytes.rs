@@ -1,10 +1,10 @@
-//! The bytes of a trace where they lie: parts of a mapped file, one after the other. Copies none.
+//! The bytes of a trace in place: successive parts of a mapped file, without copies.
 
 use super::super::mapped::Mapped;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// OVF (SDM, "Overflow (OVF) Packet"): what stands in a trace for packets that were lost.
+/// OVF (SDM, "Overflow (OVF) Packet"), which represents lost packets in a trace.
 const LOST: [u8; 2] = [0x02, 0xf3];
 
 /// The bytes of a trace.
@@ -17,24 +17,24 @@ pub struct TraceBytes {
 /// A part of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// These bytes of the file.
+    /// A range of the file.
     Bytes(Range<usize>),
-    /// Packets are missing.
+    /// Missing packets.
     Lost,
 }
 
 impl TraceBytes {
-    /// Parts of a file; what of them is not there is left out.
+    /// Returns parts of a file; ranges beyond its end are empty.
     pub fn new(file: Arc<Mapped>, parts: Vec<Part>) -> Self {
         Self { file, parts }
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn size_bytes(&self) -> u64 {
         self.parts.iter().map(|part| self.bytes(part).len() as u64).sum()
     }
 
-    /// All of them, with the file that each part is of and where it ends there.
+    /// Returns the bytes of all parts, each with its end offset in the file.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&[u8], usize)> {
         self.parts.iter().map(|part| {
             let end = if let Part::Bytes(range) = part { range.end } else { 0 };

@@ -1,5 +1,5 @@
-//! The files that ran: by their paths, below a directory that stands for the other machine's root,
-//! or in perf's cache of build ids.
+//! The program's files: by their paths, below a directory that represents the other machine's root,
+//! or in perf's cache of build IDs.
 
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::VDSO_NAME;
@@ -12,31 +12,31 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::path::{Component, Path, PathBuf};
 
-/// Finds files, each once, whatever names it goes by.
+/// A finder of files, which opens each once, under whatever names.
 pub(super) struct Binaries<'a> {
     with: &'a Perf,
-    /// The build ids that the file lists, by name.
+    /// The build IDs in the file's list, by name.
     listed: HashMap<&'a str, &'a [u8]>,
-    /// What was opened, by its own path.
+    /// The opened files, by canonical path.
     opened: HashMap<PathBuf, Option<Bytes>>,
-    /// The vdso of each build id.
+    /// The vdso of each build ID.
     vdsos: HashMap<Vec<u8>, Option<Bytes>>,
 }
 
 impl<'a> Binaries<'a> {
     pub(super) fn new(with: &'a Perf, listed: &'a [BuildId]) -> Self {
-        // Of several with one name, the first.
+        // If a name is listed repeatedly, the first entry counts.
         let listed = listed.iter().rev().map(|listed| (&*listed.name, &*listed.id)).collect();
         Self { with, listed, opened: HashMap::new(), vdsos: HashMap::new() }
     }
 
-    /// The file that was mapped; none where there is none.
+    /// Returns the mapped file, if it exists.
     pub(super) fn of_map(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         self.find(&map.name, &build_id)
     }
 
-    /// The vdso that is given, or that perf kept.
+    /// Returns the vdso that the user gave, or that perf's cache contains.
     pub(super) fn vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         let build_id = self.build_id(map);
         if let Some(known) = self.vdsos.get(&build_id) {
@@ -52,12 +52,12 @@ impl<'a> Binaries<'a> {
         Ok(found)
     }
 
-    /// The vdso that an export put among the files.
+    /// Returns the vdso that an export put among the files.
     pub(super) fn exported_vdso(&mut self, map: &PerfMap) -> Result<Option<Bytes>, Error> {
         self.find(VDSO_NAME, &map.build_id)
     }
 
-    /// The build id of a mapping's file, by its own record or by the file's list.
+    /// Returns the build ID of a mapping's file, from its own record or from the file's list.
     fn build_id(&self, map: &PerfMap) -> Vec<u8> {
         if !map.build_id.is_empty() {
             return map.build_id.clone();
@@ -81,7 +81,7 @@ impl<'a> Binaries<'a> {
     }
 
     fn open(&mut self, path: &Path) -> Option<Bytes> {
-        // Names of one file can be any number: by way of links, or of nothing (`/.`).
+        // One file can have any number of names, by links or by parts without effect (`/.`).
         let own = std::fs::canonicalize(path).ok()?;
         let opened = self.opened.entry(own);
         opened.or_insert_with_key(|own| Mapped::open(own).ok().map(Bytes::new)).clone()
@@ -92,7 +92,7 @@ fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {
     let path = Path::new(name);
     let mut places = match &with.symfs {
         Some(root) => {
-            // Whatever the file says, it is looked for below the root.
+            // Hostile paths must not lead out of the root.
             let parts = path.components().filter(|part| matches!(part, Component::Normal(_)));
             vec![root.join(parts.collect::<PathBuf>())]
         }
@@ -102,7 +102,7 @@ fn places(name: &str, build_id: &[u8], with: &Perf) -> Vec<PathBuf> {
     places
 }
 
-/// Where perf's cache has the file of a build id: `~/.debug/.build-id/xx/yyyy/elf`.
+/// Returns the path of a build ID in perf's cache: `~/.debug/.build-id/xx/yyyy/elf`.
 fn cached(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let root = match std::env::var_os("PERF_BUILDID_DIR") {
@@ -111,14 +111,14 @@ fn cached(build_id: &[u8], kind: &str) -> Option<PathBuf> {
     };
     let mut digits = String::new();
     for byte in rest {
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         let _ = write!(digits, "{byte:02x}");
     }
     Some(root.join(".build-id").join(format!("{first:02x}")).join(digits).join(kind))
 }
 
-/// Whether a file has a build id, where one is wanted and the file has any. perf pads short ones
-/// with zeros.
+/// Returns true if a file has the wanted build ID, or if either has none. perf pads short IDs with
+/// zeros.
 fn has_build_id(bytes: &Bytes, wanted: &[u8]) -> bool {
     let Ok(elf) = Elf::parse(&bytes.clone().aligned()) else { return wanted.is_empty() };
     match elf.build_id {

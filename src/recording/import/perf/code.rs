@@ -1,5 +1,4 @@
-//! What became of a process's memory: which code was mapped when, and what else is told of its
-//! threads.
+//! The memory of a process over time: its mappings of code, and the events of its threads.
 
 use super::super::super::error::{Error, ErrorKind};
 use super::super::super::export::{ANONYMOUS_NAME, CODE_NAME, CORE_MAP_NAME, CORE_NAME, VDSO_NAME};
@@ -17,14 +16,14 @@ use crate::sideband::perf_data::{PerfData, PerfEvent, PerfMap, PerfRecord};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// What is known besides the file.
+/// The inputs besides the records of the file.
 pub(super) struct Known<'a> {
     pub(super) with: &'a Perf,
     pub(super) core: Option<&'a Core>,
     pub(super) clock: Option<TscToNs>,
 }
 
-/// What happened to the process, and the path of its program.
+/// Returns the events of the process, and the path of its program.
 pub(super) fn history(
     data: &PerfData,
     process: &Process,
@@ -52,7 +51,7 @@ pub(super) fn history(
         history.core(Tsc(0), Tid(process.pid.0));
     }
     let mut program = None;
-    // Programs that are executed, until their files are mapped.
+    // The index of the last exec(2) until its file is mapped.
     let mut executed: Option<usize> = None;
     for (owner, record) in process.records(data) {
         let tsc = record.id.time_ns.zip(known.clock).map_or(Tsc(0), |(ns, clock)| clock.tsc(ns));
@@ -81,7 +80,7 @@ pub(super) fn history(
                 history.told.push(Told { tsc, tid, what });
             }
             if last_exec.is_some_and(|last| std::ptr::eq(last, record)) {
-                // What is mapped later lies over it.
+                // Later mappings lie over the memory of the core file.
                 history.core(tsc, tid);
             }
         }
@@ -93,7 +92,7 @@ pub(super) fn history(
     Ok((told, program))
 }
 
-/// What a record tells of the process's threads.
+/// Returns the event of one of the process's threads that a record contains.
 fn event(process: &Process, record: &PerfRecord) -> Option<(Tid, Event)> {
     let own = process.pid;
     match &record.event {
@@ -113,12 +112,12 @@ fn event(process: &Process, record: &PerfRecord) -> Option<(Tid, Event)> {
     }
 }
 
-/// Whether a mapping's name is a file's path.
+/// Returns true if a mapping's name is the path of a file.
 fn is_file(name: &str) -> bool {
     name.starts_with('/') && !name.starts_with("//")
 }
 
-/// Whether a mapping's file is of code that was in none.
+/// Returns true if a mapping's file is one of those made for code that was in none.
 fn is_code(name: &str) -> bool {
     name == CODE_NAME || name == CORE_NAME
 }
@@ -131,32 +130,32 @@ struct Builder<'a> {
     process: &'a Process,
     known: &'a Known<'a>,
     notes: &'a mut Vec<String>,
-    /// The process's own.
+    /// The threads of the process.
     threads: HashSet<Tid>,
     binaries: Binaries<'a>,
-    /// What was found under each name.
+    /// The file found for each name.
     files: HashMap<String, Option<Bytes>>,
     told: Vec<Told>,
     floors: Floors,
-    /// Bytes of code that are compared with the core yet: a file may tell of any number.
+    /// The number of bytes still compared with the core file, as a file may claim any number.
     left_bytes: u64,
-    /// Files that were not found.
+    /// The number of files that were not found.
     missing: usize,
-    /// What the core holds has been told: it is of the last program.
+    /// True once the core file's memory was added, which is that of the last program.
     has_core: bool,
-    /// Bytes of code that had no file until it was exported, and have not been told yet: an export
-    /// tells each once.
+    /// The remaining bytes of each file of exported code: an export writes each byte once, so a
+    /// file with more is wrong.
     code_bytes: HashMap<String, usize>,
 }
 
-/// Files that are not found are named, up to so many.
+/// The largest number of missing files that are named.
 const NAMED: usize = 16;
 
-/// More than any program's code.
+/// A limit beyond the code of any program.
 const COMPARED_BYTES: u64 = 4 << 30;
 
 impl Builder<'_> {
-    /// What the core holds lies below all that is mapped.
+    /// Adds the memory of the core file, below all later mappings.
     fn core(&mut self, tsc: Tsc, tid: Tid) {
         self.has_core = true;
         let sections = self.known.core.into_iter().flat_map(|core| core.memory().sections());
@@ -169,8 +168,8 @@ impl Builder<'_> {
 
     fn map(&mut self, tsc: Tsc, map: &PerfMap) -> Result<(), Error> {
         let is_file = is_file(&map.name);
-        // What cannot be executed may have been written to before, as relocated data was.
-        // What an export took from the core lies below all else where the core is given.
+        // Memory without execute permission may have been written before, like relocated data.
+        // Exported code of the core file is below all other mappings if the core file is given.
         if !map.executable || map.name == CORE_NAME && self.core_holds(map.range.start) {
             return Ok(());
         }
@@ -202,7 +201,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Memory with a name of the kernel's, or of none.
+    /// Returns the code of a mapping without a file.
     fn no_file(&self, map: &PerfMap, section: Section) -> Code {
         match map.name.as_str() {
             ANONYMOUS_NAME => Code::Anonymous(section),
@@ -212,7 +211,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Code that had no file until it was exported. What is more than its file has is not known.
+    /// Returns code that was in no file before its export; unknown beyond its file's size.
     fn code(&mut self, name: &str, section: Section) -> What {
         let (range, offset) = (section.range, clamp(section.offset));
         let bytes = section.bytes.get(offset..).unwrap_or_default();
@@ -250,7 +249,7 @@ impl Builder<'_> {
             }
             if bytes.is_none() && self.missing <= NAMED {
                 self.notes.push(format!(
-                    "{}: not found, so its code is not known; --symfs names a directory that has it",
+                    "{}: not found, so its code is unknown; --symfs names a directory that has it",
                     map.name
                 ));
             }
@@ -260,7 +259,7 @@ impl Builder<'_> {
         match bytes {
             Some(bytes) => {
                 let section = Section { bytes, ..section };
-                // Code that was made at run time may have been another at the end.
+                // Code made at run time may have changed by the end.
                 if !is_code(&map.name) {
                     self.check(&section)?;
                 }
@@ -276,7 +275,7 @@ impl Builder<'_> {
         core.is_some_and(|core| core.read(addr, &mut [0]) == 1)
     }
 
-    /// Code that could not be written is in the core as it is in its file.
+    /// Checks that code without write permission is the same in the core file as in its file.
     fn check(&mut self, section: &Section) -> Result<(), Error> {
         let with = self.known.with;
         let Some(core) = self.known.core.filter(|_| !with.any_binary && !section.writable) else {
@@ -284,7 +283,7 @@ impl Builder<'_> {
         };
         let (mut ran, mut found) = ([0; 4096], [0; 4096]);
         let mut at = section.range.start;
-        // What is behind the file's end has no bytes of it.
+        // There are no bytes beyond the file's end.
         let size = (section.bytes.len() as u64).saturating_sub(section.offset);
         let end = section.range.end.min(Addr(section.range.start.0.saturating_add(size)));
         while at < end && self.left_bytes > 0 {

@@ -1,5 +1,5 @@
-//! perf's filters of addresses (`perf record --filter`), as the file keeps them:
-//! `filter 0x1000/0x200@/file`, with commas between several. Offsets are of the file.
+//! perf's address filters (`perf record --filter`) in the form of the file:
+//! `filter 0x1000/0x200@/file`, separated by commas. Offsets are file offsets.
 
 use super::process::Process;
 use crate::common::{Addr, AddrRange};
@@ -12,7 +12,7 @@ struct Part<'a> {
     file: &'a str,
 }
 
-/// The parts that filter; those that start or stop the trace do not concern its decoding.
+/// Returns the parts that filter. Those that start or stop the trace do not affect decoding.
 fn parts(filter: &str) -> impl Iterator<Item = Part<'_>> {
     filter.split(',').filter_map(|part| {
         let rest = part.trim().strip_prefix("filter")?.trim_start();
@@ -30,12 +30,12 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
-/// The files whose code was traced.
+/// Returns the files whose code was traced.
 pub(super) fn filtered_files(filter: &str) -> Vec<&str> {
     parts(filter).map(|part| part.file).collect()
 }
 
-/// Where the code was that was traced: none for all of it.
+/// Returns the addresses of the traced code; empty for all code.
 pub(super) fn ranges(filter: &str, data: &PerfData, process: &Process) -> Vec<AddrRange> {
     let files: HashSet<&str> = filtered_files(filter).into_iter().collect();
     let mut maps: HashMap<&str, Vec<&PerfMap>> = HashMap::new();

@@ -1,5 +1,5 @@
-//! What `perf record -e intel_pt//u` wrote, with the files that it names: per thread, per CPU or
-//! system-wide, in full or as snapshots. What happened to one process becomes a recording.
+//! Imports of `perf record -e intel_pt//u`, with the files of the program: per thread, per CPU or
+//! system-wide, in full or as snapshots. One process becomes a recording.
 
 mod binaries;
 mod code;
@@ -24,18 +24,18 @@ use process::Process;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What is known besides a perf.data file.
+/// The inputs besides a perf.data file.
 #[derive(Clone, Debug, Default)]
 pub struct Perf {
-    /// The core of the process at its end.
+    /// The path of the process's core file.
     pub core: Option<PathBuf>,
-    /// A directory with the files that ran, by their paths.
+    /// A directory with the program's files by their paths.
     pub symfs: Option<PathBuf>,
-    /// The vdso that ran.
+    /// The path of the vdso.
     pub vdso: Option<PathBuf>,
-    /// Which process, where there are several.
+    /// The process to import, if there are several.
     pub pid: Option<Pid>,
-    /// Files are taken whatever their build ids and bytes are.
+    /// True to accept files with other build IDs and contents.
     pub any_binary: bool,
 }
 
@@ -52,7 +52,7 @@ fn open(path: &Path) -> Result<Bytes, Error> {
     Ok(Bytes::new(Mapped::open(path).at(path)?))
 }
 
-/// Reads a perf.data file, or the directory that `perf record --kcore` makes.
+/// Opens a perf.data file, or the directory that `perf record --kcore` makes.
 pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     let path = &if path.is_dir() { path.join("data") } else { path.to_owned() };
     if path.ends_with("data") && path.with_extension("0").exists() {
@@ -123,7 +123,7 @@ pub fn open_perf(path: &Path, with: &Perf) -> Result<Imported, Error> {
     })
 }
 
-/// Gives the `config` of Intel PT, which must have left the kernel out.
+/// Returns the `config` of Intel PT. Fails if the trace includes the kernel.
 fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     let mut events = data.attrs.iter().filter(|attr| attr.pmu == info.pmu);
     let first = events.next().ok_or(ErrorKind::NoIntelPt)?;
@@ -133,7 +133,7 @@ fn check_events(data: &PerfData, info: &AuxInfo) -> Result<u64, ErrorKind> {
     Ok(first.config)
 }
 
-/// perf's `cpuid` string: vendor, family, model, stepping.
+/// Parses perf's `cpuid` string: vendor, family, model, stepping.
 fn host_cpu(cpuid: &str) -> Option<HostCpu> {
     let mut fields = cpuid.split(',');
     let vendor = fields.next()?.to_owned();
@@ -141,7 +141,7 @@ fn host_cpu(cpuid: &str) -> Option<HostCpu> {
     Some(HostCpu { vendor, family: number()?, model: number()?, stepping: number()? })
 }
 
-/// Threads by the order in which they are met.
+/// Adds a thread unless it is known, in the order of first occurrence.
 fn note_thread(threads: &mut Vec<Tid>, known: &mut std::collections::HashSet<Tid>, tid: Tid) {
     if tid.0 > 0 && known.insert(tid) {
         threads.push(tid);

@@ -1,5 +1,5 @@
-//! Which process of a perf.data file becomes the recording, who it was before its last fork, and
-//! its threads.
+//! The choice of the process of a perf.data file that becomes the recording, the ancestors whose
+//! memory it inherited, and its threads.
 
 use super::super::super::error::ErrorKind;
 use super::filter::filtered_files;
@@ -8,23 +8,23 @@ use crate::common::{Pid, Tid};
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent, PerfRecord};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Processes that are listed in a message, at most.
+/// The largest number of processes that an error lists.
 const LISTED: usize = 8;
 
 /// A process of a perf.data file.
 #[derive(Clone, Debug)]
 pub(super) struct Process {
     pub(super) pid: Pid,
-    /// Its threads, in the order in which they are met.
+    /// The threads, in the order of first occurrence.
     pub(super) threads: Vec<Tid>,
-    /// The numbers of the file's records in the order of their times.
+    /// The numbers of the file's records, in order of time.
     pub(super) order: Vec<usize>,
-    /// Whose the memory was that is the process's own later: from a place in that order on.
+    /// The owners of the memory that became the process's, each from an index in that order on.
     lineage: Vec<(usize, Pid)>,
 }
 
 impl Process {
-    /// The process that is wanted, or else the one that was traced.
+    /// Returns the requested process, else the traced one.
     pub(super) fn choose(
         data: &PerfData,
         info: &AuxInfo,
@@ -44,8 +44,8 @@ impl Process {
         Ok(Self { pid, threads, order, lineage })
     }
 
-    /// The records in the order of their times, each with the process whose memory was the
-    /// recording's then.
+    /// Returns the records in order of time, each with the process that owned the recording's
+    /// memory at that time.
     pub(super) fn records<'a>(
         &'a self,
         data: &'a PerfData,
@@ -58,7 +58,7 @@ impl Process {
         })
     }
 
-    /// What the user should know of the file.
+    /// Returns notes about the file for the user.
     pub(super) fn notes(&self, data: &PerfData) -> Vec<String> {
         let mut children = HashSet::new();
         let (mut lost, mut places) = (0_u64, 0_u64);
@@ -79,22 +79,22 @@ impl Process {
         let mut notes = Vec::new();
         if !children.is_empty() {
             notes.push(format!(
-                "the process forked {} others, which are no part of the recording; --pid imports \
+                "the process forked {} others, which are not recorded; --pid imports \
                  one of them",
                 children.len()
             ));
         }
         if lost > 0 {
             notes.push(format!(
-                "perf lost {lost} records in {places} places: code that was mapped there is not \
-                 known, and what CPUs ran there is nobody's"
+                "perf lost {lost} records in {places} places: code mapped there is unknown, and \
+                 execution on CPUs there belongs to no thread"
             ));
         }
         notes
     }
 }
 
-/// The processes and their names.
+/// Returns the processes and their names.
 fn names(data: &PerfData) -> BTreeMap<Pid, String> {
     let mut names = BTreeMap::new();
     for record in &data.records {
@@ -110,7 +110,7 @@ fn names(data: &PerfData) -> BTreeMap<Pid, String> {
     names
 }
 
-/// The process that the areas say they are of, or the only one that there is.
+/// Returns the process that the areas or the filter name, or the only one in the file.
 fn traced(
     data: &PerfData,
     info: &AuxInfo,
@@ -137,7 +137,7 @@ fn traced(
     Err(ErrorKind::WhichProcess(list(names, |pid| candidates.contains(pid))))
 }
 
-/// The processes of the threads.
+/// Returns the process of each thread.
 fn processes_of(data: &PerfData) -> HashMap<Tid, Pid> {
     let mut of_thread = HashMap::new();
     for record in &data.records {
@@ -166,7 +166,7 @@ fn list(names: &BTreeMap<Pid, String>, is_listed: impl Fn(&Pid) -> bool) -> Stri
     }
 }
 
-/// The threads that the records tell of; the process's first one comes first.
+/// Returns the threads of the process in the records, its first thread first.
 fn threads(data: &PerfData, pid: Pid) -> Vec<Tid> {
     let (mut threads, mut known) = (Vec::new(), HashSet::new());
     note_thread(&mut threads, &mut known, Tid(pid.0));
@@ -192,7 +192,7 @@ fn threads(data: &PerfData, pid: Pid) -> Vec<Tid> {
     threads
 }
 
-/// Whose memory the process has: before its fork that of its parent, and so on.
+/// Returns the owners of the process's memory: before its fork the parent, and so on.
 fn lineage(data: &PerfData, order: &[usize], pid: Pid) -> Vec<(usize, Pid)> {
     let mut lineage = Vec::new();
     let mut now = pid;

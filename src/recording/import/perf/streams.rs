@@ -1,5 +1,5 @@
-//! The AUX areas' pieces as traces: of a CPU or of a thread, in the order of their bytes. Where
-//! bytes are missing, the trace says so by an overflow, and goes on at the next PSB.
+//! The pieces of the AUX areas as traces of CPUs or threads, in stream order. Missing bytes become
+//! an overflow packet, and the trace continues at the next PSB.
 
 use super::super::super::error::ErrorKind;
 use super::super::super::format::TraceId;
@@ -13,12 +13,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// perf rounds the size of a piece up to this.
+/// perf rounds the size of a piece up to a multiple of this.
 const ALIGNMENT: u64 = 8;
-/// What is looked at to find a PSB: more and more, up to the longest period of PSBs and a little.
+/// The ranges searched for a PSB, up to the longest period of PSBs and a little more.
 const WINDOWS_BYTES: [usize; 4] = [64 << 10, 1 << 20, 16 << 20, 128 << 20];
 
-/// The traces of the process's threads, or those of CPUs.
+/// Returns the traces of CPUs, else those of the process's threads.
 pub(super) fn traces(
     data: &PerfData,
     info: &AuxInfo,
@@ -52,17 +52,17 @@ pub(super) fn traces(
     Ok(traces)
 }
 
-/// What the `AUX` records tell of one stream.
+/// The content of the `AUX` records of one stream.
 #[derive(Default)]
 struct Told {
-    /// Behind the last byte, each time that some came.
+    /// The stream offsets after each addition of bytes.
     ends: Vec<u64>,
-    /// Behind which bytes some are missing.
+    /// The stream offsets after which bytes are missing.
     losses: Vec<u64>,
 }
 
 impl Told {
-    /// Of each stream. A record may be of a CPU's and of a thread's.
+    /// Returns the records of each stream. A record may belong to a CPU's and to a thread's stream.
     fn of_all(data: &PerfData) -> HashMap<TraceId, Self> {
         let mut all: HashMap<TraceId, Self> = HashMap::new();
         for record in &data.records {
@@ -86,7 +86,7 @@ impl Told {
         all
     }
 
-    /// The end of a piece that ends here with its padding.
+    /// Returns the end of a piece without its padding.
     fn end_in(&self, padded: u64) -> u64 {
         let last = self.ends.partition_point(|end| *end <= padded).checked_sub(1);
         let end = last.and_then(|last| self.ends.get(last)).copied();
@@ -97,7 +97,7 @@ impl Told {
 /// Parts of the file without a loss between them.
 type Run = Vec<Range<usize>>;
 
-/// A stream that was read while it was written: each byte once.
+/// Returns the parts of a stream that was read while it was written: each byte once.
 fn full(pieces: &[AuxTrace], told: &Told) -> Result<Vec<Run>, ErrorKind> {
     let mut pieces = pieces.to_vec();
     pieces.sort_by_key(|piece| piece.stream_offset);
@@ -138,7 +138,7 @@ fn push(runs: &mut [Run], range: Range<usize>) {
     }
 }
 
-/// What was in a ring each time it was asked for: a part of it may have been there before.
+/// Returns the parts of successive snapshots of a ring, which may overlap.
 fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before: Option<Range<usize>> = None;
@@ -156,7 +156,7 @@ fn snapshots(file: &[u8], pieces: &[AuxTrace]) -> Vec<Run> {
     runs
 }
 
-/// How many bytes two pieces share, and how many behind those of the first are padding.
+/// Returns the size of the overlap of two pieces, and that of the padding after the first.
 fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, usize) {
     let bytes = |range: &Range<usize>| file.get(range.clone()).unwrap_or_default();
     let (mut earlier, later) = (bytes(before), bytes(after));
@@ -171,8 +171,8 @@ fn shared(file: &[u8], before: &Range<usize>, after: &Range<usize>) -> (usize, u
     (0, 0)
 }
 
-/// The runs with a loss between each two of them. A run ends with its last whole packet; all but
-/// the first begin with a PSB, and one that has none is nothing but lost.
+/// Joins the runs with a loss between them. A run ends with its last whole packet. All but the
+/// first begin with a PSB, and a run without one is lost.
 fn joined(file: &[u8], runs: Vec<Run>) -> Vec<Part> {
     let mut parts = Vec::new();
     let last = runs.len().saturating_sub(1);
@@ -196,7 +196,7 @@ fn size(run: &Run) -> usize {
     run.iter().map(ExactSizeIterator::len).sum()
 }
 
-/// The bytes of a run from one place in it to another.
+/// Returns the bytes of a run between two offsets in it.
 fn cut(run: &Run, from: usize, to: usize) -> Run {
     let mut at = 0;
     let mut parts = Vec::new();

@@ -1,4 +1,4 @@
-//! Whom the CPUs ran: perf's records of context switches, of the CPUs that have a trace.
+//! The context switches in perf's records, for the CPUs that have a trace.
 
 use super::super::super::error::ErrorKind;
 use super::super::super::format::TraceId;
@@ -11,13 +11,13 @@ use crate::sideband::SwitchKind;
 use crate::sideband::perf_data::{AuxInfo, PerfData, PerfEvent};
 use std::collections::{BTreeSet, HashMap};
 
-/// Traces of CPUs can be cut by these switches.
+/// Checks that the switches suffice to assign the traces of CPUs to threads.
 pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
     let is_switch = |event: &PerfEvent| {
         matches!(event, PerfEvent::Switch { .. } | PerfEvent::ItraceStart { .. })
     };
     if info.clock.is_none() {
-        return Err(ErrorKind::NoSwitches("their clock is not known"));
+        return Err(ErrorKind::NoSwitches("their clock is unknown"));
     }
     let any = data.records.iter().any(|record| is_switch(&record.event));
     match (any, info.has_tracepoint_switches()) {
@@ -29,7 +29,7 @@ pub(super) fn check(data: &PerfData, info: &AuxInfo) -> Result<(), ErrorKind> {
     }
 }
 
-/// The switches of the CPUs that have a trace.
+/// Returns the switches of the CPUs that have a trace.
 pub(super) fn switches(
     data: &PerfData,
     process: &Process,
@@ -44,7 +44,7 @@ pub(super) fn switches(
     let Some(clock) = clock.filter(|_| !cpus.is_empty()) else { return Vec::new() };
     let mut switches = Vec::new();
     let mut running: HashMap<u32, Option<(Pid, Tid)>> = HashMap::new();
-    // CPUs of which something is known since the last loss: one loss after the other is one.
+    // CPUs with a known state since the last loss: successive losses count as one.
     let mut known = cpus.clone();
     for (_, record) in process.records(data) {
         let Some(time_ns) = record.id.time_ns else { continue };
@@ -53,7 +53,7 @@ pub(super) fn switches(
         let own = record.id.cpu.filter(|cpu| cpus.contains(cpu));
         match (&record.event, own) {
             (PerfEvent::Lost(_), Some(cpu)) if known.remove(&cpu) => tell(cpu, SwitchKind::Lost),
-            // Of a CPU that has no trace, nothing is missing.
+            // Losses of a CPU without a trace do not matter.
             (PerfEvent::Lost(_), None) if record.id.cpu.is_none() => {
                 for cpu in std::mem::take(&mut known) {
                     tell(cpu, SwitchKind::Lost);
@@ -62,7 +62,7 @@ pub(super) fn switches(
             (PerfEvent::Switch { out, other }, Some(cpu)) => {
                 let Some((pid, tid)) = record.id.task else { continue };
                 if let (false, Some(before), false) = (out, other, running.contains_key(&cpu)) {
-                    // The first one tells who ran before it, too.
+                    // The first record also has the thread that ran before.
                     tell(cpu, SwitchKind::Out(before.0, before.1));
                 }
                 let kind = if *out { SwitchKind::Out(pid, tid) } else { SwitchKind::In(pid, tid) };
@@ -70,7 +70,7 @@ pub(super) fn switches(
                 known.insert(cpu);
                 running.insert(cpu, (!out).then_some((pid, tid)));
             }
-            // Who is traced from now on runs, whether its switch was told or not.
+            // A thread whose tracing starts is running, even if its switch is missing.
             (PerfEvent::ItraceStart { pid, tid }, Some(cpu)) => {
                 let runs = Some((*pid, *tid));
                 if running.get(&cpu).copied().flatten() != runs {

@@ -1,15 +1,15 @@
-//! Which threads the traces of CPUs can hold: perf opens Intel PT for all that a CPU runs, or for
-//! named threads and what these make, on each CPU.
+//! The threads that the traces of CPUs can contain: perf opens Intel PT on each CPU for all
+//! threads, or for the given threads and their descendants.
 
 use crate::common::Tid;
 use crate::sideband::perf_data::{PerfData, PerfEvent, PerfRecord};
 use std::collections::BTreeSet;
 
-/// Returns the threads that can be in the traces; none where any thread can be.
+/// Returns the threads that the traces can contain; `None` if they can contain any thread.
 ///
-/// Each area names the first of the threads that perf was told to trace. The kernel names a thread
-/// when it first enables its event (`PERF_RECORD_ITRACE_START`) and, with each piece, the thread
-/// that wrote it (`PERF_RECORD_AUX`). Records that were lost may have named others.
+/// Each area names the first of the threads that perf traces. The kernel names a thread when it
+/// first enables its event (`PERF_RECORD_ITRACE_START`) and, with each piece, the thread that wrote
+/// it (`PERF_RECORD_AUX`). Lost records may have named others.
 pub(super) fn traced_tasks(data: &PerfData) -> Option<Vec<Tid>> {
     let named = data.aux_traces.iter().map(|area| area.tid);
     let mut tasks = named.collect::<Option<BTreeSet<Tid>>>()?;
@@ -25,7 +25,7 @@ pub(super) fn traced_tasks(data: &PerfData) -> Option<Vec<Tid>> {
     Some(tasks.into_iter().collect())
 }
 
-/// Adds the threads that traced ones made: they inherit the event.
+/// Adds the threads created by traced ones, which inherit the event.
 fn add_descendants(data: &PerfData, tasks: &mut BTreeSet<Tid>) {
     let mut forks: Vec<_> = data.records.iter().filter_map(fork).collect();
     forks.sort_by_key(|(time_ns, ..)| *time_ns);

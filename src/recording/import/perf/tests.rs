@@ -1,4 +1,4 @@
-//! perf.data files that are made up: whose bytes of trace, whose code, and what is refused.
+//! Synthetic perf.data files: the assignment of trace bytes and code, and rejected files.
 
 use super::super::imported::{Code, Imported, What};
 use super::super::trace_bytes::TraceBytes;
@@ -85,7 +85,7 @@ impl Made {
     }
 }
 
-/// Nanoseconds are ticks.
+/// Returns AUX info with a clock of one tick per nanosecond.
 fn info() -> AuxInfo {
     let clock = Some(PerfClock { zero_ns: 0, multiplier: 1, shift: 0 });
     AuxInfo { pmu: 8, clock, sched_switch: 3, ..AuxInfo::default() }
@@ -117,7 +117,7 @@ fn pieces_of_a_thread_make_its_trace_without_their_padding() {
 
 #[test]
 fn what_is_missing_is_an_overflow_between_whole_packets() {
-    // Cut in the middle of a packet; then by a flag; then by a hole in the stream.
+    // Cut in the middle of a packet: by a flag, then by a gap in the stream.
     for flag in [true, false] {
         let mut made = Made::new(&info());
         made.tell(0, 7, None, comm(PID, false));
@@ -125,7 +125,7 @@ fn what_is_missing_is_an_overflow_between_whole_packets() {
         let two = [&[0xff, 0xff][..], &psb_and(&TIP)].concat();
         let size = one.len() as u64;
         if flag {
-            // In one piece: the loss is inside of it.
+            // In one piece: the loss is inside it.
             made.area(Some(7), None, 0, &[&one[..], &two].concat());
             made.tell(5, 7, None, PerfEvent::Aux { offset: 0, size, flags: 1 });
             let aux = PerfEvent::Aux { offset: size, size: two.len() as u64, flags: 0 };
@@ -154,13 +154,13 @@ fn snapshots_that_share_bytes_are_joined() {
     made.area(Some(7), None, 0, &ring[40..144]);
     let imported = made.opened();
     assert_eq!(all(&imported.traces[0].1), ring[..144]);
-    // perf pads what is no multiple of 8 bytes.
+    // perf pads sizes to multiples of 8 bytes.
     let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
     made.tell(0, 7, None, comm(PID, false));
     made.area(Some(7), None, 0, &ring[..93]);
     made.area(Some(7), None, 0, &ring[40..144]);
     assert_eq!(all(&made.opened().traces[0].1), ring[..144]);
-    // Nothing in common: a loss.
+    // Without an overlap there is a loss.
     let mut made = Made::new(&AuxInfo { snapshot: true, ..info() });
     made.tell(0, 7, None, comm(PID, false));
     made.area(Some(7), None, 0, &psb_and(&[0x2d, 1, 1, 0, 0, 0, 0, 0]));
@@ -190,7 +190,7 @@ fn cpus_are_told_whom_they_ran() {
     made.tell(20, 7, Some(1), PerfEvent::ItraceStart { pid: PID, tid: Tid(7) });
     made.tell(30, 7, Some(1), PerfEvent::Switch { out: true, other: Some((PID, Tid(8))) });
     made.tell(31, 8, Some(1), PerfEvent::Switch { out: false, other: Some((PID, Tid(7))) });
-    // A CPU without a trace does not matter; nor is what it lost.
+    // A CPU without a trace does not matter, nor do its losses.
     made.tell(32, 7, Some(2), PerfEvent::Switch { out: false, other: None });
     made.tell(33, 7, Some(2), PerfEvent::Lost(1));
     made.tell(34, 7, Some(1), PerfEvent::Lost(2));
@@ -207,7 +207,7 @@ fn cpus_are_told_whom_they_ran() {
     assert!(imported.notes.iter().any(|note| note.contains("lost 3 records in 2 places")));
 }
 
-/// perf was told of thread 7; what it made and who else wrote into the area was traced, too.
+/// Tests that perf traces thread 7, its descendants, and other threads that wrote to the area.
 #[test]
 fn traces_of_cpus_hold_the_threads_that_were_traced() {
     let of = |tid: Option<i32>, lost: bool| {
@@ -241,7 +241,7 @@ fn traces_of_cpus_need_switches_and_a_clock() {
     };
     assert!(refused(&info()).contains("no context switches"));
     assert!(refused(&AuxInfo { sched_switch: 1, ..info() }).contains("sched:sched_switch"));
-    assert!(refused(&AuxInfo { clock: None, ..info() }).contains("clock is not known"));
+    assert!(refused(&AuxInfo { clock: None, ..info() }).contains("clock is unknown"));
 }
 
 #[test]
@@ -256,10 +256,10 @@ fn of_several_processes_one_is_chosen() {
     let chosen = made.open(&Perf { pid: Some(Pid(9)), ..Perf::default() }).unwrap();
     assert_eq!((chosen.pid, chosen.threads), (Pid(9), vec![Tid(9)]));
     let refused = made.open(&Perf { pid: Some(Pid(5)), ..Perf::default() }).unwrap_err();
-    assert!(refused.to_string().contains("does not tell of process 5"), "{refused}");
+    assert!(refused.to_string().contains("has no process 5"), "{refused}");
 }
 
-/// A child has what its parent had mapped, up to its own exec.
+/// Tests that a child has its parent's mappings, up to its own exec.
 #[test]
 fn memory_is_inherited_up_to_exec() {
     let mut made = Made::new(&info());
@@ -347,7 +347,7 @@ fn what_holds_no_user_trace_is_refused() {
     assert!(matches!(made.open(&Perf::default()), Err(ErrorKind::OfKernel)));
 }
 
-/// The records that an import writes, and the timeline of what was written.
+/// Writes an import as a recording and opens it.
 fn written(imported: &Imported) -> (tempfile::TempDir, Reader) {
     let dir = tempfile::tempdir().unwrap();
     imported.write(&dir.path().join("recording")).unwrap();
@@ -364,7 +364,7 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
     let (_dir, reader) = written(&made.opened());
     assert_eq!(reader.threads().unwrap(), [Tid(7), Tid(8)]);
     let size = |tid| reader.trace(TraceId::Thread(Tid(tid))).unwrap().as_ref().len();
-    // With its padding, as nothing tells how long it is.
+    // With its padding, since no record has its exact size.
     assert_eq!((size(7), size(8)), (psb_and(&TIP).len().next_multiple_of(8), 0));
     assert_eq!(reader.damage().len(), 0);
 }
@@ -373,7 +373,7 @@ fn a_thread_that_nobody_traced_has_an_empty_trace() {
 fn many_threads_have_no_need_of_as_many_open_files() {
     let mut made = Made::new(&info());
     made.tell(0, 7, None, comm(PID, false));
-    // More than two files of each that a process may have open by default.
+    // More than two files each that a process may have open by default.
     for tid in 8..1600 {
         made.tell(1, 7, None, PerfEvent::Fork { child: (PID, Tid(tid)), parent: (PID, Tid(7)) });
         made.area(Some(tid), None, 0, &psb_and(&TIP));
@@ -382,7 +382,7 @@ fn many_threads_have_no_need_of_as_many_open_files() {
     assert_eq!(reader.threads().unwrap().len(), 1593);
 }
 
-/// A loss that concerns all CPUs is told of each once, up to what is known next.
+/// Tests that a loss of all CPUs is reported for each once, up to the next known state.
 #[test]
 fn losses_in_a_row_are_one() {
     let mut made = Made::new(&info());
@@ -409,7 +409,7 @@ fn losses_in_a_row_are_one() {
     assert_eq!(told, expected);
 }
 
-/// A file that tells of more code than there is does not make it so.
+/// Tests that a file which claims more code than there is gets no more.
 #[test]
 fn code_of_an_export_is_told_once_and_no_more() {
     let mut made = Made::new(&info());
