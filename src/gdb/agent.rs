@@ -1,25 +1,25 @@
 //! Agent expressions: the bytecode into which gdb compiles conditions (gdb's manual, appendix "The
-//! GDB Agent Expression Mechanism"). They compute with 64-bit integers on a stack; what is not
-//! known, and what is not understood, ends them.
+//! GDB Agent Expression Mechanism"). They compute with 64-bit integers on a stack. Evaluation fails
+//! on unknown values and unsupported operations.
 
 use crate::common::Addr;
 use crate::session::{Register, Registers};
 
-/// Operations executed, and values on the stack, at most.
+/// The largest number of executed operations.
 const OPERATIONS_LIMIT: usize = 10_000;
 const STACK_LIMIT: usize = 256;
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// A register or memory that is not known.
+    /// A register or memory with an unknown value.
     Unknown,
-    /// It is malformed, or too long, or does what a condition does not.
+    /// The expression is malformed, too long, or not a condition.
     Malformed,
 }
 
-/// The value of an expression with these registers; `read` fills a buffer from memory, and tells
-/// whether all of it is known.
+/// Evaluates an expression with these registers. `read` fills a buffer from memory, and returns
+/// true if all of it is known.
 pub(super) fn evaluate(
     code: &[u8],
     registers: &Registers,
@@ -43,7 +43,7 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    /// Executes one operation; gives the value at the end.
+    /// Executes one operation; returns the value at the end of the expression.
     fn step(&mut self) -> Result<Option<i64>, Fault> {
         let operation = self.operand(1)?;
         match operation {
@@ -95,7 +95,7 @@ impl Machine<'_> {
         Ok(None)
     }
 
-    /// The next bytes of the code, the most significant first.
+    /// Returns the next bytes of the code, the most significant first.
     fn operand(&mut self, bytes: usize) -> Result<u64, Fault> {
         let end = self.at + bytes;
         let operand = self.code.get(self.at..end).ok_or(Fault::Malformed)?;
@@ -163,7 +163,7 @@ impl Machine<'_> {
         self.push(value)
     }
 
-    /// Takes the low bits of the value, with or without their sign.
+    /// Extends the low bits of the value, with or without their sign.
     fn extend(&mut self, signed: bool) -> Result<(), Fault> {
         let bits = self.operand(1)?;
         let value = self.pop()?;
@@ -263,7 +263,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_end(code in prop::collection::vec(any::<u8>(), 0..60)) {
-            // It comes back, whatever the code is.
+            // Evaluation returns for any code.
             let _ = value(&code);
         }
     }

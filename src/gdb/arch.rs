@@ -1,4 +1,4 @@
-//! x86-64 as gdbstub sees it: a register file in which every register may be unavailable.
+//! x86-64 for gdbstub: a register file in which every register may be unavailable.
 
 use crate::session::{Register, Registers, Value};
 use gdbstub::arch::{Arch, RegId};
@@ -18,9 +18,9 @@ impl Arch for Amd64 {
 /// The registers of a `g` packet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RegisterFile {
-    /// Their values.
+    /// The values of the registers.
     pub(super) values: Registers,
-    /// Which of them the target description lists.
+    /// The registers in the target description.
     pub(super) served: Vec<Register>,
 }
 
@@ -28,7 +28,7 @@ impl gdbstub::arch::Registers for RegisterFile {
     type ProgramCounter = u64;
 
     fn pc(&self) -> u64 {
-        // gdbstub's signature has no way to say unknown; nothing here calls it.
+        // gdbstub's signature cannot express an unknown pc; nothing here calls it.
         self.values.get(Register::RIP).and_then(|rip| u64::try_from(rip).ok()).unwrap_or(0)
     }
 
@@ -44,7 +44,7 @@ impl gdbstub::arch::Registers for RegisterFile {
     fn gdb_deserialize(&mut self, bytes: &[u8]) -> Result<(), ()> {
         let mut rest = bytes;
         for register in Register::all() {
-            // Those of AVX and AVX-512 are not in every target description.
+            // The registers of AVX and AVX-512 are not in every target description.
             if rest.is_empty() && register > Register::GS_BASE {
                 break;
             }

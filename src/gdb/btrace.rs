@@ -1,16 +1,15 @@
-//! gdb's `record btrace pt`: the raw packets of a thread up to where it stands, for gdb's own
-//! decoder. It shadows reverse execution in gdb from
-//! `record btrace pt` to `record stop`.
+//! gdb's `record btrace pt`: the raw packets of a thread up to its current position, for gdb's own
+//! decoder. It replaces reverse execution in gdb from `record btrace pt` to `record stop`.
 
 use super::hex;
 use super::target::Served;
 use crate::common::Tid;
 use crate::session::Run;
 
-/// The size of the ring buffer that gdb is told of. The trace is served whole, whatever its size.
+/// The reported size of the ring buffer. The trace is sent in full, whatever its size.
 const RING_BYTES: u64 = 0x1_0000;
 
-/// The reply to a `Qbtrace` packet; `None` for other packets.
+/// Returns the reply to a `Qbtrace` packet; `None` for other packets.
 pub(super) fn answer<R: Run>(served: &mut Served<R>, body: &[u8]) -> Option<Vec<u8>> {
     match body {
         b"Qbtrace:pt" => served.btrace = true,
@@ -22,9 +21,9 @@ pub(super) fn answer<R: Run>(served: &mut Served<R>, body: &[u8]) -> Option<Vec<
     Some(b"OK".to_vec())
 }
 
-/// The document `btrace` for an annex.
+/// Returns the document `btrace` for an annex.
 pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Option<Vec<u8>> {
-    // Deltas of a PT trace do not exist: gdb asks for the whole then.
+    // PT traces have no deltas: gdb then requests the whole trace.
     if !matches!(annex, b"all" | b"new") {
         return None;
     }
@@ -41,7 +40,7 @@ pub(super) fn trace<R: Run>(served: &Served<R>, tid: Tid, annex: &[u8]) -> Optio
     Some(document.into_bytes())
 }
 
-/// The document `btrace-conf`.
+/// Returns the document `btrace-conf`.
 pub(super) fn configuration<R: Run>(served: &Served<R>) -> Vec<u8> {
     let pt = if served.btrace { format!(r#"<pt size="{RING_BYTES:#x}"/>"#) } else { String::new() };
     format!(

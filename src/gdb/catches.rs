@@ -4,8 +4,8 @@ use super::hex;
 use crate::session::{Catches, Run, Session, Stop, StopReason};
 use std::collections::BTreeSet;
 
-/// The reply to `QCatchSyscalls:1[;NUMBER]...` or `QCatchSyscalls:0`; `None` for other packets, and
-/// where nothing can be caught.
+/// Returns the reply to `QCatchSyscalls:1[;NUMBER]...` or `QCatchSyscalls:0`; `None` for other
+/// packets, and if the run does not support it.
 pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"QCatchSyscalls:")?;
     if !session.run().can_catch_calls() {
@@ -16,19 +16,19 @@ pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Ve
     Some(b"OK".to_vec())
 }
 
-/// What is to be said of the way that a resume went through the past.
+/// Returns a note about system calls with unknown numbers, for the user after a resume.
 pub(super) fn note<R: Run>(session: &Session<R>, stop: Stop) -> Option<String> {
     let gone_over = match session.run().unknown_calls() {
         0 => String::new(),
-        1 => "contraflow: went over a system call whose number is not known\n".to_owned(),
+        1 => "contraflow: skipped a system call whose number is unknown\n".to_owned(),
         count => {
-            format!("contraflow: went over {count} system calls whose numbers are not known\n")
+            format!("contraflow: skipped {count} system calls whose numbers are unknown\n")
         }
     };
     let stands_at = match stop.reason {
         StopReason::Call(StopReason::UNKNOWN_CALL)
         | StopReason::CallReturn(StopReason::UNKNOWN_CALL) => {
-            "contraflow: the number of this system call is not known\n"
+            "contraflow: the number of this system call is unknown\n"
         }
         _ => "",
     };

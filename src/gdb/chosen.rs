@@ -1,14 +1,14 @@
-//! The threads that a client has chosen, as far as its packets tell.
+//! The threads that a client has chosen, as far as its packets show.
 //!
-//! gdb tells which thread to resume (`Hc`) only under scheduler locking; otherwise `bs` is meant
-//! for the thread that its user has selected, which no packet names. What is known of it: it is the
-//! thread of the last stop, until `thread N` probes another (`T`). `info threads` looks at all of
-//! them (`Hg`) without selecting any; it lists them first, so that looks before any listing, by
-//! simpler clients, can count as choices.
+//! gdb names the thread to resume (`Hc`) only under scheduler locking. Otherwise `bs` is meant for
+//! the thread that its user has selected, which no packet names. It is the thread of the last stop,
+//! until `thread N` checks another one (`T`). `info threads` reads all of them (`Hg`) without a
+//! selection, but lists them first. So an `Hg` before any listing, by simpler clients, can count as
+//! a selection.
 //!
-//! gdb never looks at the reply to `H`: it takes each of its choices to stand and does not repeat
-//! it. So the choice of a thread that does not exist now stands here, too. Until that thread exists,
-//! its registers are an error, and not those of the thread chosen before.
+//! gdb ignores the reply to `H`: it assumes that each of its choices succeeded and does not repeat
+//! it. So the choice of a thread that does not exist now is kept here, too. Until that thread
+//! exists, reads of its registers fail, instead of returning those of the thread chosen before.
 
 use crate::common::Tid;
 
@@ -22,27 +22,27 @@ pub(super) struct Chosen {
 }
 
 impl Chosen {
-    /// A client that sees `tid` stopped.
+    /// Returns the choices of a client that sees `tid` stopped.
     pub(super) fn stopped_at(tid: Tid) -> Self {
         Self { general: tid, resumed: None, stepping: tid, listed: false }
     }
 
-    /// The thread to read registers and memory of.
+    /// Returns the thread for reads of registers and memory.
     pub(super) fn general(&self) -> Tid {
         self.general
     }
 
-    /// The only thread to resume, if the client named one.
+    /// Returns the only thread to resume, if the client named one.
     pub(super) fn resumed(&self) -> Option<Tid> {
         self.resumed
     }
 
-    /// The thread that steps where the packet does not say.
+    /// Returns the thread that steps if the packet names none.
     pub(super) fn stepping(&self) -> Tid {
         self.resumed.unwrap_or(self.stepping)
     }
 
-    /// `Hg`.
+    /// Handles `Hg`.
     pub(super) fn look_at(&mut self, tid: Tid) {
         self.general = tid;
         if !self.listed {
@@ -50,28 +50,28 @@ impl Chosen {
         }
     }
 
-    /// `Hg` of a thread that does not exist now.
+    /// Handles `Hg` for a thread that does not exist now.
     pub(super) fn look_for(&mut self, tid: Tid) {
         self.general = tid;
     }
 
-    /// `Hc`: this one only, or all.
+    /// Handles `Hc`: resumes only this thread, or all for `None`.
     pub(super) fn resume_only(&mut self, tid: Option<Tid>) {
         self.resumed = tid;
     }
 
-    /// `T`, or a script's word: the user has selected this one.
+    /// Handles `T`, or a script's request: the user has selected this thread.
     pub(super) fn select(&mut self, tid: Tid) {
         self.stepping = tid;
     }
 
-    /// The client has listed the threads.
+    /// Notes that the client has listed the threads.
     pub(super) fn list(&mut self) {
         self.listed = true;
     }
 
-    /// The run has stopped. gdb takes the stopped thread as chosen for `Hg`, and its own choice for
-    /// `Hc` to stand.
+    /// Handles a stop. gdb assumes that the stopped thread is chosen for `Hg`, and that its own
+    /// choice for `Hc` is still valid.
     pub(super) fn stop(&mut self, tid: Tid) {
         *self = Self { resumed: self.resumed, ..Self::stopped_at(tid) };
     }

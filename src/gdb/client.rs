@@ -1,4 +1,4 @@
-//! One client: takes packets off the line, answers each, and runs the session when told to.
+//! One client: reads its packets, answers each, and resumes the session on request.
 
 mod life;
 mod script;
@@ -29,29 +29,29 @@ use std::time::{Duration, Instant};
 
 /// Bytes of console output in one packet.
 const CONSOLE_BYTES: usize = 1000;
-/// How often a running search looks for Ctrl-C.
+/// The period at which a running search checks for Ctrl-C.
 const POLL_PERIOD: Duration = Duration::from_millis(5);
 
-/// How a client left.
+/// The end of a client's connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     /// It detached.
     Detached,
     /// It killed the program.
     Killed,
-    /// It hung up.
+    /// It closed the connection.
     Gone,
 }
 
-/// What to do about a packet.
+/// The reaction to a packet.
 enum Answer {
     /// Send this body.
     Reply(Vec<u8>),
-    /// Send these packets, framed already.
+    /// Send these packets, which are framed already.
     Framed(Vec<u8>),
     /// Send nothing.
     Nothing,
-    /// Send this, if anything, and end.
+    /// Send this body, if any, and end the connection.
     End(Option<&'static [u8]>, Ended),
 }
 
@@ -65,7 +65,7 @@ impl Answer {
     }
 }
 
-/// The connection: units in, bytes out.
+/// The connection: receives units, sends bytes.
 struct Line<'a> {
     transport: &'a mut dyn Transport,
     options: &'a Options,
@@ -75,7 +75,7 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// The next unit; `None` when the client has gone, or the server is to end.
+    /// Returns the next unit; `None` if the client has gone, or the server shall end.
     fn next(&mut self) -> io::Result<Option<Unit>> {
         loop {
             if let Some(unit) = self.framer.take() {
@@ -92,7 +92,7 @@ impl Line<'_> {
         }
     }
 
-    /// Whether the user pressed Ctrl-C, or has gone, or the server is to end.
+    /// Returns true if the user pressed Ctrl-C, the client has gone, or the server shall end.
     fn is_interrupted(&mut self) -> bool {
         if self.polled.elapsed() < POLL_PERIOD {
             return false;
@@ -119,25 +119,25 @@ pub(super) struct Client<'a, R: Run> {
     line: RefCell<Line<'a>>,
     chosen: Chosen,
     features: ClientFeatures,
-    /// What it steps back over.
+    /// The source line over which it steps back.
     source_line: Option<SourceLine>,
-    /// Where its `finish` ends.
+    /// The end of its `finish`.
     finish: Option<Finish>,
-    /// It wants to see no memory that the program can write.
+    /// True if it requested that writable memory is hidden.
     hides_data: bool,
     acknowledges: bool,
-    /// It is `target extended-remote`, and stays when the program is gone.
+    /// True for `target extended-remote`, which stays connected after the program's end.
     extended: bool,
-    /// What it has said of the next program.
+    /// Its settings for the next program.
     preparation: Preparation,
     conditions: Conditions,
     saved: Saved,
-    /// Where to go when it resumes.
+    /// The position to move to at the next resume.
     seeks: Option<u64>,
-    /// Whether it has read a register yet.
+    /// True once it has read a register.
     probed: bool,
-    /// Ctrl-C came while the run stood still, or as it stopped for something else. The next resume
-    /// is answered with it.
+    /// True if Ctrl-C arrived while the run was stopped, or was stopping for another reason. The
+    /// next resume reports it.
     interrupted: bool,
     last_sent: Vec<u8>,
 }
@@ -196,16 +196,16 @@ impl<'a, R: Run> Client<'a, R> {
                 }
                 Unit::Damaged => self.acknowledge(b"-")?,
                 Unit::Nack => self.line.get_mut().transport.send(&self.last_sent)?,
-                // gdb resumes by itself after many a stop, as at a breakpoint with commands, and
-                // sends Ctrl-C between any two packets then. LLDB sends it to running programs
-                // only, and takes any stop for the answer.
+                // gdb often resumes automatically after a stop, as at a breakpoint with commands,
+                // and may send Ctrl-C between any two packets then. LLDB sends it to running
+                // programs only, and accepts any stop as the answer.
                 Unit::Interrupt => self.interrupted |= !self.features.lldb,
                 Unit::Ack => {}
             }
         }
     }
 
-    /// Keeps gdb waiting while a program begins, or is left.
+    /// Returns a guard that keeps gdb waiting while a program starts or is detached.
     fn ask_patience(&self, body: &[u8]) -> Option<Patience> {
         let takes_long = [&b"vAttach;"[..], b"vRun;", b"vKill", b"D"];
         if self.features.lldb || !takes_long.iter().any(|packet| body.starts_with(packet)) {
@@ -234,7 +234,7 @@ impl<'a, R: Run> Client<'a, R> {
                 Answer::ok()
             }
             [b'R', unused @ ..] if hex::number(unused).is_some() => {
-                // The packet has no reply; the client asks `?`.
+                // The packet has no reply; the client sends `?` next.
                 self.start(&Ok(Start::Again));
                 Answer::Nothing
             }
@@ -265,7 +265,7 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
-    /// `qRcmd`: what a person asks.
+    /// Handles `qRcmd`, a monitor command.
     fn monitor(&mut self, command: &[u8]) -> Answer {
         let Some(command) = hex::decode(command) else { return Answer::malformed() };
         let command = String::from_utf8_lossy(&command).into_owned();
@@ -283,7 +283,7 @@ impl<'a, R: Run> Client<'a, R> {
         Answer::Framed(packets)
     }
 
-    /// Packets that read or write, without choosing or running anything.
+    /// Handles packets that read or write, without choosing or running anything.
     fn answer_data(&mut self, body: &[u8]) -> Answer {
         let named = Some(body).filter(|_| self.features.names_threads).and_then(lldb::with_thread);
         let (body, tid) = named.unwrap_or((body, self.chosen.general()));
@@ -338,7 +338,7 @@ impl<'a, R: Run> Client<'a, R> {
         if body.starts_with(b"Z3,") && !self.features.lldb {
             return Answer::Reply(Vec::new());
         }
-        // What is removed from a child at its birth stays in its parent.
+        // Breakpoints removed from a child after its fork stay in its parent.
         let of_child = body.starts_with(b"z") && self.served.session.run().is_beside(tid);
         let noted = if of_child { Some(body) } else { self.conditions.note(body) };
         let Some(body) = noted else { return Answer::malformed() };
@@ -351,8 +351,8 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
-    /// LLDB takes an unavailable register (`xx`) for bytes of 0xcc, and an error for what it is. Its
-    /// first `p` only asks whether the packet is understood.
+    /// Returns true if a register read must fail: LLDB reads an unavailable register (`xx`) as
+    /// bytes of 0xcc, but understands an error. Its first `p` only probes for the packet.
     fn hides_unavailable(&mut self, body: &[u8], packets: &[u8]) -> bool {
         let asks_register = self.features.lldb && body.starts_with(b"p");
         let probes = asks_register && !std::mem::replace(&mut self.probed, true);
@@ -360,7 +360,7 @@ impl<'a, R: Run> Client<'a, R> {
     }
 
     fn negotiate(&mut self, body: &[u8]) -> Answer {
-        // LLDB asks again when it has told more of itself already.
+        // LLDB sends the packet again after others that announced features.
         let ClientFeatures { lists_threads, names_threads, signals, .. } = self.features;
         let said = supported::parse(body);
         self.features = ClientFeatures { lists_threads, names_threads, signals, ..said };
@@ -375,7 +375,7 @@ impl<'a, R: Run> Client<'a, R> {
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))
     }
 
-    /// `Hg` and `Hc`. The choice stands even where it is refused; see [`Chosen`].
+    /// Handles `Hg` and `Hc`. Keeps the choice even if it is refused; see [`Chosen`].
     fn choose_thread(&mut self, kind: u8, id: &[u8]) -> Answer {
         let Some(choice) = thread_id::parse(id) else { return Answer::malformed() };
         let session = &self.served.session;
@@ -392,7 +392,7 @@ impl<'a, R: Run> Client<'a, R> {
         if exists { Answer::ok() } else { Answer::malformed() }
     }
 
-    /// `T`, which gdb sends when its user selects a thread.
+    /// Handles `T`, which gdb sends when its user selects a thread.
     fn select_thread(&mut self, id: &[u8]) -> Answer {
         match thread_id::parse(id) {
             Some(ThreadChoice::One(tid)) if self.served.session.is_alive(tid) => {
@@ -444,7 +444,7 @@ impl<'a, R: Run> Client<'a, R> {
             stop = resume.run(session, &self.conditions, &interrupted);
         }
         self.chosen.stop(stop.thread);
-        // It may have been interrupted for something that came in the same moment.
+        // The run may have stopped for another reason at the moment of the interrupt.
         let is_over = matches!(stop.reason, StopReason::Interrupted | StopReason::Gone(_));
         self.interrupted = asked.get() && !is_over && !self.features.lldb;
         self.report(stop)

@@ -1,6 +1,6 @@
-//! Conditions of breakpoints, which gdb hands over as agent expressions with `Z0` and `Z1`: a stop
-//! whose conditions are all false is none. Where one cannot be told, as in the past, where memory
-//! is not known, it is a stop, and gdb says why when it looks at the condition itself.
+//! Conditions of breakpoints, which gdb sends as agent expressions with `Z0` and `Z1`: a stop whose
+//! conditions are all false is skipped. If one cannot be evaluated, as in the past, where memory is
+//! unknown, the stop is reported, and gdb shows the reason when it evaluates the condition itself.
 
 use super::agent;
 use super::hex;
@@ -8,20 +8,20 @@ use crate::common::{Addr, Tid};
 use crate::session::{Run, Session, Stop, StopReason};
 use std::collections::BTreeMap;
 
-/// Breakpoints with conditions, and conditions of one, at most.
+/// The largest number of breakpoints with conditions.
 const BREAKPOINTS_LIMIT: usize = 10_000;
 const CONDITIONS_LIMIT: usize = 100;
 
 /// The conditions of the breakpoints that a client has inserted, by type and address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Conditions {
-    /// No expressions: it always stops.
+    /// Expressions by breakpoint; without an expression it always stops.
     inserted: BTreeMap<(u8, Addr), Vec<Vec<u8>>>,
 }
 
 impl Conditions {
-    /// Takes note of `Z0`, `Z1`, `z0` or `z1`, and gives the packet without what follows the
-    /// breakpoint's kind. None: it is malformed.
+    /// Notes `Z0`, `Z1`, `z0` or `z1`, and returns the packet without the fields after the
+    /// breakpoint's kind. Returns `None` if it is malformed.
     pub(super) fn note<'a>(&mut self, body: &'a [u8]) -> Option<&'a [u8]> {
         let [action @ (b'Z' | b'z'), kind @ (b'0' | b'1'), b',', place @ ..] = body else {
             return Some(body);
@@ -41,7 +41,7 @@ impl Conditions {
         Some(&body[..plain])
     }
 
-    /// Whether a stop is at breakpoints whose conditions all are false.
+    /// Returns true if a stop is at breakpoints whose conditions are all false.
     pub(super) fn deny<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let StopReason::Breakpoint(_) = stop.reason else { return false };
         let Some(pc) = session.run().pc(stop.thread) else { return false };
@@ -61,7 +61,7 @@ fn is_false<R: Run>(session: &Session<R>, tid: Tid, code: &[u8]) -> bool {
     agent::evaluate(code, &registers, &read) == Ok(0)
 }
 
-/// `X LENGTH , BYTES`, one after the other; what follows from `cmds:` on is not for us.
+/// Parses `X LENGTH , BYTES`, repeated. Ignores the commands after `cmds:`.
 fn expressions(mut list: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut expressions = Vec::new();
     while let [b'X', rest @ ..] = list {

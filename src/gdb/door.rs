@@ -1,5 +1,5 @@
-//! Lets one client in at a time, and tells the others so. Other users of this machine are not let in
-//! at all.
+//! Admits one client at a time and rejects the others with a message. Other users of this machine
+//! are never admitted.
 
 use super::frame;
 use super::listener::Bound;
@@ -17,24 +17,24 @@ use std::time::Duration;
 
 const BUSY: &[u8] = b"E.contraflow serves another debugger already: detach that one first";
 const FOREIGN: &[u8] = b"E.contraflow serves the user who started it only";
-/// Lines about clients that were refused which wait to be shown; more are left out.
+/// The largest number of messages about rejected clients that wait to be shown.
 const REFUSALS: usize = 16;
-/// How often somebody who waits looks whether the server is to end.
+/// The period at which a waiting server checks whether it shall end.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
-/// A client that is turned away gets this long to listen.
+/// The time that a rejected client has to read the reason.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Clients that are being turned away at once; more are hung up on.
+/// The largest number of clients being rejected at once; more are disconnected without a reason.
 const TURNED_AWAY_LIMIT: usize = 16;
 
 type Client = Box<dyn Transport + Send>;
 
-/// A listening socket with somebody at it.
+/// A listening socket with a thread that accepts clients.
 pub(super) struct Door {
     clients: Receiver<io::Result<Client>>,
-    /// What the server's user is to hear of those who were refused.
+    /// Messages about rejected clients for the server's user.
     refusals: Receiver<String>,
     state: Arc<State>,
-    /// Where to knock to wake the one who waits.
+    /// The address to connect to in order to wake the accepting thread.
     knock: Knock,
     doorman: Option<JoinHandle<()>>,
 }
@@ -65,8 +65,8 @@ impl Door {
         Self { clients, refusals, state, knock, doorman: Some(doorman) }
     }
 
-    /// Waits for the next client, or for the end. While it is served, others are turned away.
-    /// `announce` hears of those who were refused.
+    /// Waits for the next client, or for the end. Other clients are rejected while it is served.
+    /// Passes messages about rejected clients to `announce`.
     pub(super) fn admit(
         &self,
         is_to_end: &dyn Fn() -> bool,
@@ -85,7 +85,7 @@ impl Door {
         Ok(None)
     }
 
-    /// The client has left: the next one is let in.
+    /// Admits the next client after the current one has left.
     pub(super) fn vacate(&self) {
         self.state.occupied.store(false, Ordering::SeqCst);
     }
@@ -99,7 +99,7 @@ impl Drop for Door {
             Knock::Unix(path) => UnixStream::connect(path).is_ok(),
         };
         if let Some(doorman) = self.doorman.take().filter(|_| woken) {
-            // The doorman does not panic, and if it did the door would be closed all the same.
+            // The thread does not panic, and if it did, the socket would be closed anyway.
             let _ = doorman.join();
         }
     }
@@ -113,7 +113,7 @@ fn watch(
 ) {
     loop {
         let accepted = accept(bound);
-        // It hung up before it was let in.
+        // The client closed the connection before it was accepted.
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionAborted;
         if accepted.as_ref().is_err_and(is_gone) {
             continue;
@@ -124,13 +124,13 @@ fn watch(
         let client = match accepted {
             Ok(client) => client,
             Err(error) => {
-                // Where nobody waits any more, nobody needs to know.
+                // No receiver means that the server has ended.
                 let _ = clients.send(Err(error));
                 return;
             }
         };
         if let Some(why) = client.refusal() {
-            // What does not fit is left out.
+            // A message that does not fit is dropped.
             let _ = refused.try_send(why);
             turn_away(client, state, FOREIGN);
         } else if state.occupied.swap(true, Ordering::SeqCst) {
@@ -147,16 +147,16 @@ enum Accepted {
 }
 
 impl Accepted {
-    /// Returns why a client is not let in, whoever else is there. A Unix socket's file says by its
-    /// permissions who may connect.
+    /// Returns the reason to reject a client in any case. The permissions of a Unix socket's file
+    /// restrict its clients already.
     fn refusal(&self) -> Option<String> {
         let Self::Tcp(stream) = self else { return None };
         let who = match Peer::of(stream) {
             Ok(Peer::Own | Peer::Remote) => return None,
             Ok(Peer::Foreign(Some(uid))) => format!("user {uid}"),
-            Ok(Peer::Foreign(None)) | Err(_) => "a user who cannot be told".to_owned(),
+            Ok(Peer::Foreign(None)) | Err(_) => "an unknown user".to_owned(),
         };
-        Some(format!("refused a connection of {who}: unix:PATH is a place for one user alone"))
+        Some(format!("refused a connection of {who}: unix:PATH accepts only its owner"))
     }
 
     fn into_client(self) -> Client {
@@ -171,8 +171,8 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
     match bound {
         Bound::Tcp(listener) => {
             let (stream, _) = listener.accept()?;
-            // A step is one small packet each way: Nagle's algorithm would delay every one. Where it
-            // cannot be switched off, the client has gone, or it is slower.
+            // Each step is one small packet in each direction, and Nagle's algorithm would delay
+            // every one. A failure means that the client has gone, or that it is slower.
             let _ = stream.set_nodelay(true);
             Ok(Accepted::Tcp(stream))
         }
@@ -180,8 +180,8 @@ fn accept(bound: &Bound) -> io::Result<Accepted> {
     }
 }
 
-/// Answers the first packet with the reason, and hangs up. A client may take its time, and others
-/// must not wait for it.
+/// Answers the first packet with the reason and closes the connection. Works in its own thread,
+/// since a slow client must not delay others.
 fn turn_away(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
     if state.turned_away.fetch_add(1, Ordering::SeqCst) >= TURNED_AWAY_LIMIT {
         state.turned_away.fetch_sub(1, Ordering::SeqCst);
@@ -195,7 +195,7 @@ fn turn_away(accepted: Accepted, state: &Arc<State>, why: &'static [u8]) {
 }
 
 fn answer(accepted: Accepted, why: &[u8]) {
-    // Whatever goes wrong, the client is not served.
+    // The client is not served in any case, so errors do not matter.
     let _ = match accepted {
         Accepted::Tcp(stream) => {
             stream.set_read_timeout(Some(PATIENCE)).and_then(|()| say(stream, why))
@@ -208,8 +208,8 @@ fn answer(accepted: Accepted, why: &[u8]) {
 
 fn say(mut stream: impl Socket, why: &[u8]) -> io::Result<()> {
     let mut request = [0; 4096];
-    // gdb speaks first, an acknowledgement and then a packet; hanging up with its words unread
-    // would lose ours.
+    // gdb sends an acknowledgement and a packet first. Closing the connection with unread input
+    // would lose the reply.
     loop {
         let count = stream.read(&mut request)?;
         let said = request.get(..count).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Host I/O: read-only access to the files that belong to the recording, and to no others.
+//! Host I/O: read-only access to the files of the recording, and to no others.
 
 use super::target::Served;
 use crate::session::{FileBytes, Run};
@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// A client that opens more than this forgets to close them.
+/// The largest number of open files, against clients that never close them.
 const MAX_OPEN: usize = 256;
 
 /// The files that a client has open, by descriptor.

@@ -1,18 +1,18 @@
-//! `qContraflow.finish:TID,ADDRESS,FRAMES`: where a `finish` ends, reported by the gdb script before
-//! gdb resumes. Not part of gdb's protocol. FRAMES is the number of frames that the call history has
-//! left there. `qContraflow.finish:` alone forgets it.
+//! `qContraflow.finish:TID,ADDRESS,FRAMES`: the end of a `finish`, reported by the gdb script
+//! before gdb resumes. Not part of gdb's protocol. FRAMES is the number of frames in the call
+//! history at that point. `qContraflow.finish:` alone removes it.
 //!
-//! When its own breakpoint at ADDRESS is hit, gdb reads the value returned out of registers, prints
-//! it and puts it into the value history. It takes unavailable registers for zeros
-//! (`get_return_value` in infcmd.c has no other choice). So where they are unavailable, this stop is
-//! reported without a signal: gdb stops, but counts no breakpoint as hit, and looks for no value.
+//! When its breakpoint at ADDRESS is hit, gdb reads the returned value from registers, prints it
+//! and adds it to the value history. It reads unavailable registers as zeros (`get_return_value` in
+//! infcmd.c has no alternative). If they are unavailable, this stop is therefore reported without a
+//! signal: gdb stops, but counts no breakpoint as hit and reads no value.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::common::{Addr, Tid};
 use crate::session::{Run, Session, Stop, StopReason};
 
-/// Shown with such a stop.
+/// The note shown with such a stop.
 pub(super) const NOTE: &str = "contraflow: the value returned is not known in the past\n";
 
 /// The end of a `finish`.
@@ -23,7 +23,7 @@ pub(super) struct Finish {
     frames: u64,
 }
 
-/// Reads the text after `qContraflow.finish:`; `None` when it is malformed.
+/// Parses the text after `qContraflow.finish:`; `None` if it is malformed.
 pub(super) fn parse(text: &[u8]) -> Option<Finish> {
     let (thread, place) = hex::split(text, b',')?;
     let (addr, frames) = hex::split(place, b',')?;
@@ -32,8 +32,8 @@ pub(super) fn parse(text: &[u8]) -> Option<Finish> {
 }
 
 impl Finish {
-    /// Returns true at the stop that ends the `finish`, if the value returned is unknown there.
-    /// Activations further in come by the same address before, in a recursion.
+    /// Returns true at the stop that ends the `finish`, if the returned value is unknown there. In
+    /// a recursion, inner activations reach the same address before.
     pub(super) fn ends_at<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let run = session.run();
         matches!(stop.reason, StopReason::Breakpoint(_))

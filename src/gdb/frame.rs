@@ -1,15 +1,15 @@
-//! Packet framing: `$body#checksum`, acknowledgements and the interrupt byte. The meaning of a
-//! body is not looked at.
+//! Packet framing: `$body#checksum`, acknowledgements and the interrupt byte. Bodies are not
+//! interpreted.
 
 use super::hex;
 
-/// The largest packet taken from a client, and the size announced to it.
+/// The largest packet accepted from a client, and the size announced to it.
 pub(super) const PACKET_SIZE_BYTES: usize = 0x2_0000;
 
-/// What came in.
+/// A unit of input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// The body of a packet with a good checksum, escapes left in.
+    /// The body of a packet with a valid checksum, still escaped.
     Packet(Vec<u8>),
     /// A packet whose checksum is wrong, or that is too long.
     Damaged,
@@ -21,19 +21,19 @@ pub(super) enum Unit {
     Interrupt,
 }
 
-/// Cuts a byte stream into units.
+/// A splitter of a byte stream into units.
 #[derive(Debug, Default)]
 pub(super) struct Framer {
     input: Vec<u8>,
 }
 
 impl Framer {
-    /// Takes bytes in.
+    /// Appends input.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole unit.
+    /// Removes and returns the next whole unit.
     pub(super) fn take(&mut self) -> Option<Unit> {
         while let Some(&first) = self.input.first() {
             let unit = match first {
@@ -51,7 +51,7 @@ impl Framer {
         None
     }
 
-    /// Whether the user pressed Ctrl-C: drops acknowledgements on the way, stops at a packet.
+    /// Returns true if the user pressed Ctrl-C. Drops acknowledgements before it, but no packet.
     pub(super) fn take_interrupt(&mut self) -> bool {
         let quiet = self.input.iter().take_while(|byte| !matches!(byte, b'$' | 0x03)).count();
         self.input.drain(..quiet);
@@ -69,7 +69,7 @@ impl Framer {
         };
         let checksum = self.input.get(end + 1..end + 3)?;
         let checksum = hex::number(checksum);
-        // A `$` never stands in a body unescaped: the client began afresh there.
+        // A body contains no unescaped `$`: the client started a new packet there.
         let start = self.input[..end].iter().rposition(|byte| *byte == b'$').unwrap_or(0) + 1;
         let body = self.input[start..end].to_vec();
         let good = checksum == Some(u64::from(sum(&body))) && body.len() <= PACKET_SIZE_BYTES;
@@ -86,7 +86,7 @@ impl Framer {
     }
 }
 
-/// A packet around a body.
+/// Returns the packet with a body.
 pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(body.len() + 4);
     packet.push(b'$');
@@ -95,15 +95,14 @@ pub(super) fn encode(body: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// Replies shorter than this are sent as they are.
+/// The size from which replies are compressed.
 const COMPRESSED_FROM_BYTES: usize = 64;
-/// A count of repetitions is written as itself plus 29, and no byte above `~` is.
+/// The offset of a run-length count's character; counts above `~` are not possible.
 const COUNT_OFFSET: u8 = 29;
 const MOST_REPEATED: usize = (b'~' - COUNT_OFFSET) as usize;
 const LEAST_REPEATED: usize = 3;
 
-/// The same packets with runs of a byte written as its number (gdb manual, "Overview" of the remote
-/// protocol).
+/// Compresses packets by run-length encoding (gdb manual, "Overview" of the remote protocol).
 pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
     if packets.len() < COMPRESSED_FROM_BYTES {
         return packets;
@@ -116,12 +115,12 @@ pub(super) fn compress(packets: Vec<u8>) -> Vec<u8> {
         compressed.extend(encode(&runs(body)));
         rest = behind;
     }
-    // Texts stay legible.
+    // Short texts stay readable.
     if compressed.len() * 4 > packets.len() * 3 { packets } else { compressed }
 }
 
-/// A body with its runs counted. An escaped byte is never repeated: LLDB would repeat what it stands
-/// for, and gdb what stands there.
+/// Returns a body with run-length encoding. Never repeats an escaped byte: LLDB would repeat the
+/// decoded byte, and gdb the encoded one.
 fn runs(body: &[u8]) -> Vec<u8> {
     let mut written = Vec::with_capacity(body.len() / 2);
     let mut rest = body;
@@ -152,7 +151,7 @@ fn count(repeated: usize) -> u8 {
     u8::try_from(repeated).unwrap_or(0).saturating_add(COUNT_OFFSET)
 }
 
-/// The body of the first packet in framed bytes.
+/// Returns the body of the first packet in framed bytes.
 pub(super) fn first_body(packets: &[u8]) -> Option<Vec<u8>> {
     let mut framer = Framer { input: packets.to_vec() };
     std::iter::from_fn(|| framer.take()).find_map(|unit| match unit {
@@ -161,7 +160,7 @@ pub(super) fn first_body(packets: &[u8]) -> Option<Vec<u8>> {
     })
 }
 
-/// Binary data with `#`, `$`, `}` and `*` escaped.
+/// Escapes `#`, `$`, `}` and `*` in binary data.
 pub(super) fn escape(bytes: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(bytes.len() + bytes.len() / 16);
     for &byte in bytes {
@@ -174,7 +173,7 @@ pub(super) fn escape(bytes: &[u8]) -> Vec<u8> {
     escaped
 }
 
-/// Binary data as it was before it was escaped.
+/// Reverses [`escape`].
 pub(super) fn unescape(bytes: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(bytes.len());
     let mut bytes = bytes.iter();
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// As clients do: all at once, or runs before escapes.
+    /// Expands a body like a client: in one pass, or runs before escapes.
     fn expand(body: &[u8], at_once: bool) -> Vec<u8> {
         let mut plain: Vec<u8> = Vec::new();
         let mut bytes = body.iter().copied();
@@ -232,7 +231,7 @@ mod tests {
     fn runs_are_counted_without_signs_of_the_protocol() {
         assert_eq!(runs(b"0000"), b"0* ");
         assert_eq!(runs(b"000"), b"000");
-        // Seven and eight zeros would be counted by `#` and `$`.
+        // Seven and eight zeros would need the counts `#` and `$`.
         assert_eq!(runs(b"0000000"), b"0*\"0");
         assert_eq!(runs(b"00000000"), b"0*\"00");
         assert_eq!(runs(&[b'x'; 98]), b"x*~");

@@ -1,5 +1,5 @@
-//! Hints to gdb's user on connecting. gdb shows console output at this time only if it comes with
-//! the reply to `qTStatus`, which gdb asks once. Our script keeps gdb from asking.
+//! Hints to gdb's user on connecting. At this time gdb shows console output only if it comes with
+//! the reply to `qTStatus`, which gdb sends once. Our script keeps gdb from sending it.
 
 use super::{frame, hex};
 
@@ -10,7 +10,7 @@ reverse-next do not work in the past. To load it:
   source contraflow.gdb
 ";
 
-/// The packets that answer `qTStatus`: the hint, and that tracepoints are not supported.
+/// Returns the answer to `qTStatus`: the hint, and that tracepoints are not supported.
 pub(super) fn without_script() -> Vec<u8> {
     let note = format!("O{}", hex::encode(NO_SCRIPT.as_bytes()));
     [frame::encode(note.as_bytes()), frame::encode(b"")].concat()

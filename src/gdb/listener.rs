@@ -1,4 +1,4 @@
-//! Where the server waits for a client. One client is served at a time; see [`door`](super::door).
+//! The addresses of the server. It serves one client at a time; see [`door`](super::door).
 
 use super::server::Error;
 use std::fs::{self, File};
@@ -8,25 +8,25 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Where to wait for a client.
+/// An address at which to wait for clients.
 #[derive(Debug)]
 pub enum Listener {
-    /// A socket, which can be connected to from now on.
+    /// A socket that already accepts connections.
     Socket(Bound),
     /// The standard streams, as gdb's `target remote | COMMAND` connects them.
     Stdio,
-    /// Streams that are open already: what comes in, and what goes out.
+    /// Open streams for input and output.
     Streams(File, File),
 }
 
 impl Listener {
-    /// A socket at a TCP address; port 0 lets the system choose.
+    /// Opens a socket at a TCP address; port 0 lets the system choose.
     pub fn tcp(addr: SocketAddr) -> Result<Self, Error> {
         let bound = TcpListener::bind(addr).map(|socket| Self::Socket(Bound::Tcp(socket)));
         bound.map_err(|source| Error::Listen { on: addr.to_string(), source })
     }
 
-    /// A Unix socket, which only the owner may connect to.
+    /// Opens a Unix socket that only its owner may connect to.
     pub fn unix(path: &Path) -> Result<Self, Error> {
         let bound = bind_unix(path);
         let bound =
@@ -35,17 +35,17 @@ impl Listener {
     }
 }
 
-/// A socket that clients can connect to.
+/// A bound socket.
 #[derive(Debug)]
 pub enum Bound {
-    /// At a TCP address.
+    /// A socket at a TCP address.
     Tcp(TcpListener),
-    /// In the file system, from where it is removed in the end.
+    /// A socket in the file system, which is removed on drop.
     Unix(UnixListener, PathBuf),
 }
 
 impl Bound {
-    /// What to tell gdb's `target remote`.
+    /// Returns the address for gdb's `target remote`.
     pub(super) fn address(&self) -> String {
         match self {
             Self::Tcp(listener) => {
@@ -59,13 +59,13 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Somebody else may have removed it already.
+            // Another process may have removed it already.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// Binds, in place of a socket that a server left behind.
+/// Binds a socket, and replaces one that no server uses any more.
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     let is_socket = fs::metadata(path).is_ok_and(|metadata| metadata.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {

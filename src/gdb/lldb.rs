@@ -1,5 +1,5 @@
-//! Packets that LLDB sends and gdb does not: what it runs on, what a process is, which memory there
-//! is, and all threads at once.
+//! Packets that LLDB sends and gdb does not: about the host, the process, memory regions, and all
+//! threads at once.
 
 use super::signals::Numbering;
 use super::thread_id::{self, ThreadChoice};
@@ -9,10 +9,10 @@ use crate::session::{Protection, Run, Session, Stop, StopReason, ThreadInfo};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// What every x86-64 Linux program runs on, in LLDB's words.
+/// LLDB's target triple of x86-64 Linux programs.
 const TRIPLE: &str = "x86_64-pc-linux-gnu";
 
-/// The reply to a question of LLDB's; `None` for other packets.
+/// Returns the reply to a query of LLDB; `None` for other packets.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     signals: Numbering,
@@ -27,7 +27,7 @@ pub(super) fn answer<R: Run>(
             hex::number(addr).map_or_else(|| "E01".to_owned(), |addr| region(session, Addr(addr)))
         }
     };
-    // LLDB takes every reply for an escaped one.
+    // LLDB unescapes every reply.
     Some(frame::escape(reply.as_bytes()))
 }
 
@@ -42,7 +42,7 @@ fn process<R: Run>(session: &Session<R>) -> Option<String> {
     Some(format!("pid:{:x};triple:{triple};ptrsize:8;endian:little;ostype:linux;vendor:pc;", pid.0))
 }
 
-/// The mapping at an address, or the hole that it is in.
+/// Returns the mapping at an address, or the unmapped range around it.
 fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     let Some(regions) = session.run().regions() else { return String::new() };
     let inside = regions.iter().find(|region| region.range.contains(addr));
@@ -61,13 +61,13 @@ fn region<R: Run>(session: &Session<R>, addr: Addr) -> String {
     }
     reply.push(';');
     if !region.name.is_empty() {
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         let _ = write!(reply, "name:{};", hex::encode(region.name.as_bytes()));
     }
     reply
 }
 
-/// All threads, as `jThreadsInfo` wants them.
+/// Returns all threads, in the format of `jThreadsInfo`.
 fn threads<R: Run>(session: &Session<R>, signals: Numbering) -> String {
     let last = session.last_stop();
     let entry = |thread: &ThreadInfo| {
@@ -107,7 +107,7 @@ fn signal(stop: Stop, signals: Numbering) -> u8 {
     }
 }
 
-/// A packet about a thread's registers without the thread that stands behind it.
+/// Splits a packet about a thread's registers from the thread at its end.
 pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
     const THREAD: &[u8] = b";thread:";
     let at = body.windows(THREAD.len()).position(|window| window == THREAD)?;
@@ -118,14 +118,14 @@ pub(super) fn with_thread(body: &[u8]) -> Option<(&[u8], Tid)> {
     }
 }
 
-/// Returns true for packets that read or write what each thread has of its own.
+/// Returns true for packets that read or write the state of one thread.
 pub(super) fn is_of_thread(body: &[u8]) -> bool {
     matches!(body, [b'g' | b'G' | b'p' | b'P', ..])
         || body.starts_with(b"QSaveRegisterState")
         || body.starts_with(b"qXfer:siginfo:")
 }
 
-/// The thread of `qThreadStopInfo`, LLDB's question for one of the stopped threads.
+/// Parses the thread of `qThreadStopInfo`, LLDB's query for one of the stopped threads.
 pub(super) fn asked_thread(id: &[u8]) -> Option<Tid> {
     match thread_id::parse(id) {
         Some(ThreadChoice::One(tid)) => Some(tid),

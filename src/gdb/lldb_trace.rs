@@ -1,6 +1,6 @@
-//! LLDB's `thread trace`: the packets of threads up to where they stand, for LLDB's own decoder
-//! (lldb/docs/lldb-gdb-remote.txt, "jLLDBTrace..."). The trace is there from the beginning of the
-//! history: starting and stopping it changes nothing.
+//! LLDB's `thread trace`: the packets of threads up to their current positions, for LLDB's own
+//! decoder (lldb/docs/lldb-gdb-remote.txt, "jLLDBTrace..."). The trace exists from the beginning of
+//! the history: starting and stopping it have no effect.
 
 use super::frame;
 use crate::common::Tid;
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 
 const KIND: &str = "iptTrace";
 const CPU: &str = "procfsCpuInfo";
-/// A CPU whose packets need no care: family, model and stepping.
+/// A CPU without errata: family, model and stepping.
 const PLAIN_CPU: (u16, u8, u8) = (6, 0x7e, 5);
-/// Traces that are larger are refused, rather than copied about.
+/// The size limit of a trace, since it is copied.
 const TRACE_LIMIT_BYTES: usize = 1 << 28;
 
-/// The reply to a `jLLDBTrace` packet; `None` for other packets.
+/// Returns the reply to a `jLLDBTrace` packet; `None` for other packets.
 pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"jLLDBTrace")?;
     let (name, argument) = match request.iter().position(|byte| *byte == b':') {
@@ -63,7 +63,7 @@ fn data<R: Run>(session: &Session<R>, argument: &Value) -> Option<Vec<u8>> {
     (trace.len() <= TRACE_LIMIT_BYTES).then_some(trace)
 }
 
-/// The traced CPU, as /proc/cpuinfo would tell of it.
+/// Returns the traced CPU in the format of /proc/cpuinfo.
 fn cpu<R: Run>(session: &Session<R>) -> String {
     let (family, model, stepping) = session.run().pt_cpu().unwrap_or(PLAIN_CPU);
     format!(

@@ -1,17 +1,17 @@
-//! `m` and `x`: memory, as far as it is known. gdbstub's own `m` would take a length without
-//! bound, and pads short reads.
+//! `m` and `x`: reads of memory up to the first unknown byte. gdbstub's own `m` would accept any
+//! length, and pads short reads.
 
 use super::{frame, hex};
 use crate::common::{Addr, Tid};
 use crate::session::{Run, Session};
 
-/// `EFAULT`: no byte is known there.
+/// `EFAULT`: no byte is known at the address.
 const UNKNOWN: &[u8] = b"E0e";
-/// Two digits a byte must fit a packet.
+/// The largest read whose reply fits a packet, with two digits per byte.
 const MAX_READ_BYTES: u64 = (frame::PACKET_SIZE_BYTES as u64 - 16) / 2;
 
-/// The reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets. Of memory that the
-/// program can write, nothing is known to a client that hides it.
+/// Returns the reply to `mADDR,LENGTH` or `xADDR,LENGTH`; `None` for other packets. Writable memory
+/// is unknown to a client that hides it.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,

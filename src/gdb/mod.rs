@@ -1,11 +1,11 @@
 //! The gdb remote serial protocol over a [`Session`](crate::session::Session).
 //!
-//! This room owns the socket. It frames packets itself, answers those that gdbstub lacks or ends
-//! the session over (run control, thread choice, `qXfer`, branch traces), and feeds the rest to
-//! gdbstub's state machine, which writes into a buffer. No packet, however broken, ends the
-//! server. The scripts for gdb's side are in `gdb-scripts/`; see [`SCRIPT`].
+//! This room owns the socket. It frames packets itself. It answers the packets that gdbstub does
+//! not support or would end the session for (run control, thread choice, `qXfer`, branch traces),
+//! and passes the rest to gdbstub's state machine, which writes to a buffer. No packet, however
+//! broken, ends the server. The scripts for gdb's side are in `gdb-scripts/`; see [`SCRIPT`].
 //!
-//! It never reaches below the session, and listens only where it is told to.
+//! It never reaches below the session, and listens only at the requested address.
 
 mod agent;
 mod arch;
@@ -60,6 +60,6 @@ pub const LLDB_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_lldb.py
 /// or newer loads it with `source`.
 pub const SCRIPT: &str = include_str!("../../gdb-scripts/contraflow.py");
 
-/// Python for a gdb that has a recording's files from its sysroot: runs none of their scripts, and
-/// finds those that are installed for them.
+/// The Python script for a gdb whose sysroot has a recording's files: runs none of their scripts,
+/// and loads those installed on this machine.
 pub const SYSROOT_SCRIPT: &str = include_str!("../../gdb-scripts/contraflow_sysroot.py");

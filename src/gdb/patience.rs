@@ -1,16 +1,16 @@
-//! Keeps gdb waiting for a reply that takes long, as one about a process with many threads does: it
-//! gives up where no byte comes for two seconds (`set remotetimeout`). An acknowledgement that
-//! nothing asked for is a byte, and means nothing.
+//! Keeps gdb waiting for a slow reply, as for a process with many threads: it gives up if no byte
+//! arrives for two seconds (`set remotetimeout`). An unrequested acknowledgement is a byte without
+//! effect.
 
 use std::io::Write;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Time between two bytes.
+/// The period of the bytes.
 pub(super) const PERIOD: Duration = Duration::from_secs(1);
 
-/// Sends acknowledgements as long as it lives.
+/// A sender of acknowledgements, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Patience {
     end: Option<Sender<()>>,
@@ -18,7 +18,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Begins to send to `client`, one byte each `period`.
+    /// Starts to send one byte to `client` in each `period`.
     pub(super) fn asking(mut client: Box<dyn Write + Send>, period: Duration) -> Self {
         let (end, ended) = channel();
         let thread = thread::spawn(move || {
@@ -33,7 +33,7 @@ impl Patience {
 }
 
 impl Drop for Patience {
-    /// Returns when no byte is under way any more.
+    /// Stops the thread, after which no byte is sent.
     fn drop(&mut self) {
         self.end = None;
         if let Some(thread) = self.thread.take() {

@@ -1,27 +1,27 @@
-//! Whose the other end of a TCP connection is. A TCP port of this machine is open to all of its
-//! users, and who is let in runs programs as the server's: the kernel's tables of sockets say who it
-//! is (proc(5), `/proc/net/tcp`).
+//! The owner of the other end of a TCP connection. A TCP port of this machine is open to all of its
+//! users, and a client can run programs as the server's user. The kernel's tables of sockets have
+//! the owners (proc(5), `/proc/net/tcp`).
 
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 
-/// State of a connection that both ends have open (the kernel's `TCP_ESTABLISHED`).
+/// The state of an open connection (the kernel's `TCP_ESTABLISHED`).
 const ESTABLISHED: &str = "01";
 
-/// Who is at the other end.
+/// The owner of the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// The server's own user, or root.
     Own,
-    /// Another machine: the server listens there because its user said so.
+    /// Another machine: the server's user chose an address that it can reach.
     Remote,
-    /// Another user of this machine, by number, or somebody whom the tables do not have.
+    /// Another user of this machine with this ID; `None` if the tables lack the connection.
     Foreign(Option<u32>),
 }
 
 impl Peer {
-    /// Returns who is at the other end of a connection.
+    /// Returns the owner of the other end of a connection.
     pub(super) fn of(stream: &TcpStream) -> io::Result<Self> {
         let (here, there) = (stream.local_addr()?, stream.peer_addr()?);
         let tables = || ["/proc/net/tcp", "/proc/net/tcp6"].map(fs::read_to_string);
@@ -46,7 +46,7 @@ fn owner(tables: &[String], local: SocketAddr, remote: SocketAddr) -> Option<u32
         let [_, local, remote, ESTABLISHED, _, _, _, uid, _, inode, ..] = fields[..] else {
             return None;
         };
-        // A socket that nobody has open any more is said to be root's.
+        // The tables list a closed socket with root as its owner and inode 0.
         let found = [address(local)?, address(remote)?];
         (found == wanted && inode != "0").then(|| uid.parse().ok()).flatten()
     })
@@ -56,7 +56,7 @@ fn canonical(address: SocketAddr) -> (IpAddr, u16) {
     (address.ip().to_canonical(), address.port())
 }
 
-/// An address as the kernel prints it: words of the machine's byte order, and the port.
+/// Parses an address as the kernel prints it: words in the machine's byte order, and the port.
 fn address(text: &str) -> Option<(IpAddr, u16)> {
     let (ip, port) = text.split_once(':')?;
     let words: Option<Vec<[u8; 4]>> = (0..ip.len().div_ceil(8))
@@ -97,7 +97,7 @@ mod tests {
         let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let owner = |port| owner(&tables, local(port), local(8080));
         assert_eq!([50000, 50003].map(owner), [Some(1001), Some(1002)]);
-        // Closed by its owner, and told as root's; or not there at all.
+        // Closed by its owner and listed as root's, or not listed at all.
         assert_eq!([50001, 50002, 50004].map(owner), [None; 3]);
     }
 

@@ -1,4 +1,4 @@
-//! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and which thread they mean.
+//! Run control packets: `vCont`, `c`, `s`, `C`, `S`, `bc`, `bs`, and their threads.
 
 use super::chosen::Chosen;
 use super::conditions::Conditions;
@@ -11,21 +11,21 @@ use crate::session::{Action, Direction, Order, Run, Session, Stop, StopReason};
 /// The reply to `vCont?`.
 pub(super) const ACTIONS: &[u8] = b"vCont;c;C;s;S;r";
 
-/// A run control packet, understood.
+/// A parsed run control packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
-    /// What the session is to do.
+    /// The order for the session.
     pub(super) order: Order,
-    /// Step again as long as the thread is in here.
+    /// The range in which the thread continues to step.
     pub(super) range: Option<AddrRange>,
-    /// The process whose threads are to go on, where no thread of it is named.
+    /// The process to resume, if the packet names no thread of it.
     pub(super) process: Option<Pid>,
-    /// Signals for other threads than the order's.
+    /// Signals for threads other than the order's.
     pub(super) signals: Vec<(Tid, i32)>,
 }
 
 impl Resume {
-    /// Runs until there is something to tell. `interrupted` is asked now and then.
+    /// Runs until a stop to report. Calls `interrupted` regularly, and stops if it returns true.
     pub(super) fn run<R: Run>(
         &self,
         session: &mut Session<R>,
@@ -43,7 +43,7 @@ impl Resume {
                 stop.reason = StopReason::Step;
             }
             let stepped = stop.reason == StopReason::Step;
-            // Whoever was stopped goes on from there.
+            // The thread that was stopped continues from there.
             let order = Order { thread: stop.thread, signal: 0, ..self.order };
             let goes_on = match (self.order.action, self.range) {
                 (Action::Continue, _) => denied || stepped,
@@ -51,7 +51,7 @@ impl Resume {
                     let pc = session.run().pc(stop.thread);
                     pc.is_some_and(|pc| range.contains(pc)) && stepped && is_own
                 }
-                // Another thread's breakpoint ends a step: gdb looks at its condition itself.
+                // The breakpoint of another thread ends a step: gdb evaluates its condition itself.
                 (Action::Step, None) => false,
             };
             if !goes_on {
@@ -60,15 +60,15 @@ impl Resume {
             if interrupted() {
                 return Stop { reason: StopReason::Interrupted, ..stop };
             }
-            // From a breakpoint a thread steps away first: it would be told of it again, as soon
-            // as another one is stopped.
+            // Step off a breakpoint first: otherwise it would be reported again, as soon as another
+            // thread stops.
             let order = if denied { Order { action: Action::Step, ..order } } else { order };
             stop = session.resume(order, interrupted);
         }
     }
 }
 
-/// Whether a packet is one of run control, well-formed or not.
+/// Returns true for a run control packet, well-formed or not.
 pub(super) fn is_resume(body: &[u8]) -> bool {
     match body {
         b"bs" | b"bc" | b"c" | b"s" => true,
@@ -77,7 +77,7 @@ pub(super) fn is_resume(body: &[u8]) -> bool {
     }
 }
 
-/// Reads a run control packet; `None` when it is malformed or asks for what a history cannot do.
+/// Parses a run control packet; `None` if it is malformed or not supported by a history.
 pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Resume> {
     let simple = |action, direction| {
         let (thread, locked) = (chosen.stepping(), chosen.resumed().is_some());
@@ -93,7 +93,7 @@ pub(super) fn parse(body: &[u8], chosen: &Chosen, signals: Numbering) -> Option<
     }
 }
 
-/// The signal of `C` and `S`, as the kernel numbers it.
+/// Returns the signal of `C` and `S`, in the kernel's numbering.
 fn signal_of(action: &[u8], signals: Numbering) -> i32 {
     match action {
         [b'C' | b'S', number @ ..] => {
@@ -117,8 +117,8 @@ fn parse_actions(list: &[u8], chosen: &Chosen, signals: Numbering) -> Option<Res
         .split(|byte| *byte == b';')
         .map(|part| parse_part(part, signals))
         .collect::<Option<_>>()?;
-    // A thread takes the leftmost action that fits it. One thread steps, or all continue; without
-    // an action for the others they stand still.
+    // The leftmost matching action applies to a thread. One thread steps, or all continue; without
+    // an action for the others they stay stopped.
     let named = parts.iter().find_map(|part| match part.threads {
         ThreadChoice::One(tid) => Some((tid, part)),
         _ => None,

@@ -1,4 +1,4 @@
-//! `QSaveRegisterState` and `QRestoreRegisterState`: LLDB keeps a thread's registers at the server
+//! `QSaveRegisterState` and `QRestoreRegisterState`: LLDB saves a thread's registers on the server
 //! while it calls a function.
 
 use super::hex;
@@ -6,10 +6,10 @@ use crate::common::Tid;
 use crate::session::{Register, Registers, Run, Session};
 use std::collections::BTreeMap;
 
-/// States that are kept at once.
+/// The largest number of saved states.
 const STATES_LIMIT: usize = 1000;
 
-/// The registers that a client has saved, by the numbers that it knows them by.
+/// The registers that a client has saved, by the numbers in the replies.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
     states: BTreeMap<u64, (Tid, Registers)>,
@@ -17,7 +17,7 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// The reply to one of the two packets; `None` for others.
+    /// Returns the reply to one of the two packets; `None` for others.
     pub(super) fn answer<R: Run>(
         &mut self,
         session: &mut Session<R>,

@@ -1,21 +1,22 @@
-//! `qSearch:memory` and `qCRC`: memory that the client wants to know something of, but not read.
+//! `qSearch:memory` and `qCRC`: queries about memory that the client does not read itself.
 
 use super::{frame, hex};
 use crate::common::{Addr, Tid};
 use crate::session::{Run, Session};
 
-/// Memory read at once.
+/// The size of one read of memory.
 const PIECE_BYTES: usize = 1 << 16;
-/// Patterns that are looked for are no longer.
+/// The largest size of a pattern.
 const PATTERN_LIMIT_BYTES: usize = PIECE_BYTES / 2;
-/// Memory that is looked at, at most, in one request: the client can ask again behind it.
+/// The largest range of one request; the client can continue after it.
 const REACH_BYTES: u64 = 1 << 32;
 /// The polynomial of gdb's CRC (IEEE 802.3, most significant bit first).
 const POLYNOMIAL: u32 = 0x04c1_1db7;
 /// `EFAULT`.
 const UNKNOWN: &[u8] = b"E0e";
 
-/// The reply to one of the two packets; `None` for others. `interrupted` is asked now and then.
+/// Returns the reply to one of the two packets; `None` for others. Calls `interrupted` regularly,
+/// and stops if it returns true.
 pub(super) fn answer<R: Run>(
     session: &Session<R>,
     tid: Tid,
@@ -58,7 +59,7 @@ fn search<R: Run>(
             return Some(format!("1,{:x}", at + offset as u64).into_bytes());
         }
         if known < wanted {
-            // What is not known may hold it, and what lies behind is another stretch.
+            // The pattern may be in the unknown memory, so the search ends here.
             return Some(if known == 0 { UNKNOWN.to_vec() } else { b"0".to_vec() });
         }
         at += (wanted - (pattern.len() - 1)) as u64;

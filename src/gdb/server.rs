@@ -1,4 +1,4 @@
-//! The server: waits for clients one after the other, and serves each the same session.
+//! The server: waits for clients one after the other, and serves the same session to each.
 
 use super::client::{Client, Ended};
 use super::door::Door;
@@ -9,34 +9,33 @@ use crate::session::{Run, Session};
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// What becomes of a live program when its client vanishes without a word.
+/// The fate of a live program when its client disconnects without notice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnDisconnect {
-    /// It is killed.
+    /// Kill it.
     Kill,
-    /// It goes on by itself.
+    /// Detach from it.
     Detach,
-    /// It stands still until another client comes.
+    /// Keep it stopped until another client connects.
     #[default]
     Keep,
 }
 
-/// How to serve.
+/// The options of the server.
 pub struct Options {
-    /// Report the edges of the history as plain traps, for clients that misread gdb's
+    /// True to report the edges of the history as plain traps, for clients that misread gdb's
     /// `no-history`.
     pub edge_as_trap: bool,
-    /// End when the first client leaves.
+    /// True to end when the first client leaves.
     pub once: bool,
-    /// Wait for the next client even when the program is gone: it may start another one.
+    /// True to wait for clients even without a program: they may start another one.
     pub persists: bool,
-    /// What becomes of a live program when its client vanishes.
+    /// The fate of a live program when its client disconnects without notice.
     pub on_disconnect: OnDisconnect,
-    /// Whether the server is to end: what it started is killed then, and what it took over goes on by
-    /// itself. Asked now and then, and whenever a signal interrupts its waiting.
+    /// Returns true if the server shall end: it then kills the program that it started, or detaches
+    /// from the one that it attached to. Called regularly, and after each signal while waiting.
     pub is_to_end: Box<dyn Fn() -> bool>,
-    /// Told what to show to the user, a line at a time: where the server listens, and
-    /// who was refused.
+    /// Shows a line to the user: the address of the server, or a rejected client.
     pub announce: Box<dyn FnMut(&str)>,
 }
 
@@ -64,25 +63,25 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Why serving failed.
+/// An error of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address is in use, or may not be used.
+    /// The address is in use or not permitted.
     #[error("cannot listen on {on}: {source}; choose another address")]
     Listen {
         /// The address or path.
         on: String,
-        /// The system's reason.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The listening socket broke.
-    #[error("cannot accept debuggers any more: {0}")]
+    /// The listening socket failed.
+    #[error("cannot accept debuggers: {0}")]
     Accept(io::Error),
 }
 
-/// Serves a session until a client kills it, or until the first client leaves if there is to be
-/// only one. Standard streams have one client.
+/// Serves a session until a client kills the program, or until the first client leaves with
+/// [`Options::once`]. Standard streams have one client.
 pub fn serve<R: Run>(
     listener: Listener,
     session: Session<R>,
@@ -92,7 +91,7 @@ pub fn serve<R: Run>(
     let bound = match listener {
         Listener::Stdio => {
             serve_client(&mut served, &mut StandardStreams::open(), &options);
-            // Nobody else will come.
+            // There will be no other client.
             end(&mut served, &options);
             return Ok(());
         }
@@ -116,7 +115,7 @@ pub fn serve<R: Run>(
         if is_last {
             end(&mut served, &options);
         }
-        // The next client does not know of it.
+        // The next client would not know of these processes.
         served.session.run_mut().leave_all_beside();
         let over = served.session.run().is_over();
         if let Some(failure) = served.session.run().failure() {
@@ -130,14 +129,14 @@ pub fn serve<R: Run>(
     }
 }
 
-/// Nobody will come for a program that is left behind.
+/// Ends the session: no other client will handle the program.
 fn end<R: Run>(served: &mut Served<R>, options: &Options) {
     let run = served.session.run_mut();
     if (options.is_to_end)() { run.abandon() } else { run.kill() }
 }
 
-/// Serves clients at connections that the caller has, one after the other, until one of them kills
-/// the program. Ctrl-C does not end a search here; a lost connection ends its client only.
+/// Serves clients at the caller's connections, one after the other, until one of them kills the
+/// program. Ctrl-C does not end a search here; a lost connection ends its client only.
 pub fn serve_streams<R: Run, S: Read + Write>(
     streams: impl IntoIterator<Item = S>,
     session: Session<R>,
@@ -159,7 +158,7 @@ fn serve_client<R: Run>(
 ) -> Ended {
     let ended = Client::new(served, transport, options).serve();
     served.forget_client();
-    // A connection that breaks is a client that has gone.
+    // A broken connection counts as a client that has gone.
     let ended = ended.unwrap_or(Ended::Gone);
     match options.on_disconnect {
         _ if (options.is_to_end)() => {}

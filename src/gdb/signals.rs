@@ -1,5 +1,4 @@
-//! Signal numbers. gdb numbers signals in its own way, whatever the system
-//! (`include/gdb/signals.def`).
+//! Signal numbers. gdb has its own numbering on all systems (`include/gdb/signals.def`).
 
 use super::hex;
 
@@ -9,24 +8,24 @@ const NUMBERS: [u8; 31] = [
     1, 2, 3, 4, 5, 6, 10, 8, 9, 30, 11, 31, 13, 14, 15, 0, 20, 19, 17, 18, 21, 22, 16, 24, 25, 26,
     27, 28, 23, 32, 12,
 ];
-/// The kernel's first real-time signal, and those of gdb: 32 and 64 stand apart from the rest.
+/// The kernel's first real-time signal, and those of gdb: 32 and 64 are not next to the others.
 const FIRST_REAL_TIME: i32 = 32;
 const GDB_REAL_TIME_33: u8 = 45;
 const GDB_REAL_TIME_32: u8 = 77;
 const GDB_REAL_TIME_64: u8 = 78;
 
-/// How a client numbers signals.
+/// A client's numbering of signals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Numbering {
-    /// As gdb does, on all systems.
+    /// gdb's, the same on all systems.
     #[default]
     Gdb,
-    /// As the kernel does: LLDB, where packets name their threads.
+    /// The kernel's: LLDB uses it once packets name their threads.
     Kernel,
 }
 
 impl Numbering {
-    /// The client's number of a signal.
+    /// Returns the client's number of a signal.
     pub(super) fn number(self, linux: i32) -> u8 {
         match self {
             Self::Gdb => to_gdb(linux),
@@ -34,7 +33,7 @@ impl Numbering {
         }
     }
 
-    /// The kernel's number of one of the client's signals; none where it has none.
+    /// Returns the kernel's number of a client's signal, if it has one.
     pub(super) fn signal(self, number: u64) -> Option<i32> {
         match self {
             Self::Gdb => from_gdb(number),
@@ -42,7 +41,8 @@ impl Numbering {
         }
     }
 
-    /// The signals of `QPassSignals:N;N...`, the client's numbers in hexadecimal; signal 1 in bit 0.
+    /// Parses the signals of `QPassSignals:N;N...`, the client's numbers in hexadecimal; signal 1
+    /// in bit 0.
     pub(super) fn set(self, list: &[u8]) -> Option<u64> {
         let mut signals = 0;
         for number in list.split(|byte| *byte == b';').filter(|number| !number.is_empty()) {
@@ -54,7 +54,7 @@ impl Numbering {
     }
 }
 
-/// gdb's number of a signal. What has none is `SIGTRAP`, which gdb does not print.
+/// Returns gdb's number of a signal; `SIGTRAP`, which gdb does not print, for those without one.
 fn to_gdb(linux: i32) -> u8 {
     let real_time = linux - FIRST_REAL_TIME;
     match (linux, u8::try_from(real_time)) {
@@ -69,7 +69,7 @@ fn to_gdb(linux: i32) -> u8 {
     }
 }
 
-/// The kernel's number of one of gdb's signals; none where it has none.
+/// Returns the kernel's number of a gdb signal, if it has one.
 fn from_gdb(number: u64) -> Option<i32> {
     let number = u8::try_from(number).ok().filter(|number| *number != 0)?;
     (1..=64).find(|linux| to_gdb(*linux) == number && (number != SIGTRAP || *linux == 5))

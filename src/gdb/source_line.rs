@@ -1,7 +1,7 @@
-//! `qContraflow.line:TID,START,END`: the source line that a thread steps back over, told by the gdb
-//! script. Not part of gdb's protocol, which has a step over a range of addresses (`vCont;r`) forward
-//! only: backwards gdb asks for each instruction of a line. With this, `bs` goes on as `vCont;r` does,
-//! as long as gdb would only ask again. `qContraflow.line:` alone ends it.
+//! `qContraflow.line:TID,START,END`: the source line over which a thread steps back, reported by
+//! the gdb script. Not part of gdb's protocol, in which only forward steps have an address range
+//! (`vCont;r`): backward, gdb sends a packet per instruction. With this, `bs` continues like
+//! `vCont;r` while gdb would only step again. `qContraflow.line:` alone ends it.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
@@ -15,7 +15,7 @@ pub(super) struct SourceLine {
     range: AddrRange,
 }
 
-/// Reads what stands behind `qContraflow.line:`; `None` when it is malformed.
+/// Parses the text after `qContraflow.line:`; `None` if it is malformed.
 pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
     let (thread, range) = hex::split(text, b',')?;
     let (start, end) = hex::split(range, b',')?;
@@ -25,14 +25,14 @@ pub(super) fn parse(text: &[u8]) -> Option<SourceLine> {
 }
 
 impl SourceLine {
-    /// Whether an order steps back out of an instruction of the line.
+    /// Returns true if an order steps back from an instruction of the line.
     pub(super) fn is_left_by<R: Run>(&self, session: &Session<R>, order: &Order) -> bool {
         let back = (order.action, order.direction) == (Action::Step, Direction::Backward);
         back && order.thread == self.tid && self.holds(session)
     }
 
-    /// Whether gdb would step on from a stop: inside of the line, not at its start, where it might
-    /// stop for its user, and without a change of the stack.
+    /// Returns true if gdb would continue to step: the thread is inside the line, not at its start,
+    /// where gdb might stop, and the stack is unchanged.
     pub(super) fn goes_on<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let stepped = stop.reason == StopReason::Step && stop.thread == self.tid;
         let at_start = || session.run().pc(self.tid) == Some(self.range.start);

@@ -1,10 +1,10 @@
 //! `qContraflow.stack:TID,OFFSET,COUNT`: the call history, for the unwinder script. Not part of
 //! gdb's protocol; the script sends it with `maintenance packet`.
 //!
-//! The reply is `POSITION,COMPLETE,DEPTH,PC,OLDER` and then a
-//! `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` a frame, innermost first, in hex; `-` is unknown. COMPLETE
-//! tells whether the general registers and the stack are known, so that gdb's own unwinders work.
-//! OLDER tells why there are no older frames, by the numbers of [`number_of`].
+//! The reply is `POSITION,COMPLETE,DEPTH,PC,OLDER` and then one
+//! `;ACTIVATION,ENTRY,CALL,RETURN,SIGNAL` per frame, innermost first, in hex; `-` is unknown.
+//! COMPLETE is 1 if the general registers and the stack are known, so that gdb's own unwinders
+//! work. OLDER is the reason why there are no older frames, as a number of [`number_of`].
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
@@ -12,12 +12,12 @@ use crate::common::{Addr, Tid};
 use crate::session::{CallFrame, Older, Register, Run, Session};
 use std::fmt::LowerHex;
 
-/// Frames in one reply.
+/// The largest number of frames in one reply.
 const MAX_FRAMES: u64 = 512;
-/// How far below a stack its pointer is looked for.
+/// The largest distance of an overflowed stack pointer below its stack.
 const LARGEST_FRAME_BYTES: u64 = 8 << 20;
 
-/// The reply to the text behind `qContraflow.stack:`; `None` when it is malformed.
+/// Returns the reply to the text after `qContraflow.stack:`; `None` if it is malformed.
 pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8>> {
     let (thread, range) = hex::split(text, b',')?;
     let (offset, count) = hex::split(range, b',')?;
@@ -41,7 +41,7 @@ pub(super) fn answer<R: Run>(session: &Session<R>, text: &[u8]) -> Option<Vec<u8
     Some(reply.into_bytes())
 }
 
-/// The script has the sentences for these.
+/// Returns the number of a reason; the script has the sentence for each.
 const fn number_of(older: Older) -> u8 {
     match older {
         Older::Nothing => 0,
@@ -58,7 +58,7 @@ fn is_complete<R: Run>(session: &Session<R>, tid: Tid) -> bool {
     registers.has_all_general() && rsp.is_some_and(|rsp| knows_stack(session, tid, Addr(rsp)))
 }
 
-/// A stack that has overflowed is known from above its stack pointer on.
+/// Returns true if the stack is known; of an overflowed stack, the part above the pointer counts.
 fn knows_stack<R: Run>(session: &Session<R>, tid: Tid, rsp: Addr) -> bool {
     let knows = |addr: Addr| session.run().read_memory(tid, addr, &mut [0; 8]) == 8;
     let overflown = || {

@@ -1,5 +1,5 @@
-//! `target extended-remote`: programs that the client wants to run, their environment, and
-//! processes to attach to.
+//! `target extended-remote`: programs that the client runs, their environment, and processes to
+//! attach to.
 
 use super::hex;
 use crate::common::Pid;
@@ -8,20 +8,21 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// Edits of the environment are no more than this.
+/// The largest number of environment edits.
 const EDITS_LIMIT: usize = 10_000;
 
-/// What the client has said of the next program.
+/// The client's settings for the next program.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preparation {
-    /// Variables to set, or to unset, in the order of the packets.
+    /// Variables to set or to unset, in the order of the packets.
     environment: Vec<(OsString, Option<OsString>)>,
     directory: Option<PathBuf>,
     aslr: Option<bool>,
 }
 
 impl Preparation {
-    /// Takes in a packet that prepares a start; whether it is understood. `None` for other packets.
+    /// Handles a packet that prepares a start. Returns false if it is malformed; `None` for other
+    /// packets.
     pub(super) fn take(&mut self, body: &[u8]) -> Option<bool> {
         let text = std::str::from_utf8(body).ok()?;
         let (name, value) = text.split_once(':').unwrap_or((text, ""));
@@ -42,7 +43,7 @@ impl Preparation {
                 self.aslr = Some(value == "0");
                 matches!(value, "0" | "1")
             }
-            // Arguments come one by one: there is nothing for a shell to do.
+            // Arguments arrive separately, so a shell is not needed.
             "QStartupWithShell" => matches!(value, "0" | "1"),
             _ => return None,
         };
@@ -66,7 +67,7 @@ impl Preparation {
         true
     }
 
-    /// The server's own environment as the client wants it.
+    /// Returns the server's own environment with the client's edits.
     fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut variables: Vec<_> = std::env::vars_os().collect();
         for (name, value) in &self.environment {
@@ -76,13 +77,13 @@ impl Preparation {
         variables
     }
 
-    /// What `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID` is to start, or why it cannot. `None` for
-    /// other packets.
+    /// Parses `vRun;PROGRAM;ARGUMENT...` or `vAttach;PID`; returns the start or an error message.
+    /// Returns `None` for other packets.
     pub(super) fn start(&self, body: &[u8]) -> Option<Result<Start, &'static str>> {
         if let Some(pid) = body.strip_prefix(b"vAttach;") {
             let pid =
                 hex::number(pid).and_then(|pid| i32::try_from(pid).ok()).filter(|pid| *pid > 0);
-            return Some(pid.map(|pid| Start::Process(Pid(pid))).ok_or("that is no process"));
+            return Some(pid.map(|pid| Start::Process(Pid(pid))).ok_or("that is not a process"));
         }
         let words = body.strip_prefix(b"vRun;")?;
         let word = |word: &[u8]| hex::decode(word).map(OsString::from_vec);

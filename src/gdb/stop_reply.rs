@@ -1,5 +1,4 @@
-//! Stop replies: why the run stands where it stands, with the registers that every client asks for
-//! next.
+//! Stop replies: the reason of a stop, with the registers that every client reads next.
 
 use super::signals::Numbering;
 use super::supported::ClientFeatures;
@@ -14,10 +13,10 @@ use std::os::unix::ffi::OsStrExt;
 const SIGINT: u8 = 2;
 const SIGTRAP: u8 = 5;
 
-/// Read after every stop: sending them along spares round trips.
+/// Registers that clients read after every stop: sending them along saves round trips.
 const EXPEDITED: [Register; 3] = [Register::RIP, Register::RSP, Register::RBP];
 
-/// The reply for a stop.
+/// Returns the reply for a stop.
 pub(super) fn format<R: Run>(
     session: &Session<R>,
     stop: Stop,
@@ -58,7 +57,7 @@ pub(super) fn format<R: Run>(
         let _ = write!(reply, "{name}:{:x};", addr.0);
     }
     match stop.reason {
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         StopReason::Call(number) => {
             let _ = write!(reply, "syscall_entry:{number:x};");
         }
@@ -82,20 +81,20 @@ pub(super) fn format<R: Run>(
     }
     if stop.reason == StopReason::Executed && client.exec_events {
         let program = session.run().exec_file().unwrap_or_default();
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         let _ = write!(reply, "exec:{};", hex::encode(program.as_os_str().as_bytes()));
     }
     expedite(session, stop.thread, &mut reply);
     reply.into_bytes()
 }
 
-/// The end of a process, which bears the number of its first thread.
+/// Returns the reply for the end of a process, whose ID is that of its first thread.
 fn of_process(end: String, stop: Stop, client: ClientFeatures) -> Vec<u8> {
     let process = format!(";process:{:x}", stop.thread.0);
     (if client.multiprocess { end + &process } else { end }).into_bytes()
 }
 
-/// The reply for a thread that did not stop for anything of its own.
+/// Returns the reply for a thread that did not cause the stop.
 pub(super) fn quiet<R: Run>(session: &Session<R>, thread: Tid, client: ClientFeatures) -> Vec<u8> {
     let mut reply = format!("T00thread:{};", client.thread_id(session, thread));
     expedite(session, thread, &mut reply);
@@ -106,13 +105,13 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
     let registers = session.run().registers(thread);
     for register in EXPEDITED {
         if let Some(bytes) = registers.bytes(register) {
-            // Writing to a string cannot fail.
+            // Writes to a string cannot fail.
             let _ = write!(reply, "{:02x}:{};", register.number(), hex::encode(&bytes));
         }
     }
 }
 
-/// LLDB's way of showing why a thread stopped, in words.
+/// Returns LLDB's fields for the reason of a stop, in words.
 fn describe<R: Run>(session: &Session<R>) -> String {
     let words = match session.last_stop().reason {
         StopReason::Interrupted => "interrupted".to_owned(),
@@ -122,7 +121,7 @@ fn describe<R: Run>(session: &Session<R>) -> String {
     format!("reason:exception;description:{};", hex::encode(words.as_bytes()))
 }
 
-/// The client's number of the signal to show.
+/// Returns the client's number of the signal to show.
 fn signal<R: Run>(session: &Session<R>, stop: Stop, numbering: Numbering) -> u8 {
     match stop.reason {
         StopReason::Interrupted => SIGINT,

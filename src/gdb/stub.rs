@@ -1,5 +1,5 @@
-//! gdbstub's state machine, kept alive: whatever it fails over is answered with an error, and it
-//! starts afresh. It is always in no-ack mode, as the client side does the acknowledging.
+//! gdbstub's state machine, restarted after every failure, which is answered with an error. It is
+//! always in no-ack mode, since the client side handles acknowledgements.
 
 use super::frame::{self, PACKET_SIZE_BYTES};
 use super::target::Served;
@@ -11,7 +11,7 @@ use gdbstub::stub::GdbStub;
 use gdbstub::stub::state_machine::GdbStubStateMachine;
 use std::convert::Infallible;
 
-/// What gdbstub writes, until the client side takes it.
+/// A buffer for the output of gdbstub.
 #[derive(Debug, Default)]
 struct Output(Vec<u8>);
 
@@ -38,7 +38,7 @@ type Machine<R> = GdbStubStateMachine<'static, Served<R>, Output>;
 /// gdbstub for one client.
 pub(super) struct Stub<R: Run> {
     machine: Option<Machine<R>>,
-    /// The thread that gdbstub was last told to look at.
+    /// The thread of gdbstub's last `Hg`.
     thread: Option<Tid>,
 }
 
@@ -47,7 +47,7 @@ impl<R: Run> Stub<R> {
         Self { machine: None, thread: None }
     }
 
-    /// The framed answer to one packet, seen from `thread`.
+    /// Returns the framed answer to one packet, with `thread` chosen.
     pub(super) fn answer(&mut self, served: &mut Served<R>, thread: Tid, body: &[u8]) -> Vec<u8> {
         if self.machine.is_none() {
             self.thread = None;
@@ -57,7 +57,7 @@ impl<R: Run> Stub<R> {
         if self.thread != Some(thread) {
             let select = format!("Hg{}", thread_id::format(thread));
             let reply = self.feed(served, select.as_bytes());
-            // Refused for a thread that does not exist now, which may exist after a seek.
+            // Refused for a thread that does not exist now, but may exist after a seek.
             self.thread = (reply == frame::encode(b"OK")).then_some(thread);
         }
         self.feed(served, body)
@@ -69,7 +69,7 @@ impl<R: Run> Stub<R> {
                 Some(GdbStubStateMachine::Idle(idle)) => idle.incoming_data(served, byte).ok(),
                 _ => None,
             };
-            // The packet was malformed, or is one that gdbstub refuses to live with.
+            // The packet was malformed, or gdbstub ended the session for it.
             let Some(next) = next else { return frame::encode(b"E01") };
             self.machine = Some(next);
         }

@@ -1,4 +1,4 @@
-//! `qSupported`: what the client can do, and what this server can.
+//! `qSupported`: the features of the client and of this server.
 
 use super::frame::PACKET_SIZE_BYTES;
 use super::signals::Numbering;
@@ -6,43 +6,43 @@ use super::thread_id;
 use crate::common::Tid;
 use crate::session::{Forks, Run, Session};
 
-/// What the client said of itself.
+/// The features that a client has announced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct ClientFeatures {
-    /// It understands `swbreak` stops.
+    /// True if it understands `swbreak` stops.
     pub(super) swbreak: bool,
-    /// It understands `hwbreak` stops.
+    /// True if it understands `hwbreak` stops.
     pub(super) hwbreak: bool,
-    /// It understands that no thread runs any more.
+    /// True if it understands that no thread is running any more.
     pub(super) no_resumed: bool,
-    /// It understands `exec` stops.
+    /// True if it understands `exec` stops.
     pub(super) exec_events: bool,
-    /// It names the process with each thread, and so do we.
+    /// True if thread IDs include the process, in both directions.
     pub(super) multiprocess: bool,
-    /// The births of processes that it understands stops for.
+    /// The kinds of forks for which it understands stops.
     pub(super) forks: Forks,
-    /// It wants all threads in each stop reply.
+    /// True if it wants all threads in each stop reply.
     pub(super) lists_threads: bool,
-    /// Its packets about registers name their thread.
+    /// True if its packets about registers name their thread.
     pub(super) names_threads: bool,
-    /// How it numbers signals.
+    /// Its numbering of signals.
     pub(super) signals: Numbering,
-    /// It is a debugger that expands runs in replies, as gdb and LLDB do.
+    /// True if it expands run-length encoding in replies, as gdb and LLDB do.
     pub(super) expands_runs: bool,
-    /// It is LLDB, or one of its front ends: gdb alone offers to relocate instructions.
+    /// True for LLDB or one of its front ends: only gdb offers to relocate instructions.
     pub(super) lldb: bool,
 }
 
 impl ClientFeatures {
-    /// A thread id as this client has it.
+    /// Returns a thread ID in the client's format.
     pub(super) fn thread_id<R: Run>(self, session: &Session<R>, tid: Tid) -> String {
         let pid = session.run().process_of(tid).filter(|_| self.multiprocess);
         pid.map_or_else(|| thread_id::format(tid), |pid| thread_id::format_both(pid, tid))
     }
 }
 
-/// Reads the client's `qSupported`.
+/// Parses the client's `qSupported`.
 pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     let list = body.strip_prefix(b"qSupported:").unwrap_or_default();
     let has = |feature: &[u8]| list.split(|byte| *byte == b';').any(|item| item == feature);
@@ -66,8 +66,8 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
     }
 }
 
-/// Adds this room's features to gdbstub's. Process numbers in thread ids are offered to clients that
-/// are told of forks, and to no others: one process is served.
+/// Adds this room's features to gdbstub's. Offers process IDs in thread IDs only to clients that
+/// receive forks, since otherwise there is one process.
 pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool) -> Vec<u8> {
     let mut features: Vec<&[u8]> = gdbstub
         .split(|byte| *byte == b';')

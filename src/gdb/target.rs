@@ -1,5 +1,5 @@
-//! What gdbstub may ask of the session: registers, memory writes, breakpoints, the thread list.
-//! Nothing here returns gdbstub a fatal error, whatever the client sent.
+//! gdbstub's access to the session: registers, memory writes, breakpoints, the thread list.
+//! Nothing here returns a fatal error to gdbstub, whatever the client sent.
 
 use super::arch::{Amd64, RegisterFile, RegisterId};
 use super::files::OpenFiles;
@@ -29,23 +29,23 @@ const READ_ONLY: u8 = 30;
 /// `ESRCH`: no such thread now.
 const NO_THREAD: u8 = 3;
 
-/// A session and what one client has told about itself.
+/// A session and the state that one client has set.
 pub(super) struct Served<R> {
     pub(super) session: Session<R>,
     /// The registers of the target description.
     pub(super) registers: Vec<Register>,
     /// The target description.
     pub(super) target_xml: String,
-    /// Why the last write was refused, in words.
+    /// The reason why the last write was refused.
     pub(super) refusal: Option<Error>,
-    /// The document that `qXfer` is being read from.
+    /// The document that `qXfer` reads.
     pub(super) document: Option<Document>,
-    /// Whether the client switched branch tracing on.
+    /// True if the client enabled branch tracing.
     pub(super) btrace: bool,
     pub(super) files: OpenFiles,
-    /// The program was there before the client: it is not killed with the session.
+    /// True if the program existed before the client: gdb detaches from it by default.
     pub(super) attached: bool,
-    /// The server ends when the client leaves.
+    /// True if the server ends when the client leaves.
     pub(super) exits: bool,
 }
 
@@ -66,7 +66,7 @@ impl<R: Run> Served<R> {
         served
     }
 
-    /// Finds out which registers there are.
+    /// Determines the available registers.
     pub(super) fn describe(&mut self) {
         let tid = self.session.last_stop().thread;
         let vectors = Vectors::of(&self.session.run().registers(tid));
@@ -75,7 +75,7 @@ impl<R: Run> Served<R> {
         self.document = None;
     }
 
-    /// Acts on the breakpoints of the process that a thread is of.
+    /// Runs `act` with the breakpoints of a thread's process.
     pub(super) fn with_breakpoints_of<T>(
         &mut self,
         tid: common::Tid,
@@ -87,7 +87,7 @@ impl<R: Run> Served<R> {
         result
     }
 
-    /// Forgets what belonged to a client that has gone.
+    /// Removes the state of a client that has gone.
     pub(super) fn forget_client(&mut self) {
         self.session.clear_breakpoints();
         self.session.run_mut().catch_forks(Forks::default());
@@ -107,7 +107,7 @@ impl<R: Run> Served<R> {
     }
 }
 
-/// gdbstub's thread number; `None` for numbers that no thread has.
+/// Returns gdbstub's thread ID; `None` for IDs that no thread has.
 pub(super) fn to_gdbstub(tid: common::Tid) -> Option<Tid> {
     usize::try_from(tid.0).ok().and_then(Tid::new)
 }
@@ -178,7 +178,7 @@ impl<R: Run> MultiThreadBase for Served<R> {
 
     fn write_addrs(&mut self, addr: u64, data: &[u8], tid: Tid) -> TargetResult<(), Self> {
         let tid = self.existing(tid)?;
-        // gdb asks with an empty write whether binary writes are understood.
+        // gdb probes with an empty write whether binary writes are supported.
         if data.is_empty() {
             return Ok(());
         }
@@ -205,7 +205,7 @@ impl<R: Run> SingleRegisterAccess<Tid> for Served<R> {
         buf: &mut [u8],
     ) -> TargetResult<usize, Self> {
         let tid = self.existing(tid)?;
-        // No bytes make gdbstub write `xx`: unavailable.
+        // gdbstub writes `xx`, unavailable, for no bytes.
         let bytes = self.session.run().registers(tid).bytes(id.0).unwrap_or_default();
         let count = bytes.len().min(buf.len());
         buf[..count].copy_from_slice(&bytes[..count]);
@@ -240,7 +240,7 @@ impl<R: Run> Breakpoints for Served<R> {
         Some(self)
     }
 
-    // Where nothing can be watched, gdb steps instead.
+    // Without watchpoints, gdb steps instead.
     fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
         if self.session.run().can_watch(&[]) { Some(self) } else { None }
     }
@@ -276,7 +276,7 @@ fn watchpoint(addr: u64, size_bytes: u64, kind: WatchKind) -> Watchpoint {
     Watchpoint { addr: Addr(addr), size_bytes, access }
 }
 
-// Removing what is not there is not an error: gdb removes again after a reconnect.
+// Removing a missing breakpoint is not an error: gdb removes again after a reconnect.
 impl<R: Run> SwBreakpoint for Served<R> {
     fn add_sw_breakpoint(&mut self, addr: u64, _kind: usize) -> TargetResult<bool, Self> {
         self.session.insert_breakpoint(BreakpointKind::Software, Addr(addr));

@@ -1,4 +1,4 @@
-//! The target description: which registers the server has, under gdb's names and features.
+//! The target description: the server's registers, under gdb's names and features.
 
 use crate::session::{Register, Registers};
 use std::fmt::Write;
@@ -42,7 +42,7 @@ const MXCSR: &str = concat!(
     r#"<field name="FZ" start="15" end="15"/></flags>"#,
 );
 
-/// The largest vector registers that there are.
+/// The largest available vector registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Vectors {
     Sse,
@@ -51,7 +51,7 @@ pub(super) enum Vectors {
 }
 
 impl Vectors {
-    /// Returns what is known of a thread.
+    /// Returns the vector registers that are known of a thread.
     pub(super) fn of(registers: &Registers) -> Self {
         match (registers.has_avx512(), registers.has_avx()) {
             (true, _) => Self::Avx512,
@@ -65,12 +65,12 @@ impl Vectors {
     }
 }
 
-/// The registers that are served.
+/// Returns the registers in the description.
 pub(super) fn served(vectors: Vectors) -> Vec<Register> {
     Register::all().filter(|register| vectors.bring(*register)).collect()
 }
 
-/// The description of those registers.
+/// Returns the description of those registers.
 pub(super) fn describe(vectors: Vectors) -> String {
     let mut xml = String::from(
         r#"<?xml version="1.0"?><!DOCTYPE target SYSTEM "gdb-target.dtd"><target version="1.0"><architecture>i386:x86-64</architecture><osabi>GNU/Linux</osabi>"#,
@@ -87,7 +87,7 @@ pub(super) fn describe(vectors: Vectors) -> String {
         let of_feature: String =
             registers.iter().filter(|r| feature_of(**r) == feature).map(|r| element(*r)).collect();
         if !of_feature.is_empty() {
-            // Writing to a string cannot fail.
+            // Writes to a string cannot fail.
             let _ = write!(xml, r#"<feature name="{feature}">{types}{of_feature}</feature>"#);
         }
     }

@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Thread 1 runs at 0x1000 and up, thread 2 at 0x2000 and up; thread 1 calls 0x1010.
+/// Returns a history: thread 1 runs at 0x1000 and up and calls 0x1010, thread 2 at 0x2000 and up.
 fn history() -> Scripted {
     let mut history = Scripted::default();
     let mut add = |tid, pc, transfer| {
@@ -64,7 +64,7 @@ fn history() -> Scripted {
     history.index()
 }
 
-/// Bytes to come in, and bytes that went out.
+/// A connection with prepared input, which collects the output.
 #[derive(Default)]
 struct Wire {
     input: VecDeque<Vec<u8>>,
@@ -109,7 +109,7 @@ fn exchange_with(options: &Options, packets: &[&[u8]]) -> Vec<String> {
     bodies(&exchange_bytes(options, input).0)
 }
 
-/// The replies to packets, one each, without console output.
+/// Returns the replies to packets, one each, without console output.
 fn exchange(packets: &[&str]) -> Vec<String> {
     let packets: Vec<&[u8]> = packets.iter().map(|packet| packet.as_bytes()).collect();
     let mut replies = exchange_with(&Options::default(), &packets);
@@ -118,7 +118,7 @@ fn exchange(packets: &[&str]) -> Vec<String> {
     replies
 }
 
-/// The reply to the last of some packets.
+/// Returns the reply to the last of some packets.
 fn last(packets: &[&str]) -> String {
     exchange(packets).pop().unwrap()
 }

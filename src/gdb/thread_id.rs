@@ -1,21 +1,21 @@
-//! Thread ids of packets, `TID` or `pPID.TID` in hex. Threads have numbers of their own, so that of
-//! the process is looked at only where it stands alone.
+//! Thread IDs of packets, `TID` or `pPID.TID` in hex. Thread IDs are unique, so the process matters
+//! only without a thread.
 
 use super::hex;
 use crate::common::{Pid, Tid};
 
-/// Which threads a packet means.
+/// The threads that a packet names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThreadChoice {
     /// `-1`.
     All,
     /// `0`.
     Any,
-    /// This one.
+    /// This thread.
     One(Tid),
 }
 
-/// Reads a thread id.
+/// Parses a thread ID.
 pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     let tid = match text.strip_prefix(b"p") {
         // A process without a thread means all of its threads.
@@ -31,24 +31,24 @@ pub(super) fn parse(text: &[u8]) -> Option<ThreadChoice> {
     }
 }
 
-/// The process that a thread id names, if it names all threads of one.
+/// Returns the process of a thread ID that names all threads of one process.
 pub(super) fn whole_process(text: &[u8]) -> Option<Pid> {
     let both = text.strip_prefix(b"p")?;
     let (pid, tid) = hex::split(both, b'.').unwrap_or((both, b"-1"));
     (tid == b"-1").then(|| process(pid)).flatten()
 }
 
-/// Reads the number of a process.
+/// Parses the ID of a process.
 pub(super) fn process(text: &[u8]) -> Option<Pid> {
     hex::number(text).and_then(|pid| i32::try_from(pid).ok()).map(Pid)
 }
 
-/// Writes a thread id as clients have it that know several processes.
+/// Formats a thread ID for clients that handle several processes.
 pub(super) fn format_both(pid: Pid, tid: Tid) -> String {
     format!("p{:x}.{:x}", pid.0, tid.0)
 }
 
-/// Writes a thread id.
+/// Formats a thread ID.
 pub(super) fn format(tid: Tid) -> String {
     format!("{:x}", tid.0)
 }

@@ -1,12 +1,12 @@
-//! `qGetTLSAddr`: where a thread has a thread-local variable. gdb gives the link map of the file that
-//! has it and the offset; where it lies follows from the C library's own description of itself.
+//! `qGetTLSAddr`: the address of a thread-local variable. gdb sends the link map of the variable's
+//! file and the offset. The C library's own symbols and structures determine the address.
 
 use super::hex;
 use super::thread_id::{self, ThreadChoice};
 use crate::common::Addr;
 use crate::session::{Run, Session};
 
-/// The reply to `qGetTLSAddr:THREAD,OFFSET,LINKMAP`; `None` for other packets.
+/// Returns the reply to `qGetTLSAddr:THREAD,OFFSET,LINKMAP`; `None` for other packets.
 pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"qGetTLSAddr:")?;
     let reply = || {

@@ -1,4 +1,4 @@
-//! Byte streams to a client: sockets, and the standard streams. Nothing is known of packets here.
+//! Byte streams to a client: sockets, and the standard streams. Packets are not interpreted here.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -8,32 +8,32 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// Bytes taken in one read.
+/// The largest size of one read.
 const READ_BYTES: usize = 0x1_0000;
-/// How long one wait for another thread's bytes takes.
+/// The longest wait for the bytes of the reading thread.
 const WAIT_PERIOD: Duration = Duration::from_millis(200);
 
-/// A stream that can be waited on, and looked at without waiting.
+/// A stream that supports blocking and non-blocking reads.
 pub(super) trait Transport {
-    /// Waits for bytes. Empty means that the client has gone; where a signal comes, or after a
-    /// while, it is interrupted.
+    /// Waits for bytes; none means that the client has gone. Fails with `Interrupted` after a
+    /// signal, or after a while.
     fn wait(&mut self) -> io::Result<Vec<u8>>;
 
-    /// The bytes that are there now, if any. Empty means that the client has gone.
+    /// Returns the available bytes, if any; an empty buffer means that the client has gone.
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>>;
 
-    /// Sends bytes at once.
+    /// Sends bytes immediately.
     fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Returns another handle to send by, for another thread, where there can be one.
+    /// Returns another handle for sending from another thread, if possible.
     fn sender(&self) -> Option<Box<dyn Write + Send>> {
         None
     }
 }
 
-/// A socket that can be told not to block.
+/// A socket that supports non-blocking mode.
 pub(super) trait Socket: Read + Write {
-    /// Switches blocking off or on.
+    /// Sets non-blocking mode.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
 
     /// Returns another handle of the same socket.
@@ -85,8 +85,8 @@ impl<S: Socket> Transport for S {
     }
 }
 
-/// Any stream of bytes. It cannot be looked at without waiting, so Ctrl-C is heard where a search
-/// has ended.
+/// Any stream of bytes. It has no non-blocking reads, so Ctrl-C is only noticed after a search has
+/// ended.
 pub(super) struct Stream<S>(pub(super) S);
 
 impl<S: Read + Write> Transport for Stream<S> {
@@ -111,19 +111,19 @@ fn read_some(stream: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Whether there is nothing to read just now.
+/// Returns true if there is nothing to read at the moment.
 fn is_for_now(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-/// The standard streams, or two files in their place. Input cannot be polled with the standard
-/// library, so a thread reads it; the thread ends with the stream.
+/// The standard streams, or two files instead. The standard library has no non-blocking reads of
+/// them, so a thread reads the input. The thread ends with the stream.
 pub(super) struct StandardStreams {
     input: Receiver<io::Result<Vec<u8>>>,
     output: Output,
 }
 
-/// Where replies go.
+/// The destination of replies.
 enum Output {
     Standard(io::Stdout),
     File(File),

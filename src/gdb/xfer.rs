@@ -1,4 +1,4 @@
-//! `qXfer`: the documents that a client reads piece by piece.
+//! `qXfer`: the documents that a client reads in pieces.
 
 use super::supported::ClientFeatures;
 use super::target::Served;
@@ -11,14 +11,14 @@ use std::os::unix::ffi::OsStrExt;
 /// Bytes of a document in one reply, so that a fully escaped piece fits a packet.
 const PIECE_BYTES: u64 = frame::PACKET_SIZE_BYTES as u64 / 2 - 16;
 
-/// A document as it was when its first piece was read.
+/// A document at the time of its first read.
 #[derive(Debug)]
 pub(super) struct Document {
     key: (Vec<u8>, Tid),
     bytes: Vec<u8>,
 }
 
-/// The reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
+/// Returns the reply to `qXfer:OBJECT:read:ANNEX:OFFSET,LENGTH`; `None` for other packets.
 pub(super) fn answer<R: Run>(
     served: &mut Served<R>,
     client: ClientFeatures,
@@ -45,7 +45,7 @@ pub(super) fn answer<R: Run>(
     Some(piece(bytes, offset, length.min(PIECE_BYTES)))
 }
 
-/// Writes `OFFSET:DATA` into the `siginfo_t` that the client has read of the thread, or whole.
+/// Writes `OFFSET:DATA` to the `siginfo_t` that the client has read, or replaces the whole.
 fn write_siginfo<R: Run>(session: &mut Session<R>, tid: Tid, write: &[u8]) -> Vec<u8> {
     let parsed = hex::split(write, b':').and_then(|(offset, data)| {
         let offset = usize::try_from(hex::number(offset)?).ok()?;
@@ -85,7 +85,7 @@ fn piece(bytes: &[u8], offset: u64, length: u64) -> Vec<u8> {
 
 enum Produced {
     Bytes(Vec<u8>),
-    /// Not known in this run.
+    /// Not available in this run.
     Absent,
     NoSuchObject,
 }
@@ -128,7 +128,7 @@ fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     let mut xml = String::from(r#"<?xml version="1.0"?><threads>"#);
     for thread in threads {
         let id = id(thread.tid);
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         let _ = write!(xml, r#"<thread id="{id}""#);
         if !thread.name.is_empty() {
             let _ = write!(xml, r#" name="{}""#, attribute(&Visible(&thread.name).to_string()));
@@ -139,8 +139,8 @@ fn threads(threads: &[ThreadInfo], id: &dyn Fn(Tid) -> String) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// Returns the list as gdb reads it: the program itself, which has no path in the linker's list,
-/// apart. LLDB takes that attribute for the address of the pointer to `r_debug`.
+/// Returns the list in gdb's format. The program itself, which has no path in the linker's list, is
+/// an attribute, but not for LLDB, which reads it as the address of the pointer to `r_debug`.
 fn libraries(libraries: &[Library], client: ClientFeatures) -> Vec<u8> {
     let mut xml = String::from(r#"<library-list-svr4 version="1.0""#);
     let main = libraries.iter().find(|library| library.path.is_empty());
@@ -163,7 +163,7 @@ fn libraries(libraries: &[Library], client: ClientFeatures) -> Vec<u8> {
     xml.into_bytes()
 }
 
-/// Text inside a double-quoted XML attribute.
+/// Escapes text for a double-quoted XML attribute.
 fn attribute(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

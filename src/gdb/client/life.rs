@@ -1,5 +1,5 @@
-//! The beginnings and ends of programs, as a client asks for them, and the questions of those
-//! clients that ask about each thread.
+//! Starts and ends of programs on a client's request, and the packets of clients that query each
+//! thread.
 
 use super::{Answer, Client, Ended};
 use crate::common::{Pid, Tid};
@@ -11,7 +11,7 @@ use crate::gdb::{lldb, stop_reply};
 use crate::session::{Run, Start};
 
 impl<R: Run> Client<'_, R> {
-    /// Ends a process; without a number, all that there is.
+    /// Kills a process, or all processes for `None`.
     pub(super) fn kill(&mut self, pid: Option<Pid>, reply: Option<&'static [u8]>) -> Answer {
         if let Some(pid) = pid
             && self.served.session.run().is_beside(Tid(pid.0))
@@ -27,7 +27,7 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Leaves a process; without a number, all that there is.
+    /// Detaches from a process, or from all processes for `None`.
     pub(super) fn detach(&mut self, pid: Option<Pid>) -> Answer {
         let others = |tid| self.served.session.run().is_beside(tid);
         let threads = self.served.session.threads();
@@ -59,7 +59,7 @@ impl<R: Run> Client<'_, R> {
         Answer::ok()
     }
 
-    /// Where a whole process is to go on, one of its threads is meant.
+    /// Replaces the thread of a resume by one of the requested process.
     pub(super) fn aim(&self, resume: &mut Resume) {
         let Some(pid) = resume.process else { return };
         let threads = self.served.session.threads();
@@ -71,8 +71,8 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// `?`: gdb takes the thread in the reply as chosen. LLDB asks for the libraries if the reply
-    /// says that there are some.
+    /// Handles `?`: gdb considers the thread in the reply as chosen. LLDB requests the libraries if
+    /// the reply mentions them.
     pub(super) fn first_stop(&mut self) -> Answer {
         let stop = self.served.session.last_stop();
         self.chosen.stop(stop.thread);
@@ -91,12 +91,12 @@ impl<R: Run> Client<'_, R> {
         chosen.filter(|tid| !self.served.session.is_alive(*tid))
     }
 
-    /// Whether there is no program.
+    /// Returns true if there is no program.
     pub(super) fn is_vacant(&self) -> bool {
         self.served.session.run().process().is_none()
     }
 
-    /// Starts a program or takes over a process, in place of what runs.
+    /// Starts a program or attaches to a process, in place of the current program.
     pub(super) fn start(&mut self, start: &Result<Start, &'static str>) -> Vec<u8> {
         let start = match start {
             Ok(start) => start,
@@ -116,7 +116,7 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Packets about the life of programs, and the list of threads where there is none.
+    /// Handles packets that start programs, and the thread list of a session without a program.
     pub(super) fn answer_of_life(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if let Some(understood) = self.preparation.take(body) {
             return Some(if understood { b"OK".to_vec() } else { b"E01".to_vec() });
@@ -136,7 +136,7 @@ impl<R: Run> Client<'_, R> {
             _ if body.starts_with(b"qAttached") => {
                 Some(u8::from(self.served.attached).to_string().into_bytes())
             }
-            // What a program that goes on by itself gets is the kernel's business.
+            // The kernel delivers signals to detached programs.
             _ if body.starts_with(b"QProgramSignals:") => {
                 let list = &body[b"QProgramSignals:".len()..];
                 self.features.signals.set(list).map(|_| b"OK".to_vec())
@@ -145,14 +145,14 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// What only LLDB asks.
+    /// Handles packets that only LLDB sends.
     pub(super) fn answer_lldb(&mut self, body: &[u8]) -> Option<Vec<u8>> {
         if body == b"QListThreadsInStopReply" {
             self.features.lists_threads = true;
             return Some(b"OK".to_vec());
         }
         if body == b"QThreadSuffixSupported" {
-            // LLDB takes a server that knows this for one of its own, with the kernel's numbers.
+            // LLDB takes a server with this packet for lldb-server, which sends kernel numbers.
             (self.features.names_threads, self.features.signals) = (true, Numbering::Kernel);
             return Some(b"OK".to_vec());
         }
@@ -162,7 +162,7 @@ impl<R: Run> Client<'_, R> {
         lldb::answer(&self.served.session, self.features.signals, body)
     }
 
-    /// Why a thread stands where it stands: the stop's own, or nothing of its own.
+    /// Returns a thread's stop reply: the session's stop, or a stop without a reason.
     fn thread_stop(&self, tid: Option<Tid>) -> Vec<u8> {
         let last = self.served.session.last_stop();
         match tid.filter(|tid| self.served.session.is_alive(*tid)) {

@@ -1,11 +1,11 @@
-//! What the gdb script reports of gdb, and what follows for the replies.
+//! Reports of the gdb script about gdb's state, and their effect on replies.
 
 use super::{Answer, Client};
 use crate::gdb::{catches, finish, frame, hex, source_line, stop_reply};
 use crate::session::{Run, Stop};
 
 impl<R: Run> Client<'_, R> {
-    /// What the gdb script reports of gdb; whether it is understood. `None` for other packets.
+    /// Handles a report of the gdb script: false if it is malformed, `None` for other packets.
     pub(super) fn take_of_script(&mut self, body: &[u8]) -> Option<bool> {
         let (name, text) = hex::split(body.strip_prefix(b"qContraflow.")?, b':')?;
         match name {
@@ -17,7 +17,7 @@ impl<R: Run> Client<'_, R> {
                 self.finish = finish::parse(text);
                 Some(text.is_empty() || self.finish.is_some())
             }
-            // gdb drops a Ctrl-C that comes while a handler of the script runs.
+            // gdb drops a Ctrl-C that arrives while a handler of the script runs.
             b"interrupt" => {
                 self.interrupted = true;
                 Some(true)
@@ -30,7 +30,7 @@ impl<R: Run> Client<'_, R> {
         }
     }
 
-    /// Reports the stop that a resume came to.
+    /// Returns the answer for a stop after a resume.
     pub(super) fn report(&mut self, stop: Stop) -> Answer {
         let ended = self.finish.take_if(|finish| finish.ends_at(&self.served.session, stop));
         let (reply, mut note) = if ended.is_some() {

@@ -1,4 +1,4 @@
-//! What is known of the run as a whole, and where in it this is.
+//! Commands about the run as a whole and the current position.
 
 use super::NO_HISTORY;
 use super::clock::{date, seconds};
@@ -13,7 +13,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     };
     let mut text = format!("position {} of {}, thread {thread}", position.at, position.total);
     let history = session.run().recorded();
-    // Writing to a string cannot fail.
+    // Writes to a string cannot fail.
     if let Some(history) = history {
         let index = history.index_of(thread, position.at);
         let _ = write!(text, " instruction {index}");
@@ -37,7 +37,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// The time in which nobody knows the order of the threads' instructions.
+/// Describes the time range in which the order of the threads' instructions is unknown.
 fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     let thread = session.last_stop().thread;
     let at = session.run().position().filter(|position| position.at < position.total)?.at;
@@ -47,7 +47,7 @@ fn unordered<R: Run>(session: &Session<R>) -> Option<String> {
     Some(format!("; from {from} to {to} the order between threads is not known"))
 }
 
-/// A share in percent, rounded down, with two decimals.
+/// Returns a share in percent, rounded down, with two decimals.
 fn share(part: u64, whole: u64) -> String {
     let hundredths = u128::from(part) * 10_000 / u128::from(whole.max(1));
     format!("{}.{:02}%", hundredths / 100, hundredths % 100)
@@ -94,7 +94,7 @@ pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
     text
 }
 
-/// How much there is, in all and of each thread.
+/// Describes the size of the history, in total and per thread.
 pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
     let (Some(history), Some(position)) = (session.run().recorded(), session.run().position())
     else {

@@ -1,4 +1,4 @@
-//! Going along the calls around a place, where there need be no symbols.
+//! Commands that move along the calls around a position, without symbols.
 
 use super::NO_HISTORY;
 use super::about::when;
@@ -6,7 +6,7 @@ use crate::common::Tid;
 use crate::session::{CallFrame, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
 
-/// Goes back to the last call out of the program's own code, if this is a library's.
+/// Moves back to the last call out of the program's own code, if this is a library's.
 pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     let (Some(history), tid) = (session.run().recorded(), session.last_stop().thread) else {
         return NO_HISTORY.to_owned();
@@ -20,14 +20,14 @@ pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     go(session, called, "no call of the program's own code is known here")
 }
 
-/// Goes back to the call that led to the function at hand.
+/// Moves back to the call that led to the current function.
 pub(super) fn caller<R: Run>(session: &mut Session<R>) -> String {
     let stack = session.run().call_stack(session.last_stop().thread);
     let called = stack.first().and_then(|frame| frame.activation);
     go(session, called, "the call of this function is not known here")
 }
 
-/// Goes forward to behind the call that led to the function at hand.
+/// Moves forward to the return from the current function.
 pub(super) fn return_from<R: Run>(
     session: &mut Session<R>,
     interrupted: &dyn Fn() -> bool,
@@ -47,7 +47,7 @@ pub(super) fn return_from<R: Run>(
     }
 }
 
-/// Where an activation is over: at its return address, without it.
+/// Returns the position at which an activation has returned: its return address, outside it.
 fn returned(
     history: &dyn History,
     tid: Tid,

@@ -1,9 +1,9 @@
-//! Times as people write them.
+//! Conversion between times and text.
 
-/// Nanoseconds in a second.
+/// Nanoseconds per second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// A time since the start.
+/// Returns a time since the start as text.
 pub(super) fn seconds(time_ns: u64) -> String {
     format!("{}.{:09} s", time_ns / SECOND_NS, time_ns % SECOND_NS)
 }
@@ -17,8 +17,8 @@ pub(crate) fn date(unix_ns: u64) -> String {
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}.{fraction:09} UTC")
 }
 
-/// Year, month and day of a number of days since 1970, in the Gregorian calendar: years are counted
-/// from March, so that the leap day is their last one, and 400 of them have 146097 days.
+/// Converts days since 1970 to year, month and day of the Gregorian calendar. Years start in March,
+/// so that the leap day is the last one, and 400 years have 146097 days.
 fn civil(days: u64) -> (u64, u64, u64) {
     let days = days + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
@@ -31,7 +31,7 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (400 * era + year_of_era + u64::from(month <= 2), month, day)
 }
 
-/// `1.5s`, `20ms`, `300us`, `7ns` in nanoseconds. None: it is no time.
+/// Parses `1.5s`, `20ms`, `300us` or `7ns` to nanoseconds; `None` if it is not a time.
 pub(super) fn duration_ns(text: &str) -> Option<u64> {
     let units = [("ns", 1), ("us", 1000), ("ms", 1_000_000), ("s", SECOND_NS)];
     let (number, unit_ns) =
@@ -39,7 +39,7 @@ pub(super) fn duration_ns(text: &str) -> Option<u64> {
     decimal(number, unit_ns)
 }
 
-/// A decimal number times `unit`, rounded down. None: it is none, or too large.
+/// Returns a decimal number times `unit`, rounded down; `None` if it is malformed or too large.
 pub(super) fn decimal(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());

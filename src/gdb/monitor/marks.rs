@@ -1,11 +1,11 @@
-//! Places that the user has given names.
+//! Positions to which the user has given names.
 
 use super::NO_HISTORY;
 use crate::common::Visible;
 use crate::session::{Run, Session};
 use std::fmt::Write;
 
-/// Names so long and so many are nobody's.
+/// The largest size of a name.
 const NAME_LIMIT_BYTES: usize = 100;
 const MARKS_LIMIT: usize = 10_000;
 
@@ -17,7 +17,7 @@ pub(super) fn mark<R: Run>(session: &mut Session<R>, name: &str) -> String {
             .to_owned();
     }
     if session.marks().len() >= MARKS_LIMIT {
-        return "there are too many marks: `monitor unmark NAME` forgets one\n".to_owned();
+        return "there are too many marks: `monitor unmark NAME` removes one\n".to_owned();
     }
     match session.mark(name, Some(position.at)) {
         Some(before) if before != position.at => {
@@ -35,7 +35,7 @@ fn is_name(name: &str) -> bool {
 
 pub(super) fn unmark<R: Run>(session: &mut Session<R>, name: &str) -> String {
     match session.mark(name, None) {
-        Some(_) => format!("mark {} is forgotten\n", Visible(name)),
+        Some(_) => format!("mark {} is removed\n", Visible(name)),
         None => format!("there is no mark {}\n", Visible(name)),
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn list<R: Run>(session: &Session<R>) -> String {
     }
     let mut text = String::new();
     for (name, position) in session.marks() {
-        // Writing to a string cannot fail.
+        // Writes to a string cannot fail.
         let _ = writeln!(text, "{}: position {position}", Visible(name));
     }
     text

@@ -1,5 +1,5 @@
-//! The `monitor` commands: questions and seeks that the protocol has no packet for. The answers
-//! are text for people.
+//! The `monitor` commands: queries and seeks for which the protocol has no packet. The answers are
+//! text for the user.
 
 mod about;
 mod calls;
@@ -11,37 +11,37 @@ mod seek;
 use crate::session::{Run, Session};
 
 const HELP: &str = "\
-when                 show where in the history this is: position, thread, time, share
+when                 show the position in the history, the thread, the time and the share
 seek N | +N | -N     go to position N, or N instructions later or earlier
-seek N%              go to that share of the history
-seek TIME            go to a time, as 1.5s, 20ms, 300us or 7ns; +TIME and -TIME from here
+seek N%              go to that percentage of the history
+seek TIME            go to a time, like 1.5s, 20ms, 300us or 7ns; +TIME and -TIME from here
 seek start | end     go to the beginning or the end of the history
-seek MARK            go to a place that was marked
-seek-on-continue ..  the same, as soon as the debugger continues: for those that keep what they read
-mark NAME            mark this place; `unmark NAME` forgets it
+seek MARK            go to a mark
+seek-on-continue ..  the same at the next continue, for debuggers that cache what they read
+mark NAME            mark this position; `unmark NAME` removes the mark
 marks                list the marks
 history [N]          show the calls around here, N before and N after
-find WHAT [N]        list where the path comes to FUNCTION, FILE:LINE or *ADDRESS: the last N
-                     places, the last one first
-home                 go back to the last place in the program's own code, out of libraries
+find WHAT [N]        list the last N executions of FUNCTION, FILE:LINE or *ADDRESS,
+                     newest first
+home                 go back out of libraries, to the last call by the program's own code
 caller               go back to the call of this function
-return               go forward to where this function returns
-info                 show what was recorded and how it ended
-stats                show how much of a history each thread has
-gaps                 list the holes in the history
+return               go forward to the return of this function
+info                 show the program and how it ended
+stats                show the size of each thread's history
+gaps                 list the gaps in the history
 exit                 end the server when this debugger leaves
 help                 show this
-After a seek gdb still shows what it read before: type `maintenance flush register-cache` and
+After a seek, gdb still shows old values: type `maintenance flush register-cache` and
 `maintenance flush dcache`, or use the command cf-seek of contraflow's gdb script.
 ";
 
-/// What a command came to.
+/// The result of a command.
 pub(super) struct Answer {
-    /// Text to show.
+    /// The text to show.
     pub(super) text: String,
-    /// Where to go as soon as the client resumes.
+    /// The position to move to when the client resumes.
     pub(super) seek: Option<u64>,
-    /// The server is to end when the client leaves.
+    /// True if the server shall end when the client leaves.
     pub(super) exits: bool,
 }
 
@@ -51,7 +51,7 @@ impl From<String> for Answer {
     }
 }
 
-/// Answers one command. `interrupted` is asked now and then.
+/// Answers a command. Calls `interrupted` regularly, and stops if it returns true.
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,
@@ -67,7 +67,7 @@ pub(super) fn answer<R: Run>(
         ["seek", to] => seek::seek(session, to),
         ["seek-on-continue", to] => match seek::target(session, to) {
             Ok(target) => {
-                let text = format!("position {target} comes with the next continue\n");
+                let text = format!("position {target} at the next continue\n");
                 return Answer { seek: Some(target), ..text.into() };
             }
             Err(why) => why,
@@ -95,5 +95,5 @@ pub(super) fn answer<R: Run>(
     text.into()
 }
 
-/// Where there is no history.
+/// The answer without a history.
 const NO_HISTORY: &str = "there is no history: no program has run here yet\n";

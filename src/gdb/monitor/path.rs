@@ -1,4 +1,4 @@
-//! The path around a place, and where it comes to one.
+//! The path around a position, and the executions of some code.
 
 use super::NO_HISTORY;
 use super::clock::seconds;
@@ -7,13 +7,13 @@ use crate::session::{Arrived, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Calls before and behind, where nobody says how many.
+/// The default number of calls before and after the position.
 const CALLS: usize = 10;
 const CALLS_LIMIT: usize = 10_000;
-/// Hits, where nobody says how many.
+/// The default number of hits.
 const HITS: usize = 100;
 const HITS_LIMIT: usize = 100_000;
-/// Deeper calls than this are not indented further.
+/// The depth up to which calls are indented.
 const INDENT_LIMIT: usize = 60;
 
 fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, String> {
@@ -22,7 +22,7 @@ fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, Str
     count.ok_or_else(|| format!("{text}: give a number from 1 to {limit}\n"))
 }
 
-/// The calls around here, of the thread that is looked at.
+/// Lists the calls of the current thread around the current position.
 pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> String {
     let count = match number(count, CALLS, CALLS_LIMIT) {
         Ok(count) => count,
@@ -38,7 +38,7 @@ pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> Strin
     }
     let mut text = String::new();
     let mut is_before = true;
-    // Writing to a string cannot fail.
+    // Writes to a string cannot fail.
     for called in calls {
         if is_before && called.position > here.at {
             is_before = false;
@@ -70,7 +70,7 @@ fn place(history: &dyn History, addr: Addr) -> String {
     known.unwrap_or_else(|| addr.to_string())
 }
 
-/// What is looked for, and how many places of it: a number at the end is the count.
+/// Splits the code to find from a count at the end.
 fn question(text: &str) -> Result<(&str, usize), String> {
     let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
     let (what, count) = match text.rsplit_once(' ') {
@@ -81,7 +81,7 @@ fn question(text: &str) -> Result<(&str, usize), String> {
     Ok((quoted.unwrap_or(what), number(count, HITS, HITS_LIMIT)?))
 }
 
-/// Where the path comes to some code: the last places, the last one first.
+/// Lists the last executions of some code, newest first.
 pub(super) fn find<R: Run>(
     session: &Session<R>,
     text: &str,
@@ -125,17 +125,17 @@ pub(super) fn find<R: Run>(
     list.text
 }
 
-/// Places of the path as text.
+/// Positions of the path as text.
 #[derive(Default)]
 struct List {
     text: String,
     hits: usize,
-    /// The time of the place before.
+    /// The time of the previous position.
     time_ns: Option<u64>,
 }
 
 impl List {
-    /// Adds a place. A time that many have is told once.
+    /// Adds a position. Equal times of successive positions are shown once.
     fn push(&mut self, history: &dyn History, at: u64) {
         self.hits += 1;
         let _ = write!(self.text, "position {at}");

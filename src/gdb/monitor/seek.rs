@@ -1,4 +1,4 @@
-//! Going to a place of the history.
+//! Moves to a position of the history.
 
 use super::NO_HISTORY;
 use super::about::when;
@@ -16,7 +16,7 @@ pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
     }
 }
 
-/// The position that is meant, or why there is none.
+/// Returns the requested position, or an error message.
 pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, String> {
     let here = session.run().position().ok_or_else(|| NO_HISTORY.to_owned())?;
     if let Some(position) = session.marks().get(to) {
@@ -55,7 +55,7 @@ fn not_a_place(to: &str) -> String {
     format!("not a position, a time or a mark: {to}; try: monitor help\n")
 }
 
-/// That many percent of the history, in instructions.
+/// Returns a percentage of the history, in instructions.
 fn share_of(percent: &str, here: Position) -> Option<u64> {
     const PRECISION: u64 = 1_000_000_000;
     let parts = decimal(percent, PRECISION).filter(|parts| *parts <= 100 * PRECISION)?;
@@ -63,7 +63,7 @@ fn share_of(percent: &str, here: Position) -> Option<u64> {
     u64::try_from(share).ok()
 }
 
-/// The first position at or behind a time.
+/// Returns the first position at or after a time.
 fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
     let history = session.run().recorded().ok_or_else(|| NO_HISTORY.to_owned())?;
     let Some(end_ns) = history.time_ns(history.total()) else {
@@ -77,12 +77,12 @@ fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<
     };
     let wanted = wanted.ok_or_else(|| "that time is before the start\n".to_owned())?;
     if wanted > end_ns {
-        return Err(format!("that time is behind the end, which is at {}\n", seconds(end_ns)));
+        return Err(format!("that time is after the end, which is at {}\n", seconds(end_ns)));
     }
     Ok(first_at(history, wanted))
 }
 
-/// Times never go back along the positions.
+/// Returns the first position at or after a time, as times ascend with positions.
 fn first_at(history: &dyn History, wanted_ns: u64) -> u64 {
     let (mut low, mut high) = (0, history.total());
     while low < high {

@@ -30,7 +30,7 @@ fn the_first_question_names_the_thread_that_stopped() {
 fn a_reverse_step_without_a_thread_is_of_the_last_stopped_one() {
     let reply = last(&["Hc0", "bs"]);
     assert!(reply.starts_with("T05thread:1;10:0410000000000000;"), "{reply}");
-    // Looking at all threads selects none of them.
+    // Reading all threads selects none of them.
     let reply = last(&["qfThreadInfo", "Hg2", "Hc0", "bs"]);
     assert!(reply.starts_with("T05thread:1;"), "{reply}");
     // `thread 2` does, and so does `Hg` of a client that lists nothing.
@@ -48,7 +48,7 @@ fn packets_about_registers_may_name_their_thread() {
     assert_ne!(replies[1], replies[2]);
     let all = last(&["QThreadSuffixSupported", "g;thread:2;"]);
     assert_eq!(all, last(&["Hg2", "g"]));
-    // A thread that is not there, and clients that did not ask.
+    // A thread that does not exist, and a client that did not announce the suffix.
     assert_eq!(last(&["QThreadSuffixSupported", "p10;thread:99;"]), "E01");
     assert_eq!(last(&["p10;thread:2;"]), "E01");
 }
@@ -126,13 +126,13 @@ fn a_line_is_stepped_back_over_at_once() {
     };
     assert_eq!(at(&["Hc1", "bs"]), "1004");
     assert_eq!(at(&["Hc1", line, "bs"]), "1012");
-    // Another thread's line, and none.
+    // The line of another thread, and none.
     assert_eq!(at(&["Hc1", "qContraflow.line:2,1000,1008", "bs"]), "1004");
     assert_eq!(at(&["Hc1", line, "qContraflow.line:", "bs"]), "1004");
-    // Where it begins, and where it calls, gdb looks.
+    // gdb checks the start of the line, and its calls.
     assert_eq!(at(&["Hc1", "qContraflow.line:1,1004,1008", "bs"]), "1004");
     assert_eq!(at(&["Hc1", line, "bs", "bs", "bs"]), "1002");
-    // A breakpoint inside; forward nothing changes.
+    // A breakpoint inside the line stops; forward steps are unchanged.
     assert_eq!(at(&["Hc1", line, "Z0,1004,1", "bs"]), "1004");
     assert_eq!(at(&["Hc1", line, "qRcmd,7365656b2030", "vCont;s:1"]), "1002");
     for wrong in ["1", "1,2", "x,1,2", "1,2,x", "-1,1,2"] {
@@ -143,13 +143,13 @@ fn a_line_is_stepped_back_over_at_once() {
 #[test]
 fn a_refused_choice_of_a_thread_is_never_another_thread() {
     let (begin, end) = ("qRcmd,7365656b2030", "qRcmd,7365656b20656e64");
-    // gdb takes its `Hg` to stand: before thread 2 is born there are no registers to show.
+    // gdb assumes that its `Hg` succeeded: before thread 2 exists there are no registers to show.
     let replies = exchange(&["Hg1", begin, "Hg2", "p10", "g", "P10=00", end, "p10"]);
     assert_eq!(replies[2..6], ["E01"; 4]);
     assert_eq!(replies[7], "0620000000000000");
-    // Memory is of all threads.
+    // All threads share the memory.
     assert_eq!(last(&[begin, "Hg2", "m1000,2"]), "9090");
-    // Nor does another thread step in its place.
+    // No other thread steps in its place.
     let stepped = exchange(&[begin, "Hc2", "s", end, "bs"]);
     assert!(stepped[2].starts_with("E.thread 2 does not exist"), "{stepped:?}");
     assert!(stepped[4].starts_with("T05thread:2;"), "{stepped:?}");
@@ -160,7 +160,7 @@ fn a_finish_with_an_unknown_value_ends_without_a_breakpoint() {
     let begin = "qRcmd,7365656b2030";
     let until = |finish: &str| last(&[begin, "Z0,1004,1", finish, "vCont;c"]);
     assert!(until("qContraflow.finish:1,1004,1").starts_with("T00thread:1;10:0410"));
-    // Elsewhere, of another thread, further in, forgotten.
+    // At another address, of another thread, in an inner frame, removed.
     for other in ["1,1002,1", "2,1004,1", "1,1004,0", ""] {
         let reply = until(&format!("qContraflow.finish:{other}"));
         assert!(reply.starts_with("T05thread:1;"), "{other}: {reply}");

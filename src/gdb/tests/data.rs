@@ -1,4 +1,4 @@
-//! What a client reads: registers, memory, documents, files, and answers in text.
+//! Data that a client reads: registers, memory, documents, files, and answers in text.
 
 use super::*;
 use crate::session::Value;
@@ -120,7 +120,7 @@ fn threads_are_listed_with_their_names() {
     assert!(xml.ends_with(r#"<thread id="1"/><thread id="2" name="a&lt;b"/></threads>"#), "{xml}");
     assert_eq!(hex_text(&last(&["qThreadExtraInfo,2"])), "a<b");
     assert_eq!(last(&["T3"]), "E01");
-    // Before its first instruction a thread does not exist.
+    // A thread does not exist before its first instruction.
     assert_eq!(last(&["qRcmd,7365656b2030", "qfThreadInfo"]), "m01");
     assert_eq!(last(&["qRcmd,7365656b2030", "Hg2"]), "E01");
 }
@@ -137,7 +137,7 @@ fn data_is_hidden_on_request() {
 
 #[test]
 fn lldb_is_told_of_libraries() {
-    // `?` of LLDB, which is no client that relocates instructions.
+    // `?` of LLDB, a client that does not offer to relocate instructions.
     let lldb = "qSupported:xmlRegisters=i386";
     assert!(last(&[lldb, "?"]).ends_with("library:1;"));
     assert!(!last(&["qSupported:qRelocInsn+", "?"]).contains("library"));
@@ -231,7 +231,7 @@ fn monitor_commands_answer_in_text() {
     assert!(say("dance").contains("no such command: dance"));
 }
 
-/// The answers to several commands of one client.
+/// Returns the answers to several commands of one client.
 fn say_all(commands: &[&str]) -> Vec<String> {
     let packets: Vec<String> =
         commands.iter().map(|c| format!("qRcmd,{}", hex::encode(c.as_bytes()))).collect();
@@ -270,7 +270,7 @@ fn monitor_seeks_by_share_time_and_mark() {
     assert!(answers[0].contains("50.00% of the history"), "{answers:?}");
     assert!(answers[0].contains("1970-01-01 00:00:01.000004000 UTC"), "{answers:?}");
     assert_eq!(answers[1], "mark half: position 4\n");
-    assert!(answers[7].contains("behind the end, which is at 0.000008000 s"), "{answers:?}");
+    assert!(answers[7].contains("after the end, which is at 0.000008000 s"), "{answers:?}");
     assert!(answers[8].contains("before the start"), "{answers:?}");
     assert!(answers[11].contains("not a position"), "{answers:?}");
     assert_eq!(answers[12], "half: position 4\n");
@@ -342,7 +342,7 @@ fn memory_is_searched_and_summed() {
     for broken in ["qSearch:memory:1000;20", "qSearch:memory:1000;20;", "qSearch:memory:;;a"] {
         assert_eq!(last(&[broken]), "E01", "{broken}");
     }
-    // gdb's sum of 32 bytes of 0x90.
+    // gdb's checksum of 32 bytes of 0x90.
     assert_eq!(last(&["qCRC:1000,20"]), "C9dfc4f4f");
     assert_eq!(last(&["qCRC:1000,21"]), "E0e");
     assert_eq!(last(&["qCRC:1000,0"]), "Cffffffff");
@@ -382,11 +382,11 @@ fn lldb_saves_registers() {
 
 #[test]
 fn a_condition_that_is_false_is_no_stop() {
-    // reg 16 (rip); const16 0x1012; equal; end: true at 0x1012 alone, where no breakpoint is.
+    // reg 16 (rip); const16 0x1012; equal; end: true at 0x1012 only, which has no breakpoint.
     let denied = "Z0,1010,1;X8,26001023101213 27".replace(' ', "");
     let replies = exchange(&[&denied, "bc", "Z0,1002,1", "vCont;c", "bc"]);
     assert!(replies[1].contains("replaylog:begin"), "{replies:?}");
-    // Without a condition it stops; with one that is not known, too.
+    // It stops without a condition, and with an unknown one.
     assert!(replies[3].contains("thread:1;10:0210000000000000;"), "{replies:?}");
     let unknown = "Z0,1010,1;X4,26000027";
     assert!(exchange(&[unknown, "bc"])[1].contains("10:1010000000000000;"));

@@ -34,7 +34,7 @@ fn packets_may_come_in_any_pieces() {
     let bytes = stream.iter().map(|byte| vec![*byte]).collect();
     assert_eq!(bodies(&exchange_bytes(&Options::default(), bytes).0), ["QC1", "QC1"]);
     assert_eq!(bodies(&exchange_bytes(&Options::default(), vec![stream]).0), ["QC1", "QC1"]);
-    // A packet that breaks off: the next begins at its `$`.
+    // An incomplete packet: the next one starts at its `$`.
     let broken = vec![b"$m1000,$qC#b4".to_vec()];
     assert_eq!(bodies(&exchange_bytes(&Options::default(), broken).0), ["QC1"]);
 }
@@ -116,7 +116,7 @@ const SEEDS: [&str; 44] = [
     "QStartNoAckMode",
 ];
 
-/// A packet, often nearly right.
+/// Returns a strategy for packets, often nearly valid.
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let seed = prop::sample::select(SEEDS.map(str::as_bytes).map(<[u8]>::to_vec).to_vec());
     let digits = prop::sample::select(b"0123456789abcdef-,;:.p#$}*\x03\xff".to_vec());
@@ -136,7 +136,7 @@ fn packet() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever a client sends, in whatever frames, the next client is served.
+    /// Checks that the next client is served after any input in any frames.
     #[test]
     fn nothing_ends_the_server(packets in prop::collection::vec((packet(), any::<u8>()), 1..30)) {
         let mut served = Served::new(Session::new(Recorded::at_end(history())));
@@ -161,7 +161,7 @@ proptest! {
         prop_assert!(replies[2].contains("replaylog:begin;"));
     }
 
-    /// Escaped bytes survive a frame.
+    /// Checks that escaped bytes survive a frame.
     #[test]
     fn frames_carry_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let escaped = frame::escape(&bytes);
