@@ -1,9 +1,9 @@
 //! Record a run of an unmodified program once, then step through it in both directions.
 //!
-//! The control flow of a run is an Intel Processor Trace packet stream; everything that moves
-//! through time reads that stream. The rungs of the ladder are usable alone:
-//! [`pt`] packets, [`flow`] blocks and events, [`timeline`] positions, [`state`] registers and
-//! memory. `docs/architecture.md` draws the rooms and the arrows between them.
+//! The control flow of a run is an Intel Processor Trace packet stream, and everything that moves
+//! through time reads that stream. Each layer can be used separately: [`pt`] packets, [`flow`]
+//! blocks and events, [`timeline`] positions, [`state`] registers and memory.
+//! `docs/architecture.md` shows the rooms and their dependencies.
 //!
 //! Linux on x86-64 only.
 

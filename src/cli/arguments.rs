@@ -1,4 +1,4 @@
-//! What the command line looks like; `dump` and raw traces have files of their own.
+//! The command line; `dump` and raw traces have separate files.
 
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
@@ -18,30 +18,29 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Run a program and keep its history
+    /// Run a program and record its history
     Record(Record),
-    /// Make a recording of a trace that a CPU's PT unit took: perf.data, an LLDB trace bundle, or
-    /// a raw trace
+    /// Import a trace of a CPU's PT unit: perf.data, an LLDB trace bundle, or a raw trace
     Import(Import),
-    /// Write a recording as another tool reads it
+    /// Export a recording to the format of another tool
     Export(Export),
     /// Step through a recording in gdb, or serve it to another debugger
     Replay(Replay),
-    /// Run a program under a debugger that can go back: live, from any stop
+    /// Run a program under a debugger that can go back from any stop
     Serve(Serve),
-    /// Say what this machine can do for a recorder, and why not
+    /// Show what this machine can use to record, and what is missing
     Doctor(Doctor),
-    /// Let a recorder at work write what is in its rings now, without ending the program
+    /// Write what a running recorder has in its rings, without ending the program
     Snapshot(Snapshot),
-    /// Say what a recording holds
+    /// Show the contents of a recording
     Info(Recording),
-    /// Print what a trace says, at any rung of the ladder
+    /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband
     Dump(Dump),
-    /// Make a recording's index and save it there, so that it opens at once
+    /// Build the index of a recording and save it there, so that the recording opens faster
     Index(Index),
-    /// Print the script for gdb's side
+    /// Print the script for gdb, with the cf- commands
     Gdbinit,
-    /// Print the script that makes LLDB at home in recordings: the cf- commands
+    /// Print the script for LLDB, with the cf- commands
     Lldbinit,
     /// List the recordings
     List,
@@ -50,7 +49,7 @@ pub(super) enum Command {
     /// Print a shell's completions: contraflow completions bash >
     /// ~/.local/share/bash-completion/completions/contraflow
     Completions(Completions),
-    /// Write the manual pages into a directory: contraflow.1 and one for each command
+    /// Write the manual pages to a directory: contraflow.1 and one for each command
     Man(Man),
 }
 
@@ -62,7 +61,7 @@ pub(super) struct Completions {
 
 #[derive(Debug, Args)]
 pub(super) struct Man {
-    /// The directory, which is made if need be
+    /// The directory, which is created if it does not exist
     #[arg(value_name = "DIR")]
     pub(super) directory: PathBuf,
 }
@@ -70,67 +69,66 @@ pub(super) struct Man {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Record {
-    /// Put the recording into this directory, which is new or empty, instead of a new one in
+    /// Write the recording to this directory, which must be new or empty, instead of a new one in
     /// ~/.local/share/contraflow
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
-    /// Replace the recording that is in DIR; other files there are never touched
+    /// Replace a recording in DIR; other files there are never touched
     #[arg(long, requires = "output")]
     pub(super) force: bool,
-    /// Keep the whole history, on the disk, instead of its end
+    /// Keep the whole history on disk, instead of its end
     #[arg(long)]
     pub(super) full: bool,
-    /// Keep the whole history up to this size of the recording, such as 500M or 2G, and from there
-    /// on its end only, as --ring says
+    /// Keep the whole history up to this size of the recording, such as 500M or 2G, then only its
+    /// end, as with --ring
     #[arg(long, visible_alias = "size-limit", value_name = "SIZE", requires = "full", value_parser = byte_count)]
     pub(super) max_size: Option<u64>,
-    /// Keep the end of the history: the last MIB MiB of records of each thread, in memory while it
-    /// runs (a record is 4 bytes, and stands for some 5 to 30 instructions) [default: 32]
+    /// Keep the end of the history: the last MIB MiB of records of each thread, in memory during
+    /// the run (a record has 4 bytes and covers some 5 to 30 instructions) [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
     pub(super) ring: Option<u64>,
-    /// Trace the function FUNC only, and what it runs itself (not what it calls); again for more,
-    /// FUNC@FILE for that of one program or library
+    /// Trace only the function FUNC, without the functions that it calls. Repeat for more;
+    /// FUNC@FILE names a function of one program or library
     #[arg(long, value_name = "FUNC", value_parser = function)]
     pub(super) filter: Vec<Code>,
-    /// Trace the code from address A to address B only (hexadecimal, both included)
+    /// Trace only the code from address A to address B (hexadecimal, both included)
     #[arg(long, value_name = "A-B", value_parser = range)]
     pub(super) filter_range: Vec<Code>,
-    /// Let the program run by itself until it comes to the function FUNC, and record it from there
+    /// Start recording when the program reaches the function FUNC; it runs natively until then
     #[arg(long, value_name = "FUNC", value_parser = function, conflicts_with = "attach")]
     pub(super) start_at: Option<Code>,
-    /// End a thread's trace where it comes to the function FUNC; the thread runs on
+    /// End a thread's trace when it reaches the function FUNC; the thread continues
     #[arg(long, value_name = "FUNC", value_parser = function)]
     pub(super) stop_at: Vec<Code>,
-    /// Record the process PID, which runs already, until it ends or until this is interrupted
-    /// (Ctrl-C), when it goes on by itself
+    /// Record the running process PID until it ends or until Ctrl-C, after which it continues
+    /// without the recorder
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
-    /// Record the thread TID alone, of a process that runs already, until the thread ends or until
-    /// this is interrupted (for --backend perf)
+    /// Record only the thread TID of a running process, until it ends or until Ctrl-C (for
+    /// --backend perf)
     #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["command", "aslr", "attach", "start_at", "follow_forks"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) tid: Option<i32>,
-    /// How to capture the control flow
+    /// The method of capturing the control flow
     #[arg(long, value_enum, default_value_t = Backend::Auto)]
     pub(super) backend: Backend,
-    /// What the CPU's PT unit is to trace besides branches and times, as perf writes it, such as
-    /// cyc,ptw (for --backend perf)
+    /// Terms for the CPU's PT unit in perf's syntax, such as cyc,ptw, in addition to branches and
+    /// times (for --backend perf)
     #[arg(long, value_name = "TERMS", value_parser = str::parse::<PtConfig>)]
     pub(super) pt_config: Option<PtConfig>,
     /// Keep address space randomization on
     #[arg(long)]
     pub(super) aslr: bool,
-    /// Record the processes that the program forks, too, each as a recording of its own
+    /// Record the processes that the program forks, too, each as a separate recording
     #[arg(long)]
     pub(super) follow_forks: bool,
-    /// What becomes of the program when the recorder is killed (SIGKILL): it is killed, too, or
-    /// goes on by itself
+    /// The fate of the program when the recorder is killed (SIGKILL)
     #[arg(long, value_enum, default_value_t = RecorderDeath::Kill, value_name = "WHAT")]
     pub(super) on_recorder_death: RecorderDeath,
     /// Bytes of trace between two points where decoding can start: a power of two from 2048 to
     /// 67108864
     #[arg(long, value_name = "BYTES", default_value_t = 4096, value_parser = psb_period)]
     pub(super) psb_period: u32,
-    /// Write each thread's instruction addresses, 8 bytes each, into DIR (for tests)
+    /// Write each thread's instruction addresses, 8 bytes each, to DIR (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub(super) step_log: Option<PathBuf>,
     /// Print nothing but errors
@@ -141,9 +139,9 @@ pub(super) struct Record {
     pub(super) command: Vec<OsString>,
 }
 
-/// `FUNC` or `FUNC@FILE`.
+/// Parses `FUNC` or `FUNC@FILE`.
 fn function(text: &str) -> Result<Code, String> {
-    // Versions of symbols have an @ of their own, and operators are not files.
+    // Versioned symbols contain an @, and operators are not files.
     match text.split_once('@') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => {
             Ok(Code::FunctionOf(name.to_owned(), file.to_owned()))
@@ -153,7 +151,7 @@ fn function(text: &str) -> Result<Code, String> {
     }
 }
 
-/// A number of bytes, with a unit as perf's `--max-size` has it: B, K, M, G, T.
+/// Parses a number of bytes with a unit of perf's `--max-size`: B, K, M, G, T.
 fn byte_count(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let shift = match &text[digits.len()..] {
@@ -168,17 +166,15 @@ fn byte_count(text: &str) -> Result<u64, String> {
     bytes
         .and_then(|(shift, number)| number.checked_mul(1 << shift))
         .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| {
-            "give a size in bytes, or with K, M, G or T behind it, such as 2G".to_owned()
-        })
+        .ok_or_else(|| "give a size in bytes, or with the unit K, M, G or T, such as 2G".to_owned())
 }
 
-/// `A-B`.
+/// Parses `A-B`.
 fn range(text: &str) -> Result<Code, String> {
     text.parse::<Filter>().map(|Filter(range)| Code::Range(range))
 }
 
-/// The periods that `IA32_RTIT_CTL.PSBFreq` has (SDM, "`IA32_RTIT_CTL` MSR").
+/// Parses a period that `IA32_RTIT_CTL.PSBFreq` supports (SDM, "`IA32_RTIT_CTL` MSR").
 fn psb_period(text: &str) -> Result<u32, String> {
     let allowed = |bytes: &u32| bytes.is_power_of_two() && (1 << 11..=1 << 26).contains(bytes);
     text.parse().ok().filter(allowed).ok_or_else(|| {
@@ -186,103 +182,103 @@ fn psb_period(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What becomes of the program when its recorder is killed.
+/// The fate of the program when its recorder is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum RecorderDeath {
-    /// It is killed
+    /// The program is killed, too
     Kill,
-    /// It goes on by itself
+    /// The program continues without the recorder
     GoOn,
 }
 
-/// How `record` captures the control flow.
+/// A method of capturing the control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Backend {
-    /// The fastest that this machine has
+    /// The fastest that this machine supports
     Auto,
-    /// Let the CPU's own PT unit trace it, through Linux perf: native speed
+    /// The CPU's own PT unit, through Linux perf: native speed
     Perf,
-    /// Translate the program's code as it runs: software PT, near native speed
+    /// Translation of the program's code as it runs: software PT, near native speed
     Soft,
-    /// Single-step it: some 40 thousand instructions a second
+    /// Single-stepping: some 40 thousand instructions per second
     Step,
 }
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Serve {
-    /// Serve `target remote` there: unix:PATH, :PORT (of loopback, for this user only) or HOST:PORT
+    /// Serve `target remote` at unix:PATH, :PORT (loopback, this user only) or HOST:PORT
     #[arg(value_name = "ADDRESS", required_unless_present = "stdio", conflicts_with = "stdio")]
     pub(super) address: Option<String>,
     /// Serve on standard input and output: target remote | contraflow serve --stdio -- PROGRAM. The
     /// program reads nothing, and prints to standard error
     #[arg(long)]
     pub(super) stdio: bool,
-    /// What becomes of the program when the debugger vanishes
+    /// The fate of the program when the debugger disconnects without notice
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(super) on_disconnect: Option<OnDisconnect>,
-    /// Debug the process PID, which runs already; it goes on by itself when the debugger detaches
+    /// Debug the running process PID; it continues when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
-    /// How control flow is captured; if nothing is said, by translation
+    /// The method of capturing the control flow; translation if not given
     #[arg(long, value_enum, default_value_t = Backend::Auto, hide_default_value = true)]
     pub(super) backend: Backend,
-    /// Keep the history as a recording in this directory, which is new or empty
+    /// Keep the history as a recording in this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub(super) save: Option<PathBuf>,
-    /// Replace the recording that is in DIR
+    /// Replace a recording in DIR
     #[arg(long, requires = "save")]
     pub(super) force: bool,
     /// Keep address space randomization on
     #[arg(long)]
     pub(super) aslr: bool,
-    /// End when the first debugger leaves; a program that it leaves behind is killed
+    /// End when the first debugger leaves; a program that it does not detach is killed
     #[arg(long)]
     pub(super) once: bool,
     /// Report the edges of the history as plain traps, for clients that misread them
     #[arg(long)]
     pub(super) edge_as_trap: bool,
-    /// The program and its arguments; without them, `target extended-remote` says what to run
+    /// The program and its arguments; without them, `target extended-remote` starts programs
     #[arg(last = true)]
     pub(super) command: Vec<OsString>,
 }
 
-/// What becomes of a live program when its debugger vanishes.
+/// The fate of a live program when its debugger disconnects without notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnDisconnect {
-    /// It is killed; so it is with --once and --stdio if nothing is said
+    /// The program is killed; the default with --once and --stdio
     Kill,
-    /// It goes on by itself
+    /// The program continues without a debugger
     Detach,
-    /// It stands still until the next debugger comes
+    /// The program stays stopped until the next debugger connects
     Keep,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Import {
-    /// What `perf record -e intel_pt//u` wrote; or an LLDB trace bundle (`thread trace save`): its
-    /// trace.json, or its directory
+    /// The output of `perf record -e intel_pt//u`, or an LLDB trace bundle (`thread trace save`):
+    /// its trace.json, or its directory
     #[arg(required_unless_present = "pt", conflicts_with = "pt", value_name = "TRACE")]
     pub(super) trace: Option<PathBuf>,
-    /// Of perf.data: the process, where there are several
+    /// For perf.data: the process, if there are several
     #[arg(long, value_name = "PID", conflicts_with = "pt", value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) pid: Option<i32>,
-    /// Of perf.data: a directory that has the programs and libraries that ran, by their paths
+    /// For perf.data: a directory with the programs and libraries that ran, by their paths
     #[arg(long, value_name = "DIR", conflicts_with = "pt")]
     pub(super) symfs: Option<PathBuf>,
-    /// Of perf.data: the vdso that ran
+    /// For perf.data: the vdso that ran
     #[arg(long, value_name = "FILE", conflicts_with = "pt")]
     pub(super) vdso: Option<PathBuf>,
-    /// Of perf.data: take programs and libraries that are not the ones that ran, by their build
-    /// ids or by the core
+    /// For perf.data: accept programs and libraries whose build IDs or contents differ from those
+    /// that ran
     #[arg(long, conflicts_with = "pt")]
     pub(super) any_binary: bool,
     #[command(flatten)]
     pub(super) raw: Raw,
-    /// Put the recording into this directory instead of a new one in ~/.local/share/contraflow
+    /// Write the recording to this directory instead of a new one in ~/.local/share/contraflow
     #[arg(short, long, value_name = "DIR")]
     pub(super) output: Option<PathBuf>,
-    /// Replace the recording that is in DIR
+    /// Replace a recording in DIR
     #[arg(long, requires = "output")]
     pub(super) force: bool,
     /// Print nothing but errors
@@ -292,7 +288,7 @@ pub(super) struct Import {
 
 #[derive(Debug, Args)]
 pub(super) struct Doctor {
-    /// As JSON, with all that the words are made of
+    /// Print JSON, including the facts that led to each finding
     #[arg(long)]
     pub(super) json: bool,
 }
@@ -305,20 +301,20 @@ pub(super) struct Export {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ExportTo {
-    /// A perf.data file, for `perf script`, `perf report` and all that is built on perf; the code
-    /// that ran goes into FILE.symfs, for perf's --symfs
+    /// A perf.data file, for `perf script`, `perf report` and the tools built on perf; the code
+    /// goes to FILE.symfs, for perf's --symfs
     Perf(ExportPerf),
 }
 
 #[derive(Debug, Args)]
 pub(super) struct ExportPerf {
-    /// A recording's directory or name; the latest if none is given
+    /// A recording's directory or name; the latest if not given
     #[arg(value_name = "REC")]
     pub(super) recording: Option<PathBuf>,
     /// The file to write
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     pub(super) output: PathBuf,
-    /// Replace FILE, and FILE.symfs if an export made it
+    /// Replace FILE, and FILE.symfs if an export created it
     #[arg(long)]
     pub(super) force: bool,
     /// Print nothing but errors
@@ -328,29 +324,29 @@ pub(super) struct ExportPerf {
 
 #[derive(Debug, Args)]
 pub(super) struct Snapshot {
-    /// A recording's directory or name; the latest of the store that is being recorded if none is
-    /// given
+    /// A recording's directory or name; if not given, the latest in the store that is still being
+    /// recorded
     #[arg(value_name = "REC")]
     pub(super) recording: Option<PathBuf>,
-    /// How long to wait for it
+    /// Seconds to wait for the recorder
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(super) timeout: u64,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Recording {
-    /// A recording's directory or name; the latest if none is given
+    /// A recording's directory or name; the latest if not given
     pub(super) recording: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct Index {
-    /// A recording's directory or name; the latest if none is given
+    /// A recording's directory or name; the latest if not given
     pub(super) recording: Option<PathBuf>,
-    /// Build it anew, whatever is saved there
+    /// Rebuild a saved index
     #[arg(long)]
     pub(super) force: bool,
-    /// Threads that decode at once; one for each core if not given
+    /// Number of decoding threads; one per core if not given
     #[arg(short, long, value_name = "N")]
     pub(super) jobs: Option<NonZero<usize>>,
 }
@@ -364,11 +360,11 @@ pub(super) struct Remove {
 
 #[derive(Debug, Args)]
 pub(super) struct Replay {
-    /// A recording's directory or name; the latest if none is given
+    /// A recording's directory or name; the latest if not given
     #[arg(value_name = "REC")]
     pub(super) recording: Option<PathBuf>,
-    /// Serve `target remote` at unix:PATH, :PORT (of loopback, for this user only) or HOST:PORT
-    /// instead of starting gdb
+    /// Serve `target remote` at unix:PATH, :PORT (loopback, this user only) or HOST:PORT instead of
+    /// starting gdb
     #[arg(long, value_name = "ADDRESS", conflicts_with = "stdio")]
     pub(super) listen: Option<String>,
     /// Serve on standard input and output: target remote | contraflow replay --stdio REC

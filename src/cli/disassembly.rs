@@ -6,10 +6,10 @@ use crate::symbols::Symbols;
 use iced_x86::{Decoder, DecoderOptions, Formatter, GasFormatter, Instruction};
 use std::collections::HashMap;
 
-/// Instructions that were seen, with their text: most of a run is loops.
+/// The largest number of cached instructions; most of a run is loops.
 const KNOWN_LIMIT: usize = 1 << 18;
 
-/// What is known of an instruction.
+/// The text of an instruction.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     /// `FUNCTION+OFF`, or `?`.
@@ -20,7 +20,7 @@ pub(super) struct Line {
     pub(super) text: String,
 }
 
-/// Makes lines, and remembers them.
+/// A disassembler with a cache of lines.
 pub(super) struct Disassembler {
     symbols: Symbols,
     formatter: GasFormatter,
@@ -37,7 +37,7 @@ impl Disassembler {
         Self { symbols, formatter, known: HashMap::new() }
     }
 
-    /// What is known of the instruction with these bytes, which may be followed by others.
+    /// Returns the text of the instruction at the start of these bytes.
     pub(super) fn line(&mut self, addr: Addr, mode: ExecMode, bytes: [u8; 15]) -> &Line {
         if self.known.len() > KNOWN_LIMIT {
             self.known.clear();
@@ -50,7 +50,7 @@ impl Disassembler {
         })
     }
 
-    /// `FUNCTION+OFF` at an address, or `?`.
+    /// Returns `FUNCTION+OFF` for an address, or `?`.
     pub(super) fn function(&self, addr: Addr) -> String {
         function(&self.symbols, addr)
     }

@@ -1,4 +1,4 @@
-//! `contraflow doctor`: what this machine can do for a recorder, and why not.
+//! `contraflow doctor`: the facilities of this machine for recording, and those that are missing.
 
 use super::{EXIT_ERROR, Failure, arguments};
 use crate::capture::host::{Choice, Facts, Means, Root, Tried, debuggers, findings};

@@ -1,4 +1,4 @@
-//! `contraflow dump`: each rung of the ladder as text, of a recording or of a raw trace.
+//! `contraflow dump`: each rung of the ladder as text, for a recording or a raw trace.
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &Dump) -> Result<ExitCode, Failure> {
         }
         (Some(pt), None) => of_trace(arguments, what, pt, &mut out)?,
         (None, _) if arguments.raw.core.is_some() => {
-            return Err("--core is for raw traces: give one with --pt".into());
+            return Err("--core requires a raw trace: give one with --pt".into());
         }
         (None, recording) => of_recording(arguments, what, recording.as_deref(), &mut out)?,
     }
@@ -75,7 +75,7 @@ fn of_trace(
     let workers = Options::default().workers;
     let addrs = what == What::Insns;
     let raw = RawTrace { bytes: trace, image: &image, config: &config, workers, addrs };
-    // On a terminal, what is printed shows how far it is.
+    // On a terminal, the output itself shows the progress.
     let mut bar = if what == What::Stats || !io::stdout().is_terminal() {
         Bar::new("decoding")
     } else {
@@ -95,8 +95,8 @@ fn of_trace(
     Ok(())
 }
 
-/// Whether times are shown. Statistics need the clock only for core clocks; without it TIPs are
-/// decoded three times as fast.
+/// Returns true if times are shown. Statistics need the clock only for core clocks; without it TIPs
+/// decode three times as fast.
 fn needs_clock(what: What, stats: &Stats) -> bool {
     what.is_timed() && (what != What::Stats || stats.tells_cycles())
 }
@@ -119,7 +119,7 @@ fn of_recording(
         let sizes = traces.iter().map(|trace| trace.as_ref().len() as u64);
         arguments.check_range(sizes.max().unwrap_or(0), "the trace")?;
         let clocks = reader.manifest().capture.clocks();
-        // A CPU's may begin within a packet.
+        // A CPU's trace may begin within a packet.
         let of_cpu = reader.manifest().capture.is_of_cpu();
         let found = if of_cpu { Packets::synced } else { Packets::new };
         let errata = errata_of(reader.manifest());
@@ -136,7 +136,7 @@ fn of_recording(
     threads(arguments, what, &timeline, &tids, out)
 }
 
-/// The one that the user named, if it is there, or all.
+/// Returns the thread that the user named, if it exists, or all threads.
 fn wanted_threads(reader: &Reader, named: Option<Tid>) -> Result<Vec<Tid>, Failure> {
     let all = reader.threads()?;
     let Some(tid) = named else { return Ok(all) };
@@ -170,14 +170,14 @@ fn threads(
         {
             stats.packets(trace.as_ref(), trace.behind(), errata);
         }
-        // A CPU's packets are not counted yet.
+        // The packets of a CPU's trace are not counted yet.
         let is_timed =
             needs_clock(what, &stats) || what == What::Stats && timeline.trace(*tid).is_none();
         let mut printer = Printer::new(arguments, what, clocks, out, &mut disassembler, &mut stats);
         // Depth is counted from the beginning.
         let from = if what == What::Calls { 0 } else { arguments.range().start };
         let print = &mut |visit: Visit<'_>| printer.visit(&visit);
-        // Within a range, blocks are counted one by one.
+        // For a range, blocks are counted one by one.
         let is_whole = arguments.range() == (0..u64::MAX);
         match (is_timed, what) {
             (true, _) => finish(timeline.visit_timed(*tid, from, print))?,
@@ -200,14 +200,14 @@ fn threads(
     Ok(())
 }
 
-/// The traces of all threads, or of those that were named.
+/// Returns the traces of all threads, or those of the named threads.
 fn traces(reader: &Reader, tids: &[Tid], named: bool) -> Result<Vec<TraceId>, Failure> {
     let all = reader.traces()?;
     let of_threads = all.iter().all(|trace| matches!(trace, TraceId::Thread(_)));
     match (named, of_threads) {
         (false, _) => Ok(all),
         (true, true) => Ok(tids.iter().copied().map(TraceId::Thread).collect()),
-        (true, false) => Err("the traces are of CPUs, and of no thread alone".into()),
+        (true, false) => Err("the traces are of CPUs, not of single threads".into()),
     }
 }
 

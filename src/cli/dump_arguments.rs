@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[command(after_help = "Gaps, where the path is lost, go to stderr. They are data: the exit \
                         status is 0 with them, and 2 for an error. `dump stats` counts them.")]
 pub(super) struct Dump {
-    /// What to print, and a recording's directory or name (the latest if none is given), in any
+    /// The rung to print, and a recording's directory or name (the latest if not given), in any
     /// order
     #[arg(
         required = true,
@@ -19,7 +19,7 @@ pub(super) struct Dump {
     names: Vec<OsString>,
     #[command(flatten)]
     pub(super) raw: Raw,
-    /// Only this thread
+    /// Print only this thread
     #[arg(long, value_name = "TID", conflicts_with = "pt")]
     pub(super) thread: Option<i32>,
     /// Print bare addresses, 16 hexadecimal digits each
@@ -31,13 +31,13 @@ pub(super) struct Dump {
     /// Stop before this instruction of the thread; for packets, before this trace offset
     #[arg(long, value_name = "N")]
     pub(super) to: Option<u64>,
-    /// Print a JSON object a line
+    /// Print one JSON object per line
     #[arg(long, conflicts_with = "addresses")]
     pub(super) json: bool,
 }
 
 impl Dump {
-    /// What to print of which recording.
+    /// Returns what to print, and the recording if one is given.
     pub(super) fn subject(&self) -> Result<(What, Option<PathBuf>), String> {
         let what = |name: &OsString| What::from_str(name.to_str()?, false).ok();
         let (wanted, others): (Vec<_>, Vec<_>) =
@@ -50,11 +50,11 @@ impl Dump {
         }
     }
 
-    /// What is wanted must be within what is there: `end` is where `what` ends.
+    /// Fails if the range begins after `end`, the end of `what`, or is reversed.
     pub(super) fn check_range(&self, end: u64, what: &str) -> Result<(), String> {
         let range = self.range();
         if range.start > range.end {
-            return Err(format!("--from {} is behind --to {}", range.start, range.end));
+            return Err(format!("--from {} is after --to {}", range.start, range.end));
         }
         if range.start > end {
             return Err(format!("--from {}: {what} ends at {end}", range.start));
@@ -62,7 +62,7 @@ impl Dump {
         Ok(())
     }
 
-    /// The wanted positions.
+    /// Returns the requested range.
     pub(super) fn range(&self) -> std::ops::Range<u64> {
         self.from.unwrap_or(0)..self.to.unwrap_or(u64::MAX)
     }
@@ -73,22 +73,22 @@ impl Dump {
 pub(super) enum What {
     /// Intel PT packets, with their offsets
     Packets,
-    /// What the packets mean, with the number of the next instruction
+    /// The meaning of the packets, with the number of the next instruction
     Events,
     /// Instructions executed in a straight line
     Blocks,
     /// Each instruction
     Insns,
-    /// Each function that is called, indented by depth
+    /// Each called function, indented by depth
     Calls,
-    /// How much of everything there is
+    /// Counts of everything
     Stats,
-    /// What the operating system did
+    /// The events of the operating system
     Sideband,
 }
 
 impl What {
-    /// Whether times and paces are shown or counted.
+    /// Returns true if times and paces are shown or counted.
     pub(super) const fn is_timed(self) -> bool {
         matches!(self, Self::Events | Self::Blocks | Self::Stats)
     }

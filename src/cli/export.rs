@@ -1,4 +1,4 @@
-//! `contraflow export`: a recording as other tools read it.
+//! `contraflow export`: a recording in the format of another tool.
 
 use super::record::size;
 use super::{Failure, arguments, say};
@@ -12,7 +12,7 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
     let reader = Reader::open(&dir)?;
     if reader.is_cut() {
         return Err(format!(
-            "{}: the recorder was killed or is still at work; only whole recordings are exported",
+            "{}: the recorder was killed or is still running; only complete recordings can be exported",
             dir.display()
         )
         .into());
@@ -23,10 +23,7 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
     }
     if !perf.quiet {
         let (out, symfs) = (perf.output.display(), exported.symfs.display());
-        say(&format!(
-            "{out}: {} of trace; the code that ran is in {symfs}",
-            size(exported.trace_bytes)
-        ));
+        say(&format!("{out}: {} of trace; its code is in {symfs}", size(exported.trace_bytes)));
         say(&format!(
             "decode it with: perf script -i {out} --symfs {symfs} --itrace=i0ns -F tid,ip"
         ));

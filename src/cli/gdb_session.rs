@@ -1,6 +1,6 @@
-//! `contraflow replay` without `--listen`: gdb in the foreground, and the server that it talks to
-//! in a thread of this process, over a Unix socket of this user's. gdb has the terminal, and the
-//! terminal's signals are gdb's.
+//! `contraflow replay` without `--listen`: gdb in the foreground, and its server in a thread of
+//! this process, connected by a Unix socket of this user. gdb has the terminal and receives its
+//! signals.
 
 use super::replay::session;
 use super::sysroot::Sysroot;
@@ -21,10 +21,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::{fs, io};
 
-/// Bytes of a socket's path (`sun_path` of unix(7)), with the zero at its end.
+/// Size of a socket's path with its terminating zero (`sun_path` of unix(7)).
 const SOCKET_PATH_BYTES: usize = 108;
 
-/// Runs gdb on the recording, with its files in the places where gdb looks for them.
+/// Runs gdb on the recording, with the recording's files as gdb's sysroot.
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let dir = fs::canonicalize(Store::of_user().find(arguments.recording.as_deref())?)?;
     let temporary = Temporary::make()?;
@@ -41,7 +41,7 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
 }
 
-/// The server's thread.
+/// The thread of the server.
 struct Server {
     is_to_end: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -71,10 +71,10 @@ impl Server {
         }
     }
 
-    /// Ends a search that is still at work, and waits for the thread.
+    /// Ends a running search, and waits for the thread.
     fn end(self) {
         self.is_to_end.store(true, Ordering::Relaxed);
-        // Its panic was printed when it happened.
+        // A panic was printed when it happened.
         let _ = self.thread.join();
     }
 }
@@ -89,7 +89,7 @@ fn serve(
         Ok(recording) => (Ok(()), Some(recording)),
         Err(failure) => (Err(failure.to_string()), None),
     };
-    // Whoever started this thread waits for the outcome.
+    // The thread that started this one waits for the outcome.
     let _ = opened.send(outcome);
     let served = recording.map(|recording| gdb::serve(listener, session(recording), options));
     if let Some(Err(failure)) = served {
@@ -97,7 +97,7 @@ fn serve(
     }
 }
 
-/// The files that gdb is given.
+/// The files for gdb.
 struct Scene {
     sysroot: Sysroot,
     socket: PathBuf,
@@ -118,7 +118,7 @@ impl Scene {
         fs::write(&scene.script, gdb::SCRIPT)?;
         fs::write(&scene.sysroot_script, gdb::SYSROOT_SCRIPT)?;
         let socket = scene.socket.as_os_str().as_bytes();
-        // gdb takes what has a colon for HOST:PORT.
+        // gdb would read a path with a colon as HOST:PORT.
         if socket.len() >= SOCKET_PATH_BYTES || socket.contains(&b':') {
             let tmpdir = dir.parent().unwrap_or(dir).display();
             let why = "is too long or has a colon, so that gdb cannot connect to a socket there";
@@ -135,7 +135,7 @@ impl Scene {
                  debugger with --listen"
                     .into()
             }
-            _ => format!("{}: gdb does not start: {error}", name.display()).into(),
+            _ => format!("{}: gdb cannot be started: {error}", name.display()).into(),
         })
     }
 
@@ -147,8 +147,8 @@ impl Scene {
             &*quoted::given(self.recording.as_os_str()),
         ]);
         let mut commands = vec![
-            // Of its own it waits 2 s for an answer, and takes one that comes late for that to its next
-            // question.
+            // The default is 2 s, after which gdb takes a late reply for the answer to its next
+            // packet.
             "set remotetimeout 60".into(),
             command(&["source".as_ref(), self.sysroot_script.as_os_str()]),
             protect,

@@ -1,5 +1,4 @@
-//! `contraflow gdbinit` and `contraflow lldbinit`: the scripts for the debugger's side, to load in
-//! one's own.
+//! `contraflow gdbinit` and `contraflow lldbinit`: the scripts that users load in their debuggers.
 
 use super::Failure;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! `contraflow import`: a trace that a CPU's PT unit took becomes a recording.
+//! `contraflow import`: converts a trace of a CPU's PT unit to a recording.
 
 use super::progress::Bar;
 use super::raw::{self, full_path};
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &arguments::Import) -> Result<ExitCode, Failure> {
 }
 
 impl arguments::Import {
-    /// A trace that tells by itself what it is.
+    /// Opens a trace whose format can be detected.
     fn imported(&self, trace: &Path) -> Result<Imported, Failure> {
         if is_of_perf(trace)? {
             let with = Perf {
@@ -69,13 +69,13 @@ impl arguments::Import {
         ];
         if let Some((option, _)) = of_perf.iter().find(|(_, given)| *given) {
             let trace = trace.display();
-            return Err(format!("{option} is for perf.data, and {trace} is none").into());
+            return Err(format!("{option} requires perf.data, which {trace} is not").into());
         }
         Ok(open_bundle(trace)?)
     }
 }
 
-/// By its first bytes; a directory of perf's holds a file `data`.
+/// Returns true for perf.data, by its first bytes, and for perf's directories with a file `data`.
 fn is_of_perf(path: &Path) -> Result<bool, Failure> {
     if path.is_dir() {
         return Ok(path.join("data").is_file() && !path.join("trace.json").exists());
@@ -83,7 +83,7 @@ fn is_of_perf(path: &Path) -> Result<bool, Failure> {
     Ok(is_perf_data(raw::map(path)?.as_ref()))
 }
 
-/// Writes the recording and its index; gives how many gaps it has, too.
+/// Writes the recording and its index; returns the manifest and the number of gaps.
 fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> {
     imported.write(dir)?;
     let mut bar = Bar::new("indexing");
@@ -98,7 +98,7 @@ fn write(imported: &Imported, dir: &Path) -> Result<(Manifest, usize), Failure> 
         if let Some(ended) = timeline.path_end(*tid).filter(|ended| ended != stood) {
             say(&format!(
                 "thread {tid}: the trace ends at {ended}, but the core is of a state at {stood}: \
-                 what was executed between them is not known"
+                 the instructions in between are unknown"
             ));
         }
     }
@@ -121,7 +121,7 @@ fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, sto
 }
 
 impl Raw {
-    /// The raw trace in `pt` with all that is known of it.
+    /// Returns the raw trace in `pt` with the facts from the command line.
     fn imported(&self, pt: &Path) -> Result<Imported, Failure> {
         let trace = raw::map(pt)?;
         if trace.as_ref().is_empty() {
@@ -138,7 +138,7 @@ impl Raw {
         let memory = memory.cloned().map(Code::Core);
         let nominal_hz =
             self.nom_freq.filter(|ratio| *ratio > 0).map(|ratio| f64::from(ratio) * 1e8);
-        // Says what is wrong with the processor, too.
+        // Also reports missing errata of the processor.
         let filter = self.config().filter;
         Ok(Imported {
             program: self.program(pt)?,
@@ -172,7 +172,7 @@ impl Raw {
         })
     }
 
-    /// The path of the program: that of the first ELF file that can be one.
+    /// Returns the path of the program: the first ELF file that can be one.
     fn program(&self, pt: &Path) -> Result<String, Failure> {
         for elf in &self.elf {
             let parsed = Elf::parse(&raw::open(&elf.path)?);

@@ -1,5 +1,4 @@
-//! `contraflow index`: makes the index of a recording and saves it there, so that a big recording
-//! opens at once.
+//! `contraflow index`: builds and saves the index of a recording, so that a large one opens faster.
 
 use super::open::say_what_is_wrong;
 use super::progress::Bar;

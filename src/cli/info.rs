@@ -1,4 +1,4 @@
-//! `contraflow info`: what a recording holds.
+//! `contraflow info`: the contents of a recording.
 
 use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
@@ -50,7 +50,7 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
     let state = match reader.has_core() {
         _ if damaged("core") => "damaged",
         true => "core",
-        false => "not known",
+        false => "not recorded",
     };
     lines.push(format!("final state  {state}"));
     for tid in reader.threads().unwrap_or_default() {
@@ -76,7 +76,7 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
     lines.iter().fold(String::new(), |text, line| text + &Visible(line).to_string() + "\n")
 }
 
-/// How much of the run is there.
+/// Returns the recorded part of the history in words.
 fn history(manifest: &Manifest) -> Option<String> {
     let wanted = Some(&manifest.capture.history).filter(|words| !words.is_empty())?;
     let since = manifest.end.as_ref().and_then(|end| end.ring_since_ns);
@@ -96,7 +96,7 @@ fn captured(capture: &Capture) -> String {
     }
 }
 
-/// What is known of a thread besides its trace.
+/// Returns the facts about a thread besides its trace.
 fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     let manifest = reader.manifest();
     let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);

@@ -1,5 +1,5 @@
-//! `contraflow list`: the recordings of the store, oldest first, with when each process started and
-//! its number, by which those of one run's forks differ.
+//! `contraflow list`: the recordings of the store, oldest first, with the start time and ID of each
+//! process, which distinguish the forks of one run.
 
 use super::Failure;
 use super::record::signal_name;
@@ -30,20 +30,20 @@ fn line(entry: &Entry) -> String {
             let command = manifest.argv.join(" ");
             format!("{minute}  pid {}  {}  {command}", manifest.pid, ending(reader))
         }
-        Err(error) => format!("does not open: {}", error.kind),
+        Err(error) => format!("cannot be opened: {}", error.kind),
     }
 }
 
-/// How the run ended, in a few words.
+/// Returns the ending of the run, in a few words.
 pub(super) fn ending(reader: &Reader) -> String {
     let Some(end) = &reader.manifest().end else {
-        return "cut: the recorder was killed, or is at work".to_owned();
+        return "cut: the recorder was killed, or is still running".to_owned();
     };
     let how = match end.exit {
         Some(Exit::Code(code)) => format!("exit {code}"),
         Some(Exit::Signal(signal)) => signal_name(signal),
         None if reader.manifest().capture.import.is_some() => "imported".to_owned(),
-        None => "let go".to_owned(),
+        None => "detached".to_owned(),
     };
     format!("{how}, {} instructions", end.instructions)
 }

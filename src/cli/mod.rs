@@ -1,7 +1,7 @@
-//! The command line: one file a subcommand. Results go to stdout, progress and messages to
-//! stderr. The exit status is 0, or 2 for an error; gaps in a history are data and no error.
-//! `doctor` has 2 where no program can be recorded, too. `record` exits with the program's own
-//! status, and `replay` with gdb's.
+//! The command line: one file per subcommand. Results go to stdout, progress and messages to
+//! stderr. The exit status is 0, or 2 for an error; gaps in a history are data, not errors.
+//! `doctor` also returns 2 if no program can be recorded. `record` returns the program's own
+//! status, and `replay` gdb's.
 
 mod arguments;
 mod completions;
@@ -39,7 +39,7 @@ use clap::Parser;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// What a subcommand fails with: a sentence for the user.
+/// The error of a subcommand: a sentence for the user.
 type Failure = Box<dyn std::error::Error>;
 
 const EXIT_ERROR: u8 = 2;
@@ -73,13 +73,13 @@ pub fn main() -> ExitCode {
     })
 }
 
-/// A message. Names, paths and the like in it are as others made them.
+/// Prints a message. Names and paths in it may come from others, and are escaped.
 fn say(message: &dyn std::fmt::Display) {
-    // Whoever closed stderr does not want to know.
+    // Without a stderr there is nowhere to report an error.
     let _ = writeln!(std::io::stderr(), "contraflow: {}", Visible(message));
 }
 
-/// Somebody closed our output, as `head` does: no fault.
+/// Returns true if the reader closed our output, as `head` does, which is not an error.
 fn is_broken_pipe(failure: &(dyn std::error::Error + 'static)) -> bool {
     failure
         .downcast_ref::<std::io::Error>()

@@ -1,4 +1,4 @@
-//! One item of a history as text or JSON, a line an item. Gaps go to stderr.
+//! Items of a history as text or JSON, one line each. Gaps go to stderr.
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::ops::{ControlFlow, Range};
 
-/// Deeper calls than this are not indented further.
+/// The depth beyond which calls are not indented further.
 const INDENT_LIMIT: usize = 120;
 
-/// Prints one thread's history.
+/// A printer of one thread's history.
 pub(super) struct Printer<'a, W> {
     pub(super) out: &'a mut W,
     pub(super) disassembler: &'a mut Disassembler,
@@ -25,12 +25,12 @@ pub(super) struct Printer<'a, W> {
     range: Range<u64>,
     addresses: bool,
     json: bool,
-    /// Show the time at each line, as the trace's clocks are known.
+    /// True to print the time on each line, if the trace's clocks are known.
     times: bool,
     calls: CallTrace,
-    /// What is mapped, where that never changes.
+    /// The image of code that never changes.
     image: Option<&'a Image>,
-    /// Behind the last instruction that was seen.
+    /// The end of the last visited instruction.
     end: u64,
 }
 
@@ -58,22 +58,22 @@ impl<'a, W: Write> Printer<'a, W> {
         }
     }
 
-    /// The same, of code that never changes.
+    /// Returns the printer for code that never changes.
     pub(super) fn with_image(self, image: &'a Image) -> Self {
         Self { image: Some(image), ..self }
     }
 
-    /// The number of instructions that went by, or would have.
+    /// Returns the number of instructions visited so far.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// Counts what was executed, where statistics are wanted.
+    /// Adds executed instructions to the statistics.
     pub(super) const fn executed(&mut self, totals: Totals) {
         self.stats.executed(totals);
     }
 
-    /// Prints an item. Breaks where the wanted range is over, or nobody reads any more.
+    /// Prints an item. Breaks after the requested range, or if the output fails.
     pub(super) fn visit(&mut self, visit: &Visit<'_>) -> ControlFlow<Option<io::Error>> {
         match self.item(visit) {
             Ok(true) => ControlFlow::Continue(()),
@@ -121,7 +121,7 @@ impl<'a, W: Write> Printer<'a, W> {
     fn gap(&mut self, index: u64, gap: &Gap, image: Option<&Image>) -> io::Result<()> {
         self.out.flush()?;
         let mapping = mapping(gap, image.or(self.image));
-        // Whoever closed stderr does not want to know.
+        // Without a stderr there is nowhere to report an error.
         let _ = writeln!(io::stderr(), "gap: {gap}{mapping}");
         if self.json && !matches!(self.what, What::Stats) {
             let last_ip = gap.last_ip.map(|ip| format!("{ip}"));
@@ -146,7 +146,7 @@ impl<'a, W: Write> Printer<'a, W> {
         writeln!(self.out, "{index:>10}  {:08x}  {time}{:x?}", event.offset, event.kind)
     }
 
-    /// The time as a column, where there is one.
+    /// Returns the time as a column, if times are shown.
     fn time(&self, moment: Moment) -> String {
         match moment.time {
             _ if !self.times => String::new(),
@@ -219,7 +219,7 @@ impl<'a, W: Write> Printer<'a, W> {
                 "function": function,
             }));
         }
-        // A call leads to a function's beginning; what does not is shown with its offset.
+        // A call leads to a function's beginning; other addresses are shown with their offset.
         let name = function.strip_suffix("+0x0").unwrap_or(&function);
         let indent = (2 * depth).min(INDENT_LIMIT);
         let how = if how == "call" { String::new() } else { format!("{how} ") };
@@ -227,7 +227,7 @@ impl<'a, W: Write> Printer<'a, W> {
     }
 }
 
-/// What was mapped where code is missing.
+/// Returns a description of the mapping in which code is missing.
 fn mapping(gap: &Gap, image: Option<&Image>) -> String {
     let (GapReason::NoCode(addr), Some(image)) = (gap.reason, image) else { return String::new() };
     let Some(section) = image.section_at(addr) else { return ", nothing is mapped there".into() };
@@ -238,7 +238,7 @@ fn mapping(gap: &Gap, image: Option<&Image>) -> String {
     format!(", in {name} at {:x}-{:x}", range.start, range.end)
 }
 
-/// The time with its bounds, and the pace, where they are known.
+/// Adds the time with its bounds, and the pace, if known.
 fn with_moment(mut object: Value, moment: Moment) -> Value {
     if let Some(time) = moment.time {
         object["tsc"] = json!(time.tsc.0);
@@ -251,10 +251,10 @@ fn with_moment(mut object: Value, moment: Moment) -> Value {
     object
 }
 
-/// A packet, or what is none, and its place in the trace.
+/// A packet or a packet error, and its offset in the trace.
 pub(super) type Found = (u64, Result<Packet, PacketError>);
 
-/// Gives back the memory of a mapped trace behind the packets that are read.
+/// Returns the packets, and releases the memory of a mapped trace as they are read.
 pub(super) fn once<'a>(
     packets: Packets<'a>,
     mut behind: Behind<'a>,
@@ -262,7 +262,7 @@ pub(super) fn once<'a>(
     packets.inspect(move |(offset, _)| behind.pass(usize::try_from(*offset).unwrap_or(0)))
 }
 
-/// Prints the packets of a trace, with the time at each where clocks are known.
+/// Prints the packets of a trace, each with the time if the clocks are known.
 pub(super) fn packets(
     trace: impl Iterator<Item = Found>,
     arguments: &Dump,

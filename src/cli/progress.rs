@@ -1,4 +1,4 @@
-//! A bar on standard error while something takes long, where that is a terminal.
+//! A progress bar on standard error for long operations, if that is a terminal.
 
 use super::record::size;
 use crate::timeline::Progress;
@@ -6,13 +6,13 @@ use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 const WIDTH: usize = 40;
-/// Nothing is shown of what is done before.
+/// The time before which nothing is shown.
 const PATIENCE: Duration = Duration::from_millis(300);
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// A bar; wiped out when it is dropped.
+/// A progress bar; erased on drop.
 pub(super) struct Bar {
-    /// What goes on.
+    /// The name of the operation.
     doing: &'static str,
     enabled: bool,
     next: Instant,
@@ -25,7 +25,7 @@ impl Bar {
         Self { doing, enabled: stderr().is_terminal(), next, drawn: false }
     }
 
-    /// One that is never shown.
+    /// Returns a bar that is never shown.
     pub(super) fn hidden() -> Self {
         Self { enabled: false, ..Self::new("") }
     }
@@ -47,7 +47,7 @@ impl Drop for Bar {
     }
 }
 
-/// A terminal that is gone is no reason to stop.
+/// Writes to the terminal. A missing terminal is not an error.
 fn put(text: &str) {
     let mut out = stderr().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

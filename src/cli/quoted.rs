@@ -1,10 +1,10 @@
-//! Paths as a shell reads them.
+//! Paths quoted for a shell.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-/// One word of a command that somebody is to type: as it is where that is plain, and without
-/// control characters in any case (in the way of bash and zsh).
+/// Quotes one word of a command for the user to type: unchanged if it is plain, and never with
+/// control characters (in the syntax of bash and zsh).
 pub(super) fn typed(word: &OsStr) -> String {
     let plain = |c: char| c.is_alphanumeric() || "/._-+=:@%,".contains(c);
     match word.to_str() {
@@ -19,7 +19,7 @@ pub(super) fn typed(word: &OsStr) -> String {
     }
 }
 
-/// One word of a command that gdb or `sh` is given, whatever its bytes are.
+/// Quotes one word of a command for gdb or `sh`, whatever its bytes are.
 pub(super) fn given(word: &OsStr) -> OsString {
     let mut bytes = vec![b'\''];
     for byte in word.as_bytes() {

@@ -1,4 +1,4 @@
-//! A raw trace with the code that it ran, as the command line describes it: opens the files.
+//! A raw trace and its code, as the command line describes them: opens the files.
 
 use super::raw_arguments::{CodeAt, ElfAt, Raw, hexadecimal};
 use super::{Failure, say};
@@ -12,26 +12,26 @@ use crate::recording::Mapped;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// A file's bytes, or a sentence that names it.
+/// Opens a file; an error names the path.
 pub(super) fn open(path: &Path) -> Result<Bytes, Failure> {
     map(path).map(Bytes::new)
 }
 
-/// The same of a file that is read from end to end.
+/// Maps a file that is read from start to end; an error names the path.
 pub(super) fn map(path: &Path) -> Result<Mapped, Failure> {
     let refused = |error: std::io::Error| format!("{}: {error}", path.display());
     Ok(Mapped::open(path).map_err(refused)?)
 }
 
 impl Raw {
-    /// The code that ran: the core's lowest, then that of files.
+    /// Returns the code: the core file's lowest, then that of files.
     pub(super) fn image(&self) -> Result<Image, Failure> {
         let core = self.core()?;
         let of_core = core.iter().flat_map(|(_, core)| core.memory().sections().cloned());
         Ok(Image::new(of_core.chain(self.files()?)))
     }
 
-    /// The core that is given, and its bytes.
+    /// Returns the core file and its bytes, if one is given.
     pub(super) fn core(&self) -> Result<Option<(Bytes, Core)>, Failure> {
         let Some(path) = &self.core else { return Ok(None) };
         let bytes = open(path)?;
@@ -39,8 +39,8 @@ impl Raw {
         Ok(Some((bytes, core.map_err(|error| format!("{}: {error}", path.display()))?)))
     }
 
-    /// The code of files, named by their full paths: ELF files, the list, and single pieces of
-    /// code, each over what was there.
+    /// Returns the code of files under their full paths: ELF files, the list, and single pieces of
+    /// code, each over the ones before.
     pub(super) fn files(&self) -> Result<Vec<Section>, Failure> {
         let mut sections = Vec::new();
         for elf in &self.elf {
@@ -55,12 +55,12 @@ impl Raw {
         Ok(sections)
     }
 
-    /// What the decoder is told. Says on stderr when errata cannot be worked around.
+    /// Returns the decoder's settings. Reports on stderr if errata cannot be worked around.
     pub(super) fn config(&self) -> Config {
         let errata = self.cpu.map(|cpu| (cpu, Errata::of(cpu)));
         match errata {
             None => say(&"no --cpu is given, so no errata are worked around"),
-            Some((cpu, None)) => say(&format!("no errata are known of processor {cpu}")),
+            Some((cpu, None)) => say(&format!("no errata are known for processor {cpu}")),
             Some((_, Some(_))) => {}
         }
         Config {
@@ -70,7 +70,7 @@ impl Raw {
         }
     }
 
-    /// What is known of the trace's clocks; none when nothing is.
+    /// Returns the known settings of the trace's clocks; `None` if nothing is known.
     pub(super) fn clocks(&self) -> Option<ClockConfig> {
         let known = self.mtc_freq.is_some() || self.cpuid_15.is_some() || self.nom_freq.is_some();
         known.then(|| ClockConfig {
@@ -81,13 +81,13 @@ impl Raw {
     }
 }
 
-/// The sections of a program.
+/// Returns the sections of a program.
 fn elf_sections(at: &ElfAt) -> Result<Vec<Section>, Failure> {
     load_at(&open(&at.path)?, at.addr, &full_path(&at.path))
         .map_err(|error| format!("{}: {error}", at.path.display()).into())
 }
 
-/// A file's path as gdb and symbols know it.
+/// Returns a file's full path, which gdb and symbols use.
 pub(super) fn full_path(path: &Path) -> String {
     path.canonicalize().unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
 }
@@ -97,7 +97,7 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
     let end = offset.checked_add(size);
     if end.is_none_or(|end| end > bytes.len() as u64) {
         let path = code.path.display();
-        return Err(format!("{path}: {offset:#x}:{size:#x} is not within the file").into());
+        return Err(format!("{path}: {offset:#x}:{size:#x} is outside the file").into());
     }
     Ok(Section {
         range: AddrRange::sized(code.addr, size),
@@ -109,7 +109,7 @@ fn code_section(code: &CodeAt, bytes: &Bytes) -> Result<Section, Failure> {
     })
 }
 
-/// The pieces of code that a list names, in its order.
+/// Returns the pieces of code in a list, in its order.
 fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
     let bytes = open(list)?;
     let text = std::str::from_utf8(&bytes);
@@ -129,7 +129,7 @@ fn listed(list: &Path) -> Result<Vec<Section>, Failure> {
     Ok(sections)
 }
 
-/// A path that is not there as it stands is taken from the list's own directory.
+/// Parses a line of the list. A path that does not exist is relative to the list's directory.
 fn listed_line(line: &str, dir: &Path) -> Option<CodeAt> {
     let mut rest = line.trim();
     let mut number = || {

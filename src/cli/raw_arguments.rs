@@ -1,4 +1,4 @@
-//! The arguments that describe a raw trace: its bytes, the code that it ran, and how it was taken.
+//! The arguments that describe a raw trace: its bytes, its code, and its settings.
 
 use crate::common::{Addr, AddrRange};
 use crate::pt::{Cpu, CrystalRatio};
@@ -6,36 +6,35 @@ use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A raw trace and what is known of it. Addresses, offsets and sizes are hexadecimal.
+/// A raw trace and its settings. Addresses, offsets and sizes are hexadecimal.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct Raw {
     /// A file of raw Intel PT bytes
     #[arg(long, value_name = "FILE")]
     pub(super) pt: Option<PathBuf>,
-    /// A program or library that ran, with the address of its lowest page (hexadecimal; where it
-    /// is linked, if none is given)
+    /// A program or library that ran, with the address of its lowest page (hexadecimal; its linked
+    /// address if not given)
     #[arg(long, value_name = "FILE[@ADDR]", requires = "pt")]
     pub(super) elf: Vec<ElfAt>,
-    /// Bytes that stood at an address: a whole file, or SIZE bytes of it from OFFSET on (all
-    /// hexadecimal)
+    /// Code at an address: a whole file, or SIZE bytes of it from OFFSET on (all hexadecimal)
     #[arg(long, value_name = "FILE@ADDR[:OFFSET:SIZE]", requires = "pt")]
     pub(super) code: Vec<CodeAt>,
-    /// A file of lines ADDR SIZE OFFSET PATH (hexadecimal); where ranges overlap, the first counts
+    /// A file of lines ADDR SIZE OFFSET PATH (hexadecimal); if ranges overlap, the first counts
     #[arg(long, value_name = "LIST", requires = "pt")]
     pub(super) code_list: Option<PathBuf>,
     /// A core file of the process
     #[arg(long, value_name = "FILE")]
     pub(super) core: Option<PathBuf>,
-    /// The trace was taken with this IP filter: first and last address (hexadecimal)
+    /// The IP filter of the trace: first and last address (hexadecimal)
     #[arg(long, value_name = "A-B", requires = "pt")]
     pub(super) filter_range: Vec<Filter>,
     /// The processor, whose errata are worked around
     #[arg(long, value_name = "F/M[/S]", requires = "pt")]
     pub(super) cpu: Option<Cpu>,
-    /// `MTCFreq` that the trace was taken with
+    /// The `MTCFreq` setting of the trace
     #[arg(long, value_name = "N", requires = "pt", value_parser = clap::value_parser!(u8).range(0..16))]
     pub(super) mtc_freq: Option<u8>,
-    /// The processor's ratio of TSC to crystal clock, as CPUID leaf 15H gives it
+    /// The processor's ratio of TSC to crystal clock, from CPUID leaf 15H
     #[arg(long, value_name = "EBX/EAX", requires = "pt")]
     pub(super) cpuid_15: Option<Crystal>,
     /// The processor's nominal frequency, in 100 MHz
@@ -55,7 +54,7 @@ pub(super) struct ElfAt {
 pub(super) struct CodeAt {
     pub(super) path: PathBuf,
     pub(super) addr: Addr,
-    /// Offset and size in the file, in bytes; all of it without.
+    /// Offset and size in the file, in bytes; `None` for the whole file.
     pub(super) part: Option<(u64, u64)>,
 }
 
@@ -67,10 +66,10 @@ pub(super) struct Filter(pub(super) AddrRange);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crystal(pub(super) CrystalRatio);
 
-/// A hexadecimal number, with or without `0x`.
+/// Parses a hexadecimal number, with or without `0x`.
 pub(super) fn hexadecimal(text: &str) -> Option<u64> {
     let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")).unwrap_or(text);
-    // from_str_radix takes a sign, too.
+    // from_str_radix would accept a sign.
     digits.bytes().all(|b| b.is_ascii_hexdigit()).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
@@ -82,7 +81,7 @@ impl FromStr for ElfAt {
         let Some((path, addr)) = text.rsplit_once('@').filter(|_| !Path::new(text).exists()) else {
             return Ok(whole);
         };
-        let addr = hexadecimal(addr).ok_or_else(|| format!("{addr:?} is no address"))?;
+        let addr = hexadecimal(addr).ok_or_else(|| format!("{addr:?} is not an address"))?;
         Ok(Self { path: path.into(), addr: Some(Addr(addr)) })
     }
 }

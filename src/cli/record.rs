@@ -20,7 +20,7 @@ use std::io::{ErrorKind, IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// MiB of records of a thread that a ring keeps.
+/// The default size of a thread's ring, in MiB.
 const DEFAULT_RING_MIB: u64 = 32;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
@@ -58,12 +58,12 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     let backend = backend(arguments.backend, &request);
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
-        return Err("--pt-config is for --backend perf".into());
+        return Err("--pt-config requires --backend perf".into());
     }
     if only_thread.is_some() && backend != Backend::Perf {
         capture::hardware(&request)
-            .map_err(|error| format!("--tid is for --backend perf, and that cannot be: {error}"))?;
-        return Err("--tid is for --backend perf; --attach records all threads".into());
+            .map_err(|error| format!("--tid requires --backend perf, which fails: {error}"))?;
+        return Err("--tid requires --backend perf; --attach records all threads".into());
     }
     let is_auto = arguments.backend == arguments::Backend::Auto;
     if is_auto
@@ -76,10 +76,10 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     if arguments.max_size.is_some() {
         match backend {
             Backend::Step => {
-                return Err("the step backend keeps all: --max-size is for the soft one".into());
+                return Err("the step backend keeps all: --max-size requires the soft one".into());
             }
             Backend::Perf => {
-                let why = "the perf backend keeps all or a ring: --max-size is for the soft one";
+                let why = "the perf backend keeps all or a ring: --max-size requires soft";
                 return Err(why.into());
             }
             Backend::Soft => {}
@@ -87,7 +87,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     }
     if arguments.on_recorder_death == RecorderDeath::GoOn {
         if backend == Backend::Perf {
-            return Err("--on-recorder-death go-on is for the soft and step backends".into());
+            return Err("--on-recorder-death go-on requires the soft or step backend".into());
         }
         if let Some(end) = record_behind_a_front()? {
             return Ok(front_exit_code(end));
@@ -103,10 +103,10 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     Ok(exit_code(&outcome))
 }
 
-/// What the user chose, or the fastest that this machine has.
+/// Returns the backend that the user chose, or the fastest that this machine supports.
 fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
     match chosen {
-        // The log is of single steps.
+        // The log contains single steps.
         arguments::Backend::Auto if request.step_log.is_some() => Backend::Step,
         arguments::Backend::Auto => {
             if capture::hardware(request).is_ok() {
@@ -121,8 +121,8 @@ fn backend(chosen: arguments::Backend, request: &Request) -> Backend {
     }
 }
 
-/// How much the CPU's trace tells of is known when it is decoded: notes that in the manifests, and
-/// keeps the indexes.
+/// Adds the instruction counts, which are only known after decoding, to the manifests of a CPU's
+/// traces, and saves the indexes.
 fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     for (number, dir) in outcome.recordings.iter().enumerate() {
         let mut bar = if quiet { Bar::hidden() } else { Bar::new("indexing") };
@@ -140,7 +140,7 @@ fn count(outcome: &mut Outcome, quiet: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How much is to be kept.
+/// Returns the requested amount of history.
 fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, Failure> {
     let ring_bytes = ring.unwrap_or(DEFAULT_RING_MIB) << 20;
     match (full, max) {
@@ -154,14 +154,14 @@ fn history(full: bool, max: Option<u64>, ring: Option<u64>) -> Result<History, F
     }
 }
 
-/// Lines of their own, as the program may write to the same terminal.
+/// Prints progress in separate lines, since the program may use the same terminal.
 fn progress(written: &Written) {
-    let rest = if written.is_ring { ", and only the end is kept of what comes" } else { "" };
+    let rest = if written.is_ring { ", and only the end of the rest is kept" } else { "" };
     let seconds = written.elapsed.as_secs();
     say(&format!("{} are written after {seconds} s{rest}", size(written.bytes)));
 }
 
-/// A running process's program and arguments.
+/// Returns the program and arguments of a running process.
 pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     if state(pid).is_none() {
         return Err(format!("there is no process {pid}").into());
@@ -175,13 +175,13 @@ pub(super) fn running(pid: Pid) -> Result<(PathBuf, Vec<OsString>), Failure> {
     Ok((program, command_line(pid)))
 }
 
-/// As many ranges as a PT unit has.
+/// Returns the filter. Fails if it has more ranges than a PT unit.
 fn filter(only: Vec<Code>, ranges: Vec<Code>, stop: Vec<Code>) -> Result<Filter, Failure> {
     const MOST: usize = 4;
     let only = [only, ranges].concat();
     match only.len() + stop.len() {
         0..=MOST => Ok(Filter { only, stop }),
-        count => Err(format!("{count} filters are given, and a PT unit has {MOST} ranges").into()),
+        count => Err(format!("{count} filters are given, but a PT unit has {MOST} ranges").into()),
     }
 }
 
@@ -193,7 +193,7 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let how = match end.exit {
         Some(Exit::Code(code)) => format!("exited with status {code}"),
         Some(Exit::Signal(signal)) => format!("was killed by {}", signal_name(signal)),
-        None => "was let go".to_owned(),
+        None => "was detached".to_owned(),
     };
     let [first, others @ ..] = outcome.recordings.as_slice() else { return };
     say(&format!(
@@ -212,13 +212,13 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     if is_ring && let Some(hint) = backtrace_hint(&outcome.manifest) {
         say(&hint);
     }
-    // To decode what was stepped takes next to no time.
+    // Decoding a stepped recording takes almost no time.
     if outcome.manifest.capture.backend == "step" {
         outcome.recordings.iter().for_each(|dir| check(dir));
     }
 }
 
-/// A panic's backtrace is long, and fills a ring: what comes before it is lost then.
+/// Returns a hint on backtraces of panics, which are long and may fill a ring.
 fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
     const SIGABRT: i32 = 6;
     const PANICKED: i32 = 101;
@@ -234,26 +234,26 @@ fn backtrace_hint(manifest: &Manifest) -> Option<&'static str> {
     (is_hinted && is_rust(&manifest.program)).then_some(hint)
 }
 
-/// Whether a program has Rust's standard library in it, by the variable's name.
+/// Returns true if a program contains Rust's standard library, by the variable's name.
 fn is_rust(program: &str) -> bool {
     const NAME: &[u8] = b"RUST_BACKTRACE";
     let bytes = std::fs::read(program).unwrap_or_default();
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// The latest of the store needs no name.
+/// Returns a recording's name for a command line; empty for one of the store, as the latest.
 pub(super) fn named(recording: &Path, store: &Store) -> String {
     if recording.parent().is_some_and(|parent| store.is_at(parent)) {
         return String::new();
     }
-    // What begins so would be taken for an option.
+    // A leading dash would be parsed as an option.
     let word = recording.as_os_str();
     let dash = word.as_encoded_bytes().starts_with(b"-");
     let word = if dash { Path::new(".").join(recording).into_os_string() } else { word.to_owned() };
     format!(" {}", quoted::typed(&word))
 }
 
-/// Decodes the recording once, and says so if it does not hold what was executed.
+/// Decodes the recording once, and reports if it differs from what was executed.
 fn check(dir: &Path) {
     let opened = Reader::open(dir).map_err(Failure::from);
     match opened.and_then(|reader| Ok(Timeline::open(reader, Options::default())?)) {
@@ -262,7 +262,7 @@ fn check(dir: &Path) {
     }
 }
 
-/// How the process ends that the user sees, where the recorder worked behind it.
+/// Returns the exit code of the front process, whose child was the recorder.
 fn front_exit_code(end: RecorderEnd) -> ExitCode {
     match end {
         RecorderEnd::Exited(status) => ExitCode::from(u8::try_from(status).unwrap_or(u8::MAX)),
@@ -274,7 +274,7 @@ fn front_exit_code(end: RecorderEnd) -> ExitCode {
     }
 }
 
-/// A shell's convention: 128 and the signal.
+/// Returns the program's exit code; 128 plus the signal number, as in shells.
 fn exit_code(outcome: &Outcome) -> ExitCode {
     match outcome.manifest.end.as_ref().and_then(|end| end.exit) {
         Some(Exit::Code(code)) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
@@ -283,13 +283,13 @@ fn exit_code(outcome: &Outcome) -> ExitCode {
     }
 }
 
-/// A signal's name, or its number for a real-time signal.
+/// Returns a signal's name, or its number for a real-time signal.
 pub(super) fn signal_name(number: i32) -> String {
     nix::sys::signal::Signal::try_from(number)
         .map_or_else(|_| format!("signal {number}"), |signal| signal.as_str().to_owned())
 }
 
-/// A size for people.
+/// Returns a size as text.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 pub(super) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];

@@ -26,12 +26,12 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A session on a recording, at its end.
+/// Returns a session at the end of a recording.
 pub(super) fn session(recording: Recording) -> Session<Recorded<Recording>> {
     Session::new(Recorded::at_end(recording))
 }
 
-/// A socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
+/// Opens a socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.
 pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     if let Some(path) = address.strip_prefix("unix:") {
         return Ok(Listener::unix(Path::new(path))?);
@@ -44,8 +44,8 @@ pub(super) fn listener(address: &str) -> Result<Listener, Failure> {
     let found = address.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
     if !found.ip().is_loopback() {
         say(&format!(
-            "warning: {found} can be reached from other machines, and whoever connects reads the \
-             recording, or controls the program"
+            "warning: {found} can be reached from other machines, and every client can read the \
+             recording or control the program"
         ));
     }
     Ok(Listener::tcp(found)?)

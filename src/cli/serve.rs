@@ -84,7 +84,7 @@ fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> 
     let alone = arguments.once || arguments.stdio;
     match arguments.on_disconnect {
         Some(Said::Keep) if alone => {
-            Err("nobody comes for the program after --once or --stdio: it cannot be kept".into())
+            Err("no debugger follows after --once or --stdio: the program cannot be kept".into())
         }
         None if alone => Ok(OnDisconnect::Kill),
         Some(Said::Kill) => Ok(OnDisconnect::Kill),
@@ -93,7 +93,7 @@ fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> 
     }
 }
 
-/// The debugger has the standard streams: the program gets others in their place.
+/// Returns the standard streams for the debugger, and redirects those of the program.
 fn standard_streams() -> Result<Listener, Failure> {
     let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -103,7 +103,7 @@ fn standard_streams() -> Result<Listener, Failure> {
     Ok(Listener::Streams(input, output))
 }
 
-/// Where the history is while the program lives.
+/// The place of the history while the program runs.
 enum Place {
     Kept(PathBuf),
     Temporary(Temporary),
@@ -117,7 +117,7 @@ impl Place {
         })
     }
 
-    /// Where the program's own is. Those of children that are followed are beside it.
+    /// Returns the directory of the program's history. Those of followed children are beside it.
     fn dir(&self) -> PathBuf {
         match self {
             Self::Kept(dir) => dir.clone(),

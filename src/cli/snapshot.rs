@@ -1,4 +1,4 @@
-//! `contraflow snapshot`: lets a recorder at work write what is in its rings.
+//! `contraflow snapshot`: makes a running recorder write what is in its rings.
 
 use super::{Failure, arguments, quoted, say};
 use crate::capture::{recorder_of, snapshot};
@@ -14,14 +14,14 @@ pub(super) fn run(arguments: &arguments::Snapshot) -> Result<ExitCode, Failure> 
         None => latest(&store)?,
     };
     snapshot(&dir, Duration::from_secs(arguments.timeout))?;
-    say(&format!("what {} recorded up to now is on the disk", dir.display()));
+    say(&format!("the history of {} up to now is on the disk", dir.display()));
     let in_store = dir.parent().is_some_and(|parent| store.is_at(parent));
     let name = dir.file_name().filter(|_| in_store).unwrap_or(dir.as_os_str());
     say(&format!("step through it with: contraflow replay {}", quoted::typed(name)));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The latest that is being recorded.
+/// Returns the latest recording that is still being recorded.
 fn latest(store: &Store) -> Result<PathBuf, Failure> {
     let entries = store.list()?.into_iter().rev();
     let found = entries.map(|entry| entry.path).find(|dir| recorder_of(dir).is_some());

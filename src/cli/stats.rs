@@ -1,4 +1,4 @@
-//! How much of everything a trace holds.
+//! Counts of the contents of a trace.
 
 use super::print::once;
 use crate::flow::{EventKind, Moment, Pace};
@@ -11,19 +11,19 @@ use std::fmt::Debug;
 use std::io::{self, Write};
 use std::mem::{Discriminant, discriminant};
 
-/// Counts of what was seen.
+/// Counts of packets, events and instructions.
 #[derive(Debug, Default)]
 pub(super) struct Stats {
     bytes: u64,
     packets: Kinds<Packet>,
     errors: u64,
-    /// There are CYC packets: nothing else tells core clocks.
+    /// True if there are CYC packets, the only ones with core clocks.
     cycles: bool,
     events: Kinds<EventKind>,
     blocks: u64,
     instructions: u64,
     gaps: u64,
-    /// Of the instructions whose core clocks are known.
+    /// The instructions with known core clocks.
     pace: Pace,
 }
 
@@ -42,7 +42,7 @@ impl Stats {
         }
     }
 
-    /// Whether a packet that was counted tells core clocks.
+    /// Returns true if a counted packet has core clocks.
     pub(super) const fn tells_cycles(&self) -> bool {
         self.cycles
     }
@@ -63,7 +63,7 @@ impl Stats {
         }
     }
 
-    /// Counts what was executed.
+    /// Counts executed blocks and instructions.
     pub(super) const fn executed(&mut self, totals: Totals) {
         self.blocks += totals.blocks;
         self.instructions += totals.insns;
@@ -75,7 +75,7 @@ impl Stats {
         self.pace.cycles = self.pace.cycles.saturating_add(pace.cycles);
     }
 
-    /// Instructions per core clock, where CYC packets tell them.
+    /// Returns the instructions per core clock, if there are CYC packets.
     fn ipc(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
         let ratio = self.pace.insns as f64 / self.pace.cycles as f64;
@@ -118,7 +118,7 @@ impl Stats {
     }
 }
 
-/// How often each variant of an enumeration was seen. There may be billions, of a few kinds.
+/// Counts of each variant of an enum. There may be billions of values, but few variants.
 #[derive(Debug)]
 struct Kinds<T>(Vec<(Discriminant<T>, String, u64)>);
 
@@ -142,7 +142,7 @@ impl<T: Debug> Kinds<T> {
     }
 }
 
-/// The name of a value's variant.
+/// Returns the name of a value's variant.
 fn variant(value: &impl Debug) -> String {
     let text = format!("{value:?}");
     text.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! A recording's files under the paths that they had, for gdb to find them.
+//! A recording's files under their original paths, for gdb.
 
 use super::{Failure, open};
 use crate::recording::Reader;
@@ -9,14 +9,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// A directory of links to a recording's files, as gdb's `set sysroot` takes it.
+/// A directory of links to a recording's files, for gdb's `set sysroot`.
 pub(super) struct Sysroot {
     dir: PathBuf,
     program: Option<PathBuf>,
 }
 
 impl Sysroot {
-    /// Makes the links in `dir`, for the files as they were at the end.
+    /// Creates the links in `dir`, for the files at the end of the run.
     pub(super) fn make(reader: &Reader, dir: PathBuf) -> Result<Self, Failure> {
         let mut sysroot = Self { dir, program: None };
         let records = reader.sideband()?;
@@ -37,13 +37,13 @@ impl Sysroot {
                 _ => {}
             }
         }
-        // What is damaged is not shown; the server says that it is.
+        // Damaged files are omitted; the server reports them.
         let (images, _) = Images::load(reader, &records)?;
         stored.retain(|path, _| images.file(path).is_some());
         for (path, image) in &stored {
             sysroot.show(reader.dir(), path, image)?;
         }
-        // The dynamic linker, and so gdb, knows libraries by other names than the kernel.
+        // The dynamic linker, and so gdb, uses other names of libraries than the kernel.
         let last = images.last().cloned().unwrap_or_default();
         let state = open::final_state(reader).unwrap_or_default();
         let named = |library: &crate::state::Library| !library.map.name.is_empty();
@@ -53,7 +53,7 @@ impl Sysroot {
                 sysroot.show(reader.dir(), &library.map.name, image)?;
             }
         }
-        // What the kernel maps has the canonical path.
+        // The kernel reports canonical paths of mappings.
         let canonical = fs::canonicalize(&last_exec).unwrap_or_else(|_| last_exec.clone().into());
         let shown = [canonical, PathBuf::from(last_exec)].map(|path| sysroot.inside(&path));
         sysroot.program = shown.into_iter().find(|path| path.exists());
@@ -83,7 +83,7 @@ impl Sysroot {
         if let Some(parent) = link.parent() {
             fs::create_dir_all(parent)?;
         }
-        // The last of several files of one path stays.
+        // If several files have one path, the last one counts.
         let _ = fs::remove_file(&link);
         symlink(recording.join("images").join(&image.0), link)
     }

@@ -1,5 +1,5 @@
-//! A directory of this program's own in the temporary directory, for as long as it runs. That of one
-//! that was killed stays behind, and is removed by the next that records, serves or replays.
+//! A private directory in the temporary directory, removed at exit. If the program is killed, the
+//! directory remains until the next `record`, `serve` or `replay` removes it.
 
 use super::Failure;
 use nix::fcntl::{Flock, FlockArg};
@@ -10,21 +10,21 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "contraflow-";
-/// Locked while somebody needs the directory.
+/// The lock file, which is held while the directory is in use.
 const LOCK: &str = ".contraflow-lock";
-/// Names that are tried: a number of a process that is gone is given again.
+/// The largest number of names tried: process IDs are reused, so a name may be taken.
 const TRIES: u32 = 1000;
 
-/// The directory.
+/// A temporary directory, removed on drop.
 #[derive(Debug)]
 pub(super) struct Temporary {
     dir: PathBuf,
-    /// Held up to the end.
+    /// Held until the end.
     _lock: Flock<File>,
 }
 
 impl Temporary {
-    /// Makes one, for nobody else to read.
+    /// Creates a directory that only its owner can read.
     pub(super) fn make() -> Result<Self, Failure> {
         Self::make_in(&std::env::temp_dir())
     }
@@ -43,15 +43,15 @@ impl Temporary {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 lock => lock.map_err(failed)?,
             };
-            // Whoever sweeps just now may have been faster, and removes it or has done so.
+            // A concurrent sweep may have locked the directory, or removed it already.
             if let Some(lock) = held(lock, &dir) {
                 return Ok(Self { dir, _lock: lock });
             }
         }
-        Err(format!("{}: no name is left for a directory", parent.display()).into())
+        Err(format!("{}: no free name for a directory", parent.display()).into())
     }
 
-    /// Where it is.
+    /// Returns the path.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -59,17 +59,17 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // What stays behind does no harm, and is swept.
+        // A directory that remains does no harm, and is removed by a later sweep.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
 
-/// Removes what servers left behind that were killed.
+/// Removes the directories of servers that were killed.
 pub(super) fn sweep_up() {
     sweep(&std::env::temp_dir());
 }
 
-/// Removes the directories of this user's that nobody needs any more.
+/// Removes this user's directories that are no longer in use.
 fn sweep(parent: &Path) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME));
@@ -85,9 +85,9 @@ fn sweep(parent: &Path) {
                     let _ = fs::remove_dir_all(&dir);
                 }
             }
-            // Its maker was killed before there was a lock, or will make it now.
+            // The directory's creator was killed before it made the lock, or has not made it yet.
             Err(_) if maker_is_gone(&dir) => {
-                // Fails where it is not empty, and so nobody's of this program's.
+                // Fails if the directory is not empty, and so not from this program.
                 let _ = fs::remove_dir(&dir);
             }
             Err(_) => {}
@@ -95,7 +95,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Returns true if the process that a directory is named after is not there any more.
+/// Returns true if the process in a directory's name does not exist any more.
 fn maker_is_gone(dir: &Path) -> bool {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let pid = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
@@ -103,14 +103,14 @@ fn maker_is_gone(dir: &Path) -> bool {
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
 
-/// The lock of `dir`, if nobody else holds it. Whoever held it before may have removed the directory,
-/// and somebody else made one of that name.
+/// Takes the lock of `dir`; `None` if it is held. A previous holder may have removed the directory,
+/// and another process created one with its name.
 fn held(lock: File, dir: &Path) -> Option<Flock<File>> {
     let lock = Flock::lock(lock, FlockArg::LockExclusiveNonblock).ok()?;
     is_at(&lock, &dir.join(LOCK)).then_some(lock)
 }
 
-/// Whether a file that is open is still the one at `path`.
+/// Returns true if an open file is still the one at `path`.
 fn is_at(file: &File, path: &Path) -> bool {
     let same = |file: fs::Metadata, found: fs::Metadata| {
         (file.dev(), file.ino()) == (found.dev(), found.ino())
@@ -145,7 +145,7 @@ mod tests {
             fs::write(dir.join("file"), "text").unwrap();
         }
         fs::write(left.join(LOCK), "").unwrap();
-        // Of one that was killed at once, and of one that is just making it.
+        // The directory of a killed creator, and one that is being made.
         let gone = std::process::Command::new("true").spawn().and_then(|mut child| {
             let pid = child.id();
             child.wait().map(|_| pid)

@@ -204,7 +204,7 @@ fn a_damaged_core_is_not_used() {
     let output = at_once(contraflow().args(["replay", "--stdio"]).arg(&recorded.dir));
     let said = text(&output.stderr);
     assert!(said.contains("core: damaged"), "{said}");
-    assert!(said.contains("the registers and memory of the end are not known"), "{said}");
+    assert!(said.contains("the final registers and memory are unknown"), "{said}");
 }
 
 #[test]

@@ -269,7 +269,7 @@ fn what_a_dump_cannot_print() {
     let bytes = fs::metadata(&trace).unwrap().len();
     let behind = (bytes + 1).to_string();
     dump(&["packets", "--from", &behind], &format!("the trace ends at {bytes}"));
-    dump(&["insns", "--from", "5", "--to", "3"], "--from 5 is behind --to 3");
+    dump(&["insns", "--from", "5", "--to", "3"], "--from 5 is after --to 3");
     let mut raw = contraflow();
     raw.args(["dump", "packets", "--from", &behind, "--pt"]).arg(&trace);
     fails(&mut raw, "the trace ends at");

@@ -101,6 +101,6 @@ fn functions_of_libraries_are_found_and_unknown_ones_are_said() {
     let five = ["a", "b", "c", "d", "e"].map(|name| ["--filter", name]).concat();
     let output = contraflow().arg("record").args(five).arg(&program).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("5 filters are given, and a PT unit has 4 ranges"));
+    assert!(text(&output.stderr).contains("5 filters are given, but a PT unit has 4 ranges"));
     assert_eq!(text(&output.stdout), "", "the program was run");
 }
