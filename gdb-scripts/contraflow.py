@@ -1,20 +1,20 @@
-# gdb takes this line and the next one for one comment, so this file is Python for gdb's `source` \
+# gdb joins this line and the next one to one comment, so `source` reads this file as Python \
 python = end = None
-# under names that end with .py, and under all others gdb's commands: `python`, the script, `end`.
+# if its name ends with .py, and else as gdb commands: `python`, the script, `end`.
 python
-"""Makes gdb at home in a contraflow recording. Load it with `source`; gdb 13 or newer.
+"""Adds support for contraflow recordings to gdb. Load it with `source`; gdb 13 or newer.
 
-In the past of a recording gdb knows the path of the program, and often nothing of its registers
-and its stack. gdb's own unwinders need those. This script feeds gdb with the frames of the call
-history that the server keeps, so that `backtrace`, `up`, `finish`, `next`, `reverse-next` and
-`reverse-finish` work. Where all registers are known it stands aside.
+In the past of a recording, gdb knows the path of the program, but often neither registers nor
+stack, which its own unwinders need. This script passes gdb the frames of the server's call history,
+so that `backtrace`, `up`, `finish`, `next`, `reverse-next` and `reverse-finish` work. If all
+registers are known, it does nothing.
 
-It makes no values up: in a frame of the call history only the pc is known. The addresses in its
-frame ids, which gdb compares, are the real ones where a stop with all registers has shown them.
-Otherwise they are stand-ins in the right order, 0x3bad... and 0xbbad..., at places where programs
-have no memory, so that nothing can be read through them; pointers that gdb computes from them are
-shown as unavailable. A frame whose caller is not known has the caller 0, as gdb expects of an
-outermost frame.
+It invents no values: in a frame of the call history only the pc is known. The addresses in frame
+IDs, which gdb compares, are the real ones if a stop with all registers has shown them. Otherwise
+they are placeholders in the right order, 0x3bad... and 0xbbad..., at addresses where programs have
+no memory, so that nothing can be read through them. Pointers that gdb computes from them are shown
+as unavailable. A frame with an unknown caller has the caller 0, as gdb expects of an outermost
+frame.
 
 It changes none of the user's settings, except `print frame-arguments`, which is `none` in the past.
 """
@@ -27,25 +27,25 @@ import gdb.unwinder
 
 FRAMES_A_REQUEST = 512
 PATIENCE_SECONDS = 3600
-# Stand-ins for the addresses of frames count down from here with the depth of the stack: below
-# the stacks of programs, for frames inside of those with real addresses; above every program, for
-# the frames around them.
+# Placeholders for the addresses of frames count down from here with the depth of the stack: below
+# the stacks of programs, for frames inside those with real addresses; above every program, for the
+# frames outside them.
 STAND_IN_INSIDE = 0x3BAD80000000
 STAND_IN_AROUND = 0xBBAD80000000
 STAND_IN_BYTES = 0x100
 STAND_IN_WINDOWS = {STAND_IN_INSIDE >> 32, STAND_IN_AROUND >> 32}
-# mov $15, %rax; syscall: how signal handlers return.
+# mov $15, %rax; syscall: the return from signal handlers.
 SIGRETURN = bytes.fromhex("48c7c00f0000000f05")
-# Why a backtrace ends, by the numbers that the server gives.
+# The reasons why a backtrace ends, by the numbers in the server's replies.
 ENTIRE, BEFORE_HISTORY = 0, 1
 OLDER_FRAMES = {
     BEFORE_HISTORY: "older frames are before the recorded history",
-    2: "older frames are before a hole in the path",
+    2: "older frames are before a gap in the path",
     3: "older frames are not known: the program loaded its stack pointer"
     " (a coroutine, longjmp or an exception)",
-    4: "older frames are not known: a return led where no call of the path expected it",
+    4: "older frames are not known: a return went to an address that no call expected",
 }
-# Frames whose real addresses are looked up at a stop with all registers.
+# The number of frames whose addresses are remembered at a stop with all registers.
 REMEMBERED_FRAMES = 500
 
 
@@ -54,7 +54,7 @@ def execute(command):
 
 
 def patiently(command):
-    """Executes a command that asks the server, which may take longer than gdb likes to wait."""
+    """Executes a command that may take the server longer than gdb's timeout."""
     patience = gdb.parameter("remotetimeout")
     execute("set remotetimeout %d" % max(patience, PATIENCE_SECONDS))
     try:
@@ -64,8 +64,8 @@ def patiently(command):
 
 
 def request(packet):
-    """The server's reply to a packet; None when there is none. A live program's history is decoded
-    before the first one, which can take longer than gdb likes to wait."""
+    """Returns the server's reply to a packet, or None. A live program's history is decoded before
+    the first reply, which may take longer than gdb's timeout."""
     try:
         text = patiently("maintenance packet " + packet)
     except gdb.error:
@@ -75,7 +75,7 @@ def request(packet):
 
 
 def tell(packet):
-    """Sends a packet that the server only takes note of."""
+    """Sends a packet and ignores the reply."""
     try:
         execute("maintenance packet " + packet)
     except gdb.error:
@@ -83,8 +83,8 @@ def tell(packet):
 
 
 def interruptible(handler):
-    """A handler of gdb's resuming in which no Ctrl-C is lost: gdb prints the exception and goes on, so
-    the server is to end what gdb resumes next."""
+    """Wraps a handler that gdb calls on resuming, so that no Ctrl-C is lost: gdb only prints the
+    exception and continues, so the server shall interrupt the next resume."""
 
     def handle(event):
         try:
@@ -128,12 +128,12 @@ class Stack:
             self.frames.extend(Frame(frame) for frame in frames)
 
     def is_at(self, pc):
-        """Whether gdb stands where the server does: `record` moves it elsewhere."""
+        """Returns true if gdb is at the server's position: `record` moves gdb elsewhere."""
         return self.depth > 0 and pc is not None and self.pc == pc
 
     def tells(self, frame):
-        """Whether the activation is told apart from others of its function. What a path begins in
-        is one, but behind a hole or on another stack there may be any."""
+        """Returns true if the activation differs from others of its function. The function in which
+        the path begins is one activation, but after a gap or on another stack it may be any."""
         return frame.activation is not None or self.older in (ENTIRE, BEFORE_HISTORY)
 
     def frame(self, index):
@@ -146,11 +146,11 @@ class Stack:
 
 
 class Server:
-    """Whether the selected inferior is a contraflow recording, asked once a connection."""
+    """The connections to contraflow, each checked once."""
 
     def __init__(self):
         self.answers = {}
-        # The program that gdb has from a recording; stays when the connection is gone.
+        # The program that gdb loaded from a recording; kept after the connection is closed.
         self.program = None
 
     def is_contraflow(self):
@@ -165,7 +165,7 @@ class Server:
         return self.answers[connection.num]
 
     def has_left_its_program(self):
-        """Whether gdb still has the program of a recording that it was connected to."""
+        """Returns true if gdb still has the program of a recording after its connection."""
         program = gdb.current_progspace().filename
         return program is not None and program == self.program
 
@@ -174,14 +174,14 @@ class Server:
 
 
 class Shown:
-    """What a stop with all registers has shown of an activation."""
+    """The addresses of an activation that a stop with all registers has shown."""
 
     def __init__(self, address, start, caller):
         self.address, self.start, self.caller = address, start, caller
 
 
 class Memory:
-    """What such stops have shown of a thread's stack."""
+    """The activations of a thread that such stops have shown."""
 
     def __init__(self):
         self.shown = {}
@@ -193,12 +193,12 @@ class Memory:
         self.shallowest = depth if self.shallowest is None else min(depth, self.shallowest)
 
     def get(self, activation, start):
-        """Activations from before the history have no number: the function tells them apart."""
+        """Returns the addresses of an activation; before the history, `start` must match, too."""
         shown = self.shown.get(activation)
         return shown if shown and (activation is not None or shown.start == start) else None
 
 
-# Not `server = ...`: gdb would take that word away, as a prefix of its own.
+# Not `server = ...`: gdb would remove that word, which is a prefix of its commands.
 server, memories = Server(), {}
 
 
@@ -208,7 +208,7 @@ def selected_tid():
 
 
 def pc_of(read):
-    """The pc that `read` gives; None for a thread of which nothing is known."""
+    """Returns the pc from `read`; None if it is unknown."""
     try:
         return int(read())
     except gdb.error:
@@ -220,7 +220,7 @@ def newest_pc():
 
 
 def function_start(pc):
-    """Where gdb thinks that the function around pc begins; 0 when it has no idea."""
+    """Returns the start of the function around pc according to gdb; 0 if it is unknown."""
     if pc <= 0:
         return 0
     block, function = gdb.block_for_pc(pc), None
@@ -229,7 +229,7 @@ def function_start(pc):
         block = block.superblock
     if function is not None:
         return int(function.value().address)
-    # Without debug information the symbol table knows: "NAME + OFFSET in section ...".
+    # Without debug information the symbol table is used: "NAME + OFFSET in section ...".
     name, _, rest = execute("info symbol 0x%x" % pc).partition(" in section ")
     if not rest:
         return 0
@@ -238,19 +238,19 @@ def function_start(pc):
 
 
 def is_sigreturn(pc):
-    """Whether a signal handler returns here. gdb knows such code by itself, and steps through it:
-    for that the frame must be one of its own."""
+    """Returns true if a signal handler returns here. gdb recognizes such code and steps through it,
+    but only if its own unwinder made the frame."""
     try:
         code = bytes(gdb.selected_inferior().read_memory(pc - len(SIGRETURN), 2 * len(SIGRETURN)))
     except gdb.MemoryError:
         return False
-    # Before its first instruction, or before its second, seven bytes on.
+    # Before its first instruction, or before its second, seven bytes later.
     return SIGRETURN in (code[len(SIGRETURN) :], code[2:-7])
 
 
 def stand_in(memory, depth):
-    """An address for a frame whose own is not known: higher for outer frames, and always the same
-    for one activation."""
+    """Returns an address for a frame without a known address: higher for outer frames, and always
+    the same for one activation."""
     around = memory.shallowest is not None and depth < memory.shallowest
     return (STAND_IN_AROUND if around else STAND_IN_INSIDE) - STAND_IN_BYTES * depth
 
@@ -266,15 +266,15 @@ class FrameId:
 
 
 class CallHistoryUnwinder(gdb.unwinder.Unwinder):
-    """Frames of the call history, where registers are not known."""
+    """An unwinder over the call history, for stops with unknown registers."""
 
     def __init__(self):
         super().__init__("contraflow-call-history")
         self.stack = None
-        # For each frame level that gdb has asked about: the index in the stack, and the caller's
-        # pc. Inlined functions have levels of their own and no frame in the stack.
+        # For each frame level that gdb has requested: the index in the stack, and the caller's pc.
+        # Inlined functions have a level, but no frame in the stack.
         self.levels = {}
-        # Where the functions begin that addresses of this stack are in.
+        # The starts of the functions around addresses of this stack.
         self.starts = {}
 
     def __call__(self, pending):
@@ -287,7 +287,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         innermost = self.stack.frame(index)
         if index == 0 and innermost is not None and innermost.signal and is_sigreturn(pc):
             return None
-        # A caller stands behind its call, which may be the last instruction of its function.
+        # A caller's pc is after its call, which may be the last instruction of its function.
         identity, caller = self.look_up(index, self.start_of(pc if index == 0 else pc - 1))
         self.levels[level] = index, caller
         unwound = pending.create_unwind_info(identity)
@@ -295,7 +295,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         return unwound
 
     def index_of(self, level, pc):
-        """Which frame of the stack gdb asks about: frames come innermost first."""
+        """Returns the index of the frame that gdb requests: it requests frames innermost first."""
         inner = level - 1
         while inner >= 0 and inner not in self.levels:
             inner -= 1
@@ -311,7 +311,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         return 0
 
     def index_at(self, level):
-        """Which frame of the stack is at a level; None for levels that are not of the stack."""
+        """Returns the index of the frame at a level; None for levels without one."""
         known = self.levels.get(level)
         return known[0] if known is not None else None
 
@@ -321,11 +321,11 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         return self.starts[pc]
 
     def look_up(self, index, start):
-        """The id and the caller of a frame."""
+        """Returns the ID and the caller of a frame."""
         depth = self.stack.depth - 1 - index
         frame = self.stack.frame(index)
         if frame is None:
-            # Around the outermost of the call history: gdb shows one more, or a caller 0.
+            # Outside the outermost frame of the call history, gdb shows one more, or a caller 0.
             return FrameId(STAND_IN_AROUND - STAND_IN_BYTES * depth, start), 0
         memory = memories.setdefault(self.stack.tid, Memory())
         shown = memory.get(frame.activation, start) if self.stack.tells(frame) else None
@@ -336,7 +336,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
 
 
 def caller_of(frame):
-    """The next outer frame that is no inlined part of this one."""
+    """Returns the next outer frame that this one is not inlined in."""
     older = frame.older()
     while older is not None and older.type() == gdb.INLINE_FRAME:
         older = older.older()
@@ -344,8 +344,8 @@ def caller_of(frame):
 
 
 def remember_addresses(event=None):
-    """At a stop with all registers: keeps the real addresses of the frames, so that they have the
-    same ids in the past."""
+    """Remembers the addresses of frames at a stop with all registers, so that they have the same
+    IDs in the past."""
     if event is not None and not isinstance(event, gdb.StopEvent):
         return
     if not server.is_contraflow() or gdb.selected_thread() is None:
@@ -373,10 +373,10 @@ def remember_addresses(event=None):
 
 
 def look_at(frame, caller, recorded, index):
-    """A frame's address and caller, if the call history and gdb agree on them."""
+    """Returns a frame's address and caller, if the call history and gdb agree on them."""
     start = function_start(frame.pc() if index == 0 else frame.pc() - 1)
     if caller is None:
-        # gdb shows no caller of `main`, but knows it.
+        # gdb hides the caller of `main`, but knows it.
         text = execute("info frame level %d" % frame.level())
         address = re.search(r"frame at (0x[0-9a-f]+)", text)
         saved = re.search(r"saved rip = (0x[0-9a-f]+)", text)
@@ -392,7 +392,7 @@ def look_at(frame, caller, recorded, index):
 
 
 class OrderNote:
-    """Says once of a recording that the order of its threads is not all known."""
+    """A note, printed once per recording, that the order of its threads is partly unknown."""
 
     def __init__(self):
         self.told = None
@@ -403,12 +403,12 @@ class OrderNote:
             return
         if "order between threads is not known" in patiently("monitor when"):
             self.told = inferior.connection.num
-            gdb.write("[The order of threads is known only as closely as cf-when tells]\n")
+            gdb.write("[The order of threads is known only as closely as cf-when shows]\n")
 
 
 class FrameArguments:
-    """Where gdb shows a frame by itself, as at a stop, it would print for each argument that it
-    cannot read an error with a stand-in in it. It prints none of them in the past."""
+    """The setting for arguments of frames that gdb prints at stops. In the past it prints none:
+    for each unreadable argument it would print an error with a placeholder address."""
 
     def __init__(self):
         self.usual = None
@@ -426,9 +426,9 @@ class FrameArguments:
 
 
 class SourceLine:
-    """Backwards, gdb asks for each instruction of a line that it steps over: by `reverse-step` and
-    `reverse-next` it means whole lines, and the server goes back over them at once when it knows
-    which. Where gdb looks at each instruction, for values, it is not told."""
+    """The source line of a `reverse-step` or `reverse-next`. gdb steps back instruction by
+    instruction; if the server knows the line, it steps over it at once. With watchpoints, for which
+    gdb reads values after each instruction, the line is not reported."""
 
     def __init__(self):
         self.wanted, self.told = False, None
@@ -456,8 +456,8 @@ class SourceLine:
 
 
 class Selection:
-    """Tells the server which thread gdb resumes: `reverse-stepi` does not, and what looks at all
-    threads (`thread apply all`) is like choosing the last of them."""
+    """Reports the thread that gdb resumes to the server: the packets of `reverse-stepi` do not name
+    it, and `thread apply all` would look like a choice of the last thread."""
 
     def tell(self):
         if server.is_contraflow() and selected_tid():
@@ -471,7 +471,7 @@ source_line = SourceLine()
 
 
 class Question(gdb.Command):
-    """A question that the server answers: `monitor` has the same."""
+    """A command that the server answers, also available with `monitor`."""
 
     name, completer = None, gdb.COMPLETE_NONE
 
@@ -484,49 +484,49 @@ class Question(gdb.Command):
 
 
 class When(Question):
-    """Show where in the recorded history this is.
+    """Show the position in the recorded history.
 
 Usage: cf-when
 
-It tells the position among the instructions of all threads, the thread's own count, the time since
-the start, the wall clock, and how much of the history lies before."""
+Shows the position among the instructions of all threads, the thread's own count, the time since
+the start, the wall clock, and the share of the history that is before the position."""
 
     name = "when"
 
 
 class History(Question):
-    """Show the calls around here.
+    """Show the calls around the current position.
 
 Usage: cf-history [N]
 
-N functions that the thread came to before this position and N behind it, 10 if N is not given."""
+Shows N functions that the thread reached before this position and N after it; the default is 10."""
 
     name = "history"
 
 
 class Find(Question):
-    """List where the history comes to some code.
+    """List the executions of some code.
 
 Usage: cf-find FUNCTION | FILE:LINE | *ADDRESS [N]
 
-The last N places (100 if N is not given), the last one first; each is a position for cf-seek. A
-name may have blanks: cf-find 'operator delete' 20."""
+Lists the last N executions (100 if N is not given), newest first, each with its position for
+cf-seek. Quote names with blanks: cf-find 'operator delete' 20."""
 
     name, completer = "find", gdb.COMPLETE_LOCATION
 
 
 class Mark(Question):
-    """Give this place of the history a name.
+    """Give the current position a name.
 
 Usage: cf-mark NAME
 
-`cf-seek NAME` comes back here, `cf-marks` lists the names, `cf-unmark NAME` forgets one."""
+`cf-seek NAME` returns to it, `cf-marks` lists the names, `cf-unmark NAME` removes one."""
 
     name = "mark"
 
 
 class Marks(Question):
-    """List the places that cf-mark has named.
+    """List the positions that cf-mark has named.
 
 Usage: cf-marks"""
 
@@ -534,13 +534,13 @@ Usage: cf-marks"""
 
 
 class Unmark(Question):
-    """Forget a name that cf-mark gave.
+    """Remove a name that cf-mark gave.
 
 Usage: cf-unmark NAME"""
 
     name = "unmark"
 
-    # A completer of its own is asked only where none is named.
+    # gdb calls `complete` only if no predefined completer is given.
     def __init__(self):
         gdb.Command.__init__(self, "cf-" + self.name, gdb.COMMAND_STATUS)
 
@@ -549,7 +549,7 @@ Usage: cf-unmark NAME"""
 
 
 class Stats(Question):
-    """Show how much of a history each thread has.
+    """Show the size of each thread's history.
 
 Usage: cf-stats"""
 
@@ -557,7 +557,7 @@ Usage: cf-stats"""
 
 
 class Gaps(Question):
-    """List the holes in the recorded history.
+    """List the gaps in the recorded history.
 
 Usage: cf-gaps"""
 
@@ -565,7 +565,7 @@ Usage: cf-gaps"""
 
 
 def mark_names():
-    """The names that cf-mark has given."""
+    """Returns the names that cf-mark has given."""
     if not server.is_contraflow():
         return []
     answer = patiently("monitor marks")
@@ -573,7 +573,7 @@ def mark_names():
 
 
 class Info(gdb.Command):
-    """Show what was recorded, how it ended, and where the history has gaps.
+    """Show the recorded program, how it ended, and the gaps of the history.
 
 Usage: cf-info"""
 
@@ -592,8 +592,8 @@ class Seek(gdb.Command):
 Usage: cf-seek POSITION | +COUNT | -COUNT | PERCENT% | TIME | +TIME | -TIME | start | end | MARK
 
 POSITION counts the instructions of all threads from the beginning of the history. It may be an
-expression. COUNT is relative to here. TIME since the start is as 1.5s, 20ms, 300us or 7ns. MARK is
-a name that cf-mark gave."""
+expression. COUNT is relative to the current position. TIME is since the start, like 1.5s, 20ms,
+300us or 7ns. MARK is a name that cf-mark gave."""
 
     as_it_stands = re.compile(r"[+-]?[0-9.]+(%|ns|us|ms|s)")
 
@@ -605,7 +605,7 @@ a name that cf-mark gave."""
         self.go("seek " + self.target(argument.strip()))
 
     def go(self, command):
-        """Shows the place that a `monitor` command goes to."""
+        """Executes a `monitor` command that moves, and shows the new position."""
         answer = patiently("monitor " + command)
         if not answer.startswith("position"):
             raise gdb.GdbError(answer.strip())
@@ -626,8 +626,8 @@ a name that cf-mark gave."""
         return sign + str(int(gdb.parse_and_eval(argument[len(sign) :])))
 
     def forget_the_old_place(self):
-        # Lets gdb know the threads of the new place. `info threads` would ask for registers of the
-        # selected one, too, which need not be here.
+        # Updates gdb's threads. `info threads` would also read registers of the selected thread,
+        # which may not exist at the new position.
         execute("thread find ^$")
         reply = request("qC") or ""
         for thread in gdb.selected_inferior().threads():
@@ -646,7 +646,7 @@ seek = Seek()
 
 
 class Way(gdb.Command):
-    """A way along the calls, for which no symbols are needed."""
+    """A command that moves along the calls, without symbols."""
 
     name = None
 
@@ -659,11 +659,11 @@ class Way(gdb.Command):
 
 
 class Home(Way):
-    """Go back to the last place in the program's own code, out of libraries.
+    """Go back out of libraries, to the program's own code.
 
 Usage: cf-home
 
-That is the innermost call from the program's own code."""
+Goes to the innermost call by the program's own code."""
 
     name = "home"
 
@@ -677,7 +677,7 @@ Usage: cf-caller"""
 
 
 class Return(Way):
-    """Go forward to where this function returns. Needs no symbols.
+    """Go forward to the return of this function. Needs no symbols.
 
 Usage: cf-return"""
 
@@ -690,9 +690,9 @@ def need_contraflow():
 
 
 class Finish:
-    """Tells the server where a `finish` ends in the past: gdb would take the registers that hold the
-    value returned, which are not known, for zeros. gdb announces each command that resumes, of its
-    command line and of GDB/MI, after it has inserted its breakpoint there."""
+    """Reports the end of a `finish` in the past to the server: gdb would read the unknown registers
+    with the returned value as zeros. gdb announces each resuming command, of its command line and
+    of GDB/MI, after it has inserted its breakpoint at the end."""
 
     breakpoint = re.compile(r"^0\s+finish\s.*?(0x[0-9a-f]+).*\sthread (\d+)", re.MULTILINE)
 
@@ -709,7 +709,7 @@ class Finish:
         self.told = place is not None
 
     def end(self):
-        """The thread, the address and the frames left, where a `finish` ends in the past."""
+        """Returns the thread, the address and the remaining frames of a `finish` in the past."""
         thread = gdb.selected_thread()
         found = self.breakpoint.findall(execute("maintenance info breakpoints"))
         addresses = [int(address, 16) for address, number in found if int(number) == thread.global_num]
@@ -718,18 +718,18 @@ class Finish:
         stack = Stack(selected_tid())
         if stack.complete:
             return None
-        # Of a frame that is not of the call history, any stop at the address counts.
+        # For a frame outside the call history, any stop at the address counts.
         index = unwinder.index_at(gdb.selected_frame().level())
         return stack.tid, addresses[0], stack.depth - 1 - index if index is not None else 1 << 63
 
 
 class Resumption:
-    """What the server needs to hear before gdb resumes. gdb announces a thread that it finds running,
-    as after `attach`, like a command that resumes. It has no selected thread then, and aborts where
-    a script asks for that one. So only threads count that have been seen stopped.
+    """Reports to the server before gdb resumes. gdb announces a thread that it finds running, as
+    after `attach`, like a resuming command. It has no selected thread then, and aborts if a script
+    requests that one. So only threads that were seen stopped count.
 
-    It hears of the first resume of a command only: a Ctrl-C that comes as gdb calls a handler is
-    lost, and gdb resumes again for each breakpoint whose condition does not hold."""
+    Only the first resume of a command is handled: a Ctrl-C during a handler is lost, and gdb
+    resumes again for each breakpoint whose condition is false."""
 
     def __init__(self):
         self.stopped, self.listens = [], False
@@ -753,7 +753,7 @@ class Resumption:
 
 
 class UnavailablePointer:
-    """A pointer computed from a stand-in."""
+    """A pointer computed from a placeholder."""
 
     def to_string(self):
         return "<unavailable>"
@@ -771,8 +771,8 @@ def printer_of_stand_ins(value):
 
 
 class Decorator(gdb.FrameDecorator.FrameDecorator):
-    """A frame of the call history: its variables are unavailable. gdb would say so by an address
-    that it could not read, and that address is a stand-in."""
+    """A frame of the call history, whose variables are unavailable. gdb would print an error with
+    the address that it cannot read, which is a placeholder."""
 
     def __init__(self, frame, unavailable):
         super().__init__(frame)
@@ -803,7 +803,7 @@ class Variable:
 
 
 class CallHistoryFilter:
-    """Decorates the frames of `backtrace`."""
+    """A frame filter that decorates the frames of `backtrace`."""
 
     def __init__(self):
         self.name, self.priority, self.wanted = "contraflow-call-history", 100, True
@@ -812,7 +812,7 @@ class CallHistoryFilter:
 
     @property
     def enabled(self):
-        """With a filter gdb prints all frames in another way: only where there is a need."""
+        """Returns true only if needed: with a filter, gdb prints all frames differently."""
         return self.wanted and server.is_contraflow() and self.unavailable_value() is not None
 
     @enabled.setter
@@ -825,17 +825,17 @@ class CallHistoryFilter:
         for frame in frames:
             if frame.inferior_frame().pc() != 0:
                 yield Decorator(frame, unavailable)
-        # All have been shown.
+        # All frames have been shown.
         self.why = OLDER_FRAMES.get(Stack(selected_tid()).older)
 
     def begin(self):
-        """Before `backtrace`, which knows what is unavailable."""
+        """Restores the setting for `backtrace`, which shows unavailable arguments."""
         self.why = None
         if self.enabled:
             frame_arguments.show()
 
     def end(self):
-        """Says at the end of `backtrace` why there are no older frames."""
+        """Prints at the end of `backtrace` why there are no older frames."""
         if self.enabled:
             frame_arguments.hide()
         if self.why is not None:
@@ -843,7 +843,7 @@ class CallHistoryFilter:
             self.why = None
 
     def unavailable_value(self):
-        """gdb's own unavailable value, if these are frames of the call history."""
+        """Returns gdb's unavailable value, if the frames are of the call history."""
         if gdb.selected_thread() is None:
             return None
         stack = Stack(selected_tid())
@@ -858,8 +858,8 @@ class CallHistoryFilter:
 
 
 class Patience:
-    """A recording without an index is indexed when gdb connects to it, which can take longer than
-    gdb likes to wait."""
+    """The timeout while gdb connects: the server may first index the recording, which takes longer
+    than gdb's default."""
 
     def __init__(self):
         self.usual = None
@@ -875,8 +875,8 @@ class Patience:
 
 
 class Presence:
-    """While it connects, gdb asks for the status of tracepoints. The server takes a gdb that does so
-    for one without this script, and prints how to load it."""
+    """The packet for the status of tracepoints, which gdb sends while it connects. The server takes
+    it for the sign of a gdb without this script, and prints how to load the script."""
 
     packet = "remote trace-status-packet"
 
@@ -907,10 +907,10 @@ def connected():
 
 
 class StaticProgram:
-    """gdb takes a program without a dynamic linker for one, all of it, where it connects to it in
-    the middle of its life: it finds the list of libraries that the C library keeps there, too. It
-    would step through all functions then. Where the list is not known, it looks for no linker, so
-    the server hides it while gdb looks again."""
+    """A correction for static programs. If gdb connects to one in the middle of its run, it finds
+    the C library's list of libraries, takes the whole program for a dynamic linker, and steps
+    through all functions. Without the list it searches no linker, so the server hides the list
+    while gdb searches again."""
 
     def settle(self):
         if not server.is_contraflow() or ".interp" in execute("info files"):
@@ -935,7 +935,7 @@ static_program = StaticProgram()
 
 
 class Check(gdb.Command):
-    """Refuse what cannot be done with a recording. Hooks of such commands use this.
+    """Refuse a command that a recording does not support. Used by hooks of such commands.
 
 Usage: cf-check run | proc | watch | frame"""
 
@@ -947,14 +947,14 @@ Usage: cf-check run | proc | watch | frame"""
         checks.get(argument, lambda: None)()
 
     def run(self):
-        """gdb would start the program natively."""
+        """Fails: gdb would start the program natively."""
         connection = gdb.selected_inferior().connection
         if connection is not None and connection.type == "extended-remote":
-            # The server starts it, or says why not.
+            # The server starts it, or reports why not.
             return
         if server.is_contraflow():
             raise gdb.GdbError(
-                "this is a recording, which is not run again; `cf-seek begin` goes to its beginning"
+                "a recording cannot run again; `cf-seek begin` goes to its beginning"
             )
         if gdb.selected_inferior().connection is None and server.has_left_its_program():
             raise gdb.GdbError(
@@ -963,20 +963,20 @@ Usage: cf-check run | proc | watch | frame"""
             )
 
     def proc(self):
-        """gdb would ask for the number of a process of this machine."""
+        """Fails: gdb would request the ID of a process of this machine."""
         if server.is_contraflow():
             raise gdb.GdbError("the process of a recording is gone; `cf-info` shows what is known")
 
     def watch(self):
-        """gdb would find out as it continues, and blame the CPU."""
+        """Fails in the past: gdb would fail when it continues, and blame the CPU."""
         if server.is_contraflow() and "still running" not in patiently("monitor when"):
             raise gdb.GdbError(
-                "watchpoints see nothing in the past, where values are not known;"
-                " breakpoints stop there, and cf-find lists where the path comes to some code"
+                "watchpoints cannot be checked in the past, where values are unknown;"
+                " breakpoints stop there, and cf-find lists the executions of some code"
             )
 
     def frame(self):
-        """gdb would show stand-ins."""
+        """Fails in the past: gdb would show placeholders."""
         if server.is_contraflow() and gdb.selected_thread() is not None:
             if not Stack(selected_tid()).complete:
                 raise gdb.GdbError(
@@ -985,14 +985,13 @@ Usage: cf-check run | proc | watch | frame"""
 
 
 def define_hooks():
-    """Some commands have no event of their own: hooks are the way. A hook of the user's is left
-    alone."""
+    """Defines hooks for commands without an event. Keeps hooks that the user has defined."""
     hooks = [
         ("hook-reverse-step", "python contraflow_source_line.begin()"),
         ("hookpost-reverse-step", "python contraflow_source_line.end()"),
         ("hook-reverse-next", "python contraflow_source_line.begin()"),
         ("hookpost-reverse-next", "python contraflow_source_line.end()"),
-        # After an error there is no stop, and no prompt either in a script.
+        # After an error there is no stop, and in a script no prompt either.
         ("hook-reverse-stepi", "python contraflow_source_line.end()"),
         ("hook-reverse-nexti", "python contraflow_source_line.end()"),
         ("hook-backtrace", "python contraflow_frames.begin()"),

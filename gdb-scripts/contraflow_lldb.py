@@ -1,38 +1,37 @@
-"""Makes LLDB at home in a contraflow recording, or in a program that contraflow serves. Load it with
-`command script import`; LLDB 22 or newer, which is the first that goes backwards.
+"""Adds commands for contraflow recordings, and for programs that contraflow serves, to LLDB. Load
+it with `command script import`; LLDB 22 or newer, which is the first that steps backwards.
 
-The commands ask the server, as gdb's `monitor` does: cf-when, cf-seek, cf-history, cf-find, cf-mark,
-cf-marks, cf-unmark, cf-gaps, cf-stats, cf-info, cf-help. LLDB keeps registers and memory that it has
-read until the process runs, so cf-seek asks the server to go to the place as soon as the process
-continues, and continues it.
+The commands query the server like gdb's `monitor`: cf-when, cf-seek, cf-history, cf-find, cf-mark,
+cf-marks, cf-unmark, cf-gaps, cf-stats, cf-info, cf-help. LLDB caches registers and memory until the
+process runs, so cf-seek makes the server move when the process continues, and continues it.
 
-It lets LLDB wait up to ten minutes for the server, which decodes the history and reads symbols when
-they are first asked for.
+It sets LLDB's packet timeout to ten minutes, since the server decodes the history and reads symbols
+on first use.
 """
 
 import lldb
 
 HELP = {
-    "when": "Show where in the history this is: position, thread, time, wall clock, share.",
-    "history": "Show the calls around here. Usage: cf-history [N]",
-    "find": "List the last N places where the path comes to some code, the last one first. "
+    "when": "Show the position in the history, the thread, the time, the wall clock and the share.",
+    "history": "Show the calls around the current position. Usage: cf-history [N]",
+    "find": "List the last N executions of some code, newest first. "
     "Usage: cf-find FUNCTION|FILE:LINE|*ADDRESS [N]",
-    "mark": "Mark this place. Usage: cf-mark NAME",
-    "marks": "List the places that were marked.",
-    "unmark": "Forget a mark. Usage: cf-unmark NAME",
-    "gaps": "List the holes in the history.",
-    "stats": "Show how much of a history each thread has.",
-    "info": "Show what was recorded and how it ended.",
-    "help": "Show what `monitor` commands the server has.",
+    "mark": "Mark the current position. Usage: cf-mark NAME",
+    "marks": "List the marks.",
+    "unmark": "Remove a mark. Usage: cf-unmark NAME",
+    "gaps": "List the gaps in the history.",
+    "stats": "Show the size of each thread's history.",
+    "info": "Show the recorded program and how it ended.",
+    "help": "Show the `monitor` commands of the server.",
     "seek": (
-        "Go to a place of the history. "
-        "Usage: cf-seek N|+N|-N|N%|TIME|+TIME|-TIME|start|end|MARK, where TIME is as 1.5s or 20ms"
+        "Go to a position of the history. "
+        "Usage: cf-seek N|+N|-N|N%|TIME|+TIME|-TIME|start|end|MARK, where TIME is like 1.5s or 20ms"
     ),
 }
 
 
 def ask(debugger, command):
-    """The server's answer to a `monitor` command, or what went wrong, and whether it did."""
+    """Returns the answer to a `monitor` command and True, or an error message and False."""
     answer = lldb.SBCommandReturnObject()
     debugger.GetCommandInterpreter().HandleCommand(
         "process plugin packet monitor " + command, answer
@@ -40,13 +39,13 @@ def ask(debugger, command):
     if not answer.Succeeded():
         return answer.GetError() or "no process: connect with `gdb-remote` first\n", False
     text = answer.GetOutput() or ""
-    # LLDB shows the packet and the last reply around what the server says.
+    # LLDB prints the packet and the last reply around the server's text.
     lines = [line for line in text.splitlines() if not line.startswith(("  packet: ", "response: "))]
     return "\n".join(lines).strip() + "\n", True
 
 
 class Command:
-    """One `monitor` command."""
+    """A `monitor` command."""
 
     name = None
 
@@ -68,7 +67,7 @@ class Command:
 
 
 class Seek(Command):
-    """Goes to a place by continuing to it."""
+    """A command that moves to a position by continuing to it."""
 
     name = "seek"
 

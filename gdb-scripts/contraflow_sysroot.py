@@ -1,9 +1,8 @@
-"""Prepares gdb for files that come from a recording; `contraflow replay` loads it before them.
+"""Prepares gdb for files from a recording; `contraflow replay` loads it before them.
 
-Such files are not trusted: gdb loads no script that lies beside them or in their sections, even
-where the user's `auto-load safe-path` covers them. The scripts that this machine has installed for
-files of the same paths are loaded as for a core file: pretty-printers of libstdc++, `py-bt` of
-Python.
+Such files are not trusted: gdb loads no script beside them or in their sections, even if the user's
+`auto-load safe-path` covers them. Scripts that are installed on this machine for files with the
+same paths are loaded as for a core file: pretty-printers of libstdc++, `py-bt` of Python.
 """
 
 import fnmatch
@@ -19,7 +18,7 @@ NOTHING = "/nonexistent"
 
 
 def directories(setting):
-    """The directories of a path setting, with gdb's own variables replaced."""
+    """Returns the directories of a path setting, with gdb's own variables expanded."""
     variables = {
         "$debugdir": gdb.parameter("debug-file-directory"),
         "$datadir": gdb.parameter("data-directory"),
@@ -33,8 +32,8 @@ def directories(setting):
 
 
 def covers(entry, path):
-    """Whether gdb would trust a path because of an entry of its safe path: each component of the
-    entry is a pattern for the path's component at that place."""
+    """Returns true if gdb would trust a path because of an entry of its safe path: each component
+    of the entry is a pattern for the path's component at the same index."""
     patterns = [part for part in entry.split("/") if part]
     parts = [part for part in path.split("/") if part]
     matching = len(patterns) <= len(parts)
@@ -46,8 +45,8 @@ def installed_scripts():
 
 
 def trust_only_what_is_installed(safe_path, untrusted):
-    """Takes every entry out of the safe path that covers an untrusted directory, and keeps of it the
-    directories where scripts are installed."""
+    """Removes every entry that covers an untrusted directory from the safe path, except for the
+    directories of installed scripts in it."""
     installed = installed_scripts()
     trusted = []
     for entry in directories(safe_path):
@@ -55,13 +54,13 @@ def trust_only_what_is_installed(safe_path, untrusted):
             trusted += [path for path in installed if covers(entry, path)]
         else:
             trusted.append(entry)
-    # An empty setting would be gdb's default.
+    # An empty setting would restore gdb's default.
     gdb.execute("set %s %s" % (SAFE_PATH, os.pathsep.join(trusted) or NOTHING))
 
 
 class InstalledObjfile:
-    """An objfile of a recording under the path of the machine's own file. Installed scripts look for
-    their modules near the objfile: they must not find any near a recording."""
+    """An objfile of a recording under the path of this machine's own file. Installed scripts search
+    modules near the objfile, and must not find any near a recording."""
 
     def __init__(self, objfile, filename):
         vars(self).update(objfile=objfile, filename=filename)
@@ -74,7 +73,7 @@ class InstalledObjfile:
 
 
 class InstalledScripts:
-    """The scripts that this machine has for files of a recording."""
+    """The scripts installed on this machine for files of a recording."""
 
     def __init__(self, root):
         self.paths = {}
@@ -123,13 +122,13 @@ SUFFIXES = {"-gdb.py": run_python, "-gdb.gdb": run_gdb}
 
 
 class Sysroot(gdb.Command):
-    """Trust no script of a recording's files, and find those installed for them.
+    """Trust no script of a recording's files, and load those installed for them.
 
 Usage: contraflow-sysroot ROOT RECORDING"""
 
     def __init__(self):
         super().__init__("contraflow-sysroot", gdb.COMMAND_OBSCURE)
-        # Nothing is trusted until the command has been executed.
+        # Nothing is trusted until the command is executed.
         self.safe_path = gdb.parameter(SAFE_PATH)
         gdb.execute("set %s %s" % (SAFE_PATH, NOTHING))
 

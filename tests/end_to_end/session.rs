@@ -21,7 +21,7 @@ fn a_recording_is_not_run_again() {
     assert_eq!(lines(), 1);
     let output = recorded.gdb("run\nstart\nr\nkill\nrun\nstarti\nfile /bin/true\nrun");
     for command in ["run", "start", "r"] {
-        assert!(answer(&output, command, 0).contains("this is a recording"), "{output}");
+        assert!(answer(&output, command, 0).contains("a recording cannot run again"), "{output}");
     }
     assert!(answer(&output, "run", 1).contains("the recording has been left"), "{output}");
     assert!(answer(&output, "starti", 0).contains("the recording has been left"), "{output}");

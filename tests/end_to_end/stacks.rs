@@ -151,7 +151,7 @@ fn the_way_home() {
     assert!(positions.len() == 3 && positions.is_sorted_by(|a, b| a > b), "{output}");
     assert!(last.contains("called at tries+"), "{output}");
     assert!(answer(&output, "cf-find tail 1000", 0).starts_with(last.lines().next().unwrap()));
-    assert!(answer(&output, "watch landed", 0).contains("values are not known"), "{output}");
+    assert!(answer(&output, "watch landed", 0).contains("values are unknown"), "{output}");
     assert!(answer(&output, "continue", 0).contains("No more reverse-execution"), "{output}");
 }
 
@@ -162,7 +162,7 @@ fn the_order_of_threads_is_not_promised() {
         reverse-continue
         cf-when
         reverse-continue";
-    let note = "[The order of threads is known only as closely as cf-when tells]";
+    let note = "[The order of threads is known only as closely as cf-when shows]";
     let Some(output) = session("threads.c", &[], commands) else { return };
     assert_eq!(output.matches(note).count(), 1, "{output}");
     let when = answer(&output, "cf-when", 0);
