@@ -470,13 +470,22 @@ frame_arguments = FrameArguments()
 source_line = SourceLine()
 
 
-class Question(gdb.Command):
+class Command(gdb.Command):
+    """A command with the name of its class: `When` is cf-when."""
+
+    def __init__(self, kind, *completer):
+        name = type(self).__name__.lower()
+        super().__init__("cf-" + name, kind, *completer)
+        self.name = name
+
+
+class Question(Command):
     """A command that the server answers, also available with `monitor`."""
 
-    name, completer = None, gdb.COMPLETE_NONE
+    completer = gdb.COMPLETE_NONE
 
     def __init__(self):
-        super().__init__("cf-" + self.name, gdb.COMMAND_STATUS, self.completer)
+        super().__init__(gdb.COMMAND_STATUS, self.completer)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
@@ -491,8 +500,6 @@ Usage: cf-when
 Shows the position among the instructions of all threads, the thread's own count, the time since
 the start, the wall clock, and the share of the history that is before the position."""
 
-    name = "when"
-
 
 class History(Question):
     """Show the calls around the current position.
@@ -500,8 +507,6 @@ class History(Question):
 Usage: cf-history [N]
 
 Shows N functions that the thread reached before this position and N after it; the default is 10."""
-
-    name = "history"
 
 
 class Find(Question):
@@ -512,7 +517,7 @@ Usage: cf-find FUNCTION | FILE:LINE | *ADDRESS [N]
 Lists the last N executions (100 if N is not given), newest first, each with its position for
 cf-seek. Quote names with blanks: cf-find 'operator delete' 20."""
 
-    name, completer = "find", gdb.COMPLETE_LOCATION
+    completer = gdb.COMPLETE_LOCATION
 
 
 class Mark(Question):
@@ -522,15 +527,11 @@ Usage: cf-mark NAME
 
 `cf-seek NAME` returns to it, `cf-marks` lists the names, `cf-unmark NAME` removes one."""
 
-    name = "mark"
-
 
 class Marks(Question):
     """List the positions that cf-mark has named.
 
 Usage: cf-marks"""
-
-    name = "marks"
 
 
 class Unmark(Question):
@@ -538,11 +539,9 @@ class Unmark(Question):
 
 Usage: cf-unmark NAME"""
 
-    name = "unmark"
-
     # gdb calls `complete` only if no predefined completer is given.
     def __init__(self):
-        gdb.Command.__init__(self, "cf-" + self.name, gdb.COMMAND_STATUS)
+        Command.__init__(self, gdb.COMMAND_STATUS)
 
     def complete(self, text, word):
         return [name for name in mark_names() if name.startswith(word)]
@@ -553,15 +552,11 @@ class Stats(Question):
 
 Usage: cf-stats"""
 
-    name = "stats"
-
 
 class Gaps(Question):
     """List the gaps in the recorded history.
 
 Usage: cf-gaps"""
-
-    name = "gaps"
 
 
 def mark_names():
@@ -572,13 +567,13 @@ def mark_names():
     return [name for name, found, _ in (l.partition(": position ") for l in answer.splitlines()) if found]
 
 
-class Info(gdb.Command):
+class Info(Command):
     """Show the recorded program, how it ended, and the gaps of the history.
 
 Usage: cf-info"""
 
     def __init__(self):
-        super().__init__("cf-info", gdb.COMMAND_STATUS)
+        super().__init__(gdb.COMMAND_STATUS)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
@@ -586,7 +581,7 @@ Usage: cf-info"""
         gdb.write(patiently("monitor gaps"))
 
 
-class Seek(gdb.Command):
+class Seek(Command):
     """Go to a position of the recorded history.
 
 Usage: cf-seek POSITION | +COUNT | -COUNT | PERCENT% | TIME | +TIME | -TIME | start | end | MARK
@@ -598,7 +593,7 @@ expression. COUNT is relative to the current position. TIME is since the start, 
     as_it_stands = re.compile(r"[+-]?[0-9.]+(%|ns|us|ms|s)")
 
     def __init__(self):
-        super().__init__("cf-seek", gdb.COMMAND_RUNNING)
+        super().__init__(gdb.COMMAND_RUNNING)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
@@ -645,13 +640,11 @@ expression. COUNT is relative to the current position. TIME is since the start, 
 seek = Seek()
 
 
-class Way(gdb.Command):
+class Way(Command):
     """A command that moves along the calls, without symbols."""
 
-    name = None
-
     def __init__(self):
-        super().__init__("cf-" + self.name, gdb.COMMAND_RUNNING)
+        super().__init__(gdb.COMMAND_RUNNING)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
@@ -665,23 +658,17 @@ Usage: cf-home
 
 Goes to the innermost call by the program's own code."""
 
-    name = "home"
-
 
 class Caller(Way):
     """Go back to the call of this function. Needs no symbols.
 
 Usage: cf-caller"""
 
-    name = "caller"
-
 
 class Return(Way):
     """Go forward to the return of this function. Needs no symbols.
 
 Usage: cf-return"""
-
-    name = "return"
 
 
 def need_contraflow():
@@ -934,13 +921,13 @@ presence = Presence()
 static_program = StaticProgram()
 
 
-class Check(gdb.Command):
+class Check(Command):
     """Refuse a command that a recording does not support. Used by hooks of such commands.
 
 Usage: cf-check run | proc | watch | frame"""
 
     def __init__(self):
-        super().__init__("cf-check", gdb.COMMAND_OBSCURE)
+        super().__init__(gdb.COMMAND_OBSCURE)
 
     def invoke(self, argument, from_tty):
         checks = {"run": self.run, "proc": self.proc, "watch": self.watch, "frame": self.frame}
