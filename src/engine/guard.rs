@@ -9,7 +9,7 @@ use crate::common::{Addr, AddrRange};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::MPROTECT;
 use crate::tracee::{Tracee, mappings};
-use crate::translate::TranslateError;
+use crate::translate::{Bound, TranslateError};
 
 const PAGE_BYTES: u64 = 0x1000;
 const PROT_WRITE: u64 = 2;
@@ -26,11 +26,15 @@ pub enum Wanted {
     At(u64),
     /// The code at an address, even where threads are to stop.
     Passing(u64),
+    /// The code at an address, up to a bound: of code that counts.
+    Bounded(u64, Bound),
 }
 
 /// Code that was translated.
 #[derive(Debug)]
 pub struct Translation {
+    /// The number of its superblock.
+    pub superblock: u32,
     /// Where in the cache it is entered.
     pub address: u64,
     /// Pages that it was translated from and that can change, by their addresses.
@@ -46,7 +50,7 @@ impl TranslatedProcess {
     pub fn address_of(&self, wanted: Wanted) -> u64 {
         match wanted {
             Wanted::Asked(request) => self.requested(request),
-            Wanted::At(ip) | Wanted::Passing(ip) => ip,
+            Wanted::At(ip) | Wanted::Passing(ip) | Wanted::Bounded(ip, _) => ip,
         }
     }
 
@@ -59,32 +63,33 @@ impl TranslatedProcess {
             let mut view = self.pages.view(&self.memory, &self.space);
             let translator = &mut self.translator;
             let result = match wanted {
-                Wanted::Asked(r) => translator.serve(r.number, r.target, &mut view),
-                Wanted::At(ip) => translator.get(ip, &mut view).map(u64::from),
-                Wanted::Passing(ip) => translator.get_passing(ip, &mut view).map(u64::from),
+                Wanted::Asked(request) => translator.get(request.address(translator), &mut view),
+                Wanted::At(ip) => translator.get(ip, &mut view),
+                Wanted::Passing(ip) => translator.get_passing(ip, &mut view),
+                Wanted::Bounded(ip, bound) => translator.get_bounded(ip, bound, &mut view),
             };
             let (pages, news) = view.finish();
             // What one attempt found changed, the next one knows.
             changes.extend(news);
-            let entry = match result {
-                Ok(entry) => entry,
+            let superblock = match result {
+                Ok(superblock) => superblock,
                 Err(TranslateError::NoZone(near)) => {
                     self.add_zone(tracee, near)?;
                     continue;
                 }
                 Err(error) => return Err(error.into()),
             };
-            let address = match wanted {
-                Wanted::Asked(_) => entry,
-                Wanted::At(_) | Wanted::Passing(_) => self.body_of(entry),
-            };
-            return Ok(Translation { address, pages, changes, first_edge });
+            let address = self.entry_of(superblock, wanted);
+            return Ok(Translation { superblock, address, pages, changes, first_edge });
         }
     }
 
-    fn body_of(&self, superblock: u64) -> u64 {
-        let number = u32::try_from(superblock).unwrap_or(u32::MAX);
-        self.translator.superblock(number).map_or(0, |superblock| superblock.body)
+    /// Returns where a superblock is entered: a thread that asks for the target of an indirect
+    /// branch has registers of the program in its slots.
+    fn entry_of(&self, superblock: u32, wanted: Wanted) -> u64 {
+        let is_indirect = matches!(wanted, Wanted::Asked(request) if request.is_indirect());
+        let entries = self.translator.superblock(superblock).map(|s| (s.accepted, s.body));
+        entries.map_or(0, |(accepted, body)| if is_indirect { accepted } else { body })
     }
 
     fn add_zone(&mut self, tracee: Tracee, near: u64) -> Result<(), Error> {

@@ -19,6 +19,15 @@ pub(super) const CLASSES: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) 
 /// System calls are classed by the low 16 bits of their numbers.
 const CLASS_COUNT: usize = 1 << 16;
 
+/// What translated code does besides the program's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodeKind {
+    /// It writes a record for each exit of a superblock. R11 is the trace pointer.
+    Recording,
+    /// It counts branches and leaves what cannot be had twice to its tracer. R11 is a budget.
+    Counting,
+}
+
 /// A process whose code runs translated. It stays as it is where a method fails.
 #[derive(Debug)]
 pub struct TranslatedProcess {
@@ -42,14 +51,18 @@ impl TranslatedProcess {
     pub fn open(
         tracee: Tracee,
         pid: Pid,
+        code: CodeKind,
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
     ) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
         let mut window = Window::open(tracee, pid, &memory, buffer_bytes)?;
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
-        let mut translator =
-            Translator::new(window.shared.clone(), table_offset, Limits::default());
+        let create = match code {
+            CodeKind::Recording => Translator::new,
+            CodeKind::Counting => Translator::counting,
+        };
+        let mut translator = create(window.shared.clone(), table_offset, Limits::default());
         let (base, offset) = window.first_zone(tracee, &memory)?;
         translator.add_zone(base, ZONE_BYTES, offset);
         let mut process = Self {
@@ -216,7 +229,7 @@ impl TranslatedProcess {
 
     /// Returns the program's address that a request is for.
     pub fn requested(&self, request: Request) -> u64 {
-        self.translator.requested(request.number, request.target)
+        request.address(&self.translator)
     }
 
     /// Answers a thread's request: it goes on at an address of the cache when it is resumed.
@@ -235,6 +248,10 @@ pub struct Request {
 }
 
 impl Request {
+    pub(super) fn address(self, translator: &Translator<Arc<Shared>>) -> u64 {
+        translator.requested(self.number, self.target)
+    }
+
     /// Returns true if the target of an indirect branch is asked for.
     pub(super) fn is_indirect(self) -> bool {
         self.number == slots::INDIRECT

@@ -64,6 +64,12 @@ pub fn is_counted(bytes: &[u8]) -> bool {
     )
 }
 
+/// Returns true if a counter, the value of R11, shows that the budget is spent, which then caused
+/// the request.
+pub const fn is_spent(counter: u64) -> bool {
+    counter > LARGEST
+}
+
 impl<M: CacheMemory> Translator<M> {
     /// Creates a translator without zones whose code counts branches and records nothing. It leaves
     /// instructions whose result does not follow from the program's state to the caller
@@ -81,12 +87,6 @@ impl<M: CacheMemory> Translator<M> {
         // One path overdraws by at most its own branches.
         let longest = u64::from(self.limits.bits) + 1;
         branches.checked_sub(longest).map(|budget| budget.min(LARGEST))
-    }
-
-    /// Returns true if a counter, the value of R11, shows that the budget is spent, which then
-    /// caused the request.
-    pub const fn is_spent(counter: u64) -> bool {
-        counter > LARGEST
     }
 
     /// Returns the superblock at `addr` that ends at a bound, for one thread that starts it with

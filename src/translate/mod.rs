@@ -35,7 +35,7 @@ mod tests;
 
 pub use address_map::AddressMap;
 pub use builder::{Limits, ProgramCode};
-pub use counting::{Bound, SPENT, is_counted};
+pub use counting::{Bound, SPENT, is_counted, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::Hook;

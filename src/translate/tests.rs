@@ -1,6 +1,6 @@
 //! Tests the translator on small programs. No test executes the cache.
 
-use super::{AddressMap, CacheMemory, Limits, Outcome, ProgramCode, Translator, slots};
+use super::{AddressMap, CacheMemory, Limits, Outcome, ProgramCode, Translator};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -196,8 +196,8 @@ fn a_dropped_superblock_is_asked_for_again() {
     assert!(translator.invalidate(START, START + 1));
     assert!(memory.chain(&translator, START).is_empty());
     assert!(memory.chain(&translator, START + 0x22).is_empty());
-    let again = translator.serve(slots::INDIRECT, START + 0x22, &mut code).unwrap();
-    assert_ne!(again, translator.superblock(second).unwrap().accepted);
+    let again = translator.get(START + 0x22, &mut code).unwrap();
+    assert_ne!(again, second);
     // The first superblock's exit leads to the new one, so its jump has changed.
     let range = usize::try_from(entry(&translator, first) - ZONE + ZONE_OFFSET).unwrap();
     let end = usize::try_from(translator.superblock(first).unwrap().end - ZONE + ZONE_OFFSET);

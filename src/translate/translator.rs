@@ -270,19 +270,6 @@ impl<M: CacheMemory> Translator<M> {
         to.extend(&self.built.pushes);
     }
 
-    /// Serves a request: returns the cache address at which the thread resumes. `target` is the
-    /// value of [`slots::TARGET`].
-    pub fn serve(
-        &mut self,
-        request: u64,
-        target: u64,
-        code: &mut dyn ProgramCode,
-    ) -> Result<u64, TranslateError> {
-        let number = self.get(self.requested(request, target), code)?;
-        let superblock = &self.superblocks[number as usize];
-        Ok(if request == slots::INDIRECT { superblock.accepted } else { superblock.body })
-    }
-
     /// Returns the program address that a request asks for.
     pub fn requested(&self, request: u64, target: u64) -> u64 {
         if request == slots::INDIRECT {

@@ -15,7 +15,7 @@ use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{BUFFERS, Change, Place, TranslatedProcess, Wanted};
+use crate::engine::{BUFFERS, Change, CodeKind, Place, TranslatedProcess, Wanted};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::Event;
 use crate::tracee::{Tracee, comm, executable};
@@ -84,7 +84,8 @@ impl Process {
         let recorder = Recorder::start(prepared, pid)?;
         let resolver = Resolver::new(&request.filter);
         let buffer_bytes = buffer_bytes(request.history);
-        let engine = TranslatedProcess::open(tracee, pid, buffer_bytes, seen_calls())?;
+        let engine =
+            TranslatedProcess::open(tracee, pid, CodeKind::Recording, buffer_bytes, seen_calls())?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
         let feed = Feed::start(engine.shared().clone(), period, ranges, turns);
         let mut process = Self {
@@ -134,7 +135,13 @@ impl Process {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
         self.recorder.event(tid, Event::Exec { path })?;
-        self.engine = TranslatedProcess::open(Tracee(tid), pid, self.buffer_bytes, seen_calls())?;
+        self.engine = TranslatedProcess::open(
+            Tracee(tid),
+            pid,
+            CodeKind::Recording,
+            self.buffer_bytes,
+            seen_calls(),
+        )?;
         self.feed.tell(tid, Item::Program(self.engine.shared().clone()));
         (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
         self.harm = Harm::default();

@@ -3,13 +3,15 @@
 //! what a program could not get twice.
 
 mod machine;
+mod stepper;
 
 use crate::generated;
 use crate::support::{Scene, have};
 use iced_x86::{Instruction, Mnemonic};
-use machine::{Machine, Place, Registers};
+use machine::Machine;
 use std::collections::BTreeSet;
 use std::path::Path;
+use stepper::{Place, Registers, Stepper};
 
 const GETPID: u64 = 39;
 const GETTID: u64 = 186;
@@ -39,13 +41,13 @@ fn answer(insn: &Instruction, registers: &mut Registers) -> bool {
 
 /// All places of a run, with the registers there, by single steps; and the memory at its end.
 fn stepped(program: &Path) -> (Vec<(Place, Registers)>, Vec<u8>) {
-    let mut machine = Machine::start(program, answer);
-    let mut run = vec![(machine.place, machine.registers)];
-    while !machine.is_at_end() {
-        machine.step();
-        run.push((machine.place, machine.registers));
+    let mut stepper = Stepper::start(program, answer);
+    let mut run = vec![(stepper.place, stepper.registers)];
+    while !stepper.is_at_end() {
+        stepper.step();
+        run.push((stepper.place, stepper.registers));
     }
-    (run, machine.written_memory())
+    (run, stepper.written_memory(|_| false))
 }
 
 /// What a program can know of its registers.
@@ -90,13 +92,13 @@ fn a_run_stops_exactly_where_it_is_to() {
             let at = random.below(run.len());
             goals.extend(at..(at + random.below(4)).min(run.len()));
         }
-        let mut machine = Machine::start(&program, answer).translated();
+        let mut machine = Machine::start(&program, answer);
         for &goal in &goals {
             let (place, registers) = &run[goal];
             machine.run_to(*place);
-            assert_eq!(shown(&machine.registers), shown(registers), "seed {seed} at {goal}");
+            assert_eq!(shown(&machine.at.registers), shown(registers), "seed {seed} at {goal}");
         }
-        assert!(machine.is_at_end());
+        assert!(machine.at.is_at_end());
         assert!(machine.written_memory() == memory, "seed {seed}: another memory");
     }
 }
@@ -112,10 +114,10 @@ fn a_run_is_seldom_interrupted() {
     let (run, _) = stepped(&program);
     let mut requests = Vec::new();
     for goal in [run.len() - 1, run.len() / 2] {
-        let mut machine = Machine::start(&program, answer).translated();
+        let mut machine = Machine::start(&program, answer);
         let (place, registers) = &run[goal];
         machine.run_to(*place);
-        assert_eq!(shown(&machine.registers), shown(registers), "at {goal}");
+        assert_eq!(shown(&machine.at.registers), shown(registers), "at {goal}");
         requests.push(machine.requests);
     }
     // Once for each superblock, and each instruction that is answered.
@@ -132,7 +134,7 @@ fn a_run_stops_at_addresses_and_knows_how_far_it_came() {
         let program = generated::peaceful_of_seed(&scene, seed);
         let (run, _) = stepped(&program);
         let mut random = Random(seed + 100);
-        let mut machine = Machine::start(&program, answer).translated();
+        let mut machine = Machine::start(&program, answer);
         let mut at = 0;
         let mut arrivals = 0;
         while at + 500 < run.len() && arrivals < 40 {
@@ -141,8 +143,8 @@ fn a_run_stops_at_addresses_and_knows_how_far_it_came() {
             let next = (at + 1..run.len()).find(|&i| stops.contains(&run[i].1.rip)).unwrap();
             // REP instructions are one step here.
             assert!(machine.run_to_stop(&stops, 1 << 20), "seed {seed}: no stop after {at}");
-            assert_eq!(shown(&machine.registers), shown(&run[next].1), "seed {seed} at {next}");
-            assert_eq!(machine.place.branches, run[next].0.branches, "seed {seed} at {next}");
+            assert_eq!(shown(&machine.at.registers), shown(&run[next].1), "seed {seed} at {next}");
+            assert_eq!(machine.at.place.branches, run[next].0.branches, "seed {seed} at {next}");
             at = next;
             arrivals += 1;
         }
@@ -186,14 +188,14 @@ fn what_no_program_gets_twice_is_answered() {
     }
     let scene = Scene::new();
     let program = scene.compile("hooks.S", &["-nostdlib", "-static", "-no-pie"]);
-    let mut machine = Machine::start(&program, answers).translated();
+    let mut machine = Machine::start(&program, answers);
     // Each of the loop's rounds is one branch.
     machine.run_to(Place { branches: 100, instructions: 0 });
-    assert!(!machine.is_at_end());
+    assert!(!machine.at.is_at_end());
     machine.run_to(Place { branches: 1000, instructions: 2 });
-    assert!(machine.is_at_end());
+    assert!(machine.at.is_at_end());
     // RDTSC, RDTSCP's ECX, CPUID's four, RDRAND, RDSEED, XGETBV's two, RDPID, getpid: 1000 times.
     let round = 0x1111_2222_3333_4444_u64
         .wrapping_add(0x55 + (1 + 2 + 3 + 4) + 0x6666 + 0x7777 + 0x88 + 0x99 + 0xaa + PID);
-    assert_eq!(machine.registers.r15, round.wrapping_mul(1000));
+    assert_eq!(machine.at.registers.r15, round.wrapping_mul(1000));
 }
