@@ -1,7 +1,7 @@
 //! Watched memory: the CPU's debug registers (SDM volume 3, "Debug Registers"). They tell the
 //! addresses that are accessed, whatever code does it.
 
-use super::live::Watch;
+use super::contract::Watch;
 use crate::common::Addr;
 use crate::tracee::{Error, Tracee};
 

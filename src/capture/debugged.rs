@@ -2,9 +2,9 @@
 //! debugger hears of them. How threads run and stop is each backend's own business.
 
 use super::Error;
+use super::contract::{Go, News};
 use super::culprit::Culprit;
 use super::error::gone_is_fine;
-use super::live::{Go, News};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;

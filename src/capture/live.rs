@@ -1,144 +1,21 @@
-//! The contract of a live program: a debugger runs it under capture, and looks at it where it
-//! stands.
+//! A live program, of whichever backend: a debugger runs it under capture, and looks at it while all
+//! its threads are stopped.
 
+use super::contract::{Go, News, Watch};
 use super::debug_registers::can_watch;
+use super::live_program::LiveProgram;
 use super::recorder::Request;
 use super::{Backend, Error, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
-use crate::recording::{Exit, TscClock};
-use crate::tracee::{SiginfoBytes, Signo, comm};
+use crate::recording::TscClock;
+use crate::tracee::{SiginfoBytes, comm};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// How a live program is to go on.
-#[derive(Clone, Debug)]
-pub struct Go {
-    /// The thread that steps; otherwise the one that the debugger looks at, which goes on even
-    /// where it is to stop.
-    pub thread: Tid,
-    /// That thread executes one instruction.
-    pub step: bool,
-    /// The other threads stand still.
-    pub locked: bool,
-    /// The signal that this thread is to have; 0: none.
-    pub signal: Signo,
-    /// Signals that other threads are to have.
-    pub signals: Vec<(Tid, Signo)>,
-    /// Where threads stop.
-    pub stops: BTreeSet<Addr>,
-    /// Signals that are delivered without a stop; signal 1 in bit 0.
-    pub passed: u64,
-    /// The same of the thread that steps. A debugger wants to hear of all of them: the step would
-    /// end in a handler otherwise.
-    pub passed_to_stepper: u64,
-    /// Memory that threads stop behind an access of.
-    pub watches: Vec<Watch>,
-    /// System calls that threads stop at, before and behind.
-    pub catches: Catches,
-    /// Births of processes that threads stop at.
-    pub forks: Forks,
-}
-
-impl Go {
-    /// Returns the signals that a thread gets without a stop.
-    pub(super) fn passed_to(&self, tid: Tid) -> u64 {
-        if self.step && self.thread == tid { self.passed_to_stepper } else { self.passed }
-    }
-}
-
-/// Memory that is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watch {
-    /// Its first byte.
-    pub addr: Addr,
-    /// How many bytes.
-    pub size_bytes: u64,
-    /// Reads count, and not only writes.
-    pub reads: bool,
-}
-
-/// At which system calls a live program stops, before and behind each.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Catches {
-    /// At none.
-    #[default]
-    None,
-    /// At these.
-    Of(BTreeSet<u64>),
-    /// At all.
-    All,
-}
-
-impl Catches {
-    /// Whether a system call is among them.
-    pub fn has(&self, number: u64) -> bool {
-        match self {
-            Self::None => false,
-            Self::Of(numbers) => numbers.contains(&number),
-            Self::All => true,
-        }
-    }
-}
-
-/// At which births of processes a live program stops. Parent and child both stand still then, until
-/// one of them is left ([`Live::leave_process`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forks {
-    /// At those of children with memory of their own.
-    pub fork: bool,
-    /// At those of children for which their parent waits, until they execute a program or end;
-    /// and at the end of that.
-    pub vfork: bool,
-}
-
-/// Why a live program stands still.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// The thread is about to execute what is at one of the [`Go::stops`].
-    Stop,
-    /// The step is done.
-    Stepped,
-    /// The thread has accessed memory that is watched: the [`Watch`] at this address.
-    Watch(Addr),
-    /// A signal is about to be delivered to the thread.
-    Signal(Signo),
-    /// The thread is about to make the system call of this number.
-    Call(u64),
-    /// It has made it.
-    CallReturn(u64),
-    /// The thread has made this process.
-    Forked(Pid),
-    /// The thread has made this process, and waits until it executes a program or ends.
-    Vforked(Pid),
-    /// The thread need not wait any more.
-    VforkDone,
-    /// The thread has executed another program.
-    Executed,
-    /// The only thread that was to go on has ended, and no other runs. This is one of those.
-    NoneRuns,
-    /// Somebody interrupted.
-    Interrupted,
-    /// The process has ended but for its last trace: its registers and memory are as at its end.
-    Ending,
-    /// It is gone.
-    Ended(Option<Exit>),
-}
-
-impl News {
-    /// Whether this is of a child.
-    pub(super) fn is_birth(self) -> bool {
-        matches!(self, Self::Forked(_) | Self::Vforked(_))
-    }
-
-    /// Returns true if this is reported however the thread is to go on.
-    pub(super) fn is_due(self) -> bool {
-        self.is_birth() || matches!(self, Self::CallReturn(_))
-    }
-}
-
-/// A program that runs under capture, and stands still between two calls of [`Live::go`].
+/// A program that runs under capture. All its threads are stopped between two calls of
+/// [`Live::go`].
 #[derive(Debug)]
 pub struct Live {
     program: Program,
@@ -151,7 +28,7 @@ enum Program {
     Perf(Box<perf::Live>),
 }
 
-/// What each backend does in its own way.
+/// Calls the backend's method.
 macro_rules! either {
     ($self:ident, $live:ident => $what:expr) => {
         match &mut $self.program {
@@ -244,17 +121,17 @@ impl Live {
         either!(self, live => live.set_registers(tid, registers))
     }
 
-    /// Returns true if a thread stands at one of `stops` and has not reported it. It has then.
+    /// Returns true if a thread is at one of `stops` and has not reported it. It has then.
     pub fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         either!(self, live => live.reports_stop(tid, stops))
     }
 
-    /// Changes what the signal brings along that a thread stands at, or is given next.
+    /// Changes the information of the signal that a thread stopped for, or else of its next one.
     pub fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         either!(self, live => live.set_siginfo(tid, info))
     }
 
-    /// The debugger has put a thread where it stands: what it reported there before is forgotten.
+    /// Forgets that a thread reported the place where it is, since the debugger put it there.
     pub fn forget_report(&mut self, tid: Tid) {
         either!(self, live => live.forget_report(tid));
     }
@@ -287,59 +164,35 @@ impl Live {
     /// The threads of processes that stand still beside the program: children whose birth was told
     /// of, and the parent of a followed one that waits for it.
     pub fn beside(&self) -> Vec<(Tid, Pid)> {
-        match &self.program {
-            Program::Soft(live) => live.beside(),
-            Program::Step(live) => live.beside(),
-            Program::Perf(_) => Vec::new(),
-        }
+        either!(ref self, live => live.beside())
     }
 
     /// Whether a thread may go on while other processes stand still. One at a time runs, and only
     /// of one whose parent waits for it is that any other than the program.
     pub fn may_go(&self, tid: Tid) -> bool {
-        match &self.program {
-            Program::Soft(live) => live.may_go(tid),
-            Program::Step(live) => live.may_go(tid),
-            Program::Perf(_) => true,
-        }
+        either!(ref self, live => live.may_go(tid))
     }
 
     /// Reads the memory of a process that stands beside the program.
     pub fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
-        match &self.program {
-            Program::Soft(live) => live.read_beside(pid, addr, buf),
-            Program::Step(live) => live.read_beside(pid, addr, buf),
-            Program::Perf(_) => 0,
-        }
+        either!(ref self, live => live.read_beside(pid, addr, buf))
     }
 
     /// Leaves one of the processes, which goes on by itself. Where it was the program, one that
     /// stands beside it becomes the program, with a recording of its own from here on; where there
     /// is none, this is [`Self::detach`].
     pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
-        match &mut self.program {
-            Program::Soft(live) => live.leave_process(pid),
-            Program::Step(live) => live.leave_process(pid),
-            Program::Perf(live) => live.detach(),
-        }
+        either!(self, live => live.leave_process(pid))
     }
 
     /// Ends a process that stands beside the program.
     pub fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
-        match &mut self.program {
-            Program::Soft(live) => live.kill_beside(pid),
-            Program::Step(live) => live.kill_beside(pid),
-            Program::Perf(_) => Ok(()),
-        }
+        either!(self, live => live.kill_beside(pid))
     }
 
     /// All that stands beside the program goes on by itself, also what nobody was told of yet.
     pub fn leave_all_beside(&mut self) -> Result<(), Error> {
-        match &mut self.program {
-            Program::Soft(live) => live.leave_all_beside(),
-            Program::Step(live) => live.leave_all_beside(),
-            Program::Perf(_) => Ok(()),
-        }
+        either!(self, live => live.leave_all_beside())
     }
 
     /// Leaves the program, which goes on by itself.

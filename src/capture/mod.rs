@@ -4,6 +4,7 @@
 mod begin;
 mod clock;
 mod code_files;
+mod contract;
 mod culprit;
 mod debug_registers;
 mod debugged;
@@ -14,6 +15,7 @@ mod foreground;
 mod front;
 pub mod host;
 mod live;
+mod live_program;
 mod newborn;
 mod perf;
 mod recorder;
@@ -27,11 +29,12 @@ mod step;
 mod trap_flag;
 mod written;
 
+pub use contract::{Catches, Forks, Go, News, Watch};
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;
 pub use front::{RecorderEnd, record_behind_a_front};
-pub use live::{Catches, Forks, Go, Live, News, Watch};
+pub use live::Live;
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{

@@ -2,7 +2,7 @@
 //! instruction, with nothing of the recorder's in them, until somebody says what is to become of
 //! them.
 
-use super::live::{Go, News};
+use super::contract::{Go, News};
 use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;

@@ -106,7 +106,7 @@ pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
 
 /// All processes and threads that are traced.
 #[derive(Debug)]
-pub(super) struct Engine<'a> {
+pub(in crate::capture) struct Engine<'a> {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) pmu: Box<dyn Pmu + 'a>,

@@ -7,16 +7,15 @@ use super::pmu::Pmu;
 use super::sideband::Recipe;
 use super::tap::lock;
 use super::thread::{Doing, Thread};
-use crate::capture::debugged::{Debugged, DebuggedThread};
-use crate::capture::live::{Go, News};
+use crate::capture::contract::{Go, News};
+use crate::capture::debugged::Debugged;
+use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::{self, SiginfoBytes, Tracee, mappings};
-use std::collections::BTreeSet;
+use crate::tracee::{self, Tracee, mappings};
 use std::path::{Path, PathBuf};
 
 /// A program under a debugger.
@@ -72,75 +71,47 @@ impl Live {
         }
     }
 
-    pub(in crate::capture) fn go(
-        &mut self,
-        go: &Go,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
-        self.engine.go(go, interrupted)
-    }
-
-    pub(in crate::capture) fn pid(&self) -> Pid {
-        self.engine.program
-    }
-
-    pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
-        self.engine.tids()
-    }
-
-    pub(in crate::capture) fn name(&self, tid: Tid) -> String {
-        let process = self.engine.processes.get(&self.engine.program);
-        process.map_or_else(String::new, |process| lock(&process.book).recorder.name_of(tid))
-    }
-
-    pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
-        self.engine.threads.get(&tid)?.state()
-    }
-
-    pub(in crate::capture) fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
-        self.engine.reports_stop(tid, stops)
-    }
-
-    pub(in crate::capture) fn set_siginfo(
-        &mut self,
-        tid: Tid,
-        info: &SiginfoBytes,
-    ) -> Result<(), Error> {
-        self.engine.set_siginfo(tid, info)
-    }
-
-    pub(in crate::capture) fn forget_report(&mut self, tid: Tid) {
-        self.engine.forget_report(tid);
-    }
-
-    pub(in crate::capture) fn set_registers(
-        &mut self,
-        tid: Tid,
-        registers: &insn::Registers,
-    ) -> Result<(), Error> {
-        let thread = self.standing(tid)?;
-        Ok(thread.tracee.set_registers(&final_state::kernel_registers(registers))?)
-    }
-
-    pub(in crate::capture) fn set_extended_state(
-        &mut self,
-        tid: Tid,
-        area: &[u8],
-    ) -> Result<(), Error> {
-        final_state::set_extended_state(self.standing(tid)?.tracee, area)
-    }
-
     fn standing(&self, tid: Tid) -> Result<&Thread, Error> {
         let thread = self.engine.threads.get(&tid).filter(|t| t.doing == Doing::Standing);
         thread.ok_or(Error::NotStanding { tid })
     }
+}
 
-    pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+impl LiveProgram for Live {
+    type Engine = Engine<'static>;
+
+    fn engine(&self) -> &Engine<'static> {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine<'static> {
+        &mut self.engine
+    }
+
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
+        self.engine.go(go, interrupted)
+    }
+
+    fn name(&self, tid: Tid) -> String {
+        let process = self.engine.processes.get(&self.engine.program);
+        process.map_or_else(String::new, |process| lock(&process.book).recorder.name_of(tid))
+    }
+
+    fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
+        let thread = self.standing(tid)?;
+        Ok(thread.tracee.set_registers(&final_state::kernel_registers(registers))?)
+    }
+
+    fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
+        final_state::set_extended_state(self.standing(tid)?.tracee, area)
+    }
+
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let process = self.engine.processes.get(&self.engine.program);
         process.map_or(0, |process| process.memory.read(addr, buf))
     }
 
-    pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let process = self.engine.processes.get(&self.engine.program);
         let process = process.ok_or(Error::NoMemory { at: addr })?;
         let last = addr.wrapping_add((bytes.len() as u64).saturating_sub(1));
@@ -155,22 +126,21 @@ impl Live {
         process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
     }
 
-    /// The clock so far.
-    pub(in crate::capture) fn clock(&self) -> Option<TscClock> {
+    fn clock(&self) -> Option<TscClock> {
         let process = self.engine.processes.get(&self.engine.program)?;
         Some(lock(&process.book).recorder.clock_so_far())
     }
 
-    pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+    fn save(&mut self) -> Result<&Path, Error> {
         self.engine.save_all()?;
         Ok(&self.dir)
     }
 
-    pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+    fn detach(&mut self) -> Result<(), Error> {
         self.engine.leave_program()
     }
 
-    pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
+    fn kill(&mut self) -> Result<(), Error> {
         self.engine.kill()
     }
 }

@@ -25,7 +25,7 @@ pub(super) enum Doing {
 
 /// A traced thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
     pub(super) doing: Doing,

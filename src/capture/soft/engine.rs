@@ -65,7 +65,7 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
 
 /// All processes and threads that are recorded.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,

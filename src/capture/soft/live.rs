@@ -7,9 +7,10 @@ use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use super::ticks::{self, Ticks};
+use crate::capture::contract::{Go, News};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
-use crate::capture::live::{Go, News};
+use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -17,8 +18,7 @@ use crate::engine::{Place, bits_of};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::{self, Memory, SiginfoBytes, Tracee};
-use std::collections::BTreeSet;
+use crate::tracee::{self, Memory, Tracee};
 use std::path::{Path, PathBuf};
 
 const PROT_WRITE: u64 = 2;
@@ -59,27 +59,35 @@ impl Live {
             }
         }
     }
+}
 
-    pub(in crate::capture) fn go(
-        &mut self,
-        go: &Go,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+impl LiveProgram for Live {
+    type Engine = Engine;
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
         self.engine.go(go, interrupted)
     }
 
-    pub(in crate::capture) fn pid(&self) -> Pid {
+    fn pid(&self) -> Pid {
         self.engine.parting.unwrap_or(self.engine.program)
     }
 
-    pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
+    fn threads(&self) -> Vec<Tid> {
         if let Some(child) = self.engine.parting {
             return vec![Tid(child.0)];
         }
         self.engine.tids()
     }
 
-    pub(in crate::capture) fn name(&self, tid: Tid) -> String {
+    fn name(&self, tid: Tid) -> String {
         if let Some(child) = self.engine.parting {
             return tracee::comm(child, tid);
         }
@@ -87,64 +95,40 @@ impl Live {
         process.map_or_else(String::new, |process| process.name_of(tid))
     }
 
-    pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+    fn thread(&self, tid: Tid) -> Option<core::Thread> {
         if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
         self.engine.threads.get(&tid)?.state()
     }
 
-    pub(in crate::capture) fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
-        self.engine.reports_stop(tid, stops)
-    }
-
-    pub(in crate::capture) fn set_siginfo(
-        &mut self,
-        tid: Tid,
-        info: &SiginfoBytes,
-    ) -> Result<(), Error> {
-        self.engine.set_siginfo(tid, info)
-    }
-
-    pub(in crate::capture) fn forget_report(&mut self, tid: Tid) {
-        self.engine.forget_report(tid);
-    }
-
-    pub(in crate::capture) fn set_registers(
-        &mut self,
-        tid: Tid,
-        registers: &insn::Registers,
-    ) -> Result<(), Error> {
+    fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         let thread = self.engine.standing(tid)?;
         let words = final_state::kernel_registers(registers);
         Ok(thread.tracee().set_registers(&words)?)
     }
 
-    pub(in crate::capture) fn set_extended_state(
-        &mut self,
-        tid: Tid,
-        area: &[u8],
-    ) -> Result<(), Error> {
+    fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
         final_state::set_extended_state(self.engine.standing(tid)?.tracee(), area)
     }
 
-    pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let Some(process) = self.engine.processes.get(&self.engine.program) else { return 0 };
         process.engine.read_visible(addr, buf)
     }
 
-    pub(in crate::capture) fn beside(&self) -> Vec<(Tid, Pid)> {
+    fn beside(&self) -> Vec<(Tid, Pid)> {
         self.engine.beside()
     }
 
-    pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
+    fn may_go(&self, tid: Tid) -> bool {
         let engine = &self.engine;
         let is_own =
             || engine.threads.get(&tid).is_none_or(|thread| thread.pid() == engine.program);
         engine.newborns.allow(tid).unwrap_or_else(is_own)
     }
 
-    pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+    fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         // What shares its parent's memory must not show more of it than that.
         let newborn = self.engine.newborns.get(pid);
         let is_shared = newborn.is_some_and(|newborn| newborn.is_awaited);
@@ -156,19 +140,19 @@ impl Live {
         }
     }
 
-    pub(in crate::capture) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+    fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         self.engine.leave_process(pid)
     }
 
-    pub(in crate::capture) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+    fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         self.engine.kill_beside(pid)
     }
 
-    pub(in crate::capture) fn leave_all_beside(&mut self) -> Result<(), Error> {
+    fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()
     }
 
-    pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let program = self.engine.program;
         let Some(process) = self.engine.processes.get_mut(&program) else {
             return Err(Error::NoMemory { at: addr });
@@ -176,13 +160,12 @@ impl Live {
         process.write_for_debugger(addr, bytes)
     }
 
-    /// The clock so far.
-    pub(in crate::capture) fn clock(&self) -> Option<TscClock> {
+    fn clock(&self) -> Option<TscClock> {
         let process = self.engine.processes.get(&self.engine.program)?;
         Some(process.recorder.clock_so_far())
     }
 
-    pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+    fn save(&mut self) -> Result<&Path, Error> {
         if let Some(pid) = self.engine.parting {
             return Err(Error::NotRecordedYet { pid });
         }
@@ -193,12 +176,12 @@ impl Live {
         Ok(&self.dir)
     }
 
-    pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+    fn detach(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()?;
         self.engine.leave_program()
     }
 
-    pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
+    fn kill(&mut self) -> Result<(), Error> {
         self.engine.kill_debugged()
     }
 }

@@ -45,7 +45,7 @@ pub(super) enum Doing {
 
 /// A thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
     /// The buffer in use.

@@ -4,11 +4,11 @@
 use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
+use crate::capture::contract::{Catches, Forks, Go, News};
 use crate::capture::culprit::Culprit;
 use crate::capture::debug_registers::{Slot, slots};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
-use crate::capture::live::{Catches, Forks, Go, News};
 use crate::capture::signals::Forwarding;
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;

@@ -48,7 +48,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 
 /// All processes and threads that are being stepped.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,

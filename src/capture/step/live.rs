@@ -3,8 +3,9 @@
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::thread::{Doing, Thread};
+use crate::capture::contract::{Go, News};
 use crate::capture::debugged::{Debugged, DebuggedThread};
-use crate::capture::live::{Go, News};
+use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::restart::asks_to_restart;
 use crate::capture::{Error, final_state};
@@ -12,8 +13,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::{self, SiginfoBytes};
-use std::collections::BTreeSet;
+use crate::tracee::{self};
 use std::path::{Path, PathBuf};
 
 /// Bytes of SYSCALL.
@@ -39,55 +39,40 @@ impl Live {
         }
     }
 
-    pub(in crate::capture) fn go(
-        &mut self,
-        go: &Go,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Result<(Tid, News), Error> {
+    fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
+        let thread = self.engine.threads.get_mut(&tid).filter(|t| t.doing == Doing::Ready);
+        thread.ok_or(Error::NotStanding { tid })
+    }
+}
+
+impl LiveProgram for Live {
+    type Engine = Engine;
+
+    fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
         self.engine.go_on(go, interrupted)
     }
 
-    pub(in crate::capture) fn pid(&self) -> Pid {
-        self.engine.program
-    }
-
-    pub(in crate::capture) fn threads(&self) -> Vec<Tid> {
-        self.engine.tids()
-    }
-
-    pub(in crate::capture) fn name(&self, tid: Tid) -> String {
+    fn name(&self, tid: Tid) -> String {
         let process = self.engine.processes.get(&self.engine.program);
         process.map_or_else(String::new, |process| process.recorder.name_of(tid))
     }
 
-    pub(in crate::capture) fn thread(&self, tid: Tid) -> Option<core::Thread> {
+    fn thread(&self, tid: Tid) -> Option<core::Thread> {
         if let Some(newborn) = self.engine.newborns.get(Pid(tid.0)) {
             return newborn.thread();
         }
         self.engine.threads.get(&tid)?.state()
     }
 
-    pub(in crate::capture) fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
-        self.engine.reports_stop(tid, stops)
-    }
-
-    pub(in crate::capture) fn set_siginfo(
-        &mut self,
-        tid: Tid,
-        info: &SiginfoBytes,
-    ) -> Result<(), Error> {
-        self.engine.set_siginfo(tid, info)
-    }
-
-    pub(in crate::capture) fn forget_report(&mut self, tid: Tid) {
-        self.engine.forget_report(tid);
-    }
-
-    pub(in crate::capture) fn set_registers(
-        &mut self,
-        tid: Tid,
-        registers: &insn::Registers,
-    ) -> Result<(), Error> {
+    fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         let thread = self.standing(tid)?;
         let before = thread.tracee.registers()?;
         let mut words = final_state::kernel_registers(registers);
@@ -106,25 +91,16 @@ impl Live {
         Ok(())
     }
 
-    pub(in crate::capture) fn set_extended_state(
-        &mut self,
-        tid: Tid,
-        area: &[u8],
-    ) -> Result<(), Error> {
+    fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {
         final_state::set_extended_state(self.standing(tid)?.tracee, area)
     }
 
-    fn standing(&mut self, tid: Tid) -> Result<&mut Thread, Error> {
-        let thread = self.engine.threads.get_mut(&tid).filter(|t| t.doing == Doing::Ready);
-        thread.ok_or(Error::NotStanding { tid })
-    }
-
-    pub(in crate::capture) fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let process = self.engine.processes.get(&self.engine.program);
         process.map_or(0, |process| process.memory.read(addr, buf))
     }
 
-    pub(in crate::capture) fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+    fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let process = self.engine.processes.get(&self.engine.program);
         let process = process.ok_or(Error::NoMemory { at: addr })?;
         let last = addr.wrapping_add((bytes.len() as u64).saturating_sub(1));
@@ -134,13 +110,12 @@ impl Live {
         process.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })
     }
 
-    /// The clock so far.
-    pub(in crate::capture) fn clock(&self) -> Option<TscClock> {
+    fn clock(&self) -> Option<TscClock> {
         let process = self.engine.processes.get(&self.engine.program)?;
         Some(process.recorder.clock_so_far())
     }
 
-    pub(in crate::capture) fn save(&mut self) -> Result<&Path, Error> {
+    fn save(&mut self) -> Result<&Path, Error> {
         self.engine.tell_places();
         self.engine.write_all()?;
         if let Some(process) = self.engine.processes.get(&self.engine.program) {
@@ -149,17 +124,17 @@ impl Live {
         Ok(&self.dir)
     }
 
-    pub(in crate::capture) fn beside(&self) -> Vec<(Tid, Pid)> {
+    fn beside(&self) -> Vec<(Tid, Pid)> {
         self.engine.beside()
     }
 
-    pub(in crate::capture) fn may_go(&self, tid: Tid) -> bool {
+    fn may_go(&self, tid: Tid) -> bool {
         let engine = &self.engine;
         let is_own = || engine.threads.get(&tid).is_none_or(|thread| thread.pid == engine.program);
         engine.newborns.allow(tid).unwrap_or_else(is_own)
     }
 
-    pub(in crate::capture) fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
+    fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         match (self.engine.newborns.get(pid), self.engine.processes.get(&pid)) {
             (Some(newborn), _) => newborn.read(addr, buf),
             (None, Some(process)) => process.memory.read(addr, buf),
@@ -167,24 +142,24 @@ impl Live {
         }
     }
 
-    pub(in crate::capture) fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
+    fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         self.engine.leave_process(pid)
     }
 
-    pub(in crate::capture) fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
+    fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         self.engine.kill_beside(pid)
     }
 
-    pub(in crate::capture) fn leave_all_beside(&mut self) -> Result<(), Error> {
+    fn leave_all_beside(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()
     }
 
-    pub(in crate::capture) fn detach(&mut self) -> Result<(), Error> {
+    fn detach(&mut self) -> Result<(), Error> {
         self.engine.leave_all_beside()?;
         self.engine.leave_program()
     }
 
-    pub(in crate::capture) fn kill(&mut self) -> Result<(), Error> {
+    fn kill(&mut self) -> Result<(), Error> {
         self.engine.kill()
     }
 }

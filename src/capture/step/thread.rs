@@ -52,7 +52,7 @@ impl Call {
 /// A stepped thread.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each becomes true and false at its own time")]
-pub(super) struct Thread {
+pub(in crate::capture) struct Thread {
     pub(super) tracee: Tracee,
     pub(super) pid: Pid,
     pub(super) doing: Doing,

@@ -1,0 +1,97 @@
+//! The interface of a backend's live program.
+
+use super::Error;
+use super::contract::{Go, News};
+use super::debugged::{Debugged, DebuggedThread};
+use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
+use crate::insn;
+use crate::recording::TscClock;
+use crate::tracee::SiginfoBytes;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A live program of one backend. Its defaults are those of a backend that follows no processes.
+pub(super) trait LiveProgram {
+    /// What runs its threads.
+    type Engine: Debugged;
+
+    fn engine(&self) -> &Self::Engine;
+    fn engine_mut(&mut self) -> &mut Self::Engine;
+
+    /// Lets the program go on until there is an event, and returns that and its thread.
+    fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error>;
+
+    /// Returns the name of a thread, also of one that has ended.
+    fn name(&self, tid: Tid) -> String;
+
+    fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error>;
+
+    /// Changes a thread's extended state, in XSAVE layout.
+    fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error>;
+
+    /// Reads the program's memory. Returns how many bytes are known.
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize;
+
+    fn write(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Returns the time-stamp counter's rate so far.
+    fn clock(&self) -> Option<TscClock>;
+
+    /// Writes all that was recorded so far, and returns the recording's directory.
+    fn save(&mut self) -> Result<&Path, Error>;
+
+    /// Leaves the program, which goes on natively.
+    fn detach(&mut self) -> Result<(), Error>;
+
+    fn kill(&mut self) -> Result<(), Error>;
+
+    fn pid(&self) -> Pid {
+        self.engine().program()
+    }
+
+    fn threads(&self) -> Vec<Tid> {
+        self.engine().tids()
+    }
+
+    fn thread(&self, tid: Tid) -> Option<core::Thread> {
+        self.engine().threads().get(&tid)?.state()
+    }
+
+    fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
+        self.engine_mut().reports_stop(tid, stops)
+    }
+
+    fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+        self.engine_mut().set_siginfo(tid, info)
+    }
+
+    fn forget_report(&mut self, tid: Tid) {
+        self.engine_mut().forget_report(tid);
+    }
+
+    /// Returns the threads of stopped processes other than the program.
+    fn beside(&self) -> Vec<(Tid, Pid)> {
+        Vec::new()
+    }
+
+    fn may_go(&self, _: Tid) -> bool {
+        true
+    }
+
+    fn read_beside(&self, _: Pid, _: Addr, _: &mut [u8]) -> usize {
+        0
+    }
+
+    fn leave_process(&mut self, _: Pid) -> Result<(), Error> {
+        self.detach()
+    }
+
+    fn kill_beside(&mut self, _: Pid) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn leave_all_beside(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
