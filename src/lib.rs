@@ -24,6 +24,7 @@ pub mod session;
 pub mod sideband;
 pub mod state;
 pub mod symbols;
+pub mod syscalls;
 pub mod timeline;
 pub mod tracee;
 pub mod translate;

@@ -1,0 +1,86 @@
+//! Results of calls: which of them mean that memory was written.
+
+use Outcome::{Failed, Interrupted, Refused, Succeeded};
+
+/// The largest error number (include/linux/err.h, `MAX_ERRNO`).
+const MAX_ERRNO: i64 = 4095;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// With this result.
+    Succeeded(u64),
+    /// A signal ended its wait. Some calls write how much time is left.
+    Interrupted,
+    /// With an error that the kernel finds before it writes results.
+    Refused,
+    /// With any other error: it may have written a part, or all.
+    Failed,
+}
+
+const EPERM: i64 = 1;
+const ENOENT: i64 = 2;
+const ESRCH: i64 = 3;
+const EINTR: i64 = 4;
+const EBADF: i64 = 9;
+const ECHILD: i64 = 10;
+const EAGAIN: i64 = 11;
+const EACCES: i64 = 13;
+const ENOTDIR: i64 = 20;
+const EISDIR: i64 = 21;
+const EINVAL: i64 = 22;
+const ENOTTY: i64 = 25;
+const ESPIPE: i64 = 29;
+const ERANGE: i64 = 34;
+const ENAMETOOLONG: i64 = 36;
+const ENOSYS: i64 = 38;
+const ELOOP: i64 = 40;
+const ENODATA: i64 = 61;
+const ENOTSOCK: i64 = 88;
+const ENOPROTOOPT: i64 = 92;
+const EOPNOTSUPP: i64 = 95;
+const ENOTCONN: i64 = 107;
+const ETIMEDOUT: i64 = 110;
+/// `ERESTARTSYS` to `ENOIOCTLCMD` and `ERESTART_RESTARTBLOCK` (include/linux/errno.h): a tracer
+/// sees these, the program never does.
+const ERESTARTSYS: i64 = 512;
+const ERESTART_RESTARTBLOCK: i64 = 516;
+
+impl Outcome {
+    /// Reads RAX as it is after the call.
+    pub(super) fn of(result: i64) -> Self {
+        match result.checked_neg() {
+            Some(EINTR | ERESTARTSYS..=ERESTART_RESTARTBLOCK) => Interrupted,
+            Some(
+                EPERM | ENOENT | ESRCH | EBADF | ECHILD | EAGAIN | EACCES | ENOTDIR | EISDIR
+                | EINVAL | ENOTTY | ESPIPE | ERANGE | ENAMETOOLONG | ENOSYS | ELOOP | ENODATA
+                | ENOTSOCK | ENOPROTOOPT | EOPNOTSUPP | ENOTCONN | ETIMEDOUT,
+            ) => Refused,
+            Some(1..=MAX_ERRNO) => Failed,
+            _ => Succeeded(result.cast_unsigned()),
+        }
+    }
+}
+
+/// Returns true if this result means that the kernel does not know the call or request at all.
+pub(super) fn is_unheard_of(result: i64) -> bool {
+    [ENOSYS, ENOTTY, EBADF].contains(&result.wrapping_neg())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_told_from_errors() {
+        assert_eq!(Outcome::of(0), Succeeded(0));
+        assert_eq!(Outcome::of(5), Succeeded(5));
+        assert_eq!(Outcome::of(-EINTR), Interrupted);
+        assert_eq!(Outcome::of(-516), Interrupted);
+        assert_eq!(Outcome::of(-ENOSYS), Refused);
+        assert_eq!(Outcome::of(-14), Failed);
+        // mmap can return addresses whose top bit is set only with vsyscall; still no error.
+        assert_eq!(Outcome::of(-4096), Succeeded(0_u64.wrapping_sub(4096)));
+        assert_eq!(Outcome::of(i64::MIN), Succeeded(1 << 63));
+    }
+}

@@ -1,0 +1,65 @@
+//! The fields of a request's number (include/uapi/asm-generic/ioctl.h), and which kinds of devices
+//! keep to them.
+
+/// A request's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Code(pub(super) u32);
+
+const SIZE_MASK: u32 = 0x3fff;
+const WRITE: u32 = 1;
+const READ: u32 = 2;
+
+impl Code {
+    /// The number in an argument.
+    pub(super) fn of(argument: u64) -> Self {
+        let [a, b, c, d, ..] = argument.to_le_bytes();
+        Self(u32::from_le_bytes([a, b, c, d]))
+    }
+
+    /// The kind of device, mostly a letter.
+    pub(super) const fn kind(self) -> u8 {
+        self.0.to_le_bytes()[1]
+    }
+
+    /// The size of the structure.
+    pub(super) fn size_bytes(self) -> u64 {
+        u64::from(self.0 >> 16 & SIZE_MASK)
+    }
+
+    /// Whether the kernel writes the structure.
+    pub(super) const fn is_read(self) -> bool {
+        self.0 >> 30 & READ != 0
+    }
+
+    /// Whether the number says anything of a structure.
+    pub(super) const fn has_direction(self) -> bool {
+        self.0 >> 30 & (READ | WRITE) != 0
+    }
+}
+
+/// Kinds whose numbers encode direction and size of all structures: event devices, real-time clocks, watchdogs, joysticks, random
+/// numbers, GPIO, pidfd.
+pub(super) const REGULAR: [u8; 7] = [b'E', b'p', b'W', b'j', b'R', 0xb4, 0xff];
+
+/// Kinds whose structures hold pointers, or whose devices write memory later: sockets and
+/// wireless, sound, graphics, video, USB, CD-ROM and SCSI, `NVMe`, RDMA, virtual machines, VFIO, SPI,
+/// I2C, the memory of frame buffers, btrfs, device mapper, FUSE.
+pub(super) const POINTERS: [u8; 20] = [
+    0x89, 0x8b, b'A', b'd', b'F', b'V', b'|', b'U', 0x53, 0x22, b'N', 0x1b, 0xae, b';', b'k', 0x07,
+    0x94, 0xfd, b'M', 0xe5,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_taken_apart() {
+        // TCGETS2: _IOR('T', 0x2a, struct termios2).
+        let code = Code::of(0xffff_ffff_802c_542a);
+        assert_eq!((code.kind(), code.size_bytes()), (b'T', 44));
+        assert!(code.is_read() && code.has_direction());
+        assert!(!Code(0x5401).has_direction());
+        assert!(!Code(0x4004_667e).is_read());
+    }
+}

@@ -1,0 +1,105 @@
+//! What ioctl(2) requests write.
+//!
+//! Most numbers encode it: the direction and size of the structure that the argument points to.
+//! The tables list the exceptions: numbers older than that rule, structures with pointers, arrays
+//! after structures, and wrong directions or sizes.
+
+mod block;
+mod code;
+mod console;
+mod device;
+mod file;
+mod network;
+mod terminal;
+
+use super::resolve::Knowledge;
+use super::write::{Write, structure};
+use code::{Code, POINTERS, REGULAR};
+
+/// A row of the tables: one request.
+#[derive(Debug)]
+pub struct IoctlRequest {
+    /// Its number, the second argument.
+    pub number: u32,
+    /// Its name in the kernel's headers.
+    pub name: &'static str,
+    /// None: perhaps anything.
+    writes: Option<&'static [Write]>,
+}
+
+const FAMILIES: [&[IoctlRequest]; 6] = [
+    terminal::REQUESTS,
+    network::REQUESTS,
+    file::REQUESTS,
+    block::REQUESTS,
+    console::REQUESTS,
+    device::REQUESTS,
+];
+
+/// The argument of the request.
+const ARGUMENT: usize = 2;
+
+/// What is known of a request.
+pub(super) enum RequestWrites {
+    Listed(&'static [Write]),
+    /// Derived from its number.
+    Encoded(Option<Write>, Knowledge),
+    Unknown,
+}
+
+impl RequestWrites {
+    pub(super) fn writes(&self) -> &[Write] {
+        match self {
+            Self::Listed(writes) => writes,
+            Self::Encoded(write, _) => write.as_slice(),
+            Self::Unknown => &[],
+        }
+    }
+
+    pub(super) fn knowledge(&self) -> Knowledge {
+        match self {
+            Self::Listed(_) => Knowledge::Known,
+            Self::Encoded(_, knowledge) => *knowledge,
+            Self::Unknown => Knowledge::Unknown,
+        }
+    }
+}
+
+/// Returns all requests of the tables.
+pub fn ioctl_requests() -> impl Iterator<Item = &'static IoctlRequest> {
+    FAMILIES.into_iter().flatten()
+}
+
+/// Returns what a request writes. The kernel takes the low 32 bits of its number.
+pub(super) fn writes_of(request: u64) -> RequestWrites {
+    let Code(number) = Code::of(request);
+    match ioctl_requests().find(|row| row.number == number) {
+        Some(row) => row.writes.map_or(RequestWrites::Unknown, RequestWrites::Listed),
+        None => encoded(Code(number)),
+    }
+}
+
+fn encoded(code: Code) -> RequestWrites {
+    if !code.has_direction() || POINTERS.contains(&code.kind()) {
+        return RequestWrites::Unknown;
+    }
+    let is_regular = REGULAR.contains(&code.kind());
+    let knowledge = if is_regular { Knowledge::Known } else { Knowledge::Assumed };
+    let write = code.is_read().then(|| structure(ARGUMENT, code.size_bytes()));
+    RequestWrites::Encoded(write, knowledge)
+}
+
+/// A request that writes this.
+const fn request(number: u32, name: &'static str, writes: &'static [Write]) -> IoctlRequest {
+    IoctlRequest { number, name, writes: Some(writes) }
+}
+
+/// A request that writes nothing.
+const fn silent(number: u32, name: &'static str) -> IoctlRequest {
+    request(number, name, &[])
+}
+
+/// A request that may write anything.
+const fn unknown(number: u32, name: &'static str) -> IoctlRequest {
+    IoctlRequest { number, name, writes: None }
+}

@@ -1,0 +1,82 @@
+//! Terminals and serial lines (include/uapi/asm-generic/ioctls.h).
+
+use super::{IoctlRequest, request, silent};
+use crate::syscalls::write::structure;
+
+const TERMIOS: u64 = 36;
+const TERMIOS2: u64 = 44;
+const TERMIO: u64 = 18;
+const WINSIZE: u64 = 8;
+const INT: u64 = 4;
+
+pub(super) const REQUESTS: &[IoctlRequest] = &[
+    request(0x5401, "TCGETS", &[structure(2, TERMIOS)]),
+    silent(0x5402, "TCSETS"),
+    silent(0x5403, "TCSETSW"),
+    silent(0x5404, "TCSETSF"),
+    request(0x5405, "TCGETA", &[structure(2, TERMIO)]),
+    silent(0x5406, "TCSETA"),
+    silent(0x5407, "TCSETAW"),
+    silent(0x5408, "TCSETAF"),
+    silent(0x5409, "TCSBRK"),
+    silent(0x540a, "TCXONC"),
+    silent(0x540b, "TCFLSH"),
+    silent(0x540c, "TIOCEXCL"),
+    silent(0x540d, "TIOCNXCL"),
+    silent(0x540e, "TIOCSCTTY"),
+    request(0x540f, "TIOCGPGRP", &[structure(2, INT)]),
+    silent(0x5410, "TIOCSPGRP"),
+    request(0x5411, "TIOCOUTQ", &[structure(2, INT)]),
+    silent(0x5412, "TIOCSTI"),
+    request(0x5413, "TIOCGWINSZ", &[structure(2, WINSIZE)]),
+    silent(0x5414, "TIOCSWINSZ"),
+    request(0x5415, "TIOCMGET", &[structure(2, INT)]),
+    silent(0x5416, "TIOCMBIS"),
+    silent(0x5417, "TIOCMBIC"),
+    silent(0x5418, "TIOCMSET"),
+    request(0x5419, "TIOCGSOFTCAR", &[structure(2, INT)]),
+    silent(0x541a, "TIOCSSOFTCAR"),
+    request(0x541b, "FIONREAD", &[structure(2, INT)]),
+    // Some subcodes answer with a byte in place of the subcode.
+    request(0x541c, "TIOCLINUX", &[structure(2, INT)]),
+    silent(0x541d, "TIOCCONS"),
+    request(0x541e, "TIOCGSERIAL", &[structure(2, 72)]),
+    silent(0x541f, "TIOCSSERIAL"),
+    silent(0x5420, "TIOCPKT"),
+    silent(0x5421, "FIONBIO"),
+    silent(0x5422, "TIOCNOTTY"),
+    silent(0x5423, "TIOCSETD"),
+    request(0x5424, "TIOCGETD", &[structure(2, INT)]),
+    silent(0x5425, "TCSBRKP"),
+    silent(0x5427, "TIOCSBRK"),
+    silent(0x5428, "TIOCCBRK"),
+    request(0x5429, "TIOCGSID", &[structure(2, INT)]),
+    request(0x802c_542a, "TCGETS2", &[structure(2, TERMIOS2)]),
+    silent(0x402c_542b, "TCSETS2"),
+    silent(0x402c_542c, "TCSETSW2"),
+    silent(0x402c_542d, "TCSETSF2"),
+    request(0x542e, "TIOCGRS485", &[structure(2, 32)]),
+    // Answered with what was set.
+    request(0x542f, "TIOCSRS485", &[structure(2, 32)]),
+    request(0x8004_5430, "TIOCGPTN", &[structure(2, INT)]),
+    silent(0x4004_5431, "TIOCSPTLCK"),
+    request(0x8004_5432, "TIOCGDEV", &[structure(2, INT)]),
+    silent(0x4004_5436, "TIOCSIG"),
+    silent(0x5437, "TIOCVHANGUP"),
+    request(0x8004_5438, "TIOCGPKT", &[structure(2, INT)]),
+    request(0x8004_5439, "TIOCGPTLCK", &[structure(2, INT)]),
+    request(0x8004_5440, "TIOCGEXCL", &[structure(2, INT)]),
+    silent(0x5441, "TIOCGPTPEER"),
+    request(0x8028_5442, "TIOCGISO7816", &[structure(2, 40)]),
+    request(0xc028_5443, "TIOCSISO7816", &[structure(2, 40)]),
+    silent(0x5450, "FIONCLEX"),
+    silent(0x5451, "FIOCLEX"),
+    silent(0x5452, "FIOASYNC"),
+    silent(0x5453, "TIOCSERCONFIG"),
+    request(0x5456, "TIOCGLCKTRMIOS", &[structure(2, TERMIOS)]),
+    silent(0x5457, "TIOCSLCKTRMIOS"),
+    request(0x5459, "TIOCSERGETLSR", &[structure(2, INT)]),
+    silent(0x545c, "TIOCMIWAIT"),
+    request(0x545d, "TIOCGICOUNT", &[structure(2, 80)]),
+    request(0x5460, "FIOQSIZE", &[structure(2, 8)]),
+];

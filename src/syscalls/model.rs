@@ -1,0 +1,176 @@
+//! A row of the table: a call's name, what it writes, and what else a recorder must know.
+
+use super::call::Call;
+use super::memory::CallerMemory;
+use super::table;
+use super::value::Value;
+use super::write::Write;
+
+/// What the table says of one system call.
+#[derive(Debug)]
+pub struct Model {
+    /// Its number (`arch/x86/entry/syscalls/syscall_64.tbl`).
+    pub number: usize,
+    /// Its name there.
+    pub name: &'static str,
+    /// What a recorder must know of it, besides the memory that it writes.
+    pub properties: &'static [Property],
+    pub(super) writes: Writes,
+}
+
+/// What a recorder must know of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Property {
+    /// It may wait without limit.
+    MayBlock,
+    /// It changes what is mapped, where, how, or with which content.
+    ChangesMappings,
+    /// It makes, replaces or ends processes or threads.
+    ChangesProcess,
+    /// It sets the thread's registers, beyond the result.
+    SetsRegisters,
+    /// It changes the content of files, and with it memory that maps them.
+    WritesFiles,
+    /// It writes memory of other processes, or of threads that the caller traces.
+    WritesOthers,
+    /// The kernel keeps a pointer, and writes there later: see [`super::Registered`].
+    KeepsPointer,
+    /// It makes the kernel write memory outside of calls. An exact recording answers ENOSYS.
+    Refused,
+}
+
+/// What a call writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Writes {
+    /// Always the same.
+    List(&'static [Write]),
+    /// It depends on an operation, which an argument names.
+    ByOperation(Operations),
+    /// It depends on the ioctl request.
+    Ioctl,
+    /// Perhaps anything.
+    Unknown,
+}
+
+/// The operations of one call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Operations {
+    pub(super) selector: Selector,
+    pub(super) rows: &'static [Operation],
+    /// Effects of operations without a row; none: perhaps anything.
+    pub(super) otherwise: Option<&'static [Write]>,
+}
+
+/// Which operation a call asks for: `value >> shift & mask`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Selector {
+    value: Value,
+    shift: u32,
+    mask: u64,
+}
+
+/// A row of a table of operations.
+#[derive(Debug)]
+pub(super) struct Operation {
+    pub(super) number: u64,
+    /// None: perhaps anything.
+    pub(super) writes: Option<&'static [Write]>,
+}
+
+impl Model {
+    /// Returns the row of a call; none for one that the table does not know.
+    pub fn of(number: u64) -> Option<&'static Self> {
+        let number = usize::try_from(number).ok()?;
+        table::BY_NUMBER.get(number).copied().flatten()
+    }
+
+    /// Returns true if the call has a property.
+    pub fn has(&self, property: Property) -> bool {
+        self.properties.contains(&property)
+    }
+}
+
+/// Returns all calls that the table knows, by their numbers.
+pub fn models() -> impl Iterator<Item = &'static Model> {
+    table::BY_NUMBER.iter().copied().flatten()
+}
+
+impl Operations {
+    /// Returns the effects of the operation that a call asks for; none: perhaps anything.
+    pub(super) fn writes_of(
+        &self,
+        call: &Call,
+        memory: &dyn CallerMemory,
+    ) -> Option<&'static [Write]> {
+        let number = self.selector.select(call, memory)?;
+        match self.rows.iter().find(|row| row.number == number) {
+            Some(row) => row.writes,
+            None => self.otherwise,
+        }
+    }
+}
+
+impl Selector {
+    fn select(self, call: &Call, memory: &dyn CallerMemory) -> Option<u64> {
+        Some((self.value.read(call, memory)? >> self.shift) & self.mask)
+    }
+}
+
+/// Selects by the low 32 bits of an argument, which most calls take as an int.
+pub(super) const fn by_int(arg: usize) -> Selector {
+    Selector { value: Value::Arg(arg), shift: 0, mask: 0xffff_ffff }
+}
+
+/// Selects by bits of an argument.
+pub(super) const fn by_bits(arg: usize, shift: u32, mask: u64) -> Selector {
+    Selector { value: Value::Arg(arg), shift, mask }
+}
+
+/// Selects by what a function makes of the arguments.
+pub(super) const fn by_computed(compute: fn(&[u64; 6]) -> u64) -> Selector {
+    Selector { value: Value::Computed(compute), shift: 0, mask: u64::MAX }
+}
+
+/// A call that writes the same each time.
+pub(super) const fn call(
+    number: usize,
+    name: &'static str,
+    writes: &'static [Write],
+    properties: &'static [Property],
+) -> Model {
+    Model { number, name, properties, writes: Writes::List(writes) }
+}
+
+/// A call whose argument names an operation.
+pub(super) const fn multiplexed(
+    number: usize,
+    name: &'static str,
+    selector: Selector,
+    rows: &'static [Operation],
+    properties: &'static [Property],
+) -> Model {
+    let operations = Operations { selector, rows, otherwise: None };
+    Model { number, name, properties, writes: Writes::ByOperation(operations) }
+}
+
+/// A call whose argument names an operation, most of which write the same.
+pub(super) const fn mostly(
+    number: usize,
+    name: &'static str,
+    otherwise: &'static [Write],
+    selector: Selector,
+    rows: &'static [Operation],
+) -> Model {
+    let operations = Operations { selector, rows, otherwise: Some(otherwise) };
+    Model { number, name, properties: &[], writes: Writes::ByOperation(operations) }
+}
+
+/// An operation.
+pub(super) const fn op(number: u64, _name: &'static str, writes: &'static [Write]) -> Operation {
+    Operation { number, writes: Some(writes) }
+}
+
+/// An operation that may write anything.
+pub(super) const fn unknown_op(number: u64, _name: &'static str) -> Operation {
+    Operation { number, writes: None }
+}

@@ -1,0 +1,67 @@
+//! Sockets.
+
+use super::sizes::{INT, TIMESPEC};
+use crate::syscalls::model::Property::MayBlock;
+use crate::syscalls::model::{Model, Operation, by_computed, call, mostly, op, unknown_op};
+use crate::syscalls::value::{Value, u32_at, u64_at};
+use crate::syscalls::write::{
+    Write, by_length, filled, items, length_word, message, messages, pointed, structure,
+};
+
+pub(super) const CALLS: &[Model] = &[
+    call(41, "socket", &[], &[]),
+    call(42, "connect", &[], &[MayBlock]),
+    call(43, "accept", &[length_word(2), by_length(1, 2)], &[MayBlock]),
+    call(44, "sendto", &[], &[MayBlock]),
+    call(45, "recvfrom", &[filled(1, 2), length_word(5), by_length(4, 5)], &[MayBlock]),
+    call(46, "sendmsg", &[], &[MayBlock]),
+    call(47, "recvmsg", &[message(1)], &[MayBlock]),
+    call(48, "shutdown", &[], &[]),
+    call(49, "bind", &[], &[]),
+    call(50, "listen", &[], &[]),
+    call(51, "getsockname", &[length_word(2), by_length(1, 2)], &[]),
+    call(52, "getpeername", &[length_word(2), by_length(1, 2)], &[]),
+    // The numbers are written before the sockets are made.
+    call(53, "socketpair", &[structure(3, 2 * INT).always()], &[]),
+    mostly(54, "setsockopt", &[], by_computed(option), SETSOCKOPT),
+    mostly(55, "getsockopt", &[length_word(4), by_length(3, 4)], by_computed(option), GETSOCKOPT),
+    call(288, "accept4", &[length_word(2), by_length(1, 2)], &[MayBlock]),
+    call(299, "recvmmsg", RECVMMSG, &[MayBlock]),
+    // How much of each message was sent is at the end of its struct mmsghdr.
+    call(307, "sendmmsg", &[items(1, 2, 64)], &[MayBlock]),
+];
+
+const RECVMMSG: &[Write] = &[messages(1, 2), structure(4, TIMESPEC).always()];
+
+const SOL_IP: u64 = 0;
+const SOL_SOCKET: u64 = 1;
+const SOL_TCP: u64 = 6;
+const SOL_IPV6: u64 = 41;
+
+/// The counters of the tables that these replace are given back: `struct xt_counters`.
+const SETSOCKOPT: &[Operation] = &[
+    op(at(SOL_IP, 64), "IPT_SO_SET_REPLACE", &[pointed(u64_at(3, 88), u32_at(3, 84), 16)]),
+    op(at(SOL_IP, 96), "ARPT_SO_SET_REPLACE", &[pointed(u64_at(3, 72), u32_at(3, 68), 16)]),
+    op(at(SOL_IP, 128), "EBT_SO_SET_ENTRIES", &[pointed(u64_at(3, 104), u32_at(3, 96), 16)]),
+    op(at(SOL_IPV6, 64), "IP6T_SO_SET_REPLACE", &[pointed(u64_at(3, 88), u32_at(3, 84), 16)]),
+];
+
+const GETSOCKOPT: &[Operation] = &[
+    // The length counts instructions of 8 bytes.
+    op(
+        at(SOL_SOCKET, 26),
+        "SO_GET_FILTER",
+        &[length_word(4), pointed(Value::Arg(3), u32_at(4, 0), 8).by_field(u32_at(4, 0))],
+    ),
+    // It maps pages of the socket's data.
+    unknown_op(at(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),
+];
+
+/// Level and name of an option in one number.
+const fn at(level: u64, name: u64) -> u64 {
+    level << 32 | name
+}
+
+fn option(args: &[u64; 6]) -> u64 {
+    at(args[1] & 0xffff_ffff, args[2] & 0xffff_ffff)
+}

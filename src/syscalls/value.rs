@@ -1,0 +1,69 @@
+//! Numbers that a row of the table names: constants, arguments, fields of structures.
+
+use super::call::Call;
+use super::memory::{CallerMemory, read_number};
+use crate::common::Addr;
+
+/// A number that is known when the call is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value {
+    /// Always this.
+    Constant(u64),
+    /// The argument with this index.
+    Arg(usize),
+    /// The field at `offset` of the structure that the argument `arg` points to.
+    Field { arg: usize, offset: u64, width_bytes: usize },
+    /// What this function makes of the arguments.
+    Computed(fn(&[u64; 6]) -> u64),
+}
+
+/// A field of 8 bits.
+pub(super) const fn u8_at(arg: usize, offset: u64) -> Value {
+    Value::Field { arg, offset, width_bytes: 1 }
+}
+
+/// A field of 16 bits.
+pub(super) const fn u16_at(arg: usize, offset: u64) -> Value {
+    Value::Field { arg, offset, width_bytes: 2 }
+}
+
+/// A field of 32 bits.
+pub(super) const fn u32_at(arg: usize, offset: u64) -> Value {
+    Value::Field { arg, offset, width_bytes: 4 }
+}
+
+/// A field of 64 bits.
+pub(super) const fn u64_at(arg: usize, offset: u64) -> Value {
+    Value::Field { arg, offset, width_bytes: 8 }
+}
+
+impl Value {
+    /// Reads the value; none if it is in memory that the caller has not.
+    pub(super) fn read(self, call: &Call, memory: &dyn CallerMemory) -> Option<u64> {
+        match self {
+            Self::Constant(value) => Some(value),
+            Self::Arg(index) => call.args.get(index).copied(),
+            Self::Field { width_bytes, .. } => read_number(memory, self.place(call)?, width_bytes),
+            Self::Computed(compute) => Some(compute(&call.args)),
+        }
+    }
+
+    /// Returns where the value is, if it is in memory.
+    pub(super) fn place(self, call: &Call) -> Option<Addr> {
+        match self {
+            Self::Field { arg, offset, .. } => {
+                let base = call.args.get(arg).copied().filter(|base| *base != 0)?;
+                Some(Addr(base).wrapping_add(offset))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the size of the field, if it is one.
+    pub(super) const fn width_bytes(self) -> usize {
+        match self {
+            Self::Field { width_bytes, .. } => width_bytes,
+            _ => 0,
+        }
+    }
+}

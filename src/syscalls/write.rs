@@ -1,0 +1,189 @@
+//! The language of the table: what a call writes. Rows are made by the functions of this file, so
+//! that a row reads like the man page: `filled(1, 2)` is "the buffer at argument 1, of which the
+//! result says how much was filled, at most argument 2". Arguments count from 0.
+
+use super::value::Value;
+
+/// The most that the kernel transfers in one call (include/linux/fs.h, `MAX_RW_COUNT`).
+pub(super) const MAX_RW_BYTES: u64 = 0x7fff_f000;
+
+/// Memory that a call writes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Write {
+    /// One buffer.
+    Buffer(Buffer),
+    /// The buffers of a `struct iovec` array.
+    Vector { pointer: Value, count: Value, extent: Extent },
+    /// A `struct msghdr`, and the buffers that it points to.
+    Message { arg: usize },
+    /// An array of `struct mmsghdr`, and the buffers that it points to.
+    Messages { arg: usize, count: Value },
+}
+
+/// A buffer of `header_bytes + count * unit_bytes`, at `pointer + offset`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buffer {
+    pub(super) pointer: Value,
+    pub(super) offset: u64,
+    pub(super) header_bytes: u64,
+    pub(super) count: Value,
+    pub(super) unit_bytes: u64,
+    pub(super) extent: Extent,
+    pub(super) when: When,
+    /// The buffer counts only if this value has one of these bits.
+    pub(super) condition: Option<(Value, u64)>,
+}
+
+/// How much of a buffer is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Extent {
+    /// All of it.
+    Whole,
+    /// As many units as the result says.
+    Result,
+    /// As many units as this field says after the call.
+    Length(Value),
+}
+
+/// Which results a buffer is written with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// With success, and perhaps with errors that come late.
+    Success,
+    /// Also when a signal ends the call.
+    Interrupted,
+    /// Whatever the result.
+    Always,
+}
+
+const fn buffer(pointer: Value, count: Value, unit_bytes: u64, extent: Extent) -> Write {
+    Write::Buffer(Buffer {
+        pointer,
+        offset: 0,
+        header_bytes: 0,
+        count,
+        unit_bytes,
+        extent,
+        when: When::Success,
+        condition: None,
+    })
+}
+
+/// A structure of a fixed size.
+pub(super) const fn structure(arg: usize, size_bytes: u64) -> Write {
+    buffer(Value::Arg(arg), Value::Constant(size_bytes), 1, Extent::Whole)
+}
+
+/// All of a buffer whose size is argument `size_arg`.
+pub(super) const fn sized(arg: usize, size_arg: usize) -> Write {
+    array(arg, size_arg, 1)
+}
+
+/// All of an array whose number of elements is argument `count_arg`.
+pub(super) const fn array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
+    buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Whole)
+}
+
+/// All of a buffer whose size follows from the arguments.
+pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Write {
+    buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)
+}
+
+/// The bytes that the result counts, at most argument `size_arg`.
+pub(super) const fn filled(arg: usize, size_arg: usize) -> Write {
+    items(arg, size_arg, 1)
+}
+
+/// The elements that the result counts, at most argument `count_arg`.
+pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
+    buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
+}
+
+/// A length of 4 bytes: the caller sets it to the room that it has, the kernel to the size of the
+/// answer.
+pub(super) const fn length_word(arg: usize) -> Write {
+    structure(arg, 4).always()
+}
+
+/// A buffer whose length is such a word.
+pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
+    let length = super::value::u32_at(length_arg, 0);
+    buffer(Value::Arg(arg), length, 1, Extent::Length(length))
+}
+
+/// All of a buffer that a structure points to.
+pub(super) const fn pointed(pointer: Value, count: Value, unit_bytes: u64) -> Write {
+    buffer(pointer, count, unit_bytes, Extent::Whole)
+}
+
+/// The buffers of a `struct iovec` array, filled in order with the bytes that the result counts.
+pub(super) const fn vector(arg: usize, count_arg: usize) -> Write {
+    let (pointer, count) = (Value::Arg(arg), Value::Arg(count_arg));
+    Write::Vector { pointer, count, extent: Extent::Result }
+}
+
+/// All of the buffers of a `struct iovec` array.
+pub(super) const fn whole_vector(pointer: Value, count: Value) -> Write {
+    Write::Vector { pointer, count, extent: Extent::Whole }
+}
+
+/// The `struct msghdr` of recvmsg(2).
+pub(super) const fn message(arg: usize) -> Write {
+    Write::Message { arg }
+}
+
+/// The `struct mmsghdr` array of recvmmsg(2).
+pub(super) const fn messages(arg: usize, count_arg: usize) -> Write {
+    Write::Messages { arg, count: Value::Arg(count_arg) }
+}
+
+impl Write {
+    const fn changed(self, changed: Buffer) -> Self {
+        match self {
+            Self::Buffer(_) => Self::Buffer(changed),
+            other => other,
+        }
+    }
+
+    const fn as_buffer(self) -> Buffer {
+        match self {
+            Self::Buffer(buffer) => buffer,
+            _ => panic!("only a buffer can be modified"),
+        }
+    }
+
+    /// Makes the result count the units that are written.
+    pub(super) const fn by_result(self) -> Self {
+        self.changed(Buffer { extent: Extent::Result, ..self.as_buffer() })
+    }
+
+    /// Makes a field count them, as it is after the call.
+    pub(super) const fn by_field(self, length: Value) -> Self {
+        self.changed(Buffer { extent: Extent::Length(length), ..self.as_buffer() })
+    }
+
+    /// Puts a header of this size first, which is written too.
+    pub(super) const fn after_header(self, header_bytes: u64) -> Self {
+        self.changed(Buffer { header_bytes, ..self.as_buffer() })
+    }
+
+    /// Moves the buffer this many bytes after the pointer's target.
+    pub(super) const fn at_offset(self, offset: u64) -> Self {
+        self.changed(Buffer { offset, ..self.as_buffer() })
+    }
+
+    /// Writes the buffer whatever the result is.
+    pub(super) const fn always(self) -> Self {
+        self.changed(Buffer { when: When::Always, ..self.as_buffer() })
+    }
+
+    /// Writes the buffer also when a signal ends the call.
+    pub(super) const fn also_interrupted(self) -> Self {
+        self.changed(Buffer { when: When::Interrupted, ..self.as_buffer() })
+    }
+
+    /// Writes the buffer only if the value has one of these bits.
+    pub(super) const fn if_bits(self, value: Value, bits: u64) -> Self {
+        self.changed(Buffer { condition: Some((value, bits)), ..self.as_buffer() })
+    }
+}
