@@ -2,6 +2,7 @@
 //! gdb. One small program and one test each; what a machine lacks is skipped, and said.
 
 mod attach;
+mod audit;
 mod btrace;
 mod circles;
 mod comparison;
