@@ -217,6 +217,28 @@ fn rooms_leave_alone_what_is_not_their_business() {
     assert_none("arrows", &faults);
 }
 
+/// Names that only some rooms may use: how translated code and the kernel keep a thread's registers.
+const OWNED: [(&str, &[&str]); 3] = [
+    ("user_regs_struct", &["tracee"]),
+    ("slots::", &["engine", "translate"]),
+    ("TRACE_POINTER", &["engine", "translate"]),
+];
+
+#[test]
+fn names_stay_in_the_rooms_that_own_them() {
+    let mut faults = Vec::new();
+    for source in sources() {
+        for (number, line) in code(&source) {
+            for (name, rooms) in OWNED {
+                if line.contains(name) && !rooms.contains(&source.room.as_str()) {
+                    faults.push(format!("{}:{number}: {name}", source.path));
+                }
+            }
+        }
+    }
+    assert_none("names of other rooms", &faults);
+}
+
 #[test]
 fn the_drawing_shows_every_room() {
     let levels = levels();

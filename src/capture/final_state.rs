@@ -32,87 +32,16 @@ pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Th
 /// The same, where the program's registers are known otherwise.
 pub(super) fn thread_with(
     tracee: Tracee,
-    registers: &libc::user_regs_struct,
+    registers: &Registers,
     siginfo: Option<SiginfoBytes>,
 ) -> Thread {
-    let registers = Registers::from_words(words(registers));
     Thread {
         tid: tracee.0,
-        registers,
+        registers: *registers,
         fpregs: tracee.register_set(NT_PRFPREG).ok(),
         xstate: tracee.register_set(NT_X86_XSTATE).ok(),
         siginfo: siginfo.map(|info| info.to_vec()),
         ..Thread::default()
-    }
-}
-
-fn words(r: &libc::user_regs_struct) -> [u64; 27] {
-    [
-        r.r15, r.r14, r.r13, r.r12, r.rbp, r.rbx, r.r11, r.r10, r.r9, r.r8, r.rax, r.rcx, r.rdx,
-        r.rsi, r.rdi, r.orig_rax, r.rip, r.cs, r.eflags, r.rsp, r.ss, r.fs_base, r.gs_base, r.ds,
-        r.es, r.fs, r.gs,
-    ]
-}
-
-/// A core's general registers as ptrace(2) has them.
-pub(super) fn kernel_registers(registers: &Registers) -> libc::user_regs_struct {
-    let [
-        r15,
-        r14,
-        r13,
-        r12,
-        rbp,
-        rbx,
-        r11,
-        r10,
-        r9,
-        r8,
-        rax,
-        rcx,
-        rdx,
-        rsi,
-        rdi,
-        orig_rax,
-        rip,
-        cs,
-        eflags,
-        rsp,
-        ss,
-        fs_base,
-        gs_base,
-        ds,
-        es,
-        fs,
-        gs,
-    ] = registers.to_words();
-    libc::user_regs_struct {
-        r15,
-        r14,
-        r13,
-        r12,
-        rbp,
-        rbx,
-        r11,
-        r10,
-        r9,
-        r8,
-        rax,
-        rcx,
-        rdx,
-        rsi,
-        rdi,
-        orig_rax,
-        rip,
-        cs,
-        eflags,
-        rsp,
-        ss,
-        fs_base,
-        gs_base,
-        ds,
-        es,
-        fs,
-        gs,
     }
 }
 

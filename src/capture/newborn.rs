@@ -6,6 +6,7 @@ use super::contract::{Go, News};
 use super::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
+use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::call_numbers::{CLONE, CLONE3, VFORK};
 use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
@@ -24,7 +25,7 @@ const SHARES_MEMORY: u64 = 0x100;
 
 /// Whether a child shares its parent's memory, for as long as it executes no program: by the registers
 /// of either at its birth.
-pub(super) fn shares_memory(registers: &libc::user_regs_struct, memory: &Memory) -> bool {
+pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     let flags = match registers.orig_rax {
         VFORK => SHARES_MEMORY,
         CLONE => registers.rdi,

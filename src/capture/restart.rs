@@ -1,8 +1,8 @@
 //! System calls that were interrupted: what the kernel leaves in a thread's registers to make them
 //! again (arch/x86/kernel/signal.c).
 
+use crate::insn::Registers;
 use crate::tracee::call_numbers::RESTART_SYSCALL;
-use libc::user_regs_struct as Registers;
 
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;

@@ -1,8 +1,8 @@
 //! The trap flag, which a step sets and the program must not see.
 
 use crate::common::Addr;
+use crate::insn::Registers;
 use crate::tracee::Memory;
-use libc::user_regs_struct as Registers;
 
 /// TF of EFLAGS.
 pub(super) const TRAP_FLAG: u64 = 0x100;

@@ -1,10 +1,11 @@
 //! System calls that a thread does not make itself: those that its tracer makes or answers.
 
 use super::error::Error;
-use super::exact::{PROGRAM_END, Registers};
+use super::exact::PROGRAM_END;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
 use crate::common::Addr;
+use crate::insn::Registers;
 use crate::tracee::call_numbers::{ARCH_PRCTL, PRCTL};
 use crate::translate::slots;
 

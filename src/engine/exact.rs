@@ -4,7 +4,7 @@ use super::error::Error;
 use super::process::TranslatedProcess;
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
-use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, decode};
+use crate::insn::{Class, ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::Memory;
 use crate::translate::{Edge, GlueMemory, GlueRegisters, Location, Step, slots};
 
@@ -17,9 +17,6 @@ const WORD_BYTES: u64 = 8;
 const RET_IMM16: u8 = 0xc2;
 /// Programs are below (arch/x86 in the kernel: `TASK_SIZE_MAX`).
 pub const PROGRAM_END: u64 = 1 << 47;
-
-/// A thread's registers as the kernel gives them.
-pub type Registers = libc::user_regs_struct;
 
 /// The state of a thread between two instructions of its program.
 #[derive(Clone, Debug)]

@@ -4,11 +4,11 @@
 //! kernel's signal.c). Both are put back.
 
 use super::error::Error;
-use super::exact::Registers;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
 use super::window::checked;
 use crate::common::{Addr, Tid};
+use crate::insn::Registers;
 use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions, siginfo};
 use crate::translate::{CacheMemory, slots};

@@ -1,9 +1,9 @@
 //! Calls of the program that would change the tracer's own mappings. They fail as they would if
 //! nothing were mapped there.
 
-use super::exact::Registers;
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
+use crate::insn::Registers;
 use crate::tracee::call_numbers::{
     MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
 };
@@ -48,9 +48,7 @@ mod tests {
     use super::*;
 
     fn call(number: u64, [rdi, rsi, rdx, r10, r8]: [u64; 5]) -> [AddrRange; 2] {
-        // SAFETY: all bit patterns of this plain structure are valid.
-        let registers: Registers = unsafe { std::mem::zeroed() };
-        changed_by(number, &Registers { rdi, rsi, rdx, r10, r8, ..registers })
+        changed_by(number, &Registers { rdi, rsi, rdx, r10, r8, ..Registers::default() })
     }
 
     #[test]

@@ -3,9 +3,9 @@
 //! pages, those calls stop, and the pages that they could write are given back first.
 
 use super::error::Error;
-use super::exact::Registers;
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
+use crate::insn::Registers;
 use crate::tracee::Tracee;
 use crate::tracee::call_numbers::MADVISE;
 

@@ -31,7 +31,7 @@ pub use calls::after_call;
 pub use code::Change;
 pub use counted::{Distance, Ran, RunEnd};
 pub use error::Error;
-pub use exact::{Exact, PROGRAM_END, Registers, STEPS_LIMIT, Soon};
+pub use exact::{Exact, PROGRAM_END, STEPS_LIMIT, Soon};
 pub use forced::{Actions, FORCED};
 pub use guard::{Translation, Wanted, bits_of};
 pub use process::{CodeKind, Request, TranslatedProcess};

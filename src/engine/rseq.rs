@@ -2,9 +2,9 @@
 //! must not look for it in the program's code while the thread is in the code cache.
 
 use super::error::Error;
-use super::exact::Registers;
 use super::process::TranslatedProcess;
 use super::window::checked;
+use crate::insn::Registers;
 use crate::tracee::call_numbers::RSEQ;
 use crate::tracee::{Rseq, Tracee};
 

@@ -1,10 +1,10 @@
 //! A thread of a translated process.
 
 use super::area::{Area, Busy};
-use super::exact::Registers;
 use super::forced::FORCED;
 use super::shared::Shared;
 use crate::common::{Pid, Tid};
+use crate::insn::Registers;
 use crate::tracee::{Error, Tracee, signals};
 use crate::translate::slots;
 use std::sync::Arc;

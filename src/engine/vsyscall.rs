@@ -5,6 +5,7 @@
 use super::address_space::AddressSpace;
 use super::error::Error;
 use crate::common::Addr;
+use crate::insn::Registers;
 use crate::tracee::call_numbers::{GETCPU, GETTIMEOFDAY, TIME};
 use crate::tracee::{Memory, Tracee};
 
@@ -40,7 +41,7 @@ pub fn make_call(
         return Ok(None);
     }
     let back = u64::from_le_bytes(back);
-    tracee.set_registers(&libc::user_regs_struct {
+    tracee.set_registers(&Registers {
         rip: back,
         rsp: registers.rsp.wrapping_add(8),
         rax: result.cast_unsigned(),

@@ -6,6 +6,7 @@ use super::error::Error;
 use super::procfs::process_of;
 use super::stop::{PtraceEvent, Stop, news_of, wait_for};
 use crate::common::{Addr, Pid, Tid};
+use crate::insn::Registers;
 use nix::errno::Errno;
 
 /// A signal's number: nix's enumeration lacks the real-time signals.
@@ -98,16 +99,17 @@ impl Tracee {
     }
 
     /// Returns the general registers.
-    pub fn registers(self) -> Result<libc::user_regs_struct, Error> {
-        // SAFETY: all bit patterns of this plain structure of integers are valid.
-        let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
-        self.request("GETREGS", libc::PTRACE_GETREGS, 0, &raw mut registers as usize)?;
-        Ok(registers)
+    pub fn registers(self) -> Result<Registers, Error> {
+        let mut words = [0_u64; 27];
+        const _: () = assert!(size_of::<[u64; 27]>() == size_of::<libc::user_regs_struct>());
+        self.request("GETREGS", libc::PTRACE_GETREGS, 0, words.as_mut_ptr() as usize)?;
+        Ok(Registers::from_words(words))
     }
 
     /// Sets the general registers.
-    pub fn set_registers(self, registers: &libc::user_regs_struct) -> Result<(), Error> {
-        self.request("SETREGS", libc::PTRACE_SETREGS, 0, &raw const *registers as usize)
+    pub fn set_registers(self, registers: &Registers) -> Result<(), Error> {
+        let words = registers.to_words();
+        self.request("SETREGS", libc::PTRACE_SETREGS, 0, words.as_ptr() as usize)
     }
 
     /// Returns RIP alone, which is cheaper than all registers.
@@ -163,7 +165,7 @@ impl Tracee {
         let result = self
             .call_once(&registers, gadget, number, args, &mut stopped)
             .map_err(|error| self.killed_in_call(&registers, error))?;
-        self.set_registers(&libc::user_regs_struct { orig_rax: u64::MAX, ..registers })?;
+        self.set_registers(&Registers { orig_rax: u64::MAX, ..registers })?;
         self.set_signal_mask(mask)?;
         self.stop_again(stopped)?;
         Ok(result)
@@ -171,14 +173,14 @@ impl Tracee {
 
     fn call_once(
         self,
-        registers: &libc::user_regs_struct,
+        registers: &Registers,
         gadget: Addr,
         number: u64,
         args: [u64; 6],
         stopped: &mut Stopped,
     ) -> Result<i64, Error> {
         let [rdi, rsi, rdx, r10, r8, r9] = args;
-        let call = libc::user_regs_struct {
+        let call = Registers {
             rip: gadget.0,
             rax: number,
             orig_rax: u64::MAX,
@@ -211,7 +213,7 @@ impl Tracee {
 
     /// Handles a thread that was killed during an injected call. It is in its exit stop with the
     /// call's registers, or will be: restores its own registers, for its final state.
-    fn killed_in_call(self, registers: &libc::user_regs_struct, error: Error) -> Error {
+    fn killed_in_call(self, registers: &Registers, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,
             error if error.is_gone() => match wait_for(self.0) {

@@ -15,6 +15,7 @@ use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
+use crate::insn::Registers;
 use crate::recording::Exit;
 use crate::tracee::{self, Signo, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet};
@@ -422,6 +423,6 @@ fn is_gone(error: &super::error::Error) -> bool {
 }
 
 /// A thread that stands somewhere.
-pub(super) fn registers_of(tracee: Tracee) -> Option<libc::user_regs_struct> {
+pub(super) fn registers_of(tracee: Tracee) -> Option<Registers> {
     tracee.registers().ok()
 }

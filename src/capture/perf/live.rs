@@ -99,7 +99,7 @@ impl LiveProgram for Live {
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         let thread = self.standing(tid)?;
-        Ok(thread.tracee.set_registers(&final_state::kernel_registers(registers))?)
+        Ok(thread.tracee.set_registers(registers)?)
     }
 
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {

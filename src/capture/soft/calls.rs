@@ -10,7 +10,8 @@ use crate::capture::space::is_recorded;
 use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
-use crate::engine::{Registers, after_call};
+use crate::engine::after_call;
+use crate::insn::Registers;
 use crate::sideband::Event;
 use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{

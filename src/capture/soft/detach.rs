@@ -10,7 +10,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::Registers;
+use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {

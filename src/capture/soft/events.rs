@@ -13,7 +13,8 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Place, Registers};
+use crate::engine::Place;
+use crate::insn::Registers;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
 
 impl Engine {

@@ -8,7 +8,8 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Addr;
-use crate::engine::{Exact, FORCED, Place, Registers, STEPS_LIMIT, Soon};
+use crate::engine::{Exact, FORCED, Place, STEPS_LIMIT, Soon};
+use crate::insn::Registers;
 use crate::tracee::{self, Stop, Stopped, siginfo};
 use crate::translate::{CacheMemory, EdgeKind};
 

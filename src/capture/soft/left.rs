@@ -8,7 +8,7 @@ use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
-use crate::engine::Registers;
+use crate::insn::Registers;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
 

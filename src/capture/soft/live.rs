@@ -104,8 +104,7 @@ impl LiveProgram for Live {
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         let thread = self.engine.standing(tid)?;
-        let words = final_state::kernel_registers(registers);
-        Ok(thread.tracee().set_registers(&words)?)
+        Ok(thread.tracee().set_registers(registers)?)
     }
 
     fn set_extended_state(&mut self, tid: Tid, area: &[u8]) -> Result<(), Error> {

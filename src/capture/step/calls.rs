@@ -8,6 +8,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::capture::trap_flag::hidden_in_r11;
 use crate::common::Addr;
+use crate::insn::Registers;
 use crate::sideband::Event;
 use crate::tracee::call_numbers::{
     ARCH_PRCTL, EXECVE, EXECVEAT, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
@@ -44,7 +45,7 @@ pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
-fn call_of(r: &libc::user_regs_struct, number: u64) -> Call {
+fn call_of(r: &Registers, number: u64) -> Call {
     let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
     Call { number, args, entered: false, ignores: None, retired: false }
 }
@@ -73,7 +74,7 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
     if call.number == RSEQ {
         // The kernel moves the IP of a thread that it preempts in a restartable sequence, to
         // somewhere that the path cannot tell: the call fails as on a kernel that does not have it.
-        let skipped = libc::user_regs_struct { orig_rax: NO_CALL, ..registers };
+        let skipped = Registers { orig_rax: NO_CALL, ..registers };
         thread.tracee.set_registers(&skipped)?;
     }
     call.entered = true;

@@ -75,7 +75,7 @@ impl LiveProgram for Live {
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
         let thread = self.standing(tid)?;
         let before = thread.tracee.registers()?;
-        let mut words = final_state::kernel_registers(registers);
+        let mut words = *registers;
         if words.rip != before.rip && words.orig_rax == before.orig_rax {
             // The call that it stands in is not made again.
             words.orig_rax = u64::MAX;

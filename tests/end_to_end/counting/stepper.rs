@@ -5,7 +5,7 @@ use contraflow::tracee::{Launch, Memory, Stop, Tracee, mappings, wait_for};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 use std::path::Path;
 
-pub(crate) type Registers = libc::user_regs_struct;
+pub(crate) use contraflow::insn::Registers;
 
 const LONGEST_INSN: usize = 15;
 const EXIT_GROUP: u64 = 231;
