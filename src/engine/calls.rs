@@ -16,7 +16,7 @@ const ARCH_GET_GS: u64 = 0x1004;
 const SYSCALL_BYTES: u64 = 2;
 
 impl TranslatedProcess {
-    /// Makes a call for a thread that sets or reads its GS base (arch_prctl(2)), which is the
+    /// Makes a call for a thread that sets or reads its GS base (`arch_prctl(2)`), which is the
     /// tracer's in the cache. Returns the call's result, or None for other calls.
     pub fn gs_call(&self, thread: &mut TranslatedThread, registers: &Registers) -> Option<i64> {
         let (code, value) = (registers.rdi, registers.rsi);

@@ -33,7 +33,7 @@ pub struct Exact {
 #[derive(Debug)]
 pub enum Soon {
     /// To this state.
-    Exact(Exact),
+    Exact(Box<Exact>),
     /// To a record at R11 that does not fit the thread's buffer: the registers are those before it.
     Full,
     /// Nowhere that is known.
@@ -137,7 +137,7 @@ impl TranslatedProcess {
     ) -> Soon {
         for _ in 0..STEPS_LIMIT {
             if let Some(exact) = self.exact_at(thread, registers) {
-                return Soon::Exact(exact);
+                return Soon::Exact(Box::new(exact));
             }
             if !self.translator.in_cache(registers.rip) {
                 return Soon::Unknown;

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     fn call(number: u64, [rdi, rsi, rdx, r10, r8]: [u64; 5]) -> [AddrRange; 2] {
-        changed_by(number, &Registers { rdi, rsi, rdx, r10, r8, ..Registers::default() })
+        changed_by(number, &Registers { r10, r8, rdx, rsi, rdi, ..Registers::default() })
     }
 
     #[test]

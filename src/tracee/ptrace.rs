@@ -45,6 +45,9 @@ impl Rseq {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracee(pub Tid);
 
+/// insn's registers are the kernel's words, in its order.
+const _: () = assert!(Registers::NAMES.len() * 8 == size_of::<libc::user_regs_struct>());
+
 impl Tracee {
     /// Attaches to the thread with a recorder's options: stops at clone, fork, vfork, exec and
     /// exit. The kernel kills the tracee if the tracer dies.
@@ -101,7 +104,6 @@ impl Tracee {
     /// Returns the general registers.
     pub fn registers(self) -> Result<Registers, Error> {
         let mut words = [0_u64; 27];
-        const _: () = assert!(size_of::<[u64; 27]>() == size_of::<libc::user_regs_struct>());
         self.request("GETREGS", libc::PTRACE_GETREGS, 0, words.as_mut_ptr() as usize)?;
         Ok(Registers::from_words(words))
     }

@@ -3,13 +3,14 @@
 
 use super::engine::{BACKEND, Engine};
 use super::events::{disturbed, leave_system_call, runs_64_bit_code};
-use super::feed::Item;
+use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::recorder::Prepared;
 use crate::common::{Addr, Pid, Tid};
+use crate::encode::Item;
 use crate::engine::Place;
 use crate::sideband::Event;
 use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, VFORK};
@@ -59,7 +60,7 @@ impl Engine {
             Some(stop) => stop,
             None => wait_for(child)?,
         };
-        let pid = self.threads.get(&parent).map_or(self.program, |thread| thread.pid());
+        let pid = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
         if matches!(call, CLONE | CLONE3)
             && let Some(process) = self.processes.get_mut(&pid)

@@ -1,7 +1,6 @@
 //! System calls that change what the recorder knows of the process. The thread stands before
 //! them, in the code cache; all other calls run without a stop.
 
-use super::feed::Item;
 use super::left::reason_to_leave;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
@@ -10,6 +9,7 @@ use crate::capture::space::is_recorded;
 use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
+use crate::encode::Item;
 use crate::engine::after_call;
 use crate::insn::Registers;
 use crate::sideband::Event;
@@ -164,10 +164,10 @@ impl Process {
                 self.engine.set_protection(thread.tracee(), page, third)?;
             }
         }
-        if matches!(call.number, MUNMAP | MREMAP) {
-            if self.engine.open_new_mappings(thread.tracee(), &masked)? {
-                self.look_at_mappings(thread.tid())?;
-            }
+        if matches!(call.number, MUNMAP | MREMAP)
+            && self.engine.open_new_mappings(thread.tracee(), &masked)?
+        {
+            self.look_at_mappings(thread.tid())?;
         }
         if call.number == MREMAP {
             self.engine.forget_code(range(result, third));

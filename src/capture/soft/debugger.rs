@@ -1,6 +1,5 @@
 //! What a debugger wants of a process: where its threads stop, and how they stand then.
 
-use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
@@ -8,6 +7,7 @@ use crate::capture::debug_registers::Slot;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Catches, Error, Forks, News};
 use crate::common::Tid;
+use crate::encode::Item;
 use crate::tracee::Signo;
 use std::collections::{BTreeMap, BTreeSet};
 

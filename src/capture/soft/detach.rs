@@ -3,13 +3,13 @@
 
 use super::engine::Engine;
 use super::events::disturbed;
-use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
+use crate::encode::Item;
 use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
@@ -17,14 +17,14 @@ impl Engine {
     /// The recorder wants to leave: stops all threads. What else they report meanwhile is handled
     /// as ever.
     pub(super) fn leave(&self) -> Result<(), Error> {
-        let threads = self.threads.values().map(|thread| thread.tracee());
+        let threads = self.threads.values().map(Thread::tracee);
         let borrowers = self.borrowers.keys().map(|&tid| Tracee(tid));
         threads.chain(borrowers).try_for_each(|tracee| gone_is_fine(tracee.interrupt()))
     }
 
     /// Whether a stop was one that leaving wants, and is dealt with.
     pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
-        let pid = self.threads.get(&tid).map(|thread| thread.pid());
+        let pid = self.threads.get(&tid).map(Thread::pid);
         let handled = self.bring_out(tid, stop, Process::part)?;
         if let Some(pid) =
             pid.filter(|_| self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Left))

@@ -3,7 +3,6 @@
 
 use super::engine::Engine;
 use super::exact::Exactness;
-use super::feed::Item;
 use super::harm::Harm;
 use super::process::Process;
 use super::thread::{Doing, Thread};
@@ -13,6 +12,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::signals::stop_with_program;
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
+use crate::encode::Item;
 use crate::engine::Place;
 use crate::insn::Registers;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
@@ -155,7 +155,7 @@ impl Engine {
     /// The thread, or its process, is gone.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.early.remove(&tid);
-        let pid = self.threads.get(&tid).map_or(Pid(tid.0), |thread| thread.pid());
+        let pid = self.threads.get(&tid).map_or(Pid(tid.0), Thread::pid);
         // The others may have waited for this one.
         let was_awaited = self.lost(tid);
         if Tid(pid.0) == tid {
@@ -188,7 +188,7 @@ impl Process {
     /// call, at least, is there.
     pub(super) fn lost(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
-        if thread.holds(pointer) {
+        if thread.lane.holds(pointer) {
             self.take_records(&mut thread, pointer);
         }
         self.thread_ended(thread.tid(), None);
@@ -233,7 +233,7 @@ impl Process {
         let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
         let kept = thread.translated.trace_pointer(self.engine.shared());
         let pointers = [in_glue.then_some(registers.r11), Some(kept)];
-        let pointer = pointers.into_iter().flatten().find(|pointer| thread.holds(*pointer));
+        let pointer = pointers.into_iter().flatten().find(|pointer| thread.lane.holds(*pointer));
         if let Some(pointer) = pointer {
             self.take_records(thread, pointer);
         }

@@ -1,13 +1,13 @@
 //! Brings threads from any place in the code cache to the program's exact state, with their
 //! records.
 
-use super::feed::Item;
 use super::harm::is_fault;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
 use crate::common::Addr;
+use crate::encode::Item;
 use crate::engine::{Exact, FORCED, Place, STEPS_LIMIT, Soon};
 use crate::insn::Registers;
 use crate::tracee::{self, Stop, Stopped, siginfo};
@@ -81,8 +81,8 @@ impl Process {
         loop {
             let tsc = || now().0;
             match self.engine.exact_soon(&thread.translated, &mut registers, tsc) {
-                Soon::Exact(exact) => return Some(exact),
-                Soon::Full if thread.is_full_at(registers.r11) => {
+                Soon::Exact(exact) => return Some(*exact),
+                Soon::Full if thread.lane.is_full_at(registers.r11) => {
                     registers.r11 = self.carry_over(thread, registers.r11);
                 }
                 Soon::Full | Soon::Unknown => return None,
@@ -95,18 +95,18 @@ impl Process {
     pub(super) fn flip(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let info = thread.tracee().signal_info()?;
         let fault = siginfo::fault_address(&info);
-        let guard = thread.area().guard(thread.buffer);
         let in_cache = thread.translated.place == Place::Cache;
-        if !in_cache || !fault.is_some_and(|addr| guard.contains(addr)) {
+        let is_at_end = |addr: Addr| addr.page().0 == thread.lane.end();
+        if !in_cache || !fault.is_some_and(is_at_end) {
             return Ok(false);
         }
         let registers = thread.tracee().registers()?;
-        if !thread.is_full_at(registers.r11) || self.engine.has_own_r11(&registers) {
+        if !thread.lane.is_full_at(registers.r11) || self.engine.has_own_r11(&registers) {
             // The program accessed the page itself.
             return Ok(false);
         }
         // First, for it may have been killed: then it is where it was, and is not carried over.
-        let fresh = thread.area().buffer(self.buffer_behind(thread));
+        let fresh = self.tracer.next_start(&thread.lane);
         thread.tracee().set_registers(&Registers { r11: fresh, ..registers })?;
         self.learn(thread);
         self.carry_over(thread, registers.r11);
@@ -117,14 +117,14 @@ impl Process {
     /// Moves a record that does not fit the thread's buffer to the next one, and returns its place
     /// there.
     fn carry_over(&mut self, thread: &mut Thread, record: u64) -> u64 {
-        let guard = thread.area().guard(thread.buffer);
         // What the store did not fault for is there already.
-        let mut begun = vec![0; usize::try_from(guard.start.0.saturating_sub(record)).unwrap_or(0)];
+        let mut begun =
+            vec![0; usize::try_from(thread.lane.end().saturating_sub(record)).unwrap_or(0)];
         let shared = self.engine.shared().clone();
-        shared.read(thread.area().offset_of(record), &mut begun);
+        shared.read(thread.translated.area.offset_of(record), &mut begun);
         self.next_buffer(thread, record);
-        let fresh = thread.told;
-        shared.write(thread.area().offset_of(fresh), &begun);
+        let fresh = thread.lane.unsent();
+        shared.write(thread.translated.area.offset_of(fresh), &begun);
         // The slot may hold a pointer of an earlier use of the buffer.
         thread.translated.set_trace_pointer(&shared, fresh);
         fresh
@@ -135,11 +135,11 @@ impl Process {
     pub(super) fn take_back(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee().registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
-        if pointer < thread.told || !thread.holds(pointer) {
+        if pointer < thread.lane.unsent() || !thread.lane.holds(pointer) {
             return Ok(false);
         }
         let mut number = [0; 4];
-        self.engine.shared().read(thread.area().offset_of(pointer), &mut number);
+        self.engine.shared().read(thread.translated.area.offset_of(pointer), &mut number);
         let number = u32::from_le_bytes(number) as usize;
         let edge = self.engine.translator().edges_from(number).first().copied();
         let before =

@@ -3,7 +3,6 @@
 
 use super::engine::{BACKEND, Engine};
 use super::events::{disturbed, leave_system_call, runs_64_bit_code};
-use super::feed::Item;
 use super::thread::{Doing, Thread};
 use crate::capture::contract::{Go, News};
 use crate::capture::debugged::Debugged;
@@ -14,6 +13,7 @@ use crate::capture::restart::stand_before_call;
 use crate::capture::signals::Forwarding;
 use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
+use crate::encode::Item;
 use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
@@ -35,7 +35,7 @@ impl Engine {
         event: PtraceEvent,
     ) -> Result<(), Error> {
         let waits = event == PtraceEvent::Vfork;
-        let program = self.threads.get(&parent).map_or(self.program, |thread| thread.pid());
+        let program = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let newborn = Newborn::new(child, program, waits)?;
         if !waits {
             // The parent's call ends, so that both stand behind it.

@@ -1,7 +1,6 @@
 //! Lets a program under a debugger go on, and stops all of it again.
 
 use super::engine::Engine;
-use super::feed::Item;
 use super::process::Process;
 use super::signals::leaves_it_running;
 use super::thread::{Doing, Thread};
@@ -15,6 +14,7 @@ use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};
+use crate::encode::Item;
 use crate::recording::Exit;
 use crate::tracee::dispositions;
 use std::collections::BTreeMap;

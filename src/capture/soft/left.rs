@@ -2,12 +2,12 @@
 //! recorder, and detached from.
 
 use super::engine::Engine;
-use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
+use crate::encode::Item;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};

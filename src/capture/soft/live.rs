@@ -3,7 +3,6 @@
 
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
-use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use super::ticks::{self, Ticks};
@@ -14,6 +13,7 @@ use crate::capture::live_program::LiveProgram;
 use crate::capture::recorder::{Prepared, Request};
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::encode::Item;
 use crate::engine::{Place, bits_of};
 use crate::image::core;
 use crate::insn;
@@ -227,7 +227,7 @@ impl Engine {
         for tid in tids {
             process.tell(tid, Item::Flush);
         }
-        process.feed.settle(Tid(self.program.0));
+        process.tracer.settle(Tid(self.program.0));
         process.write_packets()?;
         Ok(process.recorder.flush()?)
     }

@@ -2,10 +2,8 @@
 
 use super::calls::SEEN_CALLS;
 use super::debugger::Debugger;
-use super::feed::{Feed, Item};
 use super::harm::Harm;
 use super::left::LEAVING_CALLS;
-use super::ring::Ring;
 use super::thread::Thread;
 use super::turns::Turns;
 use crate::capture::clock::now;
@@ -15,6 +13,7 @@ use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
+use crate::encode::{Item, Sampler, Tracer};
 use crate::engine::{BUFFERS, Change, CodeKind, Place, TranslatedProcess, Wanted};
 use crate::recording::{Exit, Manifest};
 use crate::sideband::Event;
@@ -43,18 +42,11 @@ pub(super) struct Process {
     pub(super) mappings: MappingRecorder,
     /// Bytes of each trace buffer.
     buffer_bytes: u64,
-    pub(super) feed: Feed,
-    /// What the encoder will be told when a thread ends, where not all is kept.
-    pub(super) ring: Option<Ring>,
+    pub(super) tracer: Tracer,
+    pub(super) sampler: Sampler,
     /// Bytes of the recording at which only the end of what comes is kept.
     pub(super) limit_bytes: Option<u64>,
     pub(super) resolver: Resolver,
-    pub(super) paths_told: usize,
-    /// Edges from a number on whose code is as it is since a time.
-    pub(super) young: Vec<(usize, u64)>,
-    pub(super) edges_told: usize,
-    pub(super) pushes_told: usize,
-    pub(super) quiet_told: usize,
     ended: Vec<Ended>,
     /// It ran by itself before the recorder came.
     pub(super) was_running: bool,
@@ -68,8 +60,6 @@ pub(super) struct Process {
     pub(super) debugger: Option<Debugger>,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Culprit,
-    /// Trace buffers that were full.
-    pub(super) full_buffers: u64,
 }
 
 impl Process {
@@ -87,24 +77,23 @@ impl Process {
         let engine =
             TranslatedProcess::open(tracee, pid, CodeKind::Recording, buffer_bytes, seen_calls())?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
-        let feed = Feed::start(engine.shared().clone(), period, ranges, turns);
+        let is_ring = matches!(request.history, History::Ring { .. });
+        let make_way = turns.copied();
+        let prepare = move || make_way.into_iter().for_each(Turns::make_way);
+        let shared = engine.shared().clone();
+        let encoding = Tracer::start(shared, period, ranges, is_ring, prepare);
         let mut process = Self {
             recorder,
             engine,
             mappings: MappingRecorder::default(),
             buffer_bytes,
-            feed,
-            ring: matches!(request.history, History::Ring { .. }).then(Ring::default),
+            tracer: encoding,
+            sampler: Sampler::default(),
             limit_bytes: match request.history {
                 History::Limited { bytes, .. } => Some(bytes),
                 History::Full | History::Ring { .. } => None,
             },
             resolver,
-            paths_told: 0,
-            young: Vec::new(),
-            edges_told: 0,
-            pushes_told: 0,
-            quiet_told: 0,
             ended: Vec::new(),
             was_running: false,
             turns: turns.copied(),
@@ -112,7 +101,6 @@ impl Process {
             harm: Harm::default(),
             debugger: None,
             culprit: Culprit::default(),
-            full_buffers: 0,
         };
         let begun = process.begin(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
@@ -142,13 +130,10 @@ impl Process {
             self.buffer_bytes,
             seen_calls(),
         )?;
-        self.feed.tell(tid, Item::Program(self.engine.shared().clone()));
-        (self.edges_told, self.pushes_told, self.quiet_told) = (0, 0, 0);
+        self.tracer.new_program(tid, self.engine.shared().clone());
         self.harm = Harm::default();
-        self.paths_told = 0;
         self.resolver.start_over();
-        self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
-        self.young.clear();
+        self.tracer.set_ranges(tid, self.resolver.ranges());
         self.was_running = false;
         if let Some(debugger) = &mut self.debugger {
             // The new cache does not stop at calls yet.
@@ -170,7 +155,7 @@ impl Process {
             self.engine.forget_stable_code();
             if self.resolver.update(self.engine.space.mappings()) {
                 self.resolver.must_fit()?;
-                self.feed.tell(tid, Item::Ranges(self.resolver.ranges().clone()));
+                self.tracer.set_ranges(tid, self.resolver.ranges());
             }
         }
         // A mapping that is told anew is told without what was written there.
@@ -190,7 +175,7 @@ impl Process {
                 self.record_changes(thread, ip, translation.changes)?;
             }
             if !translation.pages.is_empty() {
-                self.young.push((translation.first_edge, now().0));
+                self.tracer.code_is_since(translation.first_edge, now().0);
             }
             // All that was read is told before: the thread may be killed any time.
             if self.engine.protect_all(thread.tracee(), &translation.pages)? {
@@ -242,7 +227,7 @@ impl Process {
 
     fn enter_cache(&mut self, thread: &mut Thread, wanted: Wanted) -> Result<(), Error> {
         let address = self.translate(thread, wanted)?;
-        if !thread.holds(thread.translated.trace_pointer(self.engine.shared())) {
+        if !thread.lane.holds(thread.translated.trace_pointer(self.engine.shared())) {
             self.note_harm("overwrote its trace pointer");
         }
         Ok(self.engine.enter(&mut thread.translated, address)?)
@@ -265,11 +250,10 @@ impl Process {
     /// Completes the recording of a process that is gone.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let became_ring = self.has_become_ring();
-        let (packets, mut tallies) = self.feed.finish();
+        let (packets, mut tallies, overwritten) = self.tracer.finish();
         for (tid, bytes) in packets {
             self.recorder.trace(tid, &bytes)?;
         }
-        let overwritten = self.ring.is_some_and(|ring| ring.overwritten);
         let mut notes = self.resolver.notes();
         if overwritten {
             let note = if became_ring {

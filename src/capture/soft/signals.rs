@@ -2,13 +2,13 @@
 
 use super::engine::Engine;
 use super::events::disturbed;
-use super::feed::Item;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
+use crate::encode::Item;
 use crate::engine::{Place, SignalStop, make_call};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;

@@ -22,7 +22,7 @@ impl Engine {
         }
         for (pid, process) in &mut self.processes {
             // Buffers may be overwritten once threads go on.
-            process.feed.settle(Tid(pid.0));
+            process.tracer.settle(Tid(pid.0));
             process.write_packets()?;
             process.recorder.end_snapshot()?;
         }

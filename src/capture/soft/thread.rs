@@ -4,15 +4,12 @@ use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Area, BUFFERS, Busy, Phase, TranslatedThread};
+use crate::encode::Lane;
+use crate::engine::{Phase, TranslatedThread};
 use crate::image::core;
 use crate::insn::Insn;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
-use crate::translate::EdgeKind;
 use std::sync::Arc;
-
-/// Bytes of a record whose last word is behind its buffer, and more.
-const LONGEST_RECORD_BYTES: u64 = 12;
 
 /// A system call that the tracer wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +45,7 @@ pub(super) enum Doing {
 pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
-    /// The buffer in use.
-    pub(super) buffer: usize,
-    /// The time-stamp counter when each buffer was begun.
-    pub(super) began: [u64; BUFFERS],
-    /// Where somebody wants to know: the kind of the last record in its last full buffer.
-    pub(super) last_record: Option<EdgeKind>,
-    /// The address of the first record that the encoder was not told of.
-    pub(super) told: u64,
+    pub(super) lane: Lane,
     pub(super) siginfo: Option<SiginfoBytes>,
     /// The signal that it stands at, which was not delivered.
     pub(super) held: Signo,
@@ -81,15 +71,11 @@ pub(in crate::capture) struct Thread {
 
 impl Thread {
     pub(super) fn new(translated: TranslatedThread) -> Self {
-        translated.busy.take(0);
-        let told = translated.area.buffer(0);
+        let lane = Lane::new(translated.tid(), translated.area, Arc::clone(&translated.busy));
         Self {
             translated,
             doing: Doing::Running,
-            buffer: 0,
-            began: [0; BUFFERS],
-            last_record: None,
-            told,
+            lane,
             siginfo: None,
             held: 0,
             chosen: 0,
@@ -113,29 +99,8 @@ impl Thread {
         self.translated.pid
     }
 
-    pub(super) fn area(&self) -> Area {
-        self.translated.area
-    }
-
-    pub(super) fn busy(&self) -> &Arc<Busy> {
-        &self.translated.busy
-    }
-
     pub(super) fn tid(&self) -> Tid {
         self.tracee().0
-    }
-
-    /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
-    /// write the slot that a trace pointer is kept in, so each one is input.
-    pub(super) fn holds(&self, pointer: u64) -> bool {
-        (self.area().buffer(self.buffer)..=self.area().guard(self.buffer).start.0)
-            .contains(&pointer)
-    }
-
-    /// Returns true if a record at `pointer` does not fit the buffer in use.
-    pub(super) fn is_full_at(&self, pointer: u64) -> bool {
-        let end = self.area().guard(self.buffer).start.0;
-        self.holds(pointer) && end - pointer < LONGEST_RECORD_BYTES
     }
 
     pub(super) fn phase(&self) -> Phase {

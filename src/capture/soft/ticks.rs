@@ -2,9 +2,7 @@
 //! that is killed loses little. No thread is stopped for that.
 
 use super::engine::Engine;
-use super::feed::Item;
 use super::process::Process;
-use super::thread::Thread;
 use crate::capture::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -89,42 +87,5 @@ impl Engine {
             (ended + live.sum::<u64>(), is_ring)
         });
         Ok(())
-    }
-}
-
-impl Process {
-    /// The slot of the trace pointer is where the pointer was when the program last needed its
-    /// register, at its last system call at least: all before that is there. The last record may
-    /// be taken back yet.
-    fn save_so_far(&mut self, thread: &mut Thread) {
-        if self.ring.is_none() && self.note_so_far(thread) {
-            self.tell(thread.tid(), Item::Flush);
-        }
-    }
-
-    /// Takes in what the thread recorded as far as it is known without a stop. Gives whether it is.
-    pub(super) fn note_so_far(&mut self, thread: &mut Thread) -> bool {
-        let pointer = thread.translated.trace_pointer(self.engine.shared());
-        let end = thread.area().guard(thread.buffer).start.0;
-        if pointer <= thread.told || pointer > end {
-            return false;
-        }
-        if let Some(last) = self.last_record(thread, pointer) {
-            self.take_records(thread, last);
-        }
-        true
-    }
-
-    /// Where the last record before `pointer` begins.
-    fn last_record(&self, thread: &Thread, pointer: u64) -> Option<u64> {
-        let (mut at, mut last) = (thread.told, None);
-        while at < pointer {
-            let mut number = [0; 4];
-            self.engine.shared().read(thread.area().offset_of(at), &mut number);
-            let edges = self.engine.translator().edges_from(u32::from_le_bytes(number) as usize);
-            last = Some(at);
-            at += edges.first()?.kind.record_bytes() as u64;
-        }
-        last.filter(|_| at == pointer)
     }
 }

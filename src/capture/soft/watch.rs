@@ -2,11 +2,11 @@
 //! registers hold in the cache as they do outside.
 
 use super::exact::Exactness;
-use super::feed::Item;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::{Error, News};
 use crate::common::Addr;
+use crate::encode::Item;
 use crate::tracee::Stop;
 
 impl Process {

@@ -1,9 +1,11 @@
 //! From the trace buffers to packets, on a thread of its own: what the tracer sees goes in, in
 //! each traced thread's order, and packets come out.
 
-use super::turns::Turns;
+use super::dictionary::{Dictionary, News};
+use super::encoder::{BadRecord, Chains};
+use super::ranges::Ranges;
+use super::trace::Trace;
 use crate::common::Tid;
-use crate::encode::{BadRecord, Chains, Dictionary, News, Ranges, Trace};
 use crate::engine::{Busy, Shared};
 use crate::insn::Insn;
 use crate::translate::Step;
@@ -19,7 +21,7 @@ const READ_BYTES: usize = 16 << 10;
 
 /// What the tracer tells of a thread, or of all.
 #[derive(Debug)]
-pub(super) enum Item {
+pub enum Item {
     /// What superblocks have from now on.
     Edges(News),
     /// Another program runs in the process, with a memory and with edges of its own.
@@ -66,14 +68,14 @@ impl Item {
 
 /// What came of a thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) instructions: u64,
+pub struct Tally {
+    pub instructions: u64,
     /// Why the trace ends early, if it does.
-    pub(super) damaged: bool,
+    pub damaged: bool,
 }
 
 /// Packets of a thread.
-pub(super) type Packets = (Tid, Vec<u8>);
+pub type Packets = (Tid, Vec<u8>);
 
 /// The encoder of one process.
 #[derive(Debug)]
@@ -88,15 +90,12 @@ impl Feed {
         shared: Arc<Shared>,
         psb_period: u32,
         ranges: Ranges,
-        turns: Option<&Turns>,
+        prepare: impl FnOnce() + Send + 'static,
     ) -> Self {
-        let turns = turns.copied();
         let (items, incoming) = channel();
         let (outgoing, packets) = channel();
         let worker = std::thread::spawn(move || {
-            if let Some(turns) = turns {
-                turns.make_way();
-            }
+            prepare();
             let mut worker = Worker {
                 shared,
                 psb_period,

@@ -4,8 +4,6 @@
 //! all that has come to its largest size goes on as a ring.
 
 use super::feed::Item;
-use super::process::Process;
-use crate::capture::Error;
 use crate::common::Tid;
 use crate::engine::Area;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -65,28 +63,5 @@ impl Ring {
     pub(super) fn take(&mut self, tid: Tid) -> VecDeque<Item> {
         self.stopped.remove(&tid);
         self.threads.remove(&tid).unwrap_or_default()
-    }
-}
-
-impl Process {
-    /// Where the recording has come to its largest size, only the end is kept of what comes from
-    /// now on. The encoder has read all buffers then, so that any may be overwritten.
-    pub(super) fn become_ring_if_full(&mut self) -> Result<(), Error> {
-        let is_full = self.limit_bytes.is_some_and(|limit| self.recorder.written_bytes() >= limit);
-        if !is_full || self.ring.is_some() {
-            return Ok(());
-        }
-        self.ring = Some(Ring::default());
-        self.recorder.becomes_ring();
-        self.feed.settle(Tid(self.recorder.pid().0));
-        for (tid, bytes) in self.feed.packets() {
-            self.recorder.trace(tid, &bytes)?;
-        }
-        Ok(self.recorder.flush()?)
-    }
-
-    /// Whether it was to keep all, and does not any more.
-    pub(super) fn has_become_ring(&self) -> bool {
-        self.limit_bytes.is_some() && self.ring.is_some()
     }
 }

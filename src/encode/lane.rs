@@ -1,0 +1,56 @@
+//! The trace buffers of one thread.
+
+use crate::common::Tid;
+use crate::engine::{Area, BUFFERS, Busy};
+use crate::translate::EdgeKind;
+use std::sync::Arc;
+
+/// The size of a record that ends in the page after its buffer, and more.
+const LONGEST_RECORD_BYTES: u64 = 12;
+
+/// A thread's trace buffers, which it fills one after the other.
+#[derive(Debug)]
+pub struct Lane {
+    pub(super) tid: Tid,
+    pub(super) area: Area,
+    pub(super) busy: Arc<Busy>,
+    /// The buffer in use.
+    pub(super) buffer: usize,
+    /// The time-stamp counter when each buffer was begun.
+    pub(super) began: [u64; BUFFERS],
+    /// The kind of the last record in the last full buffer, where `TraceStop` is looked for.
+    pub(super) last_record: Option<EdgeKind>,
+    /// The address of the first record that the encoder was not sent.
+    pub(super) unsent: u64,
+}
+
+impl Lane {
+    /// Returns the buffers of a thread that has not run yet. Waits until the encoder has read the
+    /// first one, which may have been another thread's.
+    pub fn new(tid: Tid, area: Area, busy: Arc<Busy>) -> Self {
+        busy.take(0);
+        let unsent = area.buffer(0);
+        Self { tid, area, busy, buffer: 0, began: [0; BUFFERS], last_record: None, unsent }
+    }
+
+    /// Returns the address of the first record that the encoder was not sent.
+    pub fn unsent(&self) -> u64 {
+        self.unsent
+    }
+
+    /// Returns the address after the buffer in use: records end there at the latest.
+    pub fn end(&self) -> u64 {
+        self.area.guard(self.buffer).start.0
+    }
+
+    /// Returns true if records may end at `pointer`: it is in the buffer in use. The program can
+    /// write the slot that a trace pointer is kept in, so each one is input.
+    pub fn holds(&self, pointer: u64) -> bool {
+        (self.area.buffer(self.buffer)..=self.end()).contains(&pointer)
+    }
+
+    /// Returns true if a record at `pointer` does not fit the buffer in use.
+    pub fn is_full_at(&self, pointer: u64) -> bool {
+        self.holds(pointer) && self.end() - pointer < LONGEST_RECORD_BYTES
+    }
+}

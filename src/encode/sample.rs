@@ -1,0 +1,46 @@
+//! Samples of what threads recorded, which show the translator what a program does most.
+
+use super::lane::Lane;
+use crate::engine::Shared;
+use crate::translate::{AddressMap, Translator};
+use std::sync::Arc;
+
+/// Bytes of a sample.
+const SAMPLE_BYTES: usize = 64 << 10;
+/// Samples are taken of the first, second, fourth... buffer of the process, and of each so many.
+const PERIOD: u64 = 64;
+
+/// The count of a process's full buffers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sampler {
+    full_buffers: u64,
+}
+
+impl Sampler {
+    /// Counts the records at the start of a full buffer, by their edges. Returns `None` for most
+    /// buffers.
+    pub fn sample(
+        &mut self,
+        code: &Translator<Arc<Shared>>,
+        shared: &Shared,
+        lane: &Lane,
+    ) -> Option<AddressMap<u32, u64>> {
+        self.full_buffers += 1;
+        if !self.full_buffers.is_power_of_two() && !self.full_buffers.is_multiple_of(PERIOD) {
+            return None;
+        }
+        let mut records = vec![0; SAMPLE_BYTES];
+        let len = SAMPLE_BYTES.min(usize::try_from(lane.area.buffer_bytes).unwrap_or(0));
+        shared.read(lane.area.offset_of(lane.area.buffer(lane.buffer)), &mut records[..len]);
+        let mut sample: AddressMap<u32, u64> = AddressMap::default();
+        let mut rest = &records[..len];
+        while let Some(number) = rest.first_chunk() {
+            let number = u32::from_le_bytes(*number);
+            // What the program wrote there itself is no record: the encoder finds that out.
+            let Some(edge) = code.edges_from(number as usize).first() else { break };
+            *sample.entry(number).or_default() += 1;
+            rest = rest.get(edge.kind.record_bytes()..).unwrap_or_default();
+        }
+        Some(sample)
+    }
+}

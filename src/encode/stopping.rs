@@ -1,0 +1,58 @@
+//! `TraceStop` in a ring: what was kept when a thread's trace ended must not be overwritten by what
+//! the thread does later.
+
+use super::lane::Lane;
+use super::ranges::Ranges;
+use crate::engine::Shared;
+use crate::translate::{Edge, EdgeKind, Outcome, Step, Translator};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Returns true if the records in a thread's buffer, up to `pointer`, have a branch to code that ends
+/// its trace.
+pub(super) fn has_stop(
+    code: &Translator<Arc<Shared>>,
+    ranges: &Ranges,
+    shared: &Shared,
+    lane: &mut Lane,
+    pointer: u64,
+) -> bool {
+    if !ranges.stops() {
+        return false;
+    }
+    let start = lane.area.buffer(lane.buffer);
+    let mut bytes = vec![0; usize::try_from(pointer.saturating_sub(start)).unwrap_or(0)];
+    shared.read(lane.area.offset_of(start), &mut bytes);
+    let mut known = HashMap::new();
+    let mut rest = &bytes[..];
+    while let Some((number, behind)) = rest.split_first_chunk::<4>() {
+        let number = u32::from_le_bytes(*number);
+        let Some(edge) = code.edges_from(number as usize).first() else { break };
+        rest = behind.get(edge.kind.record_bytes() - 4..).unwrap_or_default();
+        let before = lane.last_record.replace(edge.kind);
+        let is_target = before.is_some_and(EdgeKind::is_indirect);
+        if is_target && edge.kind != EdgeKind::SyscallReturn && ranges.stop_at(edge.start) {
+            return true;
+        }
+        let stops = || arrivals(edge, code.path_of(edge)).any(|ip| ranges.stop_at(ip));
+        if *known.entry(number).or_insert_with(stops) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Returns where the direct branches of an edge's path lead.
+fn arrivals<'a>(edge: &'a Edge, path: &'a [Step]) -> impl Iterator<Item = u64> + 'a {
+    let branches = |outcome| !matches!(outcome, Outcome::Plain | Outcome::NotTaken);
+    let inner = path.iter().zip(path.iter().skip(1));
+    let inner = inner.filter(move |(step, _)| branches(step.outcome)).map(|(_, next)| next.ip);
+    let last = path.last().map(|step| step.outcome);
+    let leaves = match (edge.kind, last) {
+        (EdgeKind::SyscallReturn, _) => true,
+        (EdgeKind::Direct, Some(Outcome::Taken | Outcome::NotTaken)) => edge.bits & 1 != 0,
+        (EdgeKind::Direct, _) => edge.branch,
+        _ => false,
+    };
+    inner.chain(leaves.then_some(edge.target))
+}

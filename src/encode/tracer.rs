@@ -1,0 +1,326 @@
+//! Sends the encoder what it must know of each thread, in each thread's order: its records as its
+//! buffers fill up, and before them all that they mean. A ring keeps it until the thread's end.
+
+use super::dictionary::{News, Paths};
+use super::feed::{Feed, Item, Packets, Tally};
+use super::lane::Lane;
+use super::ranges::Ranges;
+use super::ring::Ring;
+use super::stopping::has_stop;
+use crate::common::Tid;
+use crate::engine::{BUFFERS, Busy, Shared};
+use crate::translate::Translator;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The translator of the code that writes the records.
+type Code = Translator<Arc<Shared>>;
+
+/// A trace pointer that is not in its thread's buffer: the program overwrote it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadPointer;
+
+/// Makes packets of what the threads of a process record.
+#[derive(Debug)]
+pub struct Tracer {
+    feed: Feed,
+    shared: Arc<Shared>,
+    /// What waits for the end of each thread, where not all is kept.
+    ring: Option<Ring>,
+    ranges: Ranges,
+    sent: Sent,
+    /// Numbers of edges, from each of which on the code is as it is since a time.
+    young: Vec<(usize, u64)>,
+}
+
+/// How much of what the translator knows the encoder was sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sent {
+    edges: usize,
+    pushes: usize,
+    quiet_jumps: usize,
+    paths: usize,
+}
+
+impl Tracer {
+    /// Starts an encoder on a thread of its own, which calls `prepare` first. Of a ring only the end
+    /// of each thread's records is encoded, when it ends.
+    pub fn start(
+        shared: Arc<Shared>,
+        psb_period_bytes: u32,
+        ranges: Ranges,
+        is_ring: bool,
+        prepare: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let feed = Feed::start(Arc::clone(&shared), psb_period_bytes, ranges.clone(), prepare);
+        let ring = is_ring.then(Ring::default);
+        Self { feed, shared, ring, ranges, sent: Sent::default(), young: Vec::new() }
+    }
+
+    /// Begins with another program of the process, whose only thread is `tid`.
+    pub fn new_program(&mut self, tid: Tid, shared: Arc<Shared>) {
+        self.shared = Arc::clone(&shared);
+        self.feed.tell(tid, Item::Program(shared));
+        self.sent = Sent::default();
+        self.young.clear();
+    }
+
+    /// Changes which code is traced.
+    pub fn set_ranges(&mut self, tid: Tid, ranges: &Ranges) {
+        self.ranges = ranges.clone();
+        self.feed.tell(tid, Item::Ranges(ranges.clone()));
+    }
+
+    /// Notes that edges from a number on are of code that is as it is since a time.
+    pub fn code_is_since(&mut self, first_edge: usize, tsc: u64) {
+        self.young.push((first_edge, tsc));
+    }
+
+    /// Returns true if only the end of each thread's records is kept.
+    pub fn is_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Keeps only the end of what comes from now on. Returns when the encoder has read all buffers,
+    /// so that any may be overwritten.
+    pub fn become_ring(&mut self, tid: Tid) {
+        self.ring = Some(Ring::default());
+        self.feed.settle(tid);
+    }
+
+    /// Waits until all that was sent is encoded, and its packets are there.
+    pub fn settle(&self, tid: Tid) {
+        self.feed.settle(tid);
+    }
+
+    /// Returns packets that are there.
+    pub fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
+        self.feed.packets()
+    }
+
+    /// Waits until all is encoded. Returns the last packets, what came of each thread, and whether
+    /// records were overwritten.
+    pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, Tally>, bool) {
+        let (packets, tallies) = self.feed.finish();
+        (packets, tallies, self.ring.is_some_and(|ring| ring.overwritten))
+    }
+
+    /// Sends something of a thread to the encoder, now or at the thread's end.
+    pub fn tell(&mut self, code: &Code, tid: Tid, item: Item) {
+        match &mut self.ring {
+            Some(ring) => ring.keep(tid, item),
+            None => self.tell_now(code, tid, item),
+        }
+    }
+
+    /// Sends a thread's records up to `pointer`, which is input. Where that is none, nothing more
+    /// of the thread is encoded.
+    pub fn records(
+        &mut self,
+        code: &Code,
+        lane: &mut Lane,
+        pointer: u64,
+    ) -> Result<(), BadPointer> {
+        self.records_of(code, lane, pointer, None)
+    }
+
+    fn records_of(
+        &mut self,
+        code: &Code,
+        lane: &mut Lane,
+        pointer: u64,
+        frees: Option<(Arc<Busy>, usize)>,
+    ) -> Result<(), BadPointer> {
+        let is_good = lane.holds(pointer);
+        if !is_good {
+            self.tell(code, lane.tid, Item::Damage);
+        }
+        let pointer = if is_good { pointer } else { lane.unsent };
+        let len = usize::try_from(pointer.saturating_sub(lane.unsent)).unwrap_or(0);
+        let offset = lane.area.offset_of(lane.unsent);
+        lane.unsent = lane.unsent.max(pointer);
+        if len > 0 || frees.is_some() {
+            self.tell(code, lane.tid, Item::Records { offset, len, frees });
+        }
+        if is_good { Ok(()) } else { Err(BadPointer) }
+    }
+
+    /// Sends the records of a buffer that is full up to `pointer`, and goes on to the next: as soon
+    /// as the encoder is done with that, or over the oldest records. `tsc` is the time now.
+    pub fn next_buffer(
+        &mut self,
+        code: &Code,
+        lane: &mut Lane,
+        pointer: u64,
+        tsc: u64,
+    ) -> Result<(), BadPointer> {
+        let next = self.next_index(lane);
+        if next == lane.buffer {
+            lane.unsent = lane.area.buffer(next);
+            return Ok(());
+        }
+        let frees = self.ring.is_none().then(|| (lane.busy.clone(), lane.buffer));
+        let stops =
+            self.ring.is_some() && has_stop(code, &self.ranges, &self.shared, lane, pointer);
+        let sent = self.records_of(code, lane, pointer, frees);
+        if let Some(ring) = &mut self.ring
+            && lane.busy.taken()[next]
+        {
+            let after = lane.began[(next + 1) % BUFFERS];
+            ring.overwrite(lane.tid, lane.area, next, after);
+            lane.busy.free(next);
+        }
+        lane.busy.take(next);
+        lane.began[next] = tsc;
+        lane.buffer = next;
+        lane.unsent = lane.area.buffer(next);
+        if let Some(ring) = self.ring.as_mut().filter(|_| stops) {
+            ring.stop(lane.tid);
+        }
+        sent
+    }
+
+    /// Returns where the next buffer of a thread begins.
+    pub fn next_start(&self, lane: &Lane) -> u64 {
+        lane.area.buffer(self.next_index(lane))
+    }
+
+    /// Returns the buffer after the one in use: the same one where the thread's trace has ended.
+    fn next_index(&self, lane: &Lane) -> usize {
+        let has_stopped = self.ring.as_ref().is_some_and(|ring| ring.has_stopped(lane.tid));
+        if has_stopped { lane.buffer } else { (lane.buffer + 1) % BUFFERS }
+    }
+
+    /// Sends a thread's records up to the last one before `pointer`, which may be taken back yet.
+    /// For a thread that runs: the pointer is that of the place where the program last needed its
+    /// register, its last system call at least. Returns true if there may be any.
+    pub fn records_so_far(
+        &mut self,
+        code: &Code,
+        lane: &mut Lane,
+        pointer: u64,
+    ) -> Result<bool, BadPointer> {
+        if pointer <= lane.unsent || pointer > lane.end() {
+            return Ok(false);
+        }
+        match self.last_record(code, lane, pointer) {
+            Some(last) => self.records(code, lane, last).map(|()| true),
+            None => Ok(true),
+        }
+    }
+
+    /// Returns where the last record before `pointer` begins.
+    fn last_record(&self, code: &Code, lane: &Lane, pointer: u64) -> Option<u64> {
+        let (mut at, mut last) = (lane.unsent, None);
+        while at < pointer {
+            let mut number = [0; 4];
+            self.shared.read(lane.area.offset_of(at), &mut number);
+            let edges = code.edges_from(u32::from_le_bytes(number) as usize);
+            last = Some(at);
+            at += edges.first()?.kind.record_bytes() as u64;
+        }
+        last.filter(|_| at == pointer)
+    }
+
+    /// Sends what is left of a thread that ended. Its area is free when the encoder has read it.
+    pub fn close(&mut self, code: &Code, lane: &Lane) {
+        self.tell_kept(code, lane.tid);
+        for (index, taken) in lane.busy.taken().into_iter().enumerate() {
+            if taken && (self.ring.is_some() || index == lane.buffer) {
+                self.tell_now(code, lane.tid, Item::Free(lane.busy.clone(), index));
+            }
+        }
+    }
+
+    /// Sends what was kept of a thread that ended.
+    pub fn tell_kept(&mut self, code: &Code, tid: Tid) {
+        let kept = self.ring.as_mut().map(|ring| ring.take(tid)).unwrap_or_default();
+        self.tell_all(code, tid, kept);
+    }
+
+    /// Sends what was kept so far of a thread that goes on.
+    pub fn tell_kept_so_far(&mut self, code: &Code, tid: Tid) {
+        let kept = self.ring.as_mut().map(|ring| ring.hand_over(tid)).unwrap_or_default();
+        self.tell_all(code, tid, kept);
+    }
+
+    fn tell_all(&mut self, code: &Code, tid: Tid, items: VecDeque<Item>) {
+        for item in items {
+            self.tell_now(code, tid, item);
+        }
+        self.tell_now(code, tid, Item::Flush);
+    }
+
+    /// Sends something of a thread, after all edges that it may refer to.
+    fn tell_now(&mut self, code: &Code, tid: Tid, item: Item) {
+        let edges = code.edges_from(self.sent.edges);
+        if !edges.is_empty() {
+            let mut edges = edges.to_vec();
+            for (changed, tsc) in since(&self.young, self.sent.edges, edges.len()) {
+                for edge in edges.get_mut(changed).unwrap_or_default() {
+                    edge.since = tsc;
+                }
+            }
+            self.young.clear();
+            let pushes = code.return_addresses(self.sent.pushes).to_vec();
+            let quiet_jumps = code.quiet_jumps(self.sent.quiet_jumps).to_vec();
+            self.sent.edges += edges.len();
+            self.sent.pushes += pushes.len();
+            self.sent.quiet_jumps += quiet_jumps.len();
+            let news = News { edges, pushes, quiet_jumps, paths: self.new_paths(code) };
+            self.feed.tell(tid, Item::Edges(news));
+        }
+        self.feed.tell(tid, item);
+    }
+
+    /// Returns the paths of superblocks that the encoder was not sent, where it wants them.
+    fn new_paths(&mut self, code: &Code) -> Vec<Paths> {
+        if self.ranges.are_none() {
+            return Vec::new();
+        }
+        let sent = std::mem::replace(&mut self.sent.paths, code.superblock_count());
+        let new = (sent..self.sent.paths).filter_map(|number| {
+            let number = u32::try_from(number).ok()?;
+            Some(Paths::new(code.path(number)))
+        });
+        new.collect()
+    }
+}
+
+/// Returns which of `count` edges, the first of which has the number `told`, are of code that is as
+/// it is since a time. Each of `young` says so from a number on, up to the next one; they are in
+/// order. A program that makes code as it runs has as many as edges.
+fn since(
+    young: &[(usize, u64)],
+    told: usize,
+    count: usize,
+) -> impl Iterator<Item = (Range<usize>, u64)> {
+    let inside = move |number: usize| number.saturating_sub(told).min(count);
+    let ends = young.iter().skip(1).map(|(first, _)| *first).chain([usize::MAX]);
+    young.iter().zip(ends).map(move |((first, tsc), end)| (inside(*first)..inside(end), *tsc))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_edge_is_as_old_as_the_last_change_before_it(
+            mut young in prop::collection::vec((0_usize..60, 1_u64..99), 0..20),
+            told in 0_usize..40,
+            count in 0_usize..40,
+        ) {
+            young.sort_by_key(|(first, _)| *first);
+            let mut found = vec![0; count];
+            for (edges, tsc) in since(&young, told, count) {
+                found[edges].fill(tsc);
+            }
+            let last = |number: usize| young.iter().rev().find(|(first, _)| *first <= number);
+            let expected = (told..told + count).map(|number| last(number).map_or(0, |(_, tsc)| *tsc));
+            prop_assert_eq!(found, expected.collect::<Vec<_>>());
+        }
+    }
+}
