@@ -8,8 +8,8 @@ use super::error::gone_is_fine;
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
-use crate::tracee::siginfo;
-use crate::tracee::{SiginfoBytes, Signo, Tracee};
+
+use crate::tracee::{SiginfoBytes, Signo, Tracee, is_first_thread_gone, siginfo};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What the debugger is to hear of a thread.
@@ -90,17 +90,27 @@ pub(super) trait Debugged {
     fn threads(&self) -> &BTreeMap<Tid, Self::Thread>;
     fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Self::Thread>;
 
-    /// Who ended the program, as far as that is known; none where it is gone.
+    /// Returns who ended the program, as far as that is known; `None` if it is gone.
     fn culprit(&self) -> Option<Culprit>;
 
-    /// How it ended, once it is gone.
+    /// Returns how it ended, if it is gone.
     fn exit(&self) -> Option<Exit>;
 
-    /// All its threads stand at their end: lets them.
+    /// Lets all its threads end, which are at their end.
     fn let_end(&mut self) -> Result<(), Error>;
 
-    /// It goes on by itself from where all its threads stand, and its recording ends here.
+    /// Lets it go on natively from where its threads are stopped, and ends its recording.
     fn part_from_program(&mut self) -> Result<(), Error>;
+
+    /// Returns true if threads of a process wait at their end for its first thread, of whose end the
+    /// kernel does not tell.
+    fn awaits_lost_first_thread(&self, pid: Pid) -> bool {
+        let first = self.threads().get(&Tid(pid.0));
+        let is_at_end = |thread: &Self::Thread| thread.process() == pid && thread.is_at_end();
+        first.is_some_and(|thread| !thread.is_at_end())
+            && self.threads().values().any(is_at_end)
+            && is_first_thread_gone(pid)
+    }
 
     fn is_gone(&self) -> bool {
         self.culprit().is_none()
@@ -119,14 +129,13 @@ pub(super) trait Debugged {
         !tids.is_empty() && tids.iter().all(at_end)
     }
 
-    /// The threads of what stands beside the program, and is recorded.
+    /// Returns the threads of recorded processes other than the program.
     fn tids_beside(&self) -> impl Iterator<Item = (Tid, Pid)> {
         let all = self.threads().iter().map(|(tid, thread)| (*tid, thread.process()));
         all.filter(|(_, pid)| *pid != self.program())
     }
 
-    /// The end of a program that there is nothing more to hear of: it is gone, or stands at its end
-    /// and is let go.
+    /// Returns the end of a program that is gone, or is at its end: lets it end then.
     fn end(&mut self) -> Result<Option<(Tid, News)>, Error> {
         if !self.is_gone() {
             if !self.is_at_end() {
@@ -141,14 +150,14 @@ pub(super) trait Debugged {
         (Tid(self.program().0), News::Ended(self.exit()))
     }
 
-    /// What a thread owes the debugger, where it is told so instead of going on.
+    /// Returns the event that a thread owes the debugger, if it is reported instead of going on.
     fn take_owed(&mut self, go: &Go) -> Option<(Tid, News)> {
         let owed = self.threads_mut().get_mut(&go.thread)?.pending().owed.take()?;
         (go.step && go.signal == 0 || owed.is_due()).then_some((go.thread, owed))
     }
 
-    /// Returns what a thread that is to go on has not reported yet: it came to that while all threads
-    /// were halted for something else. Places to stop at are not among it, nor ends of steps.
+    /// Returns the event that a thread which is to go on has not reported yet: it happened while all
+    /// threads were halted for another one. Not places to stop at, nor ends of steps.
     fn take_untold(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
         let program = self.program();
         let Some(thread) = self.threads_mut().get_mut(&go.thread) else { return Ok(None) };
@@ -173,7 +182,7 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Returns true if a thread stands at one of `stops` and has not reported it. It has then.
+    /// Returns true if a thread is at one of `stops` and has not reported it, and notes that it has.
     fn reports_stop(&mut self, tid: Tid, stops: &BTreeSet<Addr>) -> bool {
         let Some(thread) = self.threads_mut().get_mut(&tid) else { return false };
         let here = thread.next_ip().filter(|ip| stops.contains(ip));
@@ -182,7 +191,7 @@ pub(super) trait Debugged {
         is_new
     }
 
-    /// Changes what the signal brings along that a thread stands at, or is given next.
+    /// Changes the information of the signal that a thread stopped for, or else of its next one.
     fn set_siginfo(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let thread = self.threads_mut().get_mut(&tid).filter(|thread| !thread.is_at_end());
         let thread = thread.ok_or(Error::NotStanding { tid })?;
@@ -194,14 +203,15 @@ pub(super) trait Debugged {
         gone_is_fine(Tracee(tid).set_signal_info(info))
     }
 
-    /// What a thread reported where it stands is forgotten.
+    /// Forgets that a thread reported the place where it is.
     fn forget_report(&mut self, tid: Tid) {
         if let Some(thread) = self.threads_mut().get_mut(&tid) {
             thread.pending().reported = None;
         }
     }
 
-    /// What another thread came to while all were being stopped, or stands at now.
+    /// Returns an event of another thread: from when all were being stopped, or a place to stop at
+    /// where it is now.
     fn news_of_others(&mut self, go: &Go) -> Option<(Tid, News)> {
         let program = self.program();
         let others = self.threads_mut().iter_mut();
@@ -225,8 +235,7 @@ pub(super) trait Debugged {
         None
     }
 
-    /// What there is to tell; of `first` rather than of others, which may wait. `alone`: of no
-    /// other.
+    /// Returns an event, of `first` before others; with `alone` of no other.
     fn take_news(&mut self, first: Tid, alone: bool) -> Option<(Tid, News)> {
         let Some(culprit) = self.culprit() else { return Some(self.gone()) };
         let program = self.program();
@@ -251,7 +260,7 @@ pub(super) trait Debugged {
         }
     }
 
-    /// The only thread that was to go on is gone, and the program is not.
+    /// Returns an event for the end of the only thread that was to go on, while others exist.
     fn none_runs(&self, only: Tid) -> Option<(Tid, News)> {
         let begins = self.threads().values().any(DebuggedThread::begins_program);
         let is_gone = !begins && !self.threads().contains_key(&only);
@@ -259,9 +268,9 @@ pub(super) trait Debugged {
         Some((left, News::NoneRuns))
     }
 
-    /// What is told now that all threads stand still: what came meanwhile, rather than a thread
-    /// that is gone, or an interrupt. A step or an access that is done as the thread is halted was
-    /// not interrupted, however long it took.
+    /// Returns the event to report when all threads are stopped: a newer one instead of that of a
+    /// thread that is gone, or of an interrupt. A step or an access that ended as the thread was
+    /// halted was not interrupted, however long it took.
     fn settled(&mut self, go: &Go, (tid, news): (Tid, News)) -> (Tid, News) {
         let came = (news == News::Interrupted).then(|| self.take_news(go.thread, go.locked));
         let (tid, news) = came.flatten().unwrap_or((tid, news));
@@ -276,12 +285,12 @@ pub(super) trait Debugged {
         }
     }
 
-    /// Nobody is to hear of the children that there are.
+    /// Forgets births that were not reported.
     fn forget_births(&mut self) {
         self.threads_mut().values_mut().for_each(|thread| thread.pending().forget_births());
     }
 
-    /// Leaves the program, all of whose threads stand still.
+    /// Leaves the program, all of whose threads are stopped.
     fn leave_program(&mut self) -> Result<(), Error> {
         match (self.is_gone(), self.is_at_end()) {
             (true, _) => Ok(()),

@@ -1,40 +1,38 @@
-//! Signals to a process whose child has the terminal: what the terminal sends is the child's, and
-//! what would end this process ends the child first.
+//! Signals to a process whose child has the terminal: the terminal's are the child's, and those that
+//! would end this process end the child first.
 
+use super::signals::{Handler, put_back, set_action};
 use crate::common::Pid;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// Sent by the terminal to its foreground process group, so the child gets them as well. SIGTSTP
-/// is not among them: shells wait for both processes to stop.
+/// Signals that the terminal sends to its foreground process group, so the child gets them as well.
+/// SIGTSTP is not among them: shells wait for both processes to stop.
 const FROM_TERMINAL: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
 const FORWARDED: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
 
 static CHILD: AtomicI32 = AtomicI32::new(0);
 
-/// While it lives, SIGINT and SIGQUIT do nothing to this process, and SIGTERM and SIGHUP are
-/// passed on to its child. The handlers are not inherited by programs that the child executes.
+/// Ignores SIGINT and SIGQUIT while it exists, and passes SIGTERM and SIGHUP on to the child.
+/// Programs that the child executes do not inherit the handlers.
 #[derive(Debug)]
 pub struct ForegroundSignals {
-    old: Vec<(libc::c_int, libc::sighandler_t)>,
+    old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl ForegroundSignals {
-    /// Takes the signals. Call it before the child is started, so that none is lost on this
-    /// process.
+    /// Takes the signals. Call it before the child is started, so that this process loses none.
     pub fn take() -> Self {
         CHILD.store(0, Ordering::Relaxed);
-        let ignored: extern "C" fn(libc::c_int) = ignore;
-        let forwarded: extern "C" fn(libc::c_int) = forward;
-        let handlers = FROM_TERMINAL.map(|signal| (signal, ignored));
-        let handlers = handlers.into_iter().chain(FORWARDED.map(|signal| (signal, forwarded)));
-        let set = |(signal, handler): (libc::c_int, extern "C" fn(libc::c_int))| {
-            // SAFETY: both handlers only read an atomic and call kill(2).
-            (signal, unsafe { libc::signal(signal, handler as libc::sighandler_t) })
+        let (ignore, forward): (Handler, Handler) = (ignore, forward);
+        let ignored = FROM_TERMINAL.map(|signal| (signal, ignore));
+        let handlers = ignored.into_iter().chain(FORWARDED.map(|signal| (signal, forward)));
+        let set = |(signal, handler): (libc::c_int, Handler)| {
+            (signal, set_action(signal, handler as usize, libc::SA_RESTART))
         };
         Self { old: handlers.map(set).collect() }
     }
 
-    /// Names the child that SIGTERM and SIGHUP are passed on to.
+    /// Names the child to which SIGTERM and SIGHUP are passed on.
     pub fn forward_to(&self, child: Pid) {
         CHILD.store(child.0, Ordering::Relaxed);
     }
@@ -42,16 +40,15 @@ impl ForegroundSignals {
 
 impl Drop for ForegroundSignals {
     fn drop(&mut self) {
-        for &(signal, handler) in &self.old {
-            // SAFETY: puts back what was there.
-            unsafe { libc::signal(signal, handler) };
+        for (signal, old) in &self.old {
+            put_back(*signal, old);
         }
     }
 }
 
-extern "C" fn ignore(_: libc::c_int) {}
+extern "C" fn ignore(_: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {}
 
-extern "C" fn forward(signal: libc::c_int) {
+extern "C" fn forward(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     let child = CHILD.load(Ordering::Relaxed);
     if child > 0 {
         // SAFETY: kill(2) is async-signal-safe and touches no memory.

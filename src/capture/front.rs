@@ -1,12 +1,12 @@
-//! A recorder whose end is not its program's: it works in a child process, behind the one that its
-//! user sees, and leaves the program to itself when that one is gone.
+//! A recorder that its program survives: it works in a child of the process that its user sees, and
+//! leaves the program when that process ends.
 //!
-//! Nobody else could do that in time: the program's threads run in the code cache, and need their
-//! tracer there at any moment. So the tracer is not what gets killed. Where it is killed all the
-//! same, the kernel kills the program (`PTRACE_O_EXITKILL`), as it has no way on.
+//! No third process could do that in time: the program's threads run in the code cache and need
+//! their tracer at any moment. So the user's process is not the tracer. If the tracer is killed
+//! nevertheless, the kernel kills the program (`PTRACE_O_EXITKILL`).
 
 use super::Error;
-use super::signals::{ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others};
+use super::signals::{Handler, ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others, set_action};
 use crate::tracee;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -14,7 +14,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// What the user's process tells of the recorder, once that has ended.
+/// The end of the recorder, as the user's process reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecorderEnd {
     /// Its exit status.
@@ -23,8 +23,8 @@ pub enum RecorderEnd {
     Killed(i32),
 }
 
-/// Makes a child process to record in, which leaves its program when this process ends. Gives
-/// nothing there, and here how it ended. Call it before there are other threads.
+/// Forks a child to record in, which leaves its program when this process ends. Returns `None` in
+/// the child, and its end in this process. Call it while there is one thread.
 pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
     let system = |call, errno| tracee::Error::System { call, errno };
     let front = getpid();
@@ -37,7 +37,7 @@ pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
             Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })
                 .map_err(|errno| system("prctl", errno))?;
             if getppid() != front {
-                // It was gone before that.
+                // The front ended before that.
                 let _ = nix::sys::signal::raise(Signal::SIGPWR);
             }
             Ok(None)
@@ -46,16 +46,15 @@ pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
     }
 }
 
-/// The child, for the handler.
+/// The child, for the signal handler.
 static RECORDER: AtomicI32 = AtomicI32::new(0);
 
 fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {
     RECORDER.store(recorder.as_raw(), Ordering::Relaxed);
     ignore_others();
-    let pass_on: extern "C" fn(libc::c_int) = pass_on;
+    let pass_on: Handler = pass_on;
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler only reads an atomic and calls kill(2).
-        unsafe { libc::signal(signal, pass_on as libc::sighandler_t) };
+        set_action(signal, pass_on as usize, libc::SA_RESTART);
     }
     loop {
         match waitpid(recorder, None) {
@@ -69,8 +68,8 @@ fn wait(recorder: Pid) -> Result<RecorderEnd, Error> {
     }
 }
 
-/// The recorder knows what to make of it.
-extern "C" fn pass_on(signal: libc::c_int) {
+/// Passes a signal on to the recorder.
+extern "C" fn pass_on(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: kill(2) is async-signal-safe and touches no memory.
     unsafe { libc::kill(RECORDER.load(Ordering::Relaxed), signal) };
 }

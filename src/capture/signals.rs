@@ -7,19 +7,21 @@ use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
-/// What the recorder was told to stop by, until its program stops.
+/// The signal that stops the recorder when its program stops.
 static STOPPED_BY: AtomicI32 = AtomicI32::new(0);
 
-type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *mut libc::c_void);
+/// A signal handler. It only reads and sets atomics and makes async-signal-safe calls.
+pub(super) type Handler = extern "C" fn(libc::c_int, *const libc::siginfo_t, *mut libc::c_void);
 
-/// While it lives, signals are left to the program, and SIGTERM and SIGHUP are passed on to it.
+/// Leaves signals to the program while it exists, and passes SIGTERM and SIGHUP on to it.
 #[derive(Debug)]
 pub(super) struct Forwarding {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Forwarding {
-    /// For a program that was launched. One that was taken over is not whom the terminal means.
+    /// Takes the signals for a program that was launched. The terminal's signals are not meant for
+    /// one that was taken over.
     pub(super) fn for_request(request: &Request, pid: Pid) -> Option<Self> {
         request.attach.is_none().then(|| Self::to(pid))
     }
@@ -33,7 +35,7 @@ impl Forwarding {
     }
 }
 
-/// Takes a signal for the program. Returns what was done with it before; none: that is still done.
+/// Takes a signal for the program. Returns the old action, or `None` if it stays.
 fn take(signal: libc::c_int) -> Option<libc::sigaction> {
     let forward: Handler = forward;
     let stop: Handler = stop;
@@ -64,40 +66,43 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
     }
 }
 
-/// Returns true for SIGHUP if whoever started this process lets it ignore that, as nohup(1) does.
-/// What it starts is to inherit that.
+/// Returns true for SIGHUP if this process was started to ignore it, as nohup(1) does: the program is
+/// to inherit that.
 fn stays_ignored(signal: libc::c_int) -> bool {
+    if signal != libc::SIGHUP {
+        return false;
+    }
     // SAFETY: all bit patterns of this plain structure are valid, and nothing is changed.
     let old = unsafe {
         let mut old: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &raw mut old);
         old
     };
-    signal == libc::SIGHUP && old.sa_sigaction == libc::SIG_IGN
+    old.sa_sigaction == libc::SIG_IGN
 }
 
-/// What tells a recorder behind a front (`front`) that it is alone: nobody else sends it.
+/// The signal by which the kernel tells a recorder that its front (`front`) ended.
 pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
 
 static ORPHANED: AtomicBool = AtomicBool::new(false);
 static MAY_BE_ORPHANED: AtomicBool = AtomicBool::new(false);
 
-/// The process whose end leaves this one an orphan.
+/// The process whose end makes this one an orphan.
 static FRONT: AtomicI32 = AtomicI32::new(0);
 
-/// From now on this process leaves its program when it is orphaned by `front`.
+/// Lets this process leave its program when `front` ends.
 pub(super) fn expect_to_be_orphaned(front: Pid) {
     FRONT.store(front.0, Ordering::Relaxed);
     TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
     MAY_BE_ORPHANED.store(true, Ordering::Relaxed);
-    let handler: extern "C" fn(libc::c_int) = orphaned;
+    let handler: Handler = orphaned;
     for signal in [ORPHANED_SIGNAL, libc::SIGALRM] {
-        set(signal, handler);
+        set_action(signal, handler as usize, 0);
     }
 }
 
-/// SIGALRM comes again and again then, as the first one may have come in a bad moment.
-extern "C" fn orphaned(signal: libc::c_int) {
+/// Repeats as SIGALRM, since the first signal may come just before the tracer waits.
+extern "C" fn orphaned(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     // SAFETY: getppid(2) touches no memory.
     let parent = unsafe { libc::getppid() };
     if parent == FRONT.load(Ordering::Relaxed) {
@@ -113,31 +118,31 @@ extern "C" fn orphaned(signal: libc::c_int) {
 static LEAVING: AtomicBool = AtomicBool::new(false);
 static TRACER: AtomicI32 = AtomicI32::new(0);
 
-/// While it lives, a signal that would end the recorder asks it to leave the program instead. This
-/// thread's waiting is interrupted then.
+/// Lets a signal that would end the recorder ask it to leave the program instead, while it exists.
+/// The signal interrupts this thread's waiting.
 #[derive(Debug)]
 pub struct Leaving {
     old: Vec<(libc::c_int, libc::sigaction)>,
 }
 
 impl Leaving {
-    /// Of SIGINT, SIGTERM, SIGHUP and SIGQUIT, for the thread that calls this, which must be the one
-    /// that traces.
+    /// Takes SIGINT, SIGTERM, SIGHUP and SIGQUIT. The calling thread must be the one that traces.
     pub fn on_signals() -> Self {
         TRACER.store(nix::unistd::gettid().as_raw(), Ordering::Relaxed);
         LEAVING.store(false, Ordering::Relaxed);
         let signals = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGALRM];
         let signals = signals.into_iter().filter(|signal| !stays_ignored(*signal));
-        let handler: extern "C" fn(libc::c_int) = leave;
-        Self { old: signals.map(|signal| (signal, set(signal, handler))).collect() }
+        let handler: Handler = leave;
+        let set = |signal| (signal, set_action(signal, handler as usize, 0));
+        Self { old: signals.map(set).collect() }
     }
 
-    /// Where this process may be orphaned: it leaves the program then, and not before.
+    /// Lets this process leave the program when it is orphaned, if it may be, and not before.
     pub(super) fn when_orphaned() -> Option<Self> {
         MAY_BE_ORPHANED.load(Ordering::Relaxed).then(|| Self { old: Vec::new() })
     }
 
-    /// Whether it is time.
+    /// Returns true if the recorder is to leave the program.
     pub fn is_asked(&self) -> bool {
         ORPHANED.load(Ordering::Relaxed) || !self.old.is_empty() && LEAVING.load(Ordering::Relaxed)
     }
@@ -146,8 +151,8 @@ impl Leaving {
 static WANTED: AtomicBool = AtomicBool::new(false);
 static ANSWERS: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, SIGUSR2 asks the recorder for what is in its rings now. This thread's waiting is
-/// interrupted then.
+/// Lets SIGUSR2 ask the recorder for the contents of its rings, while it exists. The signal
+/// interrupts this thread's waiting.
 pub(super) struct Asking {
     old: libc::sigaction,
 }
@@ -161,12 +166,12 @@ impl Asking {
         Self { old: set_action(libc::SIGUSR2, ask as usize, 0) }
     }
 
-    /// Whether this process answers who asks.
+    /// Returns true if this process answers the signal.
     pub(super) fn is_possible() -> bool {
         ANSWERS.load(Ordering::Relaxed)
     }
 
-    /// Whether somebody asked since the last time.
+    /// Returns true if the signal came since the last call.
     pub(super) fn was_asked() -> bool {
         WANTED.swap(false, Ordering::Relaxed)
     }
@@ -175,13 +180,12 @@ impl Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         ANSWERS.store(false, Ordering::Relaxed);
-        // SAFETY: puts back what was there.
-        unsafe { libc::sigaction(libc::SIGUSR2, &raw const self.old, std::ptr::null_mut()) };
+        put_back(libc::SIGUSR2, &self.old);
     }
 }
 
-/// Another thread may have taken the signal: it is sent on. The program may have sent it to its whole
-/// process group, and asks for nothing.
+/// Passes the signal on to the tracing thread if another one took it. Ignores one that the program
+/// sent to its whole process group.
 extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     if is_from_program(info) {
         return;
@@ -196,38 +200,24 @@ extern "C" fn ask(_: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_
     }
 }
 
-/// Lets a signal call `handler`, and interrupt system calls. Gives what was before. The handler
-/// only reads and sets atomics and makes async-signal-safe calls.
-fn set(signal: libc::c_int, handler: extern "C" fn(libc::c_int)) -> libc::sigaction {
-    // SAFETY: all bit patterns of these plain structures are valid.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        let mut old: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = handler as libc::sighandler_t;
-        libc::sigaction(signal, &raw const action, &raw mut old);
-        old
-    }
-}
-
 impl Drop for Leaving {
     fn drop(&mut self) {
-        // Nobody wants the signal any more that would come again, and it would end the recorder.
+        // The signal that repeats would end the recorder now.
         // SAFETY: alarm(2) touches no memory.
         unsafe { libc::alarm(0) };
         for (signal, old) in &self.old {
-            // SAFETY: puts back what was there.
-            unsafe { libc::sigaction(*signal, &raw const *old, std::ptr::null_mut()) };
+            put_back(*signal, old);
         }
     }
 }
 
-extern "C" fn leave(_: libc::c_int) {
+extern "C" fn leave(_: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     LEAVING.store(true, Ordering::Relaxed);
     interrupt_tracer();
 }
 
-/// Another thread may have taken the signal, and this one may have been about to wait: it is sent
-/// on, and comes again, until nobody wants it any more.
+/// Sends SIGALRM to the tracing thread, and again each second: another thread may have taken the
+/// signal, or the tracer may have been about to wait.
 fn interrupt_tracer() {
     let tracer = TRACER.load(Ordering::Relaxed);
     // SAFETY: getpid(2), gettid(2), tgkill(2) and alarm(2) touch no memory.
@@ -247,8 +237,12 @@ impl Drop for Forwarding {
     }
 }
 
-/// Does `action`, a [`Handler`] or one of the kernel's, at a signal. Returns what was done before.
-fn set_action(signal: libc::c_int, action: usize, flags: libc::c_int) -> libc::sigaction {
+/// Sets the action for a signal: a [`Handler`], or one of the kernel's. Returns the old one.
+pub(super) fn set_action(
+    signal: libc::c_int,
+    action: usize,
+    flags: libc::c_int,
+) -> libc::sigaction {
     // SAFETY: all bit patterns of these plain structures are valid. Handlers only read and set
     // atomics and make async-signal-safe calls.
     unsafe {
@@ -261,7 +255,7 @@ fn set_action(signal: libc::c_int, action: usize, flags: libc::c_int) -> libc::s
     }
 }
 
-fn put_back(signal: libc::c_int, old: &libc::sigaction) {
+pub(super) fn put_back(signal: libc::c_int, old: &libc::sigaction) {
     // SAFETY: puts back what was there.
     unsafe { libc::sigaction(signal, &raw const *old, std::ptr::null_mut()) };
 }
@@ -273,7 +267,7 @@ fn is_from_program(info: *const libc::siginfo_t) -> bool {
     sender == PROGRAM.load(Ordering::Relaxed)
 }
 
-/// Passes a signal on, unless the program sent it itself, to its whole process group.
+/// Passes a signal on, unless the program sent it to its whole process group.
 extern "C" fn forward(signal: libc::c_int, info: *const libc::siginfo_t, _: *mut libc::c_void) {
     let program = PROGRAM.load(Ordering::Relaxed);
     if program > 0 && !is_from_program(info) {
@@ -306,13 +300,13 @@ pub(super) fn ignore_others() {
     }
 }
 
-/// The program may have a handler for it, and not stop.
+/// Notes the signal. The program may have a handler for it, and not stop.
 extern "C" fn stop(signal: libc::c_int, _: *const libc::siginfo_t, _: *mut libc::c_void) {
     STOPPED_BY.store(signal, Ordering::Relaxed);
 }
 
-/// A thread of the program stopped by job control: so does the recorder where the signal was for
-/// both, as a shell waits for it alone.
+/// Stops the recorder if the signal by which job control stopped the program was for both: a shell
+/// waits for the recorder alone.
 pub(super) fn stop_with_program(signal: libc::c_int) {
     let stopped = Ordering::Relaxed;
     if signal != 0 && STOPPED_BY.compare_exchange(signal, 0, stopped, stopped).is_ok() {

@@ -9,6 +9,7 @@ use super::process::{Finished, Process};
 use super::sideband::Recipe;
 use super::sysfs::{DEVICES, PtPmu};
 use super::thread::{Doing, Thread};
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{History, Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
@@ -17,7 +18,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
 use crate::recording::Exit;
-use crate::tracee::{self, Signo, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
+use crate::tracee::{self, Signo, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -302,13 +303,11 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Threads may stand at their end, and wait there for a first thread of whose end nobody tells.
+    /// Ends the path of a first thread of whose end the kernel does not tell, and for which others
+    /// wait at their end.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
-        let stands = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
-        let is_awaited = self.threads.get(&first).is_some_and(|thread| !stands(thread))
-            && self.threads.values().any(stands);
-        if is_awaited && is_first_thread_gone(pid) {
+        if self.awaits_lost_first_thread(pid) {
             self.close(first)?;
             if let Some(thread) = self.threads.remove(&first) {
                 self.note_end(first, &thread, None)?;

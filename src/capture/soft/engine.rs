@@ -5,6 +5,7 @@ use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
 use super::ticks::{self, Ticks};
 use super::turns::Turns;
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
@@ -15,7 +16,7 @@ use crate::capture::{Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::engine::{Place, TranslatedThread};
 use crate::recording::Exit;
-use crate::tracee::{self, Stop, Tracee, is_first_thread_gone, wait_for, wait_or_signal};
+use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// The backend's name, in manifests.
@@ -199,24 +200,16 @@ impl Engine {
         }
     }
 
-    /// Returns true if threads stand at their end, and wait there for their process's first thread.
-    fn is_first_thread_awaited(&self, pid: Pid) -> bool {
-        let first = self.threads.get(&Tid(pid.0));
-        let stands_at_end = |t: &Thread| t.pid() == pid && t.doing == Doing::AtEnd;
-        first.is_some_and(|thread| thread.doing != Doing::AtEnd)
-            && self.threads.values().any(stands_at_end)
-    }
-
     /// Ends processes whose threads wait for a first thread of whose end nobody tells.
     pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
         let pids = self.processes.keys().copied();
-        let waiting: Vec<Pid> = pids.filter(|&pid| self.is_first_thread_awaited(pid)).collect();
+        let waiting: Vec<Pid> = pids.filter(|&pid| self.awaits_lost_first_thread(pid)).collect();
         waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
     }
 
     /// All threads of a process stand at their end: writes the final state and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
-        if self.is_first_thread_awaited(pid) && is_first_thread_gone(pid) {
+        if self.awaits_lost_first_thread(pid) {
             self.lost(Tid(pid.0));
         }
         let of_process = |thread: &&mut Thread| thread.pid() == pid;

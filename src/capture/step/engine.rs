@@ -5,6 +5,7 @@ use super::events::end_path;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
+use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
@@ -14,8 +15,7 @@ use crate::common::{Pid, Tid};
 use crate::encode::{Path, Ranges};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{
-    self, Cpus, Stop, TRAP_BIT, Tracee, is_first_thread_gone, signals, wait_any, wait_for,
-    wait_or_signal,
+    self, Cpus, Stop, TRAP_BIT, Tracee, signals, wait_any, wait_for, wait_or_signal,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -272,14 +272,11 @@ impl Engine {
         waits_if_gone(thread, resumed)
     }
 
-    /// Threads may stand at their end, and wait there for a first thread of whose end nobody tells.
+    /// Ends the path of a first thread of whose end the kernel does not tell, and for which others
+    /// wait at their end.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
-        let stands = |t: &Thread| t.pid == pid && t.doing == Doing::AtEnd;
-        let is_awaited = self.threads.get(&first).is_some_and(|thread| !stands(thread))
-            && self.threads.values().any(stands);
-        if is_awaited
-            && is_first_thread_gone(pid)
+        if self.awaits_lost_first_thread(pid)
             && let Some(mut thread) = self.threads.remove(&first)
             && let Some(process) = self.processes.get_mut(&pid)
         {
