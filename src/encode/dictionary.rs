@@ -1,28 +1,28 @@
-//! What records mean: the edges of all superblocks, by number, twice. Plain edges, which are
-//! nearly all that is executed, are in a form that fits half a cache line.
+//! The meaning of records: the edges of all superblocks, by number, in two forms. Plain edges,
+//! nearly all that are executed, have a form that fits half a cache line.
 
 use crate::translate::{Edge, EdgeKind, Jump, Step};
 
-/// More bits than this are not added at once.
+/// The maximum number of TNT bits of a plain edge.
 const PLAIN_BITS: u8 = 16;
 
-/// What superblocks have that the encoder was not told of yet.
+/// The parts of new superblocks that the encoder does not know yet.
 #[derive(Debug, Default)]
 pub struct News {
     pub edges: Vec<Edge>,
     pub pushes: Vec<u64>,
     pub quiet_jumps: Vec<Jump>,
-    /// The paths of superblocks, where somebody wants to know them.
+    /// The paths of superblocks, if an encoder needs them.
     pub paths: Vec<Paths>,
 }
 
-/// The path of a superblock, from which those of its edges begin.
+/// The whole path of a superblock, of which the paths of its edges are prefixes.
 #[derive(Debug)]
 pub struct Paths {
     pub steps: Box<[Step]>,
     /// The lowest address of an instruction.
     pub(super) low: u64,
-    /// The highest.
+    /// The highest address of an instruction.
     pub(super) high: u64,
 }
 
@@ -34,7 +34,7 @@ impl Paths {
     }
 }
 
-/// What all encoders of a process share.
+/// The tables that all encoders of a process share.
 #[derive(Debug, Default)]
 pub struct Dictionary {
     edges: Vec<Edge>,
@@ -44,40 +44,40 @@ pub struct Dictionary {
     pub(super) plain: Vec<Plain>,
 }
 
-/// How the encoder treats a record.
+/// The treatment of a record by the encoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Treatment {
-    /// Bits, return addresses, and on to the target.
+    /// Adds TNT bits and return addresses, and continues at the target.
     Direct,
-    /// Bits, return addresses, and a return.
+    /// Adds TNT bits, return addresses, and a return.
     Return,
-    /// Bits, return addresses, and an indirect branch.
+    /// Adds TNT bits, return addresses, and an indirect branch.
     Indirect,
-    /// Nothing in the trace, and on to the target, unless that was passed.
+    /// Adds nothing to the trace, and continues at the target, unless the path passed it before.
     Quiet,
-    /// Anything else whose target is known.
+    /// Any other record with a known target.
     Slow,
     /// Any other return or indirect branch.
     SlowIndirect,
-    /// The return from a system call, whose record holds the time.
+    /// A return from a system call, whose record holds the time.
     Timed,
 }
 
 impl Treatment {
-    /// Whether the record is not among the plain ones.
+    /// Returns true if the record is not a plain one.
     #[inline]
     pub(super) fn is_slow(self) -> bool {
         matches!(self, Self::Quiet | Self::Slow | Self::SlowIndirect | Self::Timed)
     }
 
-    /// Whether only what comes next tells where control goes.
+    /// Returns true if only the next record determines where control goes.
     #[inline]
     pub(super) fn is_indirect(self) -> bool {
         matches!(self, Self::Return | Self::Indirect | Self::SlowIndirect)
     }
 }
 
-/// An edge in short.
+/// The compact form of an edge.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plain {
     pub(super) start: u64,
@@ -94,7 +94,7 @@ pub(super) struct Plain {
 impl Dictionary {
     pub fn learn(&mut self, news: News) {
         self.plain.extend(news.edges.iter().map(Plain::of));
-        // The number of none comes to where it is found out.
+        // Number 0 is no edge. The slow path rejects it.
         self.plain.iter_mut().take(1).for_each(|none| none.treatment = Treatment::Slow);
         self.edges.extend(news.edges);
         self.pushes.extend(news.pushes);
@@ -106,12 +106,12 @@ impl Dictionary {
         self.paths.get(edge.superblock as usize)
     }
 
-    /// Returns an edge by its number. 0 is none: memory that was not written yet is no record.
+    /// Returns an edge by its number; `None` for 0, which unwritten memory contains.
     pub(super) fn edge(&self, number: u32) -> Option<&Edge> {
         self.edges.get(number as usize).filter(|_| number != 0)
     }
 
-    /// The return addresses that a path leaves on the stack, oldest first.
+    /// Returns the return addresses that a path leaves on the stack, oldest first.
     pub(super) fn pushes_of(&self, edge: &Edge) -> &[u64] {
         self.pushes_at(edge.first_push, edge.pushes)
     }
@@ -121,7 +121,7 @@ impl Dictionary {
         self.pushes.get(first..first + usize::from(count)).unwrap_or_default()
     }
 
-    /// The direct jumps and calls behind a path's last bit.
+    /// Returns the direct jumps and calls after a path's last TNT bit.
     pub(super) fn quiet_jumps_of(&self, edge: &Edge) -> &[Jump] {
         let first = edge.first_quiet as usize;
         let jumps = first..first + usize::from(edge.quiet_jumps);
@@ -153,7 +153,7 @@ fn treatment(edge: &Edge) -> Treatment {
     if edge.since != 0 || edge.bit_count > PLAIN_BITS {
         return slow;
     }
-    // A path without a bit, or one whose tail is a circle, may need a packet.
+    // A path without a bit, or one whose tail is a loop, may need a packet.
     if edge.kind == EdgeKind::Direct && edge.bit_count == 0 {
         return Treatment::Quiet;
     }

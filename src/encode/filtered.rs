@@ -1,6 +1,5 @@
-//! Records to packets where not all code is traced: each instruction of a path goes through the
-//! model of the PT unit, which knows filters and `TraceStop`. Paths that the filter does not touch
-//! are passed over at once.
+//! Encodes the records of a filtered trace: passes each instruction of a path through the model of
+//! the PT unit, which supports filters and `TraceStop`. Skips paths that the filter does not touch.
 
 use super::dictionary::Dictionary;
 use super::encoder::BadRecord;
@@ -12,23 +11,24 @@ use crate::pt::unit::BranchKind;
 use crate::pt::{Packet, encode};
 use crate::translate::{Edge, EdgeKind, Outcome, Step};
 
-/// Writes the filtered trace of one thread.
+/// An encoder of the filtered trace of one thread.
 #[derive(Debug)]
 pub(super) struct Filtered {
     path: Path,
     ranges: Ranges,
     psb_period_bytes: u32,
-    /// Instructions of paths that another one replaced.
+    /// Instructions of earlier, replaced paths.
     before: u64,
-    /// The path begins with whatever comes next.
+    /// True if the history begins with the next record or event.
     begins: bool,
-    /// The last record, of a return or indirect branch, while it is not known where that leads.
+    /// The edge of the last record, if it is a return or indirect branch whose target is not yet
+    /// known.
     owed: Option<Edge>,
     running: bool,
-    /// Where the path stands; 0 where a record may begin anywhere.
+    /// The current address; 0 if a record may begin anywhere.
     here: u64,
     time: u64,
-    /// An overflow is to be told.
+    /// True if an overflow packet is due.
     lost: bool,
 }
 
@@ -77,12 +77,12 @@ impl Filtered {
         self.path.has_stopped()
     }
 
-    /// What comes next is lost.
+    /// Requests an overflow packet: everything until the next beginning is lost.
     pub(super) fn lose(&mut self) {
         self.lost = true;
     }
 
-    /// What is not drained yet is lost.
+    /// Begins the history. Discards packets that are not drained yet.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.before += self.path.instructions();
         self.path = path(self.psb_period_bytes, &self.ranges);
@@ -134,7 +134,7 @@ impl Filtered {
         Ok(bytes.len())
     }
 
-    /// Execution is at `ip`: there the last record led.
+    /// Completes the last record, which led to `ip`.
     pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         self.owed.take().map_or(Ok(()), |edge| self.record(dictionary, &edge, ip))
     }
@@ -199,7 +199,7 @@ impl Filtered {
         Ok(())
     }
 
-    /// An instruction was executed that did `outcome`, and the path goes on at `next`.
+    /// Encodes an instruction with this outcome, after which the path continues at `next`.
     fn step(&mut self, step: &Step, outcome: Outcome, next: u64) {
         let kind = match outcome {
             Outcome::Plain => return self.path.count(Addr(step.ip)),
@@ -218,7 +218,7 @@ impl Filtered {
         self.path.branch(kind, Addr(step.ip), behind, Addr(target));
     }
 
-    /// The path's code is younger than the time that the trace last told.
+    /// Reports the time when the path's code is newer than the last reported time.
     #[cold]
     fn catch_up(&mut self, edge: &Edge) {
         self.leave(edge.start);
@@ -268,7 +268,7 @@ impl Filtered {
     }
 }
 
-/// Returns the path of a thread. Each entry into the program sets its time, so nobody reads a clock.
+/// Returns the path of a thread. Each entry into the program sets its time, so the clock is unused.
 fn path(psb_period_bytes: u32, ranges: &Ranges) -> Path {
     Path::new(psb_period_bytes, ranges, || Tsc(0), None)
 }

@@ -1,13 +1,13 @@
-//! Records of the code cache to PT packets: a pure core, which reads what a program may have
-//! damaged, so it takes every record for input.
+//! Encodes records of the code cache as PT packets. The traced program may have damaged its
+//! records, so they are untrusted input.
 //!
-//! [`Trace`] writes the trace of one thread from its records, which mean the edges of a
-//! [`Dictionary`]. What the tracer saw itself (a signal, an instruction that it stepped) comes by
-//! methods of its own. Where not all code is traced, and where each instruction is stepped,
-//! [`Path`] goes instruction by instruction through the model of the PT unit.
+//! [`Trace`] writes the trace of one thread from its records, which name the edges of a
+//! [`Dictionary`]. Events that the tracer saw (a signal, an instruction that it stepped) have
+//! methods of their own. For filtered traces and for single-stepping, [`Path`] passes each
+//! instruction through the model of the PT unit.
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
-//! translated, a [`Lane`] of buffers a thread, and encodes them on a thread of its own.
+//! translated, a [`Lane`] of buffers for each thread, and encodes them on a thread of its own.
 
 mod dictionary;
 mod encoder;

@@ -1,5 +1,5 @@
-//! A thread's path through the model of the PT unit, instruction by instruction: the exact way to
-//! packets, and the one that knows filters. Knows nothing of ptrace.
+//! Passes the instructions of a thread to the model of the PT unit, one at a time: slow but exact,
+//! and with support for filters. Does not use ptrace.
 
 use super::ranges::Ranges;
 use crate::common::{Addr, Tsc};
@@ -8,22 +8,22 @@ use crate::pt::unit::{Branch, BranchKind, Config, RtitStatus, TntForm, Unit};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 
-/// Where the kernel would go on: any address of its half does, since the trace never tells it.
+/// The target of entries into the kernel. Any kernel address will do: the trace never contains it.
 const KERNEL: Addr = Addr(0xffff_ffff_8000_0000);
 /// The privilege level of programs.
 const USER: u8 = 3;
 
-/// Feeds the model of the PT unit with what a thread executes.
+/// The path of one thread through the model of the PT unit.
 #[derive(Debug)]
 pub struct Path {
     unit: Unit,
-    /// The time that the trace told last.
+    /// The last time written to the trace.
     told: Option<Tsc>,
-    /// The time of what comes next, where it is not told as it happens.
+    /// The time of the next events; `None` to read the clock at each.
     time: Option<Tsc>,
-    /// Reads the time of what is told as it happens.
+    /// Reads the time-stamp counter, for events without a set time.
     clock: fn() -> Tsc,
-    /// Out of the program: before its start, in a system call, switched out.
+    /// True outside the program: before its start, in a system call, switched out.
     in_kernel: bool,
     instructions: u64,
     log: Option<BufWriter<File>>,
@@ -44,28 +44,28 @@ impl Path {
         Self { unit, told: None, time: None, clock, in_kernel: true, instructions: 0, log }
     }
 
-    /// From now on the trace is of these ranges.
+    /// Traces these ranges from now on.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         let config = ranges.configure(*self.unit.config());
         self.unit.set_ranges(config.ctl, config.ranges);
     }
 
-    /// Instructions that the trace tells of so far.
+    /// Returns the number of instructions that the trace covers so far.
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// Whether the trace tells of what the thread executes next.
+    /// Returns true if the trace covers the next instruction.
     pub fn is_told(&self) -> bool {
         self.unit.packet_en()
     }
 
-    /// What comes next happened at this time and later; without a call, it happens just now.
+    /// Sets the time of the next events. Until the first call, events take the time of the clock.
     pub fn set_time(&mut self, time: Tsc) {
         self.time = Some(time);
     }
 
-    /// The thread goes on in the program at `ip`.
+    /// Enters the program at `ip`, unless the thread is already in it.
     pub fn enter_user(&mut self, ip: Addr) {
         if self.in_kernel {
             self.tell_time(ip);
@@ -74,13 +74,12 @@ impl Path {
         }
     }
 
-    /// Whether the trace has ended, by a `TraceStop` range.
+    /// Returns true if a `TraceStop` range has ended the trace.
     pub fn has_stopped(&self) -> bool {
         self.unit.status().has(RtitStatus::STOPPED)
     }
 
-    /// Something that is no instruction took the thread into the kernel before it executed what
-    /// is at `ip`.
+    /// Enters the kernel for an event other than an instruction, before the instruction at `ip`.
     pub fn interrupt(&mut self, ip: Addr) {
         if !self.in_kernel {
             self.unit.interrupt(ip, KERNEL, 0);
@@ -88,13 +87,13 @@ impl Path {
         }
     }
 
-    /// Whether the thread is out of the program.
+    /// Returns true if the thread is outside the program.
     #[cfg(test)]
     pub fn is_out(&self) -> bool {
         self.in_kernel
     }
 
-    /// The thread executed `insn` and stands at `next`.
+    /// Executes `insn`, after which the thread is at `next`.
     pub fn retire(&mut self, insn: &Insn, next: Addr) {
         self.enter_user(insn.ip);
         self.count(insn.ip);
@@ -106,27 +105,27 @@ impl Path {
         }
     }
 
-    /// The thread executed the instruction at `ip`. If that was a branch, [`Self::branch`] or
-    /// [`Self::leave`] comes next.
+    /// Counts and logs the instruction at `ip`, if the trace covers it. For a branch, call
+    /// [`Self::branch`] or [`Self::leave`] next.
     pub fn count(&mut self, ip: Addr) {
         if !self.is_told() {
             return;
         }
         self.instructions += 1;
         if let Some(log) = &mut self.log {
-            // A log that is short makes the test fail that wants it.
+            // A test that compares the log fails if it is too short.
             let _ = log.write_all(&ip.0.to_le_bytes());
         }
     }
 
-    /// It was a far branch, into the kernel.
+    /// Takes a far branch into the kernel.
     pub fn leave(&mut self, ip: Addr, next: Addr) {
         let kind = BranchKind::Far;
         self.unit.branch(&Branch { kind, ip, next, target: KERNEL, cpl: 0 });
         self.in_kernel = true;
     }
 
-    /// It was a near branch.
+    /// Takes a near branch.
     pub fn branch(&mut self, kind: BranchKind, ip: Addr, next: Addr, target: Addr) {
         let branch = Branch { kind, ip, next, target, cpl: USER };
         if !self.is_told() {
@@ -135,7 +134,7 @@ impl Path {
         self.unit.branch(&branch);
     }
 
-    /// Tells the time, where packets are about to begin at `ip`, unless they told it already.
+    /// Writes the time if packets are about to begin at `ip`, unless it is the last one written.
     fn tell_time(&mut self, ip: Addr) {
         let now = self.time.unwrap_or_else(self.clock);
         if self.unit.judges(ip) && self.told.replace(now) != Some(now) {
@@ -144,17 +143,17 @@ impl Path {
         }
     }
 
-    /// The packets since the last call.
+    /// Returns the packets since the last call.
     pub fn drain(&mut self) -> Vec<u8> {
         self.unit.drain()
     }
 
-    /// Bytes that [`Self::drain`] would give.
+    /// Returns the number of bytes that [`Self::drain`] would return.
     pub fn pending_bytes(&self) -> usize {
         self.unit.pending_bytes()
     }
 
-    /// Writes the branch outcomes that wait for more. The thread has ended or is left alone.
+    /// Writes the pending branch outcomes. Call this once the thread has ended or is detached.
     pub fn flush(&mut self) {
         self.unit.flush();
     }

@@ -1,4 +1,4 @@
-//! The encoder of a thread: the fast one, or where not all code is traced the exact one.
+//! The encoder of a thread: the fast one, or with a filter the exact one.
 
 use super::dictionary::Dictionary;
 use super::encoder::{BadRecord, Chains, Encoder};
@@ -7,19 +7,19 @@ use super::ranges::Ranges;
 use crate::insn::Insn;
 use crate::translate::Step;
 
-/// Writes the trace of one thread.
+/// The trace of one thread, as it is encoded.
 #[derive(Debug)]
 pub struct Trace(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    /// Of all code.
+    /// An encoder of all code.
     Whole(Box<Encoder>),
-    /// Of some.
+    /// An encoder of filtered code.
     Filtered(Box<Filtered>),
 }
 
-/// Calls the method of the encoder that there is.
+/// Calls a method of the encoder in use.
 macro_rules! either {
     ($self:ident, $encoder:ident => $whole:expr, $filtered:expr) => {
         match &mut $self.0 {
@@ -30,7 +30,7 @@ macro_rules! either {
 }
 
 impl Trace {
-    /// The trace of a thread that has not run yet.
+    /// Returns the trace of a thread that has not run yet.
     pub fn new(psb_period_bytes: u32, ranges: &Ranges) -> Self {
         if ranges.are_none() {
             Self(Kind::Whole(Box::new(Encoder::new(psb_period_bytes as usize))))
@@ -39,14 +39,14 @@ impl Trace {
         }
     }
 
-    /// From now on the trace is of these ranges, where it is filtered.
+    /// Traces these ranges from now on, if the trace is filtered.
     pub fn set_ranges(&mut self, ranges: &Ranges) {
         if let Kind::Filtered(encoder) = &mut self.0 {
             encoder.set_ranges(ranges);
         }
     }
 
-    /// Instructions that the trace tells of so far.
+    /// Returns the number of instructions that the trace covers so far.
     pub fn instructions(&self) -> u64 {
         match &self.0 {
             Kind::Whole(encoder) => encoder.instructions(),
@@ -54,18 +54,18 @@ impl Trace {
         }
     }
 
-    /// The packets since the last call. Branches that wait for more stay.
+    /// Returns the packets since the last call, without pending branches.
     pub fn drain(&mut self) -> Vec<u8> {
         either!(self, encoder => encoder.drain(), encoder.drain())
     }
 
-    /// Writes the branches that wait for more.
+    /// Writes the pending branches.
     pub fn flush(&mut self) {
         either!(self, encoder => encoder.flush(), encoder.flush());
     }
 
-    /// Encodes records. Stops at one that cannot be. Gives how many bytes are left of one that is
-    /// not whole.
+    /// Encodes records. Returns the number of bytes of an incomplete record at the end, or an error
+    /// at an invalid record.
     pub fn records(
         &mut self,
         dictionary: &Dictionary,
@@ -79,55 +79,55 @@ impl Trace {
         )
     }
 
-    /// The thread stands at `ip`: there its last record led.
+    /// Completes the last record, which led to `ip`.
     pub fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         either!(self, encoder => encoder.arrive(dictionary, ip), encoder.arrive(dictionary, ip))
     }
 
-    /// The thread is born at this time.
+    /// Sets the time at which the thread was created.
     pub fn born(&mut self, tsc: u64) {
         either!(self, encoder => encoder.born(tsc), encoder.born(tsc));
     }
 
-    /// Whether the trace has ended, by a `TraceStop` range.
+    /// Returns true if a `TraceStop` range has ended the trace.
     pub fn has_stopped(&self) -> bool {
         matches!(&self.0, Kind::Filtered(encoder) if encoder.has_stopped())
     }
 
-    /// What comes next is lost: ends what is known.
+    /// Ends the known history, and marks everything until the next beginning as lost.
     pub fn lose(&mut self, dictionary: &Dictionary) {
         self.end(dictionary);
         self.flush();
         either!(self, encoder => encoder.lose(), encoder.lose());
     }
 
-    /// The history begins here: what was before is not known.
+    /// Begins the history. Anything before is unknown.
     pub fn begin(&mut self, tsc: u64) {
         either!(self, encoder => encoder.begin(tsc), encoder.begin(tsc));
     }
 
-    /// The first instructions of a path were executed, and an event took the thread into the
-    /// kernel before the next, which is at `ip`.
+    /// Encodes the executed steps of a path that an event interrupted: it took the thread into the
+    /// kernel before the instruction at `ip`.
     pub fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         either!(self, encoder => encoder.partial(dictionary, steps, ip), encoder.partial(steps, ip));
     }
 
-    /// The tracer executed an instruction, and the thread stands at `next`.
+    /// Encodes an instruction that the tracer executed, after which the thread is at `next`.
     pub fn native(&mut self, insn: &Insn, next: u64) {
         either!(self, encoder => encoder.native(insn, next), encoder.native(insn, next));
     }
 
-    /// Something that is no branch takes the thread into the kernel before the instruction at `ip`.
+    /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
     pub fn leave(&mut self, ip: u64) {
         either!(self, encoder => encoder.leave(ip), encoder.leave(ip));
     }
 
-    /// The history ends where the last record leads.
+    /// Ends the history at the target of the last record.
     pub fn end(&mut self, dictionary: &Dictionary) {
         either!(self, encoder => encoder.end(dictionary), encoder.end());
     }
 
-    /// The thread goes on in the program, at `ip`.
+    /// Encodes a return to the program, at `ip`.
     pub fn enter(&mut self, ip: u64, tsc: u64) {
         either!(self, encoder => encoder.enter(ip, tsc), encoder.enter(ip, tsc));
     }

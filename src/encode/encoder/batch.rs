@@ -1,29 +1,29 @@
-//! Packets that come together before they join the trace: TNT and TIP. They are written by whole
-//! words, of which the next packet overwrites what is too much.
+//! A buffer of TNT and TIP packets, before they join the trace. Each packet is written as whole
+//! words; the next packet overwrites the excess bytes.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
 use super::TNT_BITS;
 
-/// A record begins below [`Batch::BYTES`] and gives less than as much again.
+/// A record starts below [`Batch::BYTES`] and adds fewer bytes than that.
 const ALL_BYTES: usize = 2 * Batch::BYTES + size_of::<Bytes>();
 const WORD_BYTES: usize = 8;
-/// A long TNT packet's first bytes (SDM table "TNT Packet Definition").
+/// The first two bytes of a long TNT packet (SDM table "TNT Packet Definition").
 const LONG_TNT: u64 = 0xa302;
 const LONG_TNT_BYTES: usize = 8;
-/// Branches in a short one.
+/// The maximum number of branches in a short TNT packet.
 const SHORT_BITS: u32 = 6;
-/// TIP, without its `IPBytes` (SDM table "TIP Packet Definition").
+/// The header of TIP, without its `IPBytes` (SDM table "TIP Packet Definition").
 const TIP: u8 = 0x0d;
 
-/// Room for packets that were made before.
+/// A buffer of precomputed packets.
 pub(super) type Bytes = [u8; 32];
 
-/// TNT and TIP packets.
+/// A batch of TNT and TIP packets.
 pub(super) struct Batch {
     bytes: Box<[u8; ALL_BYTES]>,
     len: usize,
-    /// Bits that wait for more, the oldest highest.
+    /// Pending TNT bits, the oldest highest.
     tnt: u64,
     tnt_count: u32,
     last_ip: u64,
@@ -36,15 +36,15 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Bytes beyond which no record may be added.
+    /// The size from which no record may be added.
     pub(super) const BYTES: usize = 4096;
 
-    /// Starts an empty batch behind these bits and this IP.
+    /// Starts an empty batch, with these pending bits and this last IP.
     pub(super) fn begin(&mut self, tnt: u64, tnt_count: u32, last_ip: u64) {
         (self.len, self.tnt, self.tnt_count, self.last_ip) = (0, tnt, tnt_count, last_ip);
     }
 
-    /// The bits that wait, how many there are, and the last IP.
+    /// Returns the pending bits, their number, and the last IP.
     pub(super) fn end(&self) -> (u64, u32, u64) {
         (self.tnt, self.tnt_count, self.last_ip)
     }
@@ -74,7 +74,7 @@ impl Batch {
         }
     }
 
-    /// An indirect branch to `target`, behind all bits that wait.
+    /// Adds an indirect branch to `target`, after all pending bits.
     #[inline(always)]
     pub(super) fn tip(&mut self, target: u64) {
         self.flush();
@@ -91,8 +91,8 @@ impl Batch {
         self.last_ip = target;
     }
 
-    /// Adds packets, the first `size` of these bytes, that begin behind a TIP and end with one, to
-    /// `last_ip`.
+    /// Adds precomputed packets: the first `size` of these bytes. They follow a TIP, and end with
+    /// one to `last_ip`.
     #[inline(always)]
     pub(super) fn packets(&mut self, bytes: &Bytes, size: usize, last_ip: u64) {
         let at = self.len & (2 * Self::BYTES - 1);
@@ -101,7 +101,7 @@ impl Batch {
         self.last_ip = last_ip;
     }
 
-    /// Writes the bits that wait: one long packet, or up to two short ones.
+    /// Writes the pending bits: one long packet, or up to two short ones.
     #[inline(always)]
     fn flush(&mut self) {
         let (tnt, count) = (self.tnt, self.tnt_count & 63);
@@ -120,7 +120,7 @@ impl Batch {
     /// Writes the first `size` bytes of `word`.
     #[inline(always)]
     fn put(&mut self, word: u64, size: usize) {
-        // The mask changes nothing, and shows that there is room.
+        // The mask changes nothing, and shows the compiler that the bytes fit.
         let at = self.len & (2 * Self::BYTES - 1);
         self.bytes[at..at + WORD_BYTES].copy_from_slice(&word.to_le_bytes());
         self.len += size;
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
     use crate::pt::{LastIp, Packet, Tnt, decode};
 
-    /// What the packets say: outcomes of branches, and targets with `None` for an outcome.
+    /// Decodes packets: each item is a target, or `None` and the outcome of a branch.
     fn read(mut bytes: &[u8]) -> Vec<(Option<u64>, bool)> {
         let (mut said, mut last) = (Vec::new(), LastIp::new());
         while !bytes.is_empty() {
@@ -159,7 +159,7 @@ mod tests {
         for _ in 0..200 {
             let mut batch = Batch::default();
             let mut expected = Vec::new();
-            // The first IP behind a PSB leans on none before it.
+            // The first IP after a PSB does not depend on earlier ones.
             batch.begin(0, 0, 0);
             batch.tip(0x7fff_ffff_f000);
             expected.push((Some(0x7fff_ffff_f000), false));

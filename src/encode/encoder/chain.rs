@@ -1,4 +1,4 @@
-//! Consecutive records as one: what they give together, and how that is found out.
+//! Chains: consecutive records that are encoded as one.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -7,42 +7,42 @@ use super::{Encoder, STACK_DEPTH, TNT_BITS};
 use crate::encode::dictionary::{Dictionary, Plain, Treatment};
 use crate::translate::Edge;
 
-/// Records that are looked up together.
+/// The number of records that are looked up together.
 pub(super) const RECORDS: usize = 8;
-/// Their bytes.
+/// Their size in bytes.
 pub(super) const KEY_BYTES: usize = RECORDS * 4;
-/// Returns of a chain to calls before it.
+/// The maximum number of a chain's returns to calls before it.
 const POPS: usize = 7;
-/// Return addresses that a chain leaves.
+/// The maximum number of return addresses that a chain leaves on the stack.
 const PUSHES: usize = 16;
-/// Not canonical: no path starts there, and no encoder is there.
+/// A non-canonical address, where no path starts.
 const NOWHERE: u64 = 1 << 62;
 
-/// The bytes of the records that are looked up together.
+/// The bytes of records that are looked up together.
 pub(super) type Key = [u8; KEY_BYTES];
 
-/// Records in a row, of which all but the last lead to the next. The first leaves something in the
-/// trace. It fills two cache lines.
+/// Consecutive records, each of which leads to the next. The first adds to the trace. Fills two
+/// cache lines.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(128))]
 pub(super) struct Chain {
     key: Key,
-    /// Where the path of the first starts.
+    /// The start of the first record's path.
     pub(super) start: u64,
-    /// Where the last leads, if it is direct.
+    /// The target of the last record, if it is direct.
     pub(super) target: u64,
-    /// TNT bits up to the first TIP, the oldest highest.
+    /// TNT bits before the first TIP, the oldest highest.
     bits: u64,
-    /// The target of that TIP; [`NOWHERE`]: there is none.
+    /// The target of that TIP; [`NOWHERE`] if there is none.
     tip: u64,
-    /// The packets behind it, up to the last TIP.
+    /// The packets after it, up to the last TIP.
     packets: Bytes,
-    /// The target of that one.
+    /// The target of the last TIP.
     last_tip: u64,
-    /// TNT bits behind it.
+    /// TNT bits after it.
     late_bits: u64,
-    /// Where the addresses are: of returns to calls before the chain, then of calls that are not
-    /// returned from.
+    /// The index of the first address: those of returns to calls before the chain, then those of
+    /// calls without a return.
     first_address: u32,
     pub(super) instructions: u16,
     bit_count: u8,
@@ -50,15 +50,15 @@ pub(super) struct Chain {
     packet_bytes: u8,
     pops: u8,
     pushes: u8,
-    /// How deep the stack of return addresses is behind it at most.
+    /// The maximum depth of the return stack after the chain.
     depth_limit: u8,
-    /// How many records it takes. 0: there is no chain here.
+    /// The number of records; 0 if there is no chain here.
     pub(super) records: u8,
-    /// How many it takes up to its last bit, if that is of a direct one; else 0.
+    /// The number of records up to the one with the last TNT bit, if that is direct; else 0.
     loud: u8,
-    /// How many of the last records leave nothing in the trace.
+    /// The number of records at the end that add nothing to the trace.
     pub(super) quiet: u8,
-    /// How the last goes on.
+    /// The treatment of the last record.
     pub(super) treatment: Treatment,
 }
 
@@ -86,7 +86,7 @@ impl Chain {
         treatment: Treatment::Slow,
     };
 
-    /// Of as many of these records as can be, if they are more than one.
+    /// Returns the longest chain of these records; an empty one if it would have fewer than two.
     pub(super) fn of(
         key: &Key,
         dictionary: &Dictionary,
@@ -103,20 +103,20 @@ impl Chain {
         self.key == *key
     }
 
-    /// The record of the last bit, if that is of a direct one; else 0.
+    /// Returns the number of the edge with the last TNT bit, if it is direct; else 0.
     #[inline(always)]
     pub(super) fn loud(&self) -> u32 {
         if self.loud == 0 { 0 } else { number(&self.key, usize::from(self.loud) - 1) }
     }
 
-    /// The last records, which leave nothing in the trace.
+    /// Returns the records at the end, which add nothing to the trace.
     pub(super) fn quiet_records(&self) -> impl Iterator<Item = u32> + '_ {
         (self.records.saturating_sub(self.quiet)..self.records)
             .map(|at| number(&self.key, usize::from(at)))
     }
 
-    /// What its calls and returns do to the stack of return addresses. Gives whether the returns
-    /// lead where that stack says; else nothing is done.
+    /// Applies the calls and returns of the chain to the return stack. Returns false and changes
+    /// nothing if a return does not match the stack.
     #[inline(always)]
     pub(super) fn apply(&self, addresses: &[u64], encoder: &mut Encoder) -> bool {
         let (pops, pushes) = (usize::from(self.pops), usize::from(self.pushes));
@@ -147,7 +147,7 @@ impl Chain {
         true
     }
 
-    /// Adds its packets, but what the last record leads to.
+    /// Adds the packets of the chain, without the target of its last record.
     #[inline(always)]
     pub(super) fn write(&self, batch: &mut Batch) {
         batch.bits(self.bits, self.bit_count.into());
@@ -168,12 +168,12 @@ impl Chain {
         *all_count += count;
     }
 
-    /// Adds a TIP. None if there is no room.
+    /// Adds a TIP. Returns `None` if there is no room.
     fn add_tip(&mut self, target: u64) -> Option<()> {
         if self.tip == NOWHERE {
             self.tip = target;
         } else {
-            // What comes behind a TIP is always the same.
+            // Packets after a TIP do not depend on packets before it.
             let mut batch = Batch::default();
             batch.begin(0, 0, self.last_tip);
             batch.bits(self.late_bits, self.late_bit_count.into());
@@ -195,22 +195,23 @@ fn number(key: &Key, index: usize) -> u32 {
     u32::from_le_bytes([key[at], key[at + 1], key[at + 2], key[at + 3]])
 }
 
-/// A chain as it is made.
+/// A chain under construction.
 struct Maker<'a> {
     encoder: &'a Encoder,
     chain: Chain,
-    /// Calls of the chain that are not returned from yet.
+    /// Return addresses of the chain's calls that have not returned yet.
     pushes: Vec<u64>,
-    /// Where returns to calls before it lead.
+    /// Targets of the chain's returns to calls before it.
     pops: Vec<u64>,
-    /// The stack of return addresses is this deep at most.
+    /// The maximum depth of the return stack.
     limit: usize,
-    /// The edge with the last bit and those behind it: all that nothing in the trace tells apart.
+    /// The edge with the last TNT bit and those after it, between which the trace has no bit or
+    /// packet.
     passed: Vec<&'a Edge>,
 }
 
 impl<'a> Maker<'a> {
-    /// A chain of as many of these records as can be, if they are more than one.
+    /// Makes the longest chain of these records; `None` if it would have fewer than two.
     fn make(key: &Key, dictionary: &'a Dictionary, encoder: &'a Encoder) -> Option<Self> {
         let record = |at: usize| {
             let number = (at < RECORDS).then(|| number(key, at))?;
@@ -240,10 +241,10 @@ impl<'a> Maker<'a> {
         (maker.chain.records > 1).then_some(maker)
     }
 
-    /// Adds the path of an edge. None if it does not fit.
+    /// Adds the path of an edge. Returns `None` if it does not fit.
     fn add(&mut self, plain: &Plain, edge: &'a Edge, pushes: &[u64]) -> Option<()> {
         let chain = &mut self.chain;
-        // A return has one more.
+        // A return adds one more.
         let bits = chain.bit_count.max(chain.late_bit_count) + plain.bit_count + 1;
         let instructions = chain.instructions.checked_add(plain.instructions)?;
         let is_quiet = plain.treatment == Treatment::Quiet;
@@ -282,8 +283,8 @@ impl<'a> Maker<'a> {
         Some(())
     }
 
-    /// Where the edge that was added leads, if it is followed by a record whose path starts at
-    /// `next`. None if the chain ends here, and what comes then decides.
+    /// Returns the target of the edge just added, if the next record's path starts at `next`.
+    /// Returns `None` if the chain ends with that edge, whose target is left to the encoder.
     fn follow(&mut self, plain: &Plain, next: Option<u64>) -> Option<u64> {
         match plain.treatment {
             Treatment::Return => {
@@ -301,7 +302,7 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A return leads to `next`. Gives whether the stack of return addresses foresees that.
+    /// Takes a return to `next`. Returns true if it matches the return stack.
     fn returns(&mut self, next: u64) -> bool {
         if let Some(&last) = self.pushes.last() {
             if last == next {
@@ -318,7 +319,7 @@ impl<'a> Maker<'a> {
         is_foreseen
     }
 
-    /// Its addresses join those of all.
+    /// Returns the chain, and appends its addresses to those of all chains.
     fn chain(self, addresses: &mut Vec<u64>) -> Chain {
         let count = |addresses: &[u64]| u8::try_from(addresses.len()).unwrap_or(u8::MAX);
         let chain = Chain {

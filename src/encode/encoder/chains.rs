@@ -1,5 +1,5 @@
-//! Records that follow each other again and again: one look-up takes the place of several turns of
-//! the loop over records.
+//! A table of chains, for records that recur in the same order: one look-up replaces several turns
+//! of the loop over records.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -7,34 +7,34 @@ use super::Encoder;
 use super::chain::{Chain, Key};
 use crate::encode::dictionary::Dictionary;
 
-/// Slots of the table at first, and at most: 2 MiB.
+/// The initial and the largest number of slots. The largest table takes 2 MiB.
 const SLOTS: [usize; 2] = [1 << 8, 1 << 14];
-/// Addresses of all chains, beyond which the table is emptied.
+/// The number of addresses, over all chains, beyond which the table is emptied.
 const ADDRESSES: usize = 1 << 17;
 
-/// Parts of hashes.
+/// Parts of the hashes of two keys with the same slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tag {
-    /// Of the records that have the slot; 0: none.
+    /// Belongs to the records that hold the slot; 0 if none do.
     holder: u8,
-    /// Of the records that last were not found here: those that come again take the slot.
+    /// Belongs to the records last missed here, which take the slot if they recur.
     rival: u8,
 }
 
-/// The chains that were found, by their records.
+/// A hash table of chains, by their records.
 #[derive(Debug, Default)]
 pub struct Chains {
     slots: Vec<Chain>,
-    /// What the slots hold, so that a look-up in vain need not read them.
+    /// The tags of the slots, so that a failed look-up need not read the slot.
     tags: Vec<Tag>,
     shift: u32,
-    /// How many chains were put into slots since the table has its size.
+    /// The number of chains put into slots since the last resize.
     put: usize,
     addresses: Vec<u64>,
 }
 
 impl Chains {
-    /// The slot of these records, and what else tells them from others.
+    /// Returns the slot of these records, and their tag.
     #[inline(always)]
     fn slot(&self, key: &Key) -> (usize, u8) {
         let mut hash = 0_u64;
@@ -47,7 +47,7 @@ impl Chains {
         (slot, hash.to_le_bytes()[2] | 1)
     }
 
-    /// The chain of these records, if they have one.
+    /// Returns the chain of these records, if they have one.
     #[inline(always)]
     pub(super) fn find(&self, key: &Key) -> Option<&Chain> {
         let (slot, tag) = self.slot(key);
@@ -57,7 +57,7 @@ impl Chains {
         self.slots.get(slot).filter(|chain| chain.is_of(key))
     }
 
-    /// The table has nothing of these records. Makes a chain of them when they come again.
+    /// Notes a failed look-up. Makes a chain of the records when they recur.
     #[cold]
     #[inline(never)]
     pub(super) fn miss(&mut self, key: &Key, dictionary: &Dictionary, encoder: &Encoder) {
@@ -91,7 +91,7 @@ impl Chains {
         self.addresses.clear();
     }
 
-    /// The addresses that chains have in common.
+    /// Returns the addresses of all chains.
     #[inline(always)]
     pub(super) fn addresses(&self) -> &[u64] {
         &self.addresses
@@ -126,7 +126,7 @@ mod tests {
         0x40_0000 + u64::from(number) * 0x100
     }
 
-    /// Some edges from each place to some others, from number 1 on.
+    /// Returns random edges between the places, numbered from 1.
     fn news(random: &mut Random) -> News {
         let mut news = News::default();
         let edge = |kind, start, target| Edge {
@@ -173,7 +173,7 @@ mod tests {
         news
     }
 
-    /// A walk along edges that does the same again and again, but not always.
+    /// Returns the records of a walk along the edges that mostly repeats itself.
     fn walk(random: &mut Random, news: &News) -> Vec<u8> {
         let mut walk = Vec::new();
         let (mut here, mut stack, mut phase) = (place(0), Vec::new(), 0_u8);
@@ -196,7 +196,8 @@ mod tests {
         walk
     }
 
-    /// Packets of the records, of which so many bytes are handed over at a time.
+    /// Encodes records, so many bytes at a time. Returns the packets, and counts instructions and
+    /// chains.
     fn encode(news: News, walk: &[u8], at_once: usize) -> (Vec<u8>, u64, usize) {
         let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
         dictionary.learn(news);
@@ -215,7 +216,7 @@ mod tests {
             let (mut dictionary, mut chains) = (Dictionary::default(), Chains::default());
             let mut news = news(&mut Random(seed));
             let mut walk = walk(&mut Random(seed), &news);
-            // Where a path leads to address 0, zeros could follow.
+            // After a path to address 0, zeros could pass for records.
             let last = walk.as_chunks::<4>().0.last().map(|number| u32::from_le_bytes(*number));
             news.edges[last.unwrap() as usize].target = 0;
             walk.extend([0; 4096]);

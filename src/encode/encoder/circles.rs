@@ -1,6 +1,6 @@
-//! Circles of direct branches, which give no packets. What comes later would bind to the first
-//! arrival at its address (SDM section "Packet Binding"), and the other rounds would be lost: each
-//! is told, as [`crate::pt::unit`] tells it, by an interruption that goes on at once.
+//! Loops of direct branches, which generate no packets. A later event would bind to the first
+//! arrival at its address (SDM section "Packet Binding"), and the other rounds would be lost. So,
+//! as in [`crate::pt::unit`], an interruption that resumes at once reports each round.
 
 use super::Encoder;
 use crate::common::Addr;
@@ -8,12 +8,12 @@ use crate::encode::dictionary::Dictionary;
 use crate::pt::{IpCompression, IpPayload, Packet, encode};
 use crate::translate::{Edge, Jump, Step};
 
-/// A path that left nothing in the trace, from the last place on that the trace tells.
+/// A path that added nothing to the trace since the last reported address.
 struct Walk {
-    /// Where the straight code began that is being executed.
+    /// The start of the straight code being executed.
     start: u64,
-    /// Straight code before that, from its first instruction to the branch at its end. No address
-    /// is in two of them.
+    /// Straight code before that, each from its first instruction to the branch at its end. No
+    /// address is in two of them.
     runs: Vec<(u64, u64)>,
 }
 
@@ -24,24 +24,24 @@ impl Walk {
 }
 
 impl Encoder {
-    /// Something was written that pins the path: a packet, or a bit that waits for more.
+    /// Marks the current address as determined by the trace: a packet or a TNT bit was added.
     pub(super) fn is_loud(&mut self) {
         self.loud = 0;
         self.quiet.clear();
     }
 
-    /// The edges since the last packet or pending bit, the one with that bit first.
+    /// Returns the edges since the last packet or pending bit, the one with that bit first.
     fn quiet_edges<'a>(&'a self, dictionary: &'a Dictionary) -> impl Iterator<Item = &'a Edge> {
         let numbers = std::iter::once(self.loud).chain(self.quiet.iter().copied());
         numbers.filter(|number| *number != 0).filter_map(|number| dictionary.edge(number))
     }
 
-    /// Whether `ip` may have been passed since then.
+    /// Returns true if `ip` may have been passed since the last packet or pending bit.
     pub(super) fn has_passed(&self, dictionary: &Dictionary, ip: u64) -> bool {
         self.quiet_edges(dictionary).any(|edge| edge.quiet_low <= ip && ip <= edge.quiet_high)
     }
 
-    /// A packet is about to name `ip`, where execution stands, and a decoder would take the first
+    /// Prepares for a packet with the current address `ip`, which a decoder would bind to the first
     /// arrival there.
     pub(super) fn settle_for(&mut self, dictionary: &Dictionary, ip: u64) {
         if self.has_passed(dictionary, ip) {
@@ -49,7 +49,7 @@ impl Encoder {
         }
     }
 
-    /// The same, behind a part of an edge's path that has no bits.
+    /// Prepares like [`Self::settle_for`], after a part of an edge's path that has no TNT bits.
     pub(super) fn settle_partial(&mut self, dictionary: &Dictionary, steps: &[Step]) {
         let ip = self.here;
         if self.has_passed(dictionary, ip) || steps.iter().any(|step| step.ip == ip) {
@@ -57,8 +57,8 @@ impl Encoder {
         }
     }
 
-    /// Tells all rounds since the last packet or pending bit, and where execution stands. `steps`
-    /// were executed behind the last edge.
+    /// Reports all rounds since the last packet or pending bit, and the current address. `steps`
+    /// were executed after the last edge.
     #[cold]
     pub(super) fn settle(&mut self, dictionary: &Dictionary, steps: &[Step]) {
         let here = self.here;
@@ -84,8 +84,8 @@ impl Encoder {
         self.is_loud();
     }
 
-    /// Execution went on, through straight code, to `ip`: if that led into code that was executed
-    /// since the last place that is told, tells where the straight code began.
+    /// Advances through straight code to `ip`. If that reached code executed since the last
+    /// reported address, reports where the straight code started.
     fn reach(&mut self, walk: &mut Walk, ip: u64) {
         if walk.meets(walk.start, ip) {
             self.tell_place(walk.start);
@@ -104,7 +104,7 @@ impl Encoder {
         }
         walk.runs.clear();
         if to == from {
-            // No FUP can tell the branch's own address from its target.
+            // A FUP with the branch's own address would also match its target.
             if !is_told {
                 self.tell_place(from);
             }
@@ -117,8 +117,8 @@ impl Encoder {
         }
     }
 
-    /// An interruption before the instruction at `ip`, which execution has not reached before since
-    /// the last place that is told.
+    /// Reports `ip` by an interruption before the instruction there, which execution has not
+    /// reached since the last reported address.
     fn tell_place(&mut self, ip: u64) {
         let fup = self.last_ip.compress(Addr(ip));
         encode(&Packet::Fup(fup), &mut self.out);

@@ -1,5 +1,5 @@
-//! The loop over records, where nearly all of an encoder's time goes. What it touches is in
-//! registers: the encoder proper is brought up to date before it is asked for what is rare.
+//! The loop over records, where an encoder spends nearly all its time. It keeps its state in
+//! registers, and writes it back to the encoder before each rare record.
 
 #![expect(clippy::inline_always, reason = "a call takes as long as what is called")]
 
@@ -9,13 +9,13 @@ use super::chains::Chains;
 use super::{BadRecord, Encoder, STACK_DEPTH};
 use crate::encode::dictionary::{Dictionary, Plain, Treatment};
 
-/// No path starts there: it is not canonical.
+/// A non-canonical address, where no path starts.
 const NOWHERE: u64 = 1 << 63;
 
-/// Look-ups without a chain, each of which doubles the records before the next.
+/// The number of failed look-ups that each double the number of records before the next look-up.
 const MISSES: u32 = 3;
 
-/// Bytes of records, and how far they were read.
+/// Records that are not read yet.
 struct Records<'a> {
     bytes: &'a [u8],
 }
@@ -28,13 +28,14 @@ impl Records<'_> {
         Some(u32::from_le_bytes(*number))
     }
 
-    /// Where the path of the next record starts. None if there is none.
+    /// Returns the start of the next record's path; `None` if there is no record.
     #[inline(always)]
     fn next_start(&self, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         self.start_at(0, dictionary)
     }
 
-    /// Where the path of the record behind `count` others starts.
+    /// Returns the start of the path of the record after `count` others; `None` if there is no
+    /// record.
     #[inline(always)]
     fn start_at(&self, count: usize, dictionary: &Dictionary) -> Result<Option<u64>, BadRecord> {
         let bytes = self.bytes.get(count * 4..).unwrap_or_default();
@@ -51,23 +52,23 @@ impl Records<'_> {
     }
 }
 
-/// The encoder's state while records are plain.
+/// The state of the encoder while records are plain.
 struct Hot {
     batch: Batch,
-    /// Plain records can come.
+    /// True if plain records can follow.
     is_ready: bool,
-    /// Bytes in the batch at which it is taken over.
+    /// The size of the batch at which it is written out.
     limit: usize,
     here: u64,
     loud: u32,
-    /// Edges that left nothing in the trace are still noted.
+    /// True if the encoder's list of quiet edges is still valid.
     has_quiet: bool,
     instructions: u64,
 }
 
 impl Encoder {
-    /// Encodes records. Stops at one that cannot be. Gives how many bytes are left of one that is
-    /// not whole.
+    /// Encodes records. Returns the number of bytes of an incomplete record at the end, or an error
+    /// at an invalid record.
     pub(in crate::encode) fn records(
         &mut self,
         dictionary: &Dictionary,
@@ -79,7 +80,7 @@ impl Encoder {
             self.arrive(dictionary, start)?;
         }
         let mut hot = self.heat(Batch::default());
-        // Records that are taken one by one before chains are looked for again.
+        // The number of records to take singly before the next look-up.
         let (mut single, mut misses) = (0, 0);
         loop {
             if single == 0 {
@@ -87,7 +88,7 @@ impl Encoder {
                     misses = 0;
                     continue;
                 }
-                // Where little comes again, looking for it costs little.
+                // Look up less often where records rarely recur.
                 single = RECORDS << misses;
                 misses = (misses + 1).min(MISSES);
             }
@@ -140,7 +141,7 @@ impl Encoder {
         Ok(records.bytes.len())
     }
 
-    /// Takes a chain of records, if one is known.
+    /// Encodes a chain of records, if one is known. Returns true if so.
     #[inline(always)]
     fn chain(
         &mut self,
@@ -183,7 +184,7 @@ impl Encoder {
         Ok(true)
     }
 
-    /// A record is not whole, or what comes next has yet to tell where it leads.
+    /// Keeps a record for later: it is incomplete, or only the next one determines its target.
     #[cold]
     fn owe<'a>(&mut self, number: u32, plain: &Plain, records: &mut Records<'a>, whole: &'a [u8]) {
         if plain.treatment.is_indirect() {
@@ -193,7 +194,7 @@ impl Encoder {
         }
     }
 
-    /// What is rare is done: the state for what is not.
+    /// Returns the state for plain records, from the encoder's.
     fn heat(&mut self, mut batch: Batch) -> Hot {
         let last_ip = self.last_ip.get();
         batch.begin(self.tnt, self.tnt_count, last_ip.map_or(0, |ip| ip.0));
@@ -209,7 +210,7 @@ impl Encoder {
         }
     }
 
-    /// Takes over what plain records did.
+    /// Writes the state of plain records back to the encoder.
     fn cool(&mut self, hot: &mut Hot) {
         self.out.extend_from_slice(hot.batch.bytes());
         if hot.is_ready {

@@ -1,5 +1,5 @@
-//! The fast encoder, of the traces of all code. Records are its fast way in; what the tracer saw
-//! itself (a signal, an instruction that it executed) comes by methods of its own.
+//! The fast encoder, for complete traces. It is built for records; events that the tracer saw (a
+//! signal, an instruction that it executed) have methods of their own.
 
 mod batch;
 mod chain;
@@ -15,24 +15,24 @@ use crate::insn::{Class, ExecMode, Insn};
 use crate::pt::{IpCompression, IpPayload, LastIp, Packet, encode};
 use crate::translate::{Edge, EdgeKind, Outcome, Step};
 
-/// The SDM's depth of RET compression.
+/// The depth of the call stack for RET compression (SDM).
 const STACK_DEPTH: usize = 64;
-/// Branches in a long TNT packet (SDM table "TNT Packet Definition").
+/// The number of branches in a full long TNT packet (SDM table "TNT Packet Definition").
 const TNT_BITS: u32 = 47;
-/// Edges without a packet after which one is written in any case.
+/// The number of edges without a packet after which one is written anyway.
 const QUIET_LIMIT: usize = 256;
-/// Bits that are added at a time, so that what is pending fits a word.
+/// The maximum number of bits added at a time, so that the pending bits fit a word.
 const STEP_BITS: u32 = 16;
 
-/// A record that cannot be: the trace buffer was damaged, by the program perhaps.
+/// The error of an invalid record: something, perhaps the program, damaged the trace buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadRecord;
 
-/// Writes the trace of one thread.
+/// An encoder of the complete trace of one thread.
 #[derive(Debug)]
 pub(super) struct Encoder {
     out: Vec<u8>,
-    /// TNT bits that wait for more, the oldest highest.
+    /// Pending TNT bits, the oldest highest.
     tnt: u64,
     tnt_count: u32,
     last_ip: LastIp,
@@ -44,18 +44,19 @@ pub(super) struct Encoder {
     psb_period: usize,
     mode_told: bool,
     tsc: u64,
-    /// The path begins with whatever comes next.
+    /// True if the history begins with the next record or event.
     begins: bool,
-    /// The last record, of a return or indirect branch, while it is not known where that leads; 0:
-    /// there is none.
+    /// The edge of the last record, if it is a return or indirect branch whose target is not yet
+    /// known; else 0.
     owed: u32,
-    /// In the program; else in the kernel, and `PacketEn` is 0.
+    /// True in the program; false in the kernel, where `PacketEn` is 0.
     running: bool,
-    /// Where the path stands; 0 where a record may begin anywhere.
+    /// The current address; 0 if a record may begin anywhere.
     here: u64,
-    /// The edge whose path has the last packet or pending bit; 0: what came after is in `quiet`.
+    /// The edge whose path contains the last packet or pending bit; 0 if `quiet` has all edges
+    /// since.
     loud: u32,
-    /// The edges since then, which left nothing in the trace.
+    /// The edges since then, which added nothing to the trace.
     quiet: Vec<u32>,
     instructions: u64,
 }
@@ -84,24 +85,24 @@ impl Encoder {
         }
     }
 
-    /// Instructions of the path so far.
+    /// Returns the number of instructions so far.
     pub(super) fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// The packets since the last call. Branches that wait for more stay.
+    /// Returns the packets since the last call, without pending branches.
     pub(super) fn drain(&mut self) -> Vec<u8> {
         self.psb_at = self.psb_at.saturating_sub(self.out.len());
         std::mem::take(&mut self.out)
     }
 
-    /// Writes the branches that wait for more.
+    /// Writes the pending branches.
     pub(super) fn flush(&mut self) {
         self.flush_tnt();
     }
 
-    /// Encodes the record of an edge that is not among the plain ones, or for which a PSB is due.
-    /// `value` is where a return or indirect branch leads, or the time of a return from the kernel.
+    /// Encodes the record of an edge that is not plain, or for which a PSB is due. `value` is the
+    /// target of a return or indirect branch, or the time of a return from the kernel.
     fn record(
         &mut self,
         dictionary: &Dictionary,
@@ -136,7 +137,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// Execution is at `ip`: there the last record led.
+    /// Completes the last record, which led to `ip`.
     pub(super) fn arrive(&mut self, dictionary: &Dictionary, ip: u64) -> Result<(), BadRecord> {
         match std::mem::take(&mut self.owed) {
             0 => Ok(()),
@@ -144,13 +145,13 @@ impl Encoder {
         }
     }
 
-    /// The thread is born at this time, which its first PSB+ tells: it comes before the return
-    /// from the system call that made the thread.
+    /// Sets the time at which the thread was created. Its first PSB+ reports that time: it precedes
+    /// the return from the system call that created the thread.
     pub(super) fn born(&mut self, tsc: u64) {
         self.tsc = tsc;
     }
 
-    /// The history begins here: what was before is not known.
+    /// Begins the history. Anything before is unknown.
     pub(super) fn begin(&mut self, tsc: u64) {
         self.begins = true;
         self.tsc = tsc;
@@ -160,8 +161,8 @@ impl Encoder {
         self.psb_at = self.out.len();
     }
 
-    /// What comes between the end of the path so far and the next beginning is lost (SDM, "Overflow
-    /// (OVF) Packet").
+    /// Writes an overflow: everything until the next beginning is lost (SDM, "Overflow (OVF)
+    /// Packet").
     pub(super) fn lose(&mut self) {
         encode(&Packet::Ovf, &mut self.out);
         self.is_loud();
@@ -176,7 +177,7 @@ impl Encoder {
         }
     }
 
-    /// What a path did up to its last branch.
+    /// Encodes a path up to its last branch.
     fn path(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) -> Result<(), BadRecord> {
         if self.here != edge.start && self.here != 0 || !self.running {
             return Err(BadRecord);
@@ -199,8 +200,8 @@ impl Encoder {
         Ok(())
     }
 
-    /// The path's code is younger than the time that the trace last told: another thread, maybe,
-    /// made it. A decoder must know the time to know the code.
+    /// Reports the time when the path's code is newer than the last reported time, for example made
+    /// by another thread. A decoder needs the time to find the code.
     #[cold]
     fn catch_up(&mut self, dictionary: &Dictionary, edge: &Edge) {
         self.settle_for(dictionary, edge.start);
@@ -208,7 +209,7 @@ impl Encoder {
         self.enter(edge.start, edge.since);
     }
 
-    /// A path ends at an address known beforehand.
+    /// Ends a path at an address known at translation.
     fn direct(&mut self, edge: &Edge, number: u32, dictionary: &Dictionary) {
         self.here = edge.target;
         if edge.bit_count == 0 {
@@ -220,8 +221,8 @@ impl Encoder {
         }
     }
 
-    /// The first instructions of a path were executed, and an event took the thread into the
-    /// kernel before the next.
+    /// Encodes the executed steps of a path that an event interrupted: it took the thread into the
+    /// kernel before the instruction at `ip`.
     pub(super) fn partial(&mut self, dictionary: &Dictionary, steps: &[Step], ip: u64) {
         if let Some(first) = steps.first() {
             self.begin_at(first.ip);
@@ -252,7 +253,7 @@ impl Encoder {
         self.settle_partial(dictionary, &steps[behind..]);
     }
 
-    /// The tracer executed an instruction, and the thread stands at `next`.
+    /// Encodes an instruction that the tracer executed, after which the thread is at `next`.
     pub(super) fn native(&mut self, insn: &Insn, next: u64) {
         self.begin_at(insn.ip.0);
         self.instructions += 1;
@@ -271,8 +272,7 @@ impl Encoder {
         }
     }
 
-    /// Something that is no branch takes the thread into the kernel before the instruction at
-    /// `ip`.
+    /// Encodes an entry into the kernel, by anything but a branch, before the instruction at `ip`.
     pub(super) fn leave(&mut self, ip: u64) {
         self.begins = false;
         if self.running {
@@ -283,8 +283,8 @@ impl Encoder {
         }
     }
 
-    /// The history ends where the last record leads; or where its path starts, if it is not known
-    /// where that leads.
+    /// Ends the history at the target of the last record, or if that is unknown, at the start of
+    /// its path.
     pub(super) fn end(&mut self, dictionary: &Dictionary) {
         self.owed = 0;
         let ip = self.here;
@@ -294,7 +294,7 @@ impl Encoder {
         }
     }
 
-    /// A far branch takes the thread into the kernel.
+    /// Encodes a far branch into the kernel.
     fn leave_by_branch(&mut self) {
         self.flush_tnt();
         let suppressed = IpPayload { compression: IpCompression::Suppressed, value: 0 };
@@ -303,7 +303,7 @@ impl Encoder {
         self.is_loud();
     }
 
-    /// The thread goes on in the program, at `ip`.
+    /// Encodes a return to the program, at `ip`.
     pub(super) fn enter(&mut self, ip: u64, tsc: u64) {
         if self.running {
             return;
@@ -332,7 +332,7 @@ impl Encoder {
         self.mode_told = true;
     }
 
-    /// PSB+ (SDM section "PSB+"): decoding can begin here.
+    /// Writes a PSB+ (SDM section "PSB+"), at which decoding can begin.
     #[cold]
     fn psb(&mut self, ip: u64) {
         self.flush_tnt();
@@ -358,8 +358,9 @@ impl Encoder {
         self.depth = (self.depth + 1).min(STACK_DEPTH);
     }
 
-    /// Whether a return goes where the CPU's own stack of return addresses says: it is a taken branch
-    /// then. On a mismatch the stack is emptied: some decoders drop its top then, and some keep it.
+    /// Returns true if a return matches the top of the CPU's return stack: it is encoded as a taken
+    /// branch then. Empties the stack on a mismatch: some decoders drop its top then, and some keep
+    /// it.
     #[inline]
     fn matches(&mut self, target: u64) -> bool {
         let matches = self.depth > 0 && self.stack[self.top % STACK_DEPTH] == target;
