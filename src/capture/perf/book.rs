@@ -1,5 +1,5 @@
-//! What comes together of a process: its recording, its code, its threads' sidebands. Who traces a
-//! thread, and who waits for stops, write here, one at a time.
+//! The recording of a process under construction: its trace, its code, its threads' sidebands. The
+//! drains and the thread that waits for stops write here, one at a time.
 
 use super::clock::PerfTime;
 use super::code::CodeMap;
@@ -13,25 +13,26 @@ use crate::sideband::perf_data::{PerfEvent, PerfRecord};
 use crate::tracee::executable;
 use std::collections::BTreeMap;
 
-/// A process's recording while it is written.
+/// The recording of a process, while it is written.
 #[derive(Debug)]
 pub(super) struct Book {
     pub(super) recorder: Recorder,
     code: CodeMap,
     sidebands: BTreeMap<Tid, Sideband>,
     time: PerfTime,
-    /// The kernel tells of some threads only.
+    /// True if the kernel reports only some threads, so that mappings must be polled.
     looks: bool,
-    /// Records of the sideband that were lost.
+    /// The number of sideband records lost.
     lost: u64,
-    /// How often bytes of trace were missing.
+    /// The number of gaps in the trace.
     gaps: u64,
-    /// Why nothing more can be written.
+    /// The error that ended the writing.
     failure: Option<Error>,
 }
 
 impl Book {
-    /// Of a process that stands still, or whose mappings are looked at again and again, if `looks`.
+    /// Opens the book of a process, which must be stopped unless `looks`: its mappings are polled
+    /// then.
     pub(super) fn open(recorder: Recorder, time: PerfTime, looks: bool) -> Result<Self, Error> {
         let pid = recorder.pid();
         let mut book = Self {
@@ -52,19 +53,19 @@ impl Book {
         self.recorder.pid()
     }
 
-    /// Listens to a thread.
+    /// Adds the sideband of a thread.
     pub(super) fn listen(&mut self, tid: Tid, sideband: Sideband) {
         self.sidebands.insert(tid, sideband);
     }
 
-    /// The thread is gone.
+    /// Reads the last records of a thread that is gone, and removes its sideband.
     pub(super) fn leave(&mut self, tid: Tid) -> Result<(), Error> {
         self.hear()?;
         self.sidebands.remove(&tid);
         Ok(())
     }
 
-    /// Writes what the kernel has told since the last time, in its order.
+    /// Writes the kernel's records since the last call, in order of time.
     pub(super) fn hear(&mut self) -> Result<(), Error> {
         self.time.look();
         let (mut heard, mut is_damaged) = (Vec::new(), false);
@@ -106,13 +107,13 @@ impl Book {
                 let event = if *out { Event::SwitchOut { cpu } } else { Event::SwitchIn { cpu } };
                 recorder.event_at(tsc, of, event)?;
             }
-            // Births and ends are told by who sees them as stops.
+            // Births and exits are recorded from the ptrace stops that report them.
             _ => {}
         }
         Ok(())
     }
 
-    /// Appends whole packets, as nobody else may do meanwhile.
+    /// Appends whole packets.
     pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
         if !packets.is_empty() {
             self.recorder.trace(tid, packets)?;
@@ -120,28 +121,28 @@ impl Book {
         Ok(self.recorder.flush_if_due()?)
     }
 
-    /// Bytes of a thread's trace were missing so often.
+    /// Adds to the number of gaps.
     pub(super) fn add_gaps(&mut self, gaps: u64) {
         self.gaps += gaps;
     }
 
-    /// Keeps the first failure for who can tell it.
+    /// Keeps the first failure until [`Self::take_failure`].
     pub(super) fn fail(&mut self, error: Error) {
         self.failure.get_or_insert(error);
     }
 
-    /// The failure of somebody who could not tell it.
+    /// Returns the failure of a thread of the recorder, if any.
     pub(super) fn take_failure(&mut self) -> Result<(), Error> {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// What the user should know.
+    /// Returns notes for the user on the recording's limits.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.gaps > 0 {
             notes.push(format!(
-                "the trace has {} gaps: the program was faster than the disk; a --filter, or a \
-                 --pt-config with less in it, makes less to write",
+                "the trace has {} gaps: the program was faster than the disk; --filter, or a \
+                 --pt-config with fewer packets, reduces the trace",
                 self.gaps
             ));
         }

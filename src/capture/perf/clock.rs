@@ -1,39 +1,40 @@
-//! From perf's times to the TSC, which the trace tells: by what the kernel says of its own clock,
-//! or where it does not, by comparing a clock of its with the TSC again and again.
+//! Converts perf's times to the TSC, which is the time in the trace. Uses the kernel's conversion
+//! parameters, or if it has none, repeated readings of `CLOCK_MONOTONIC_RAW` and the TSC.
 
 use crate::capture::clock::now;
 use crate::common::Tsc;
 use crate::pt::TscToNs;
 use std::time::Duration;
 
-/// What perf's times are.
+/// The clock of perf's times.
 #[derive(Clone, Debug)]
 pub(super) enum PerfTime {
-    /// Of the kernel's own clock, which is the TSC by another scale.
+    /// The kernel's perf clock, a known linear function of the TSC.
     Told(TscToNs),
-    /// Of `CLOCK_MONOTONIC_RAW`.
+    /// `CLOCK_MONOTONIC_RAW`.
     Raw(Readings),
 }
 
-/// Both clocks at the same times.
+/// Two readings of both clocks.
 #[derive(Clone, Debug)]
 pub(super) struct Readings {
     first: (Tsc, u64),
     last: (Tsc, u64),
 }
 
-/// Shorter, and the rate is not known well enough.
+/// The shortest time between two readings from which the rate is exact enough.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 impl Readings {
-    /// Takes the first ones, which takes a moment.
+    /// Takes the first two readings. Sleeps between them.
     pub(super) fn begin() -> Self {
         let first = read();
         std::thread::sleep(SHORTEST);
         Self { first, last: read() }
     }
 
-    /// When a time of the other clock was. Best for what was not long before the last reading.
+    /// Returns the TSC at a time of the other clock. Most exact for times shortly before the last
+    /// reading.
     #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a rate")]
     fn tsc(&self, time_ns: u64) -> Tsc {
         let ticks = self.last.0.0.saturating_sub(self.first.0.0) as f64;
@@ -44,14 +45,14 @@ impl Readings {
 }
 
 impl PerfTime {
-    /// Records are about to be read: these are of times shortly before.
+    /// Reads the clocks. Call this before reading records: their times are shortly before.
     pub(super) fn look(&mut self) {
         if let Self::Raw(readings) = self {
             readings.last = read();
         }
     }
 
-    /// The TSC at a time.
+    /// Returns the TSC at a time of perf.
     pub(super) fn tsc(&self, time_ns: u64) -> Tsc {
         match self {
             Self::Told(clock) => clock.tsc(time_ns),
@@ -60,7 +61,7 @@ impl PerfTime {
     }
 }
 
-/// Both clocks at once: of several readings, the one that took the shortest time.
+/// Reads both clocks at once: of several readings, returns the one that took the shortest time.
 fn read() -> (Tsc, u64) {
     let one = || {
         let before = now();

@@ -1,5 +1,5 @@
-//! The code of a process as the kernel tells of it, mapping by mapping: what the sideband says of
-//! each, with the files' contents stored.
+//! Records the code of a process from the kernel's records of mappings, and stores the mapped
+//! files.
 
 use crate::capture::Error;
 use crate::capture::recorder::Recorder;
@@ -20,9 +20,9 @@ pub(super) struct CodeMap {
     pid: Pid,
     floors: Floors,
     files: Vec<CodeFile>,
-    /// What was mapped last at each place, later ones behind earlier ones.
+    /// The current mappings of code, in the order in which they were made.
     mapped: Vec<(AddrRange, String)>,
-    /// Code of no file was mapped: its bytes are those of the end.
+    /// True if code without a file was mapped: only its bytes at the end are known.
     pub(super) has_made_code: bool,
 }
 
@@ -52,14 +52,14 @@ impl CodeMap {
         Self { pid, floors: Floors::default(), files, mapped, has_made_code: false }
     }
 
-    /// Tells of all code that is mapped and was not told of; `tsc` is when that was seen.
+    /// Records all mapped code that is not recorded yet; `tsc` is when it was seen.
     pub(super) fn refresh(
         &mut self,
         recorder: &mut Recorder,
         tsc: Tsc,
         tid: Tid,
     ) -> Result<(), Error> {
-        // Of a process that is gone there is nothing more to tell.
+        // A process that is gone has no mappings.
         let Ok(maps) = mappings(self.pid) else { return Ok(()) };
         for mapping in maps.iter().filter(|m| m.protection.execute) {
             let key = (mapping.range, mapping.name.clone());
@@ -70,7 +70,7 @@ impl CodeMap {
         Ok(())
     }
 
-    /// Code was mapped.
+    /// Records a mapping of code.
     pub(super) fn map(
         &mut self,
         recorder: &mut Recorder,
@@ -84,7 +84,7 @@ impl CodeMap {
         self.piece(recorder, tsc, tid, &Piece::of_record(map))
     }
 
-    /// Another program runs.
+    /// Records the start of another program.
     pub(super) fn exec(
         &mut self,
         recorder: &mut Recorder,
@@ -129,7 +129,7 @@ impl CodeMap {
             self.has_made_code = true;
             return Ok(Backing::Core);
         }
-        // The kernel's own code, and that of files that are gone: as it stands there now.
+        // Store the current bytes of the kernel's own code, and of files that are gone.
         let image = match memory(self.pid, piece.range) {
             Some(bytes) => Some(recorder.writer().image_from_bytes(&bytes)?),
             None => None,
@@ -137,7 +137,7 @@ impl CodeMap {
         Ok(Backing::Special { name: piece.name.clone(), image })
     }
 
-    /// The piece's file, by its place in the list; stored when it is first seen.
+    /// Returns the index of the piece's file, which is stored when first seen.
     fn file(
         &mut self,
         recorder: &mut Recorder,
@@ -171,7 +171,7 @@ impl CodeMap {
         Ok(self.files.len() - 1)
     }
 
-    /// The inode of the file that is mapped there now.
+    /// Returns the inode of the file that is mapped there now.
     fn inode(&self, piece: &Piece) -> Option<u64> {
         let maps = mappings(self.pid).ok()?;
         let now = maps.iter().find(|m| m.range.contains(piece.range.start));
@@ -208,7 +208,7 @@ impl Piece {
     }
 }
 
-/// Whether the file that the path leads to is the one that was mapped, as far as can be known.
+/// Returns true if the file at the path is the one that was mapped, as far as is known.
 fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) -> bool {
     if !build_id.is_empty() {
         let mapped = Mapped::open(Path::new(path)).map(Bytes::new);
@@ -218,9 +218,9 @@ fn ran(path: &str, file: &std::fs::File, build_id: &[u8], inode: Option<u64>) ->
     inode.is_none_or(|inode| file.metadata().is_ok_and(|data| data.ino() == inode))
 }
 
-/// What stands in the process's memory, if all of it can be read.
+/// Reads the process's memory. Returns a prefix if not all is readable, `None` if nothing is.
 fn memory(pid: Pid, range: AddrRange) -> Option<Vec<u8>> {
-    /// More than any code has.
+    /// Larger than any code.
     const MOST_BYTES: u64 = 1 << 30;
     let size = usize::try_from(range.size_bytes().min(MOST_BYTES)).ok()?;
     let mut bytes = vec![0; size];

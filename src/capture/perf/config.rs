@@ -1,11 +1,11 @@
-//! How the PT unit is to trace: what the user asked for, what is sane otherwise, and what the CPU
-//! has, as the `config` of a perf event. Opens nothing.
+//! The configuration of the PT unit as the `config` of a perf event: the user's terms, defaults for
+//! the rest, limited to the capabilities of the CPU. Opens nothing.
 
 use super::error::Error;
 use super::sysfs::PtPmu;
 use std::str::FromStr;
 
-/// Terms of a configuration as perf writes them: `cyc,mtc_period=6,ptw`.
+/// The terms of a configuration, in perf's syntax: `cyc,mtc_period=6,ptw`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PtConfig {
     terms: Vec<(String, u64)>,
@@ -40,15 +40,15 @@ impl PtConfig {
     }
 }
 
-/// Terms that may have certain values only: the capability that says whether there are any, and
-/// the one that says which.
+/// Terms with a restricted set of values: the name, the capability that they require, and the one
+/// that lists the values.
 const CHOICES: [(&str, &str, &str); 3] = [
     ("psb_period", "psb_cyc", "psb_periods"),
     ("cyc_thresh", "psb_cyc", "cycle_thresholds"),
     ("mtc_period", "mtc", "mtc_periods"),
 ];
 
-/// Terms that need something of the CPU, with the capability.
+/// Terms that require a capability of the CPU, with that capability.
 const NEEDS: [(&str, &str); 8] = [
     ("cyc", "psb_cyc"),
     ("mtc", "mtc"),
@@ -63,20 +63,20 @@ const NEEDS: [(&str, &str); 8] = [
 /// perf's default: an eighth of the crystal clock.
 const MTC_PERIOD: u64 = 3;
 
-/// What the trace is taken with.
+/// The settings of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     /// `perf_event_attr.config`.
     pub(super) config: u64,
-    /// Bytes of trace between PSB packets, about.
+    /// The approximate number of bytes of trace between PSB packets.
     pub(super) psb_period_bytes: u32,
-    /// `MTCFreq`, where MTC packets are on.
+    /// `MTCFreq`, if MTC packets are enabled.
     pub(super) mtc_freq: Option<u8>,
 }
 
 impl Settings {
-    /// The configuration for this CPU. `psb_period_bytes` is what is wanted where the terms do not
-    /// say: the nearest shorter period that the CPU has is taken.
+    /// Returns the configuration for this CPU. Unless the terms set a PSB period, takes the CPU's
+    /// longest one that does not exceed `psb_period_bytes`.
     pub(super) fn new(pmu: &PtPmu, asked: &PtConfig, psb_period_bytes: u32) -> Result<Self, Error> {
         let mut config = 0;
         for (name, value) in defaults(pmu, psb_period_bytes) {
@@ -99,9 +99,9 @@ impl Settings {
     }
 }
 
-/// What is traced without a word: branches, with time as fine as is cheap.
+/// Returns the default terms: branches, with the finest times that are cheap.
 fn defaults(pmu: &PtPmu, psb_period_bytes: u32) -> Vec<(&'static str, u64)> {
-    // Where there is a field for branches, bit 0 says that it counts (pt_event_valid).
+    // If there is a field for branches, it applies only with bit 0 set (`pt_event_valid`).
     let mut terms = vec![("tsc", 1)];
     if pmu.field("branch").is_some() && pmu.field("pt").is_some() {
         terms.extend([("pt", 1), ("branch", 1)]);
@@ -117,7 +117,8 @@ fn defaults(pmu: &PtPmu, psb_period_bytes: u32) -> Vec<(&'static str, u64)> {
     terms
 }
 
-/// The value of a bit map next to `wanted`: below it, if there is one. 0 is always allowed.
+/// Returns the largest value of a bit map up to `wanted`; 0, which is always allowed, if there is
+/// none.
 fn nearest(values: u64, wanted: u64) -> u64 {
     (0..=wanted.min(63)).rev().find(|value| values >> value & 1 != 0).unwrap_or(0)
 }
@@ -126,7 +127,7 @@ fn refused(why: String) -> Result<(), Error> {
     Err(Error::Config(why))
 }
 
-/// Whether this CPU can have the term with this value.
+/// Returns an error if this CPU cannot have the term with this value.
 fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     let Some(field) = pmu.field(name) else {
         let names: Vec<_> = pmu.field_names().collect();
@@ -137,7 +138,7 @@ fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     }
     if let Some((_, cap, values)) = CHOICES.iter().find(|(term, ..)| *term == name) {
         let allowed = if pmu.cap(cap) == 0 { 0 } else { pmu.cap(values) };
-        // The kernel lets the zero of a PSB period or threshold through whatever the map says.
+        // The kernel always accepts 0 for a PSB period or threshold, even if the map does not.
         let zero = value == 0 && *cap == "psb_cyc";
         if !zero && allowed >> value & 1 == 0 {
             let listed = list(allowed | u64::from(*cap == "psb_cyc"));
@@ -153,14 +154,14 @@ fn check(pmu: &PtPmu, name: &str, value: u64) -> Result<(), Error> {
     }
 }
 
-/// The set bits, as words.
+/// Lists the set bits.
 fn list(values: u64) -> String {
     let set = (0..64).filter(|value| values >> value & 1 != 0);
     let words: Vec<_> = set.map(|value| value.to_string()).collect();
     if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
 }
 
-/// What a term needs of others.
+/// Enables the terms that other terms require.
 fn imply(pmu: &PtPmu, asked: &PtConfig, config: &mut u64) {
     let implied = [("cyc_thresh", "cyc"), ("mtc_period", "mtc"), ("fup_on_ptw", "ptw")];
     for (term, other) in implied {
@@ -173,20 +174,21 @@ fn imply(pmu: &PtPmu, asked: &PtConfig, config: &mut u64) {
         }
     }
     if asked.value("mtc") == Some(0) && asked.value("mtc_period").is_none() {
-        // The kernel takes a period for a wish for packets.
+        // The kernel takes a period for a request for packets.
         if let Some(field) = pmu.field("mtc_period") {
             *config = field.put(*config, 0);
         }
     }
 }
 
-/// What a recording cannot do without, and what goes together.
+/// Returns an error if the terms disable something that a recording needs, or contradict each
+/// other.
 fn demand(pmu: &PtPmu, asked: &PtConfig, config: u64) -> Result<(), Error> {
     let get = |name: &str| pmu.field(name).map_or(0, |field| field.get(config));
     for (term, why) in [
         ("tsc", "without times the threads have no order"),
         ("branch", "without branches there is no path"),
-        ("pt", "it is what lets branch count"),
+        ("pt", "branch has no effect without it"),
     ] {
         if asked.value(term) == Some(0) {
             return refused(format!("{term}=0 makes no recording: {why}"));

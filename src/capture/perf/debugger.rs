@@ -1,5 +1,5 @@
-//! What a stop of a thread is to a debugger: INT3s in the program's memory, which are there only
-//! while it runs, single steps, watched memory, signals, system calls.
+//! Handles stops for a debugger: INT3s, which are in the program's memory only while it runs,
+//! single steps, watched memory, signals, system calls.
 
 use super::engine::Engine;
 use super::go::has_trapped;
@@ -21,46 +21,46 @@ use std::collections::BTreeMap;
 const INT3: u8 = 0xcc;
 /// SYSCALL, and INT 0x80.
 const CALLS: [[u8; 2]; 2] = [[0x0f, 0x05], [0xcd, 0x80]];
-/// Bytes of either.
+/// The size of either instruction.
 const CALL_BYTES: u64 = 2;
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
 /// INT3.
 const SI_KERNEL: i32 = 0x80;
-/// What the kernel gives when a stepped thread enters a signal handler.
+/// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
-/// Who looks at the program.
+/// The state of a debugger session.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
-    /// What it told the threads to do, while they do.
+    /// The current request, while threads run.
     pub(super) go: Option<Go>,
-    /// The thread that executes one instruction, and what kind that is.
+    /// The thread that executes one instruction, and the kind of that instruction.
     pub(super) stepping: Option<(Tid, Stepped)>,
-    /// How many single instructions were executed one after the other.
+    /// The number of single steps of one thread in a row.
     pub(super) lone_steps: u32,
-    /// What the threads' debug registers watch.
+    /// The slots that all threads' debug registers watch.
     pub(super) slots: Vec<Slot>,
-    /// All threads are to stand still.
+    /// True while all threads are being stopped.
     pub(super) halts: bool,
-    /// The bytes that INT3s stand for.
+    /// The bytes that INT3s replace, by address.
     pub(super) planted: BTreeMap<u64, u8>,
-    /// The INT3s are taken out until this thread's vfork is over.
+    /// The thread in a vfork for which the INT3s are removed.
     lifted_for: Option<Tid>,
 }
 
 /// An instruction that is stepped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stepped {
-    /// It pushes the flags.
+    /// True if it pushes the flags.
     pushes_flags: bool,
-    /// It is a system call of this number.
+    /// The number of the system call, if it is one.
     pub(super) call: Option<u64>,
 }
 
 impl Thread {
-    /// The thread stands still until the debugger lets it go on.
+    /// Marks the thread as stopped, with news for the debugger.
     pub(super) fn stand(&mut self, news: News) {
         self.doing = Doing::Standing;
         self.pending.news = Some(news);
@@ -68,7 +68,7 @@ impl Thread {
 }
 
 impl Engine<'_> {
-    /// Puts INT3s where threads are to stop.
+    /// Inserts INT3s where threads are to stop.
     pub(super) fn plant(&mut self) {
         let (Some(debugger), Some(process)) =
             (&mut self.debugger, self.processes.get(&self.program))
@@ -77,7 +77,7 @@ impl Engine<'_> {
         };
         for at in debugger.go.iter().flat_map(|go| &go.stops) {
             let mut byte = [0];
-            // Where nothing is mapped, nobody comes.
+            // No thread gets to an unmapped address.
             if !debugger.planted.contains_key(&at.0)
                 && process.memory.read(*at, &mut byte) == 1
                 && process.memory.write(*at, &[INT3]).is_ok()
@@ -87,7 +87,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes the INT3s out.
+    /// Removes the INT3s.
     pub(super) fn lift(&mut self) {
         let Some(debugger) = &mut self.debugger else { return };
         let planted = std::mem::take(&mut debugger.planted);
@@ -96,13 +96,13 @@ impl Engine<'_> {
         }
     }
 
-    /// A child was made, with INT3s of ours in its memory.
+    /// Removes our INT3s from the memory of a new child.
     pub(super) fn keep_stops_out_of(&mut self, parent: Tid, child: Pid) {
         let process = self.processes.get(&self.program);
         let (Some(debugger), Some(process)) = (&mut self.debugger, process) else { return };
         let registers = Tracee(parent).registers();
         if registers.is_ok_and(|registers| shares_memory(&registers, &process.memory)) {
-            // The parent waits for it, and stops where the call ends.
+            // The parent waits for the child, and stops where the call ends.
             debugger.lifted_for = Some(parent);
             if let Some(thread) = self.threads.get_mut(&parent) {
                 thread.call.get_or_insert(VFORK);
@@ -113,7 +113,7 @@ impl Engine<'_> {
         }
     }
 
-    /// What stands at `ip`, as far as stepping must know.
+    /// Returns the properties of the next instruction that matter for a step.
     pub(super) fn look_at_step(&self, tid: Tid) -> Result<Stepped, Error> {
         let registers = Tracee(tid).registers()?;
         let mut bytes = [0; MAX_INSN_BYTES];
@@ -126,12 +126,12 @@ impl Engine<'_> {
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
         Ok(Stepped {
             pushes_flags: insn.is_some_and(|insn| insn.pushes_flags),
-            // The kernel looks at the low half only.
+            // The kernel uses only the low half.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
         })
     }
 
-    /// Lets a thread of a program under a debugger go on.
+    /// Resumes a thread of a program under a debugger.
     pub(super) fn let_run(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -139,7 +139,7 @@ impl Engine<'_> {
         };
         thread.doing = Doing::Running;
         let tracee = thread.tracee;
-        // Where a trap of its own came in the same moment, that is told first.
+        // If a trap of the thread is pending as well, report that first.
         let halts = debugger.halts && !has_trapped(tid, thread.pid);
         if debugger.stepping.is_some_and(|(stepping, _)| stepping == tid) {
             thread.call = None;
@@ -152,12 +152,12 @@ impl Engine<'_> {
             thread.call = None;
         }
         gone_is_fine(self.pmu.resume(tracee, signal, to_call))?;
-        // Any stop makes the kernel forget that it was told to.
+        // Any stop cancels the earlier request to stop.
         if halts { gone_is_fine(tracee.interrupt()) } else { Ok(()) }
     }
 
-    /// A thread stopped by SIGTRAP. Gives whether that was for the debugger, and no signal of the
-    /// program's.
+    /// Handles a stop by SIGTRAP. Returns true if it was for the debugger, and is no signal of the
+    /// program.
     pub(super) fn trapped(&mut self, tid: Tid) -> Result<bool, Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -165,7 +165,7 @@ impl Engine<'_> {
         };
         let told = (thread.tracee.signal_info(), thread.tracee.registers());
         let (Ok(info), Ok(mut registers)) = told else {
-            // Somebody killed it meanwhile: its end will be reported.
+            // The thread was killed: its exit will be reported.
             return Ok(true);
         };
         let code = siginfo::code_of(&info);
@@ -215,7 +215,7 @@ impl Engine<'_> {
         Ok(true)
     }
 
-    /// A signal is about to be delivered: the debugger is asked, if it wants to be.
+    /// Reports a signal to the debugger before its delivery, unless that passes it.
     pub(super) fn tell_signal(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -237,7 +237,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// A system call begins or ends.
+    /// Handles the start or the end of a system call.
     pub(super) fn call_stop(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&mut self.debugger, self.threads.get_mut(&tid))
         else {
@@ -252,7 +252,7 @@ impl Engine<'_> {
             let passes = thread.caught.take() == Some(here);
             thread.call = Some(number);
             if is_caught(number) && !passes {
-                // The kernel makes none then, and the thread stands before it again.
+                // The kernel then skips the call, and the thread is before it again.
                 registers.orig_rax = u64::MAX;
                 thread.tracee.set_registers(&registers)?;
                 thread.takes_back = true;
@@ -277,7 +277,7 @@ impl Engine<'_> {
         if is_told { Ok(()) } else { self.let_run(tid, 0) }
     }
 
-    /// A thread that was told to stop does.
+    /// Handles the stop of a thread that was asked to stop.
     pub(super) fn halted(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         thread.doing = Doing::Standing;
@@ -285,7 +285,7 @@ impl Engine<'_> {
         stand_clear(thread.tracee)
     }
 
-    /// Another program runs in the thread's process: it stands at its beginning.
+    /// Stops a thread at the start of the program that its process just executed.
     pub(super) fn stand_in_new_program(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(debugger) = &mut self.debugger {
             debugger.planted.clear();
@@ -304,7 +304,7 @@ impl Engine<'_> {
         self.watch_with(tid)
     }
 
-    /// Lets the debug registers of a thread that stands still watch what they are to.
+    /// Sets the debug registers of a stopped thread.
     pub(super) fn watch_with(&mut self, tid: Tid) -> Result<(), Error> {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return Ok(());
@@ -313,7 +313,7 @@ impl Engine<'_> {
     }
 }
 
-/// A thread that was stopped in a system call stands before it again.
+/// Moves a thread that was stopped in a system call back to before the call.
 pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
     match tracee.registers() {
         Err(error) if error.is_gone() => Ok(()),
@@ -321,8 +321,8 @@ pub(super) fn stand_clear(tracee: Tracee) -> Result<(), Error> {
     }
 }
 
-/// A thread that stands inside the execve(2) that brought its program is taken out of it. Gives
-/// whether it is there still.
+/// Steps a thread out of the execve(2) that started its program. Returns true if the thread still
+/// exists.
 pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
     gone_is_fine(tracee.step(0))?;
     Ok(matches!(wait_for(tracee.0)?, Stop::Signal(_) | Stop::Event(_) | Stop::Group(_)))
@@ -330,7 +330,7 @@ pub(super) fn leave_system_call(tracee: Tracee) -> Result<bool, Error> {
 
 fn remove(memory: &Memory, planted: &BTreeMap<u64, u8>) {
     for (&at, &byte) in planted {
-        // What is not mapped any more has none.
+        // Writes to memory that is no longer mapped fail, and need not succeed.
         let _ = memory.write(Addr(at), &[byte]);
     }
 }

@@ -1,5 +1,5 @@
-//! One thread's AUX area, its records and its trace: the order in which they are read, so that each
-//! byte is told of before it is taken, and each loss stands where it was.
+//! Reads one thread's AUX area and its records in the order that is needed: each byte is read after
+//! the record that covers it, and each loss is marked where it happened.
 
 use super::mend::Mender;
 use super::ring::{AuxRing, DataRing, RingMemory, Seen, Snapshots};
@@ -8,7 +8,7 @@ use crate::common::Addr;
 use crate::pt::overlap;
 use crate::sideband::perf_data::{PerfEvent, PerfRecords};
 
-/// Reads an area that fills up, and the ring of records beside it.
+/// The reader of an area that fills up, and of the ring of records beside it.
 #[derive(Debug)]
 pub(super) struct Drain<M> {
     data: DataRing<M>,
@@ -16,10 +16,10 @@ pub(super) struct Drain<M> {
     records: PerfRecords,
     told: Told,
     stitch: Stitch,
-    /// What makes our INT3s into what the recording has there.
+    /// The repair of the packets at our INT3s, if there may be any.
     mender: Option<Mender>,
     taken: Vec<u8>,
-    /// Where the area was full, before the tail was moved.
+    /// The head at which the area was full before the tail was moved.
     full_at: Option<u64>,
 }
 
@@ -37,8 +37,8 @@ impl<M: RingMemory> Drain<M> {
         }
     }
 
-    /// Takes what has come; gives whole packets that follow those given before. To be enabled again
-    /// afterwards, as what found no place is disabled.
+    /// Takes the available bytes. Returns whole packets that follow those returned before. The
+    /// caller must then enable the event, which the kernel disables when the area is full.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let whole = self.take_whole();
         self.mended(&whole)
@@ -52,7 +52,7 @@ impl<M: RingMemory> Drain<M> {
     }
 
     fn take_whole(&mut self) -> Vec<u8> {
-        // The record that tells of bytes is there before the head that counts them.
+        // The kernel writes the record for bytes before the head that counts them.
         let head = self.aux.head();
         let Self { data, records, told, .. } = self;
         let note = &mut |record: &[u8]| note(records, told, record);
@@ -65,7 +65,7 @@ impl<M: RingMemory> Drain<M> {
         }
         self.taken.clear();
         let start = self.aux.take(head, &mut self.taken);
-        // It may have become full before the tail was moved. Then it is so still.
+        // If the area became full before the tail was moved, it still is.
         let later = self.aux.head();
         self.full_at = Some(later).filter(|later| self.aux.is_full(*later, start));
         let mut whole = Vec::new();
@@ -82,7 +82,7 @@ impl<M: RingMemory> Drain<M> {
         whole
     }
 
-    /// The thread stands still or is gone: gives all the rest.
+    /// Returns all remaining packets of a thread that is stopped or gone.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut whole = self.take_whole();
         whole.append(&mut self.stitch.end());
@@ -91,7 +91,8 @@ impl<M: RingMemory> Drain<M> {
         mended
     }
 
-    /// The thread stands at an INT3 of ours: gives all the rest, with the place of that.
+    /// Returns all remaining packets of a thread that is stopped at an INT3 of ours, and adds its
+    /// address.
     pub(super) fn finish_at(&mut self, at: Addr) -> Vec<u8> {
         let mut whole = self.take_whole();
         whole.append(&mut self.stitch.end());
@@ -100,7 +101,7 @@ impl<M: RingMemory> Drain<M> {
         mended
     }
 
-    /// How often bytes were missing.
+    /// Returns the number of gaps.
     pub(super) fn gaps(&self) -> u64 {
         self.stitch.gaps
     }
@@ -117,8 +118,8 @@ fn note(records: &PerfRecords, told: &mut Told, record: &[u8]) {
     }
 }
 
-/// Reads an area that overwrites itself: each time what is in it, with a gap between two times
-/// where bytes may be missing.
+/// The reader of an area that overwrites itself. It takes all that is in the area each time, with a
+/// gap between two times if bytes may be missing.
 #[derive(Debug)]
 pub(super) struct Ring<M> {
     data: DataRing<M>,
@@ -137,9 +138,10 @@ impl<M: RingMemory> Ring<M> {
         }
     }
 
-    /// What is in the area, as it follows what was given before. The thread stands still.
+    /// Returns the content of the area, as a continuation of the bytes returned before. The thread
+    /// must be stopped.
     pub(super) fn take(&mut self) -> Vec<u8> {
-        // What the records say of a ring that overwrites, the head says as well.
+        // Discard the records: for an overwriting ring, the head contains the same information.
         self.data.read(&mut |_| ());
         let now = self.snapshots.take();
         let mut whole = Vec::new();

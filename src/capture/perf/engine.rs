@@ -1,5 +1,5 @@
-//! The loop: threads run by themselves, and stop only for what concerns the recording. What a stop
-//! means stands in `events`.
+//! The main loop: threads run natively, and stop only for events that concern the recording.
+//! `events` handles the stops.
 
 use super::clock::PerfTime;
 use super::config::Settings;
@@ -24,14 +24,14 @@ use std::path::Path;
 
 /// The backend's name in a manifest.
 pub(super) const BACKEND: &str = "perf";
-/// The AUX area of a thread whose trace is all kept.
+/// The size of the AUX area of a thread whose whole trace is kept.
 const FULL_BYTES: u64 = 4 << 20;
 
-/// Bytes of records, by which a ring's size is told, to a byte of trace: as much of the history as
-/// translation keeps takes an eighth of the memory.
+/// The bytes of records, the unit of a ring's size, per byte of trace: for as much history as the
+/// soft backend keeps, this one needs an eighth of the memory.
 const RECORDS_PER_TRACE: u64 = 8;
 
-/// The CPU's PMU, as the request wants it.
+/// Returns the CPU's PMU, configured for the request.
 pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
     let pmu = PtPmu::read(Path::new(DEVICES))?;
     let settings = Settings::new(&pmu, &request.pt_config, request.psb_period_bytes)?;
@@ -40,7 +40,7 @@ pub(super) fn cpu(request: &Request) -> Result<Cpu, Error> {
     Ok(cpu)
 }
 
-/// Whether a request can be traced by the CPU here.
+/// Returns an error if the CPU here cannot trace the request.
 pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
     let ranges = cpu(request)?.filter_ranges();
     let count = request.filter.only.len() + request.filter.stop.len();
@@ -50,17 +50,17 @@ pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs a program and lets the CPU trace it.
+/// Runs a program and traces it with the CPU.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     record_with(request, &mut cpu(request)?)
 }
 
-/// Lets the CPU trace a process that runs already.
+/// Traces a running process with the CPU.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     attach_with(request, pid, &mut cpu(request)?)
 }
 
-/// Runs a program and lets `pmu` trace it.
+/// Runs a program and traces it with `pmu`.
 pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcome, Error> {
     let (recipe, time) = Recipe::find()?;
     let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -74,7 +74,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
             Err(error) => {
                 prepared.give_up();
                 tracee::detach_all(pid);
-                // Its terminal is not to be taken away.
+                // Keep the terminal for the program until its end.
                 wait_for_end(pid);
                 return Err(error);
             }
@@ -85,7 +85,7 @@ pub(super) fn record_with(request: &Request, pmu: &mut dyn Pmu) -> Result<Outcom
     engine.outcome(begun, None)
 }
 
-/// Lets `pmu` trace a process that runs already.
+/// Traces a running process with `pmu`.
 pub(super) fn attach_with(
     request: &Request,
     pid: Pid,
@@ -106,7 +106,7 @@ pub(super) fn note_hardware(prepared: &mut Prepared, pmu: &dyn Pmu) {
     prepared.set_hardware(hardware, psb_period_bytes);
 }
 
-/// All processes and threads that are traced.
+/// The processes and threads that are traced.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine<'a> {
     pub(super) request: Request,
@@ -116,18 +116,18 @@ pub(in crate::capture) struct Engine<'a> {
     time: PerfTime,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth was not told yet.
+    /// First stops of threads whose birth is not yet reported.
     pub(super) early: BTreeMap<Tid, Stop>,
     finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
-    /// Somebody waits for what is in the rings.
+    /// True while a snapshot of the rings is being taken.
     is_asked: bool,
-    /// Everything is to be left.
+    /// True once all processes are to be detached.
     pub(super) is_leaving: bool,
     smallest_area: Option<u64>,
-    /// How the program ended, once it has.
+    /// The exit of the program, once it has ended.
     pub(super) exit: Option<Exit>,
-    /// Who looks at the program, if somebody does.
+    /// The state of the debugger session, if there is one.
     pub(super) debugger: Option<Debugger>,
 }
 
@@ -158,24 +158,24 @@ impl<'a> Engine<'a> {
         }
     }
 
-    /// Begins with threads of the program that stand still.
+    /// Traces stopped threads of the program, then resumes them.
     fn begin(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         self.take_over(prepared, tids)?;
-        // None runs before all are traced: they may make threads, or map code.
+        // Trace all threads before any runs: they may create threads, or map code.
         tids.iter().try_for_each(|&tid| self.run_on(tid, 0))
     }
 
-    /// Threads of the program that stand still are traced from now on.
+    /// Starts the recording and traces the stopped threads of the program.
     pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
-        // Whatever fails from here on, they are let go.
+        // If anything fails from here on, they are detached.
         self.threads.extend(tids.iter().map(|&tid| (tid, Thread::new(tid, pid))));
         prepared.set_latest(&self.request.store)?;
         self.add_process(prepared, pid)?;
         tids.iter().try_for_each(|&tid| self.tap(tid))
     }
 
-    /// A process that stands still.
+    /// Adds a stopped process.
     pub(super) fn add_process(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let mut process = Process::start(prepared, &self.request, pid, self.time.clone())?;
         process.look_for_code(self.pmu.filter_ranges())?;
@@ -183,17 +183,17 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Begins to trace a thread that stands still.
+    /// Starts to trace a stopped thread.
     pub(super) fn tap(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
         let sideband = match self.recipe.open(tid) {
-            // Somebody killed it meanwhile: its end will be reported.
+            // The thread was killed: its exit will be reported.
             Err(error) if is_gone(&error) => return Ok(()),
             result => result?,
         };
         let area = match self.request.history {
-            // A size that is not to be passed is for records: `cli` refuses it here.
+            // A limit applies to records only: `cli` rejects it for this backend.
             History::Full | History::Limited { .. } => {
                 Area { size_bytes: FULL_BYTES, overwrites: false }
             }
@@ -223,7 +223,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Lets a thread go on.
+    /// Resumes a thread.
     pub(super) fn run_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let process = self.processes.get(&thread.pid);
@@ -260,7 +260,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Somebody wants what is in the rings: threads that run are told to stop for it.
+    /// Starts a snapshot of the rings: interrupts the running threads for it.
     fn ask(&mut self) -> Result<(), Error> {
         self.is_asked = true;
         for process in self.processes.values() {
@@ -279,7 +279,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Says so where all that somebody waits for is written.
+    /// Completes the snapshot once all rings are written.
     fn answered(&mut self) -> Result<(), Error> {
         if self.is_asked && !self.threads.values().any(|thread| thread.is_asked) {
             self.is_asked = false;
@@ -290,7 +290,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// A thread stands still: writes what is in its ring, if somebody wants that.
+    /// Writes the ring of a stopped thread, if a snapshot needs it.
     pub(super) fn answer(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         if !std::mem::take(&mut thread.is_asked) {
@@ -303,8 +303,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Ends the path of a first thread of whose end the kernel does not tell, and for which others
-    /// wait at their end.
+    /// Forgets a first thread that is gone while other threads are at their exit stops: the kernel
+    /// does not report its end.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.awaits_lost_first_thread(pid) {
@@ -316,7 +316,8 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// All threads of a process stand at their end: writes the final state and lets them end.
+    /// Writes the final state once all threads of a process are at their exit stops, and resumes
+    /// them.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -334,7 +335,7 @@ impl<'a> Engine<'a> {
             final_state::write(&book.recorder, &process.memory, ending, signal, &[])?;
         }
         if self.debugger.is_some() {
-            // It looks at the end first.
+            // The debugger inspects the exit stops first.
             return Ok(());
         }
         let is_alone = self.request.only_thread.is_some();
@@ -343,7 +344,7 @@ impl<'a> Engine<'a> {
         })
     }
 
-    /// The process is gone: completes its recording.
+    /// Completes the recording of a process that is gone.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         let of_process = |thread: &Thread| thread.pid == pid;
         let tids: Vec<_> =
@@ -363,7 +364,7 @@ impl<'a> Engine<'a> {
         Ok(())
     }
 
-    /// Nothing more comes of a thread's trace.
+    /// Ends the trace of a thread.
     pub(super) fn close(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -374,7 +375,7 @@ impl<'a> Engine<'a> {
         super::tap::lock(&process.book).leave(tid)
     }
 
-    /// Runs on to the end, or lets go where something fails.
+    /// Runs to the end, or detaches if something fails.
     fn outcome(
         mut self,
         begun: Result<(), Error>,
@@ -391,7 +392,7 @@ impl<'a> Engine<'a> {
                 bytes >> 10
             ));
         }
-        // The program's own recording comes first.
+        // List the program's own recording first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
         let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();
         let Some((_, manifest, trace_bytes)) = self.finished.into_iter().next() else {
@@ -400,10 +401,10 @@ impl<'a> Engine<'a> {
         Ok(Outcome { recordings, manifest, trace_bytes, notes: self.notes })
     }
 
-    /// Something failed: all threads go on untraced, and a program that was launched is waited for,
-    /// so that its terminal is not taken away.
+    /// Detaches from all threads after a failure. Waits for the end of a program that was launched,
+    /// which keeps its terminal.
     pub(super) fn let_go(&mut self, is_launched: bool) {
-        // Also where threads were not traced yet.
+        // Includes processes whose threads are not traced yet.
         let pids = self.threads.values().map(|thread| thread.pid).chain([self.program]);
         pids.collect::<BTreeSet<Pid>>().into_iter().for_each(tracee::detach_all);
         if is_launched {
@@ -412,7 +413,7 @@ impl<'a> Engine<'a> {
     }
 }
 
-/// Waits for a program that goes on by itself.
+/// Waits for the end of a detached program.
 fn wait_for_end(pid: Pid) {
     while matches!(wait_for(Tid(pid.0)), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {}
 }
@@ -421,7 +422,7 @@ fn is_gone(error: &super::error::Error) -> bool {
     matches!(error, super::error::Error::Open { errno: nix::errno::Errno::ESRCH, .. })
 }
 
-/// A thread that stands somewhere.
+/// Returns the registers of a stopped thread; `None` if it is gone.
 pub(super) fn registers_of(tracee: Tracee) -> Option<Registers> {
     tracee.registers().ok()
 }

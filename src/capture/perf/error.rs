@@ -1,67 +1,67 @@
-//! Why hardware cannot trace here, or not in the way that was asked for.
+//! The errors of the hardware backend.
 
 use crate::common::Tid;
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// A fault of the hardware backend.
+/// An error of tracing with hardware.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The CPU cannot.
+    /// The CPU has no PT unit.
     #[error(
         "this CPU has no Intel PT (bit 25 of EBX in CPUID leaf 7 is 0); --backend soft needs none"
     )]
     NoIntelPt,
-    /// The kernel does not offer it.
+    /// The kernel does not offer the PT unit.
     #[error(
         "the CPU has Intel PT, but the kernel offers no PMU for it ({path} is missing): a \
          hypervisor or the firmware hides it, or the kernel is built without it"
     )]
     NoPmu {
-        /// What is not there.
+        /// The missing path.
         path: PathBuf,
     },
-    /// What the kernel says of the PMU does not read.
+    /// The kernel's description of the PMU cannot be read.
     #[error("{path}: {why}")]
     Sysfs {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// A term of the PT configuration.
+    /// A term of the PT configuration is invalid.
     #[error("--pt-config: {0}")]
     Config(String),
-    /// The CPU has fewer filter ranges.
+    /// The filters need more ranges than the CPU has.
     #[error("the filters mean {count} ranges of code, and this CPU has {ranges}")]
     TooManyRanges {
-        /// How many were asked for.
+        /// The number of ranges needed.
         count: usize,
-        /// How many there are.
+        /// The number of ranges of the CPU.
         ranges: usize,
     },
-    /// Code that the kernel cannot filter by.
+    /// The kernel cannot filter by this code.
     #[error("{range}: {why}")]
     Filter {
         /// The code.
         range: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// An event was refused.
+    /// The kernel refused an event.
     #[error("thread {tid} cannot be traced ({what}: {errno}){}", hint(*errno))]
     Open {
         /// The thread.
         tid: Tid,
-        /// The system call and what it was for.
+        /// The system call and its purpose.
         what: &'static str,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
 }
 
-/// What helps.
+/// Returns a likely cause or remedy, as a clause.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::EACCES => {
@@ -73,9 +73,9 @@ fn hint(errno: Errno) -> &'static str {
              /proc/sys/kernel/perf_event_mlock_kb allow (--ring makes it smaller), or the \
              recorder may not trace the program"
         }
-        Errno::EBUSY => ": somebody else uses Intel PT on this CPU",
+        Errno::EBUSY => ": another program uses Intel PT on this CPU",
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP => ": the PMU does not do that",
-        Errno::EINVAL => ": the kernel does not take this configuration",
+        Errno::EINVAL => ": the kernel rejects this configuration",
         _ => "",
     }
 }

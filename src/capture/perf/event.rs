@@ -1,5 +1,5 @@
-//! Events of the kernel: `perf_event_open(2)`, the mappings of its rings, its requests. Decides
-//! nothing.
+//! The kernel's interface to perf events: `perf_event_open(2)`, the mappings of its rings, its
+//! ioctls. Contains no policy.
 
 use super::error::Error;
 use super::ring::Plain;
@@ -13,11 +13,11 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
-/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_CPU`: whom, when and where each record is
-/// of.
+/// `PERF_SAMPLE_TID`, `PERF_SAMPLE_TIME`, `PERF_SAMPLE_CPU`: the thread, time and CPU of each
+/// record.
 pub(super) const SAMPLE: u64 = 1 << 1 | 1 << 2 | 1 << 7;
 
-/// Bits behind `read_format`.
+/// Bits of the flags word that follows `read_format`.
 pub(super) mod flag {
     pub(in super::super) const DISABLED: u64 = 1;
     pub(in super::super) const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -60,7 +60,7 @@ pub(super) struct EventAttr {
 }
 
 impl EventAttr {
-    /// What is needed to read the event's records.
+    /// Returns the attributes that are needed to parse the event's records.
     pub(super) fn readable(&self) -> Attr {
         Attr { sample_type: self.sample_type, flags: self.flags, ..Attr::default() }
     }
@@ -81,12 +81,12 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Opens an event of this thread, on whichever CPU it runs.
+    /// Opens an event of this thread, on any CPU.
     pub(super) fn open(attr: &EventAttr, tid: Tid) -> Result<Self, Error> {
         let size = u32::try_from(size_of::<EventAttr>()).unwrap_or(0);
         let attr = EventAttr { size, ..*attr };
         let (any_cpu, no_group) = (-1, -1);
-        // SAFETY: the kernel reads `size` bytes of the structure, which has so many.
+        // SAFETY: the kernel reads `size` bytes of the structure, which is that large.
         let fd = unsafe {
             let at = &raw const attr;
             libc::syscall(libc::SYS_perf_event_open, at, tid.0, any_cpu, no_group, FD_CLOEXEC)
@@ -94,7 +94,7 @@ impl Event {
         let refused = |errno| Error::Open { tid, what: "perf_event_open", errno };
         let fd = Errno::result(fd).map_err(refused)?;
         let fd = i32::try_from(fd).map_err(|_| refused(Errno::EBADF))?;
-        // SAFETY: the kernel has just made it, and nobody else has it.
+        // SAFETY: the kernel has just created the descriptor, and nothing else owns it.
         Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) }, tid })
     }
 
@@ -103,7 +103,7 @@ impl Event {
         self.map_at(0, (1 + pages) * PAGE_BYTES, true)
     }
 
-    /// Maps the AUX area behind the ring of records. Where it cannot be written it overwrites
+    /// Maps the AUX area, after the ring of records. If it is mapped read-only, it overwrites
     /// itself.
     pub(super) fn map_aux(
         &self,
@@ -120,7 +120,7 @@ impl Event {
     fn map_at(&self, at: u64, size_bytes: usize, writable: bool) -> Result<Arc<Mapped>, Error> {
         let protection = libc::PROT_READ | if writable { libc::PROT_WRITE } else { 0 };
         let (fd, offset) = (self.fd.as_raw_fd(), at.cast_signed());
-        // SAFETY: a new mapping at a place of the kernel's choice touches none that is there.
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps no existing one.
         let base = unsafe {
             let anywhere = std::ptr::null_mut();
             libc::mmap(anywhere, size_bytes, protection, libc::MAP_SHARED, fd, offset)
@@ -133,20 +133,20 @@ impl Event {
         NonNull::new(base).map(|base| Arc::new(Mapped { base, size_bytes })).ok_or(refused)
     }
 
-    /// Lets it go on, if it was stopped for want of place.
+    /// Enables the event, which the kernel disables when the area is full.
     pub(super) fn enable(&self) {
-        // SAFETY: the request touches no memory. It fails for a thread that is gone, which needs it
-        // no more.
+        // SAFETY: the request touches no memory. It fails for a thread that is gone, which no
+        // longer needs it.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_ENABLE, 0) };
     }
 
-    /// Stops it.
+    /// Disables the event.
     pub(super) fn disable(&self) {
         // SAFETY: as above.
         unsafe { libc::ioctl(self.fd.as_raw_fd(), IOC_DISABLE, 0) };
     }
 
-    /// Sets what of the code is traced, in the words of the kernel.
+    /// Sets the filter of traced code, in the kernel's syntax.
     pub(super) fn set_filter(&self, filter: &str) -> Result<(), Error> {
         let what = "PERF_EVENT_IOC_SET_FILTER";
         let refused = |errno| Error::Open { tid: self.tid, what, errno };
@@ -156,13 +156,13 @@ impl Event {
         Errno::result(result).map(drop).map_err(refused)
     }
 
-    /// Waits until there is much to read, or for so long.
+    /// Waits until there is much to read, or for so many milliseconds.
     pub(super) fn wait(&self, timeout_ms: i32) {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure, which lives on.
+        // SAFETY: the kernel accesses one structure, which outlives the call.
         let ready = unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
         if ready > 0 && poll.revents & libc::POLLIN == 0 {
-            // The thread is gone: there is nothing to wake for any more.
+            // The thread is gone, so poll(2) returns at once.
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
@@ -211,23 +211,23 @@ pub(super) struct Mapped {
     size_bytes: usize,
 }
 
-// SAFETY: the mapping belongs to this value alone, and is used by its counters' protocol.
+// SAFETY: this value alone owns the mapping, and uses it by the protocol of its counters.
 unsafe impl Send for Mapped {}
-// SAFETY: what is shared of it is atomic, or read by one reader.
+// SAFETY: the shared parts are atomic, or have one reader.
 unsafe impl Sync for Mapped {}
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        // SAFETY: nobody else has it any more.
+        // SAFETY: nothing else uses the mapping any more.
         unsafe { libc::munmap(self.base.as_ptr(), self.size_bytes) };
     }
 }
 
 impl Mapped {
-    /// The counters, where it is a ring of records.
+    /// Returns the counters, if this is the mapping of a ring of records.
     fn page(&self) -> &Page {
-        // SAFETY: the first page is mapped and writable, and the kernel accesses what changes of it
-        // as atomics.
+        // SAFETY: the first page is mapped and writable, and the kernel accesses the fields that
+        // change as atomics.
         unsafe { self.base.cast::<Page>().as_ref() }
     }
 
@@ -235,17 +235,17 @@ impl Mapped {
         self.base.cast()
     }
 
-    /// The ring of records.
+    /// Returns the ring of records.
     pub(super) fn records(self: &Arc<Self>) -> Plain {
         let size = self.size_bytes - PAGE_BYTES;
-        // SAFETY: the records are behind the first page.
+        // SAFETY: the records follow the first page of the mapping.
         let base = unsafe { self.bytes().add(PAGE_BYTES) };
         let (head, tail) = ((&self.page().data_head).into(), (&self.page().data_tail).into());
-        // SAFETY: all of it lives as long as the mapping, which the ring keeps.
+        // SAFETY: all of it lives as long as the mapping, which the ring owns.
         unsafe { Plain::new(base, size as u64, head, Some(tail), self.clone()) }
     }
 
-    /// The AUX area `aux`, whose counters are here.
+    /// Returns the AUX area `aux`, whose counters are in this mapping.
     pub(super) fn aux(self: &Arc<Self>, aux: &Arc<Self>, overwrites: bool) -> Plain {
         let head = (&self.page().aux_head).into();
         let tail = (!overwrites).then(|| (&self.page().aux_tail).into());
@@ -254,7 +254,7 @@ impl Mapped {
         unsafe { Plain::new(aux.bytes(), aux.size_bytes as u64, head, tail, owner) }
     }
 
-    /// How perf's times follow from the TSC, where the kernel says so.
+    /// Returns the conversion from the TSC to perf's times, if the kernel provides it.
     pub(super) fn clock(&self) -> Option<TscToNs> {
         let page = self.page();
         for _ in 0..1000 {
@@ -266,7 +266,7 @@ impl Mapped {
                 multiplier: page.time_mult.load(Ordering::Acquire),
                 shift: u8::try_from(shift).unwrap_or(u8::MAX),
             };
-            // Even and the same: nobody wrote meanwhile.
+            // An even, unchanged count means that the kernel did not write in between (a seqlock).
             if lock & 1 == 0 && page.lock.load(Ordering::Acquire) == lock {
                 let is_usable = has_clock && clock.multiplier > 0 && clock.shift < 64;
                 return is_usable.then_some(clock);

@@ -1,4 +1,4 @@
-//! What a stop means: signals, births, ends. The path of the program needs none of them.
+//! Handles stops: signals, births, exits. The trace itself needs none of them.
 
 use super::engine::{BACKEND, Engine, note_hardware, registers_of};
 use super::tap::{Tap, lock};
@@ -17,11 +17,11 @@ use crate::tracee::{
 };
 
 impl Engine<'_> {
-    /// Takes in a stop of a thread.
+    /// Handles a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let executed = stop == Stop::Event(PtraceEvent::Exec);
-        // A first thread may be gone long before its process is, and gives its number to a thread
+        // The first thread may end long before its process does. Its number then passes to a thread
         // that executes a program.
         let of_process = (ended || executed) && self.processes.contains_key(&Pid(tid.0));
         if !self.threads.contains_key(&tid) && !of_process {
@@ -51,20 +51,20 @@ impl Engine<'_> {
         }
     }
 
-    /// Goes on, unless everything is to be left.
+    /// Resumes a thread, unless all are to be detached.
     fn go_on(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         if self.debugger.is_some() {
             return self.let_run(tid, signal);
         }
         self.run_on(tid, signal)?;
         if self.is_leaving {
-            // Any stop makes the kernel forget that it was told to.
+            // Any stop cancels the earlier request to stop.
             gone_is_fine(Tracee(tid).interrupt())?;
         }
         Ok(())
     }
 
-    /// A new thread's first stop, the end of a group stop, or what was asked for.
+    /// Handles a new thread's first stop, the end of a group stop, or a requested stop.
     fn stood(&mut self, tid: Tid) -> Result<(), Error> {
         let is_new =
             self.threads.get(&tid).is_some_and(|t| t.doing == Doing::Born && t.tap.is_none());
@@ -81,7 +81,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Returns true if one thread runs alone, and a thread that it makes waits at its birth.
+    /// Returns true if one thread runs alone, so that threads it creates stay stopped.
     fn holds_newborns(&self) -> bool {
         let go = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref());
         go.is_some_and(|go| go.locked)
@@ -93,14 +93,14 @@ impl Engine<'_> {
         gone_is_fine(thread.tracee.listen())
     }
 
-    /// A system call begins or ends, while code is looked for.
+    /// Handles a system call, at which newly mapped code is looked for.
     fn called(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map_or(self.program, |thread| thread.pid);
         self.look_for_code(pid)?;
         self.go_on(tid, 0)
     }
 
-    /// Other code may be mapped: traces what is to be traced.
+    /// Looks for newly mapped code, and updates the filter of the process.
     fn look_for_code(&mut self, pid: Pid) -> Result<(), Error> {
         let ranges = self.pmu.filter_ranges();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
@@ -114,7 +114,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// A signal is about to be delivered.
+    /// Records a signal before its delivery, and reports or delivers it.
     fn signalled(&mut self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         match thread.tracee.signal_info() {
@@ -138,7 +138,7 @@ impl Engine<'_> {
         self.go_on(tid, signal)
     }
 
-    /// The thread made a thread or a process.
+    /// Handles the birth of a thread or process.
     fn born(&mut self, parent: Tid) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -163,7 +163,7 @@ impl Engine<'_> {
         self.go_on(parent, 0)
     }
 
-    /// A child process stands at its birth: it is followed or left alone.
+    /// Follows a newborn child process, or detaches from it.
     fn forked(&mut self, parent: Tid, pid: Pid, child: Pid) -> Result<(), Error> {
         if let Some(process) = self.processes.get(&pid) {
             lock(&process.book).recorder.event(parent, Event::Fork { child })?;
@@ -180,7 +180,7 @@ impl Engine<'_> {
         self.stood(tid)
     }
 
-    /// Another program runs in the thread's process, which has this thread only.
+    /// Handles the execution of another program, after which this thread is the only one.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let old = Tracee(tid).event_message();
         let old = old.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -190,7 +190,7 @@ impl Engine<'_> {
             process.exec()?;
         }
         if old != tid {
-            // The kernel gave the thread the number of the first one, whose trace goes on with it.
+            // The kernel gave the thread the number of the first one, whose trace it continues.
             for one in [old, tid] {
                 self.close(one)?;
                 if let Some(thread) = self.threads.remove(&one) {
@@ -210,7 +210,7 @@ impl Engine<'_> {
         self.go_on(tid, 0)
     }
 
-    /// The process does something that cannot be recorded: its recording ends here.
+    /// Ends the recording of a process that does something unsupported.
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -220,7 +220,7 @@ impl Engine<'_> {
         self.finish(pid, None)
     }
 
-    /// A thread stands at its end: its registers are read now or never.
+    /// Handles a thread's exit stop, the last chance to read its registers.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         self.close(tid)?;
@@ -236,7 +236,7 @@ impl Engine<'_> {
         let alive: Vec<Tid> = others.map(|thread| thread.tracee.0).collect();
         let is_alone = self.request.only_thread.is_some();
         let ends_process = process.culprit.take(&stop, || {
-            // Where one thread is recorded alone, only the kernel knows the others.
+            // If one thread is recorded alone, only the kernel knows the others.
             let others = || threads(pid).into_iter().filter(|other| *other != tid).collect();
             let alive = if is_alone { others() } else { alive.clone() };
             one_executes(pid, alive.into_iter())
@@ -252,8 +252,8 @@ impl Engine<'_> {
         gone_is_fine(thread.tracee.resume(0))
     }
 
-    /// The only thread that is recorded has come to its end, and with it the recording; with the
-    /// process, if there is a status of that.
+    /// Ends the recording with the exit of its only recorded thread. `status` is that of the
+    /// process, if it ends as well.
     fn end_alone(&mut self, pid: Pid, thread: Thread, status: Option<u64>) -> Result<(), Error> {
         self.threads.insert(thread.tracee.0, Thread { doing: Doing::AtEnd, ..thread });
         self.end_if_all_are(pid)?;
@@ -272,11 +272,11 @@ impl Engine<'_> {
     ) -> Result<(), Error> {
         let Some(process) = self.processes.get(&thread.pid) else { return Ok(()) };
         let name = comm(thread.pid, tid);
-        // How many instructions there are, decoding tells.
+        // Only decoding can count the instructions.
         Ok(lock(&process.book).recorder.thread_ended(tid, name, 0, at)?)
     }
 
-    /// A thread is gone.
+    /// Handles the end of a thread.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let pid = self.threads.get(&tid).map(|thread| thread.pid);
         self.close(tid)?;
@@ -284,17 +284,17 @@ impl Engine<'_> {
         if self.processes.contains_key(&Pid(tid.0)) {
             self.finish(Pid(tid.0), exit_of(stop))?;
         } else if let Some(pid) = pid.filter(|_| removed.is_some_and(|t| t.doing != Doing::AtEnd)) {
-            // The others may have waited for this one.
+            // The other threads may have waited for this one.
             self.end_if_all_are(pid)?;
             if self.request.only_thread.is_some() {
-                // Killed, and not told of before.
+                // It was killed without an exit stop.
                 self.finish(pid, exit_of(stop).filter(|exit| matches!(exit, Exit::Signal(_))))?;
             }
         }
         if self.is_leaving { self.part_if_all_stand() } else { Ok(()) }
     }
 
-    /// A thread stands still, as everything is to be left.
+    /// Marks a thread as stopped for the detach.
     fn stands(&mut self, tid: Tid) -> Result<(), Error> {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.doing = Doing::Standing;
@@ -302,7 +302,7 @@ impl Engine<'_> {
         self.part_if_all_stand()
     }
 
-    /// Leaves the processes, if all their threads stand still: they go on by themselves.
+    /// Detaches from all processes once all their threads are stopped.
     pub(super) fn part_if_all_stand(&mut self) -> Result<(), Error> {
         let stands = |thread: &Thread| matches!(thread.doing, Doing::Standing);
         if !self.threads.values().all(stands) {
@@ -342,7 +342,7 @@ impl Engine<'_> {
     }
 }
 
-/// Gives a thread's running event another filter.
+/// Sets another filter on a thread's running event.
 fn refilter(tap: &Tap, filter: &str) -> Result<(), Error> {
     if !filter.is_empty() {
         tap.set_filter(filter)?;

@@ -1,13 +1,13 @@
-//! Ranges of code in the words of `PERF_EVENT_IOC_SET_FILTER` (`perf_event_parse_addr_filter` in
-//! kernel/events/core.c): of a program's own code, by the file that it is mapped from.
+//! Formats ranges of code for `PERF_EVENT_IOC_SET_FILTER` (`perf_event_parse_addr_filter` in
+//! kernel/events/core.c), which names a program's code by the mapped file.
 
 use super::error::Error;
 use crate::common::AddrRange;
 use crate::encode::Ranges;
 use crate::sideband::Mapping;
 
-/// The filter for these ranges, as they are mapped; none where the kernel would trace all, and must
-/// trace nothing.
+/// Returns the filter for these ranges as they are mapped; `None` if nothing may be traced yet,
+/// since the kernel traces everything without a filter.
 pub(super) fn words(ranges: &Ranges, maps: &[Mapping]) -> Result<Option<String>, Error> {
     let only = ranges.only().iter().map(|range| word("filter", *range, maps));
     let stop = ranges.stop().iter().map(|range| word("stop", *range, maps));
@@ -24,7 +24,7 @@ fn word(action: &str, range: AddrRange, maps: &[Mapping]) -> Result<String, Erro
         mapping.ok_or_else(|| refused("the kernel filters by code of one mapped file only"))?;
     let is_hard = |c: char| c.is_whitespace() || matches!(c, ',' | '@');
     if mapping.name.split('/').any(|part| part.contains(is_hard)) {
-        return Err(refused("the kernel takes no file whose path has spaces, commas or @"));
+        return Err(refused("the kernel rejects files whose path has spaces, commas or @"));
     }
     let offset = mapping.offset + (range.start.0 - mapping.range.start.0);
     Ok(format!("{action} {offset:#x}/{:#x}@{}", range.size_bytes(), mapping.name))

@@ -1,4 +1,4 @@
-//! Lets a program under a debugger go on, and stops all of it again.
+//! Resumes a program under a debugger, and stops all its threads again.
 
 use super::debugger::Debugger;
 use super::engine::Engine;
@@ -16,13 +16,13 @@ use crate::tracee::{PtraceEvent, Stop, TRAP_BIT, Tracee, signals, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A thread that executes so many single instructions lets the others run for a while.
+/// The number of single steps in a row after which the other threads run for a while.
 const LONE_STEPS: u32 = 256;
-/// So long.
+/// The length of that while.
 const TURN: Duration = Duration::from_millis(1);
-/// How long a look waits where nothing stops.
+/// The pause between two looks for a stop.
 const LOOK_PERIOD: Duration = Duration::from_micros(300);
-/// Looks in a row before it does.
+/// The number of looks before the first pause.
 const LOOKS: u32 = 64;
 
 impl Engine<'_> {
@@ -51,7 +51,7 @@ impl Engine<'_> {
             return Ok(untold);
         }
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            // Kept, for it may be that another thread is told of before this one goes on.
+            // Keep the signal: another thread may be reported before this one runs.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
@@ -79,7 +79,7 @@ impl Engine<'_> {
             return Ok(news);
         }
         let runs_alone = go.locked || steps_alone;
-        // Past an INT3 that is to come there, threads go while it is not there yet.
+        // Step over an INT3 before it is inserted.
         let passes = step.call.is_none() && (go.step || go.stops.contains(&ip) && !has_signal);
         if passes {
             if let Some(debugger) = &mut self.debugger {
@@ -109,18 +109,18 @@ impl Engine<'_> {
         self.run_until(go.thread, runs_alone, interrupted)
     }
 
-    /// A thread that stands at a system call where threads stop enters the kernel by itself.
+    /// Lets one thread enter a system call at an address where threads are to stop.
     fn enter_call(&mut self, tid: Tid, interrupted: &dyn Fn() -> bool) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let tracee = thread.tracee;
-        // A signal that it stood at is dropped.
+        // The signal that stopped the thread is dropped.
         thread.held = 0;
         thread.doing = Doing::Running;
         gone_is_fine(self.pmu.resume(tracee, 0, true))?;
         loop {
             let Some((other, stop)) = next_stop(interrupted)? else { return Ok(()) };
             if other == tid && stop == Stop::Call {
-                // It is at its beginning, behind the instruction.
+                // The call begins: the thread is after the instruction.
                 self.pmu.is_own(tid, stop)?;
                 let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
                 let number = thread.tracee.registers().map_or(0, |registers| registers.orig_rax);
@@ -134,7 +134,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Every now and then the others may run, for whom a thread that steps may wait.
+    /// Runs the other threads now and then: the stepping thread may wait for them.
     fn take_turns(&mut self, steps_alone: bool) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
@@ -145,7 +145,7 @@ impl Engine<'_> {
         debugger.lone_steps = 0;
         self.plant();
         let standing = self.threads.values().filter(|thread| thread.doing == Doing::Standing);
-        // Who has something to tell waits to be asked.
+        // Threads with unreported news stay stopped.
         let others = standing.filter(|other| other.tid() != thread && other.pending.news.is_none());
         let tids: Vec<Tid> = others.map(Thread::tid).collect();
         tids.into_iter().try_for_each(|tid| self.let_thread_go(tid))?;
@@ -153,7 +153,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// A thread that stands goes on, with a signal if it is to have one.
+    /// Resumes a stopped thread, with the signal chosen for it.
     fn let_thread_go(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let held = std::mem::take(&mut thread.held);
@@ -162,7 +162,7 @@ impl Engine<'_> {
         let ip = thread.tracee.instruction_pointer().unwrap_or(Addr(0));
         thread.caught = thread.caught.filter(|caught| *caught == ip);
         if signal != 0 && held == 0 {
-            // Only where a signal stopped it can a thread be given one.
+            // ptrace can inject a signal only into a thread that a signal stopped.
             thread.pending.sent = signal;
             gone_is_fine(thread.tracee.send(thread.pid, signal))?;
             signal = 0;
@@ -174,7 +174,7 @@ impl Engine<'_> {
         self.let_run(tid, signal)
     }
 
-    /// Takes in stops until there is something to tell; of one thread, if only that runs.
+    /// Handles stops until there is news; only of `thread` if that runs alone.
     fn run_until(
         &mut self,
         thread: Tid,
@@ -195,7 +195,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Takes in a stop, and what it is to the debugger.
+    /// Handles a stop, including its meaning to the debugger.
     pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let steps = self.debugger.as_ref().and_then(|debugger| debugger.stepping);
         if self.pmu.is_own(tid, stop)? {
@@ -219,7 +219,7 @@ impl Engine<'_> {
                 Ok(())
             }
             Stop::Event(PtraceEvent::Stop) if doing == Doing::Born => self.handle(tid, stop),
-            // A trap that came in the same moment is told first.
+            // A trap that occurred at the same time is reported first.
             Stop::Event(PtraceEvent::Stop) if has_trapped(tid, self.program) => {
                 self.let_run(tid, 0)
             }
@@ -232,7 +232,7 @@ impl Engine<'_> {
         self.debugger.as_ref().is_some_and(|debugger| debugger.halts)
     }
 
-    /// All threads stand still.
+    /// Stops all threads.
     fn halt_all(&mut self) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.halts = true;
@@ -249,7 +249,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Lets the debug registers of all threads watch what is asked for.
+    /// Sets the debug registers of all threads to the requested watches.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let slots = slots(&go.watches);
         self.debugger.get_or_insert_with(Debugger::default).slots = slots;
@@ -321,18 +321,18 @@ impl Debugged for Engine<'_> {
     }
 }
 
-/// Not at a stop that its tracer has seen.
+/// Returns true unless the thread is at a stop that its tracer has seen.
 fn is_out(thread: &Thread) -> bool {
     !matches!(thread.doing, Doing::Standing | Doing::AtEnd)
 }
 
-/// Whether a trap of the thread's is still to be told, which came in the same moment as what it
-/// stopped for.
+/// Returns true if a trap of the thread is still pending, which occurred together with the event
+/// that stopped the thread.
 pub(super) fn has_trapped(tid: Tid, pid: Pid) -> bool {
     signals(pid, tid).is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
 }
 
-/// Waits for a stop; none where somebody interrupts before there is one.
+/// Waits for a stop. Returns `None` if interrupted before there is one.
 fn next_stop(interrupted: &dyn Fn() -> bool) -> Result<Option<(Tid, Stop)>, Error> {
     let mut looks = 0_u32;
     loop {

@@ -1,5 +1,5 @@
-//! A program under a debugger that the CPU traces: it runs by itself between two stops, at which all
-//! its threads stand still.
+//! A program under a debugger that the CPU traces. It runs natively between two stops, at which all
+//! its threads are stopped.
 
 use super::debugger::{Debugger, leave_system_call, stand_clear};
 use super::engine::{BACKEND, Engine, cpu, note_hardware};
@@ -30,7 +30,7 @@ impl Live {
         Self::launch_with(request, Box::new(cpu(request)?))
     }
 
-    /// Launches a program, and lets `pmu` trace it.
+    /// Launches a program and traces it with `pmu`.
     pub(super) fn launch_with(request: &Request, pmu: Box<dyn Pmu>) -> Result<Self, Error> {
         let (recipe, time) = Recipe::find()?;
         let (mut prepared, pid) = Prepared::launch(request, BACKEND)?;
@@ -51,7 +51,7 @@ impl Live {
         Self::attach_with(request, pid, Box::new(cpu(request)?))
     }
 
-    /// Takes over a process, and lets `pmu` trace it.
+    /// Takes over a process and traces it with `pmu`.
     pub(super) fn attach_with(
         request: &Request,
         pid: Pid,
@@ -146,7 +146,7 @@ impl LiveProgram for Live {
 }
 
 impl Engine<'_> {
-    /// A debugger looks at the program from now on, whose threads stand still. Gives the
+    /// Starts the debugger session of the program, whose threads are stopped. Returns the
     /// recording's directory.
     fn attend(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<PathBuf, Error> {
         self.debugger = Some(Debugger::default());
@@ -159,7 +159,7 @@ impl Engine<'_> {
         Ok(lock(&process.book).recorder.writer().dir().to_owned())
     }
 
-    /// Writes all that was recorded so far.
+    /// Writes everything recorded so far.
     fn save_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some((process, tap)) = self.processes.get(&thread.pid).zip(thread.tap.as_mut()) {

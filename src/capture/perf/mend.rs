@@ -1,24 +1,26 @@
-//! Stops at INT3s of ours. To the PT unit an INT3 is a far transfer, which gives a TIP.PGD and no
-//! FUP (SDM section "Far Transfers"); the recording has the byte in its place, which is none. So the
-//! place is told in front of that TIP.PGD, as of a fault there. The CPU knows nothing of this
-//! address: the next one that it compresses against its last is given in full.
+//! Repairs the trace at our INT3s. To the PT unit an INT3 is a far transfer, which generates a
+//! TIP.PGD and no FUP (SDM section "Far Transfers"). In the recording, the original byte is in its
+//! place, and is no far transfer. So a FUP with the address is inserted before that TIP.PGD, as for
+//! a fault there. The CPU does not know of this FUP: the next IP that it compresses against its own
+//! last IP is written in full.
 
 use crate::common::Addr;
 use crate::pt::{IpCompression, IpPayload, LastIp, Packet, Packets, encode};
 
-/// A thread's whole packets, on their way into the recording.
+/// The repair of one thread's packets, on their way into the recording.
 #[derive(Debug, Default)]
 pub(super) struct Mender {
-    /// The CPU's last IP.
+    /// The last IP of the CPU.
     last_ip: LastIp,
-    /// The recording has another one.
+    /// True if the last IP of the recording differs from the CPU's.
     is_apart: bool,
-    /// The TIP.PGD by which the thread left the program, and what followed, while it is there.
+    /// The TIP.PGD by which the thread left the program, and the packets since, while it is held
+    /// back.
     held: Vec<u8>,
 }
 
 impl Mender {
-    /// Whole packets that follow. Gives those that can be no end before a stop.
+    /// Takes the next whole packets. Returns those that cannot belong to a stop.
     pub(super) fn pass(&mut self, packets: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let mut rest = Packets::new(packets);
@@ -28,7 +30,7 @@ impl Mender {
             from = rest.offset();
             match packet {
                 Ok(packet) => self.one(packet, bytes, &mut out),
-                // The stitching gives none.
+                // The stitched trace contains no such bytes.
                 Err(_) => self.held.extend_from_slice(bytes),
             }
         }
@@ -62,15 +64,15 @@ impl Mender {
         into.extend_from_slice(bytes);
     }
 
-    /// The thread stands still, and not at an INT3 of ours. Gives what was held back.
+    /// Returns the packets held back, for a thread that is stopped elsewhere than at our INT3s.
     pub(super) fn rest(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.held)
     }
 
-    /// It stands at one of ours, in the place of `at`.
+    /// Returns the packets held back, with the address `at` of our INT3 that stopped the thread.
     pub(super) fn stop_at(&mut self, at: Addr) -> Vec<u8> {
         let held = self.rest();
-        // Where the end is lost, so is the place.
+        // If the TIP.PGD is lost, so is the address.
         if held.is_empty() {
             return held;
         }
@@ -116,7 +118,7 @@ mod tests {
         let before =
             bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(full(Addr(0x7fff_f7ec_d34e)))]);
         assert_eq!(mender.pass(&before), before);
-        // What comes behind the TIP.PGD waits with it, however it comes.
+        // Packets after the TIP.PGD are held back with it, even in separate calls.
         assert!(mender.pass(&bytes(&[Packet::TipPgd(NONE)])).is_empty());
         assert!(mender.pass(&bytes(&[Packet::Pad])).is_empty());
         let stop = mender.stop_at(Addr(0x40_1000));
@@ -142,7 +144,7 @@ mod tests {
         mender.stop_at(Addr(0x7fff_0000_0000));
         let behind = bytes(&[Packet::Psb, Packet::PsbEnd, Packet::TipPge(SHORT)]);
         assert_eq!(mender.pass(&behind), behind);
-        // What is lost has no place.
+        // A lost stop has no address.
         assert!(mender.stop_at(Addr(1)).is_empty());
     }
 }

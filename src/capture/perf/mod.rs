@@ -1,12 +1,13 @@
-//! Hardware: the CPU's own PT unit, through Linux perf.
+//! Hardware: the CPU's PT unit, through Linux perf.
 //!
-//! Each thread gets two events at its birth, before its first instruction: one of the PMU
-//! `intel_pt`, user space only, whose AUX area a thread of the recorder drains (`tap`, `drain`,
-//! `stitch`) or which is a ring that is read at the end; and one that counts nothing and tells of
-//! mappings, names and switches (`sideband`, `code`). The program runs by itself: under ptrace it
-//! stops for births, signals and its end only.
+//! Each thread gets two events before its first instruction. The first is one of the PMU
+//! `intel_pt`, user space only: a thread of the recorder drains its AUX area (`tap`, `drain`,
+//! `stitch`), or the area is a ring that is read at the end. The second counts nothing and reports
+//! mappings, names and switches (`sideband`, `code`). The program runs natively; ptrace stops it
+//! only for births, signals and its exit.
 //!
-//! The kernel's side of the rings (`ring`) is a trait, and so is what traces (`pmu`): tests run the
+//! The kernel's side of the rings (`ring`) and the PMU (`pmu`) are traits: tests run the whole
+//! backend with a model of a PMU that steps the program.
 //! whole of it with a model of a PMU that steps the program.
 
 mod book;

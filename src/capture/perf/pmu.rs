@@ -1,5 +1,5 @@
-//! Where a thread's trace comes from: the CPU's PMU through the kernel, or whatever plays it. The
-//! backend behind this seam does not know which.
+//! The source of a thread's trace: the CPU's PMU through the kernel, or a model. The backend above
+//! this trait does not know which.
 
 use super::config::Settings;
 use super::error::Error;
@@ -14,15 +14,15 @@ use crate::tracee::{self, Signo, Stop, Tracee};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A ring's memory, whosever it is.
+/// The memory of a ring, of the kernel or of a model.
 pub(super) type Memory = Box<dyn RingMemory + Send>;
 
-/// How an AUX area is to be.
+/// The form of an AUX area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Area {
-    /// Bytes, a power of two of pages.
+    /// Its size in bytes: a power of two of pages.
     pub(super) size_bytes: u64,
-    /// It is a ring that keeps the end.
+    /// True if it is a ring that keeps only the end.
     pub(super) overwrites: bool,
 }
 
@@ -33,38 +33,38 @@ pub(super) struct Source {
     pub(super) data: Memory,
     /// Its AUX area.
     pub(super) aux: Memory,
-    /// How the records read.
+    /// The parser of the records.
     pub(super) records: PerfRecords,
-    /// What can be asked of it.
+    /// The controls of the event.
     pub(super) control: Arc<dyn Control>,
-    /// The AUX area is this large; smaller than was wanted where the kernel allows no more.
+    /// The form of the AUX area; smaller than requested if the kernel allows no more.
     pub(super) area: Area,
 }
 
-/// What can be asked of a thread's event.
+/// The controls of a thread's event.
 pub(super) trait Control: Debug + Send + Sync {
-    /// Lets it trace.
+    /// Starts tracing.
     fn enable(&self);
     /// Stops tracing.
     fn disable(&self);
-    /// Traces this code only, in the words of `PERF_EVENT_IOC_SET_FILTER`.
+    /// Traces only this code, in the syntax of `PERF_EVENT_IOC_SET_FILTER`.
     fn set_filter(&self, filter: &str) -> Result<(), Error>;
-    /// Waits until there is much to read, or for so long.
+    /// Waits until there is much to read, or for so many milliseconds.
     fn wait(&self, timeout_ms: i32);
 }
 
-/// What traces threads.
+/// A unit that traces threads.
 pub(super) trait Pmu: Debug {
-    /// How it traces, for the manifest, and with how many bytes from PSB to PSB.
+    /// Returns its configuration, for the manifest, and the bytes of trace from PSB to PSB.
     fn hardware(&self) -> (Hardware, u32);
 
-    /// Ranges of code that can be filtered by.
+    /// Returns the number of ranges of code that a filter can have.
     fn filter_ranges(&self) -> usize;
 
-    /// An event, disabled, of a thread that stands still.
+    /// Opens a disabled event of a stopped thread.
     fn open(&mut self, tid: Tid, area: Area) -> Result<Source, Error>;
 
-    /// Lets a thread run on, to the next system call if `to_call` says so.
+    /// Resumes a thread, up to the next system call if `to_call`.
     fn resume(
         &mut self,
         tracee: Tracee,
@@ -74,12 +74,13 @@ pub(super) trait Pmu: Debug {
         if to_call { tracee.resume_to_call(signal) } else { tracee.resume(signal) }
     }
 
-    /// Lets a thread execute one instruction.
+    /// Steps a thread by one instruction.
     fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
         tracee.step(signal)
     }
 
-    /// A thread stopped. Gives whether that is of no concern to anybody else, so that it runs on.
+    /// Handles a stop. Returns true if it is internal to the unit, so that the thread is to be
+    /// resumed.
     fn is_own(&mut self, tid: Tid, stop: Stop) -> Result<bool, capture::Error>;
 }
 
@@ -114,14 +115,15 @@ impl<P: Pmu + ?Sized> Pmu for &mut P {
     }
 }
 
-/// The CPU's own.
+/// The PMU of the CPU.
 #[derive(Debug)]
 pub(super) struct Cpu {
     pmu: PtPmu,
     settings: Settings,
 }
 
-/// Pages of the ring of records: a record for each time that the thread was scheduled.
+/// The number of pages of the ring of records, which gets one each time that the thread is
+/// scheduled.
 const RECORD_PAGES: usize = 16;
 
 impl Cpu {
@@ -129,7 +131,7 @@ impl Cpu {
         Self { pmu, settings }
     }
 
-    /// Whether the kernel lets this process trace itself.
+    /// Returns an error if the kernel does not let this process trace itself.
     pub(super) fn probe(&self) -> Result<(), Error> {
         Event::open(&self.attr(1 << 20), Tid(0)).map(drop)
     }
@@ -141,7 +143,8 @@ impl Cpu {
             sample_period: 1,
             sample_type: SAMPLE,
             flags: flag::DISABLED | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV | flag::SAMPLE_ID_ALL,
-            // Woken early enough to have three times as long to read as it took to fill.
+            // Wake up early: at a quarter, which leaves three times as long to read as it took to
+            // fill.
             aux_watermark: u32::try_from(size_bytes / 4).unwrap_or(u32::MAX),
             ..EventAttr::default()
         }
@@ -187,10 +190,10 @@ impl Pmu for Cpu {
     }
 }
 
-/// The smallest area that is worth it.
+/// The smallest area, in bytes, that is worth mapping.
 pub(super) const LEAST_BYTES: u64 = 16 * PAGE_BYTES as u64;
 
-/// Maps as much as the kernel allows: half of what was refused, again and again.
+/// Maps as much as the kernel allows: halves the size until it is accepted.
 pub(super) fn largest<T>(
     mut area: Area,
     map: impl Fn(Area) -> Result<T, Error>,

@@ -1,4 +1,4 @@
-//! A process whose threads the CPU traces: its recording, and what of its code is traced.
+//! A process that the CPU traces: its recording, and its filter.
 
 use super::book::Book;
 use super::error::Error as PerfError;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// A complete recording: where it is, its manifest, and how many bytes of trace it has.
+/// A complete recording: its directory, its manifest, and its bytes of trace.
 pub(super) type Finished = (PathBuf, Manifest, u64);
 
 /// A traced process.
@@ -27,25 +27,25 @@ pub(super) struct Process {
     listener: Listener,
     pub(super) memory: Memory,
     resolver: Resolver,
-    /// What of the code is traced; none: nothing yet.
+    /// The current filter; `None` if nothing may be traced yet.
     filter: Option<String>,
-    /// Whether anything is to be traced.
+    /// True if anything may be traced.
     pub(super) armed: Arc<AtomicBool>,
-    /// Threads of the recorder that will end by themselves soon.
+    /// Threads of the recorder that are about to end.
     pub(super) workers: Vec<JoinHandle<()>>,
-    /// The thread that ended the process, and the signal that did, if one did.
+    /// The thread that ended the process, and the signal that did so, if any.
     pub(super) culprit: Culprit,
 }
 
 impl Process {
-    /// Starts the recording of a process that stands still.
+    /// Starts the recording of a stopped process.
     pub(super) fn start(
         prepared: Prepared,
         request: &Request,
         pid: Pid,
         time: super::clock::PerfTime,
     ) -> Result<Self, Error> {
-        // Threads that are not listened to may map code, too.
+        // Other threads, which have no sideband, may map code, too.
         let looks = request.only_thread.is_some();
         let book = Book::open(Recorder::start(prepared, pid)?, time, looks)?;
         let book = Arc::new(Mutex::new(book));
@@ -62,19 +62,20 @@ impl Process {
         })
     }
 
-    /// Another program runs in the process.
+    /// Handles the execution of another program.
     pub(super) fn exec(&mut self) -> Result<(), Error> {
         self.memory = Memory::open(self.pid)?;
         self.resolver.start_over();
         Ok(())
     }
 
-    /// Whether each system call is looked at, for code that is to be traced and is not mapped yet.
+    /// Returns true if threads must stop at system calls, to look for filtered code that is not
+    /// mapped yet.
     pub(super) fn seeks(&self) -> bool {
         self.resolver.seeks()
     }
 
-    /// Looks for the code that is to be traced; gives the filter where that is another one now.
+    /// Looks for the code to trace. Returns the filter if it changed.
     pub(super) fn look_for_code(&mut self, ranges: usize) -> Result<Option<String>, Error> {
         let Ok(maps) = mappings(self.pid) else { return Ok(None) };
         self.resolver.update(maps.iter());
@@ -91,7 +92,7 @@ impl Process {
         Ok(self.filter.clone().filter(|_| is_new))
     }
 
-    /// Gives a thread's event what is filtered by.
+    /// Sets the current filter on a thread's event.
     pub(super) fn prepare(&self, control: &dyn super::pmu::Control) -> Result<(), Error> {
         match &self.filter {
             Some(filter) if !filter.is_empty() => Ok(control.set_filter(filter)?),
@@ -99,15 +100,15 @@ impl Process {
         }
     }
 
-    /// The process is gone: completes its recording, and says what the user should know of it.
+    /// Completes the recording of a process that is gone. Returns it with notes for the user.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
         let Self { book, listener, workers, resolver, .. } = self;
         listener.close();
         for worker in workers {
-            // One that panicked has said so.
+            // A panicked thread has reported that.
             let _ = worker.join();
         }
-        // All that shared it have ended.
+        // All other owners have ended.
         let Some(book) = Arc::into_inner(book) else {
             return Err(PerfError::Config("the recording is still in use".to_owned()).into());
         };

@@ -1,27 +1,27 @@
-//! The protocol of the two rings that perf and its reader share: records, and the AUX area's bytes
-//! (`perf_event_open(2)`, "MMAP layout"). The kernel writes and moves the head; the reader moves
-//! the tail. Code over plain memory: what lies behind it, a mapping or a model, is the caller's.
+//! The protocol of the two rings that perf shares with its reader: records, and the bytes of the
+//! AUX area (`perf_event_open(2)`, "MMAP layout"). The kernel writes bytes and moves the head; the
+//! reader moves the tail. The code works on any memory: a mapping, or a model.
 //!
-//! The heads and tails count bytes since the beginning; a byte's place is its count modulo the
-//! ring's size. Who reads loads the head, then the bytes, then stores the tail, in this order.
+//! Heads and tails count bytes since the beginning. A byte's offset in the ring is its count modulo
+//! the ring's size. The reader loads the head, then the bytes, then stores the tail, in this order.
 
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory that is written by somebody else up to a head, and read up to a tail.
+/// Memory that a writer fills up to a head, and a reader reads up to a tail.
 pub(super) trait RingMemory: fmt::Debug {
-    /// Bytes of the ring; not 0.
+    /// Returns the size of the ring, which is not 0.
     fn size_bytes(&self) -> u64;
 
-    /// How far the writer is. What was written before is seen by who looks at it after this.
+    /// Loads the head with acquire ordering: bytes before it are visible to reads after this.
     fn head(&self) -> u64;
 
-    /// Copies what stands from `place` on, which with `to` is inside of the ring.
+    /// Copies the bytes from the offset `place`, all of which must be within the ring.
     fn copy(&self, place: u64, to: &mut [u8]);
 
-    /// Gives what is before `tail` back to the writer. All reads come before it.
+    /// Releases the bytes before `tail` to the writer. All reads of them must come first.
     fn set_tail(&self, tail: u64);
 }
 
@@ -43,7 +43,7 @@ impl<M: RingMemory + ?Sized> RingMemory for Box<M> {
     }
 }
 
-/// A ring in memory that `owner` keeps.
+/// A ring in memory that `_owner` keeps alive.
 pub(super) struct Plain {
     base: NonNull<u8>,
     size_bytes: u64,
@@ -52,8 +52,8 @@ pub(super) struct Plain {
     _owner: Arc<dyn Send + Sync>,
 }
 
-// SAFETY: the memory lives as long as `_owner`; the counters are atomic, and bytes are only read
-// between tail and head, which the writer leaves alone until the tail moves.
+// SAFETY: the memory lives as long as `_owner`. The counters are atomic, and bytes are only read
+// between tail and head, where the writer does not write until the tail moves.
 unsafe impl Send for Plain {}
 
 impl fmt::Debug for Plain {
@@ -63,11 +63,11 @@ impl fmt::Debug for Plain {
 }
 
 impl Plain {
-    /// A ring of `size_bytes` at `base`. Without a tail it is never given back: it overwrites.
+    /// Returns a ring of `size_bytes` at `base`. Without a tail, it overwrites itself.
     ///
     /// # Safety
     ///
-    /// All of it stays valid while `owner` lives, and nobody else writes the tail.
+    /// All of it must stay valid while `owner` lives, and nothing else may write the tail.
     pub(super) unsafe fn new(
         base: NonNull<u8>,
         size_bytes: u64,
@@ -85,8 +85,8 @@ impl RingMemory for Plain {
     }
 
     fn head(&self) -> u64 {
-        // SAFETY: valid as `new` was promised. Acquire pairs with the writer's release: the bytes
-        // before the head are there.
+        // SAFETY: the caller of `new` guarantees that it is valid. Acquire pairs with the writer's
+        // release: the bytes before the head are visible.
         unsafe { self.head.as_ref() }.load(Ordering::Acquire)
     }
 
@@ -94,8 +94,8 @@ impl RingMemory for Plain {
         let size = usize::try_from(self.size_bytes).unwrap_or(usize::MAX);
         let start = usize::try_from(place).unwrap_or(size).min(size);
         let count = to.len().min(size - start);
-        // SAFETY: `start + count` is within the ring. The writer does not touch what is between
-        // tail and head; of a ring that overwrites, the reader sees to it that nobody writes.
+        // SAFETY: `start + count` is within the ring. The writer does not write between tail and
+        // head; for a ring that overwrites, the reader ensures that there are no writes.
         unsafe {
             let from = self.base.as_ptr().add(start);
             std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), count);
@@ -104,13 +104,13 @@ impl RingMemory for Plain {
 
     fn set_tail(&self, tail: u64) {
         if let Some(counter) = self.tail {
-            // SAFETY: as for the head. Release: the reads before it are done.
+            // SAFETY: as for the head. Release orders the earlier reads before it.
             unsafe { counter.as_ref() }.store(tail, Ordering::Release);
         }
     }
 }
 
-/// Copies bytes by their counts, across the ring's end.
+/// Copies bytes by their counts, wrapping at the ring's end.
 fn copy<M: RingMemory + ?Sized>(memory: &M, from: u64, to: &mut [u8]) {
     let size = memory.size_bytes();
     let mut done = 0;
@@ -123,30 +123,29 @@ fn copy<M: RingMemory + ?Sized>(memory: &M, from: u64, to: &mut [u8]) {
     }
 }
 
-/// type, misc, size.
+/// The size of a record's header: type, misc, size.
 const HEADER_BYTES: u64 = 8;
 
-/// Reads records.
+/// The reader of a ring of records.
 #[derive(Debug)]
 pub(super) struct DataRing<M> {
     memory: M,
     tail: u64,
-    /// The tail when it was read the time before.
+    /// The tail at the reading before.
     tail_before: u64,
     record: Vec<u8>,
 }
 
-/// Whether all records were seen that were to be written.
+/// The completeness of the records read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// All but those that a record says are lost.
+    /// All records were read, except those that a record reports as lost.
     All,
-    /// There may have been no place for the last ones; or the ring held what is no row of records,
-    /// and was passed over.
+    /// The last records may have found no room; or the ring held invalid records, and was skipped.
     Doubtful,
 }
 
-/// What the largest records of a PT event take, with one before it that tells of losses.
+/// The size in bytes of the largest records of a PT event, with a preceding record of losses.
 const PLACE_BYTES: u64 = 128;
 
 impl<M: RingMemory> DataRing<M> {
@@ -154,10 +153,10 @@ impl<M: RingMemory> DataRing<M> {
         Self { memory, tail: 0, tail_before: 0, record: Vec::new() }
     }
 
-    /// Gives each record that has come, whole, and its place back.
+    /// Passes each new record to `each`, and releases its bytes.
     pub(super) fn read(&mut self, each: &mut dyn FnMut(&[u8])) -> Seen {
         let head = self.memory.head();
-        // The writer may have looked for place at any time since the last reading began.
+        // The writer may have checked for room at any time since the last reading began.
         let most = head.saturating_sub(self.tail_before);
         self.tail_before = self.tail;
         while self.tail < head {
@@ -169,7 +168,7 @@ impl<M: RingMemory> DataRing<M> {
             self.record.resize(usize::from(size), 0);
             copy(&self.memory, self.tail, &mut self.record);
             self.tail += u64::from(size);
-            // What takes long is done with the place free again.
+            // Release the bytes before work that may take long.
             self.memory.set_tail(self.tail);
             each(&self.record);
         }
@@ -189,7 +188,7 @@ impl<M: RingMemory> DataRing<M> {
     }
 }
 
-/// Reads the AUX area of an event that fills it up and waits.
+/// The reader of the AUX area of an event that stops when the area is full.
 #[derive(Debug)]
 pub(super) struct AuxRing<M> {
     memory: M,
@@ -201,25 +200,26 @@ impl<M: RingMemory> AuxRing<M> {
         Self { memory, tail: 0 }
     }
 
-    /// How far the writer is.
+    /// Returns the writer's position.
     pub(super) fn head(&self) -> u64 {
         self.memory.head()
     }
 
-    /// How far the reader is.
+    /// Returns the reader's position.
     pub(super) fn tail(&self) -> u64 {
         self.tail
     }
 
-    /// Whether a writer who is at `head` has no place, with the tail there (one byte may be left:
-    /// full is not empty). Who finds none when it begins drops what comes, without a word, until
-    /// the event is enabled again.
+    /// Returns true if the area is full for a writer at `head`, with this tail (one byte may be
+    /// free: full differs from empty). A writer that begins with a full area silently drops
+    /// everything until the event is enabled again.
     pub(super) fn is_full(&self, head: u64, tail: u64) -> bool {
         let (taken, size) = (head.saturating_sub(tail), self.memory.size_bytes());
         taken == size || taken + 1 == size
     }
 
-    /// Appends all up to a head that was seen, gives its place back, and says where it began.
+    /// Appends the bytes up to `head`, which was loaded before, and releases them. Returns their
+    /// start.
     pub(super) fn take(&mut self, head: u64, into: &mut Vec<u8>) -> u64 {
         let start = self.tail;
         let size = usize::try_from(head.saturating_sub(start)).unwrap_or(0);
@@ -234,8 +234,8 @@ impl<M: RingMemory> AuxRing<M> {
     }
 }
 
-/// Reads the AUX area of an event that overwrites what is old. To be asked only while nobody
-/// writes: the thread stands still.
+/// The reader of the AUX area of an event that overwrites old bytes. It may read only while the
+/// thread is stopped, so that nothing writes.
 #[derive(Debug)]
 pub(super) struct Snapshots<M> {
     memory: M,
@@ -247,14 +247,15 @@ impl<M: RingMemory> Snapshots<M> {
         Self { memory, has_wrapped: false }
     }
 
-    /// What is in the ring, from the oldest byte on. The first may be in the midst of a packet.
+    /// Returns the bytes in the ring, oldest first. The first may be in the middle of a packet.
     pub(super) fn take(&mut self) -> Vec<u8> {
         let size = self.memory.size_bytes();
-        // In this mode the head is a place in the ring; one that counts on is as good.
+        // In this mode the kernel's head is an offset in the ring; a model's head that counts on
+        // works as well.
         let head = self.memory.head();
         let place = head % size;
-        // The kernel does not say whether it came round. A ring is zero at first: what is not zero
-        // behind the head was written the time before.
+        // The kernel does not report a wrap. A ring is zero at first: nonzero bytes after the head
+        // were written in an earlier round.
         self.has_wrapped |= head >= size || self.has_bytes_behind(place);
         let count = if self.has_wrapped { size } else { place };
         let start = if self.has_wrapped { place } else { 0 };

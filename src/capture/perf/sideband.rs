@@ -1,5 +1,5 @@
-//! What the kernel tells of a thread besides its trace: a software event that counts nothing, with
-//! the records of mappings, names, context switches.
+//! The sideband of a thread: a software event that counts nothing, with the kernel's records of
+//! mappings, names and context switches.
 
 use super::clock::{PerfTime, Readings};
 use super::error::Error;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 const SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_DUMMY`.
 const DUMMY: u64 = 9;
-/// Pages of records: those of some thousand switches.
+/// The number of pages of records: enough for some thousand switches.
 const PAGES: usize = 16;
 
 /// A thread's sideband.
@@ -25,14 +25,14 @@ pub(super) struct Sideband {
     records: PerfRecords,
 }
 
-/// How a sideband's event is opened on this kernel.
+/// The attributes of sideband events on this kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recipe {
     attr: EventAttr,
 }
 
 impl Recipe {
-    /// Finds out, on this thread, what the kernel can do, and what its times are.
+    /// Finds out, on this thread, the kernel's features and the clock of its times.
     pub(super) fn find() -> Result<(Self, PerfTime), Error> {
         let flags = flag::EXCLUDE_KERNEL
             | flag::EXCLUDE_HV
@@ -52,7 +52,7 @@ impl Recipe {
             wakeup_watermark: 1 << 14,
             ..EventAttr::default()
         };
-        // Kernels before 5.12 tell no build ids.
+        // Kernels before 5.12 report no build IDs.
         let without = EventAttr { flags, ..attr };
         let (attr, event) = match Event::open(&attr, Tid(0)) {
             Err(Error::Open { errno: Errno::EINVAL, .. }) => {
@@ -69,7 +69,7 @@ impl Recipe {
         Ok((Self { attr }, PerfTime::Raw(Readings::begin())))
     }
 
-    /// The sideband of a thread, from now on.
+    /// Opens the sideband of a thread, which starts now.
     pub(super) fn open(&self, tid: Tid) -> Result<Sideband, Error> {
         let event = Event::open(&self.attr, tid)?;
         let ring = event.map(PAGES)?;
@@ -78,16 +78,16 @@ impl Recipe {
     }
 }
 
-/// What became of a ring's records.
+/// The result of reading a ring.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Read {
     pub(super) records: Vec<PerfRecord>,
-    /// Some could not be read; what they said is missing.
+    /// True if records may be missing.
     pub(super) is_damaged: bool,
 }
 
 impl Sideband {
-    /// The records since the last time.
+    /// Reads the records since the last call.
     pub(super) fn read(&mut self) -> Read {
         let mut read = Read::default();
         let Self { ring, records, .. } = self;
@@ -96,7 +96,7 @@ impl Sideband {
             Ok(record) => read.records.extend(record),
             Err(_) => damaged = true,
         });
-        // What had no place is told by the next record, so fullness alone is no damage.
+        // With little room left, the kernel may have dropped records after the last one.
         read.is_damaged = damaged || seen == Seen::Doubtful;
         read
     }

@@ -1,31 +1,32 @@
-//! From what an AUX area gave to a thread's trace: whole packets, and where bytes are missing an
-//! overflow between the last whole packet and the next PSB. Decodes nothing but packets' lengths.
+//! Turns the bytes of AUX areas into a thread's trace of whole packets. Where bytes are missing, it
+//! writes an overflow between the last whole packet and the next PSB. Decodes only packets'
+//! lengths.
 
 use crate::pt::{Packet, Packets, encode, find_psb, find_psb_back};
 use std::collections::VecDeque;
 
-/// A trace that grows.
+/// A trace under construction.
 #[derive(Debug, Default)]
 pub(super) struct Stitch {
-    /// Bytes that wait: from the last PSB on, or, where the beginning is not found yet, what may be
-    /// the front of a PSB.
+    /// Pending bytes: from the last PSB on, or before the first PSB is found, possibly the start of
+    /// one.
     pending: Vec<u8>,
-    /// What comes before the next PSB is of no use.
+    /// True if bytes before the next PSB are to be skipped.
     is_lost: bool,
-    /// How often bytes were missing.
+    /// The number of gaps.
     pub(super) gaps: u64,
 }
 
-/// A PSB's length: of what is lost, so much less one is kept, for one that has come in part.
+/// The size of a PSB. Of skipped bytes, fewer than that are kept, since they may start a PSB.
 const PSB_BYTES: usize = 16;
 
 impl Stitch {
-    /// A trace whose first bytes may be in the midst of a packet.
+    /// Returns a trace whose first bytes may be in the middle of a packet.
     pub(super) fn from_the_midst() -> Self {
         Self { is_lost: true, ..Self::default() }
     }
 
-    /// Bytes that follow. Gives what is whole of the trace.
+    /// Takes the next bytes. Returns the part of the trace that is complete.
     pub(super) fn bytes(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.pending.extend_from_slice(bytes);
         if self.is_lost {
@@ -34,14 +35,14 @@ impl Stitch {
                 self.pending.drain(..self.pending.len() - keep);
                 return Vec::new();
             };
-            // Where a packet before ends like a PSB begins, more of it has to be seen.
+            // If a packet before ends in bytes of a PSB, only more bytes show where the PSB starts.
             if psb + PSB_BYTES == self.pending.len() {
                 return Vec::new();
             }
             self.pending.drain(..psb);
             self.is_lost = false;
         }
-        // A PSB that has just come whole may be the end of a longer row of its bytes.
+        // A PSB at the very end may be part of a longer run of its bytes.
         let known = self.pending.len().saturating_sub(PSB_BYTES);
         match find_psb_back(&self.pending, known) {
             Some(psb) if psb > 0 => self.pending.drain(..psb).collect(),
@@ -49,11 +50,11 @@ impl Stitch {
         }
     }
 
-    /// Bytes are missing here. Gives what is whole before that, with an overflow.
+    /// Marks a gap. Returns the whole packets before it, with an overflow.
     pub(super) fn loss(&mut self) -> Vec<u8> {
         let mut whole = self.end();
         if !std::mem::replace(&mut self.is_lost, true) {
-            // What is left of a packet goes with what is missing.
+            // The rest of an incomplete packet is lost as well.
             self.pending.clear();
             encode(&Packet::Ovf, &mut whole);
             self.gaps += 1;
@@ -61,7 +62,7 @@ impl Stitch {
         whole
     }
 
-    /// No more bytes come, for now: gives the whole packets that wait.
+    /// Returns the pending whole packets: no more bytes come for now.
     pub(super) fn end(&mut self) -> Vec<u8> {
         if self.is_lost {
             self.pending.clear();
@@ -77,16 +78,16 @@ impl Stitch {
     }
 }
 
-/// What `AUX` records say of the bytes of an area: which have come, and behind which some are
-/// missing.
+/// The contents of `AUX` records: which bytes of an area were written, and after which ones some
+/// are missing.
 #[derive(Debug, Default)]
 pub(super) struct Told {
     spans: VecDeque<Span>,
-    /// Behind the last byte that a record told of.
+    /// The end of the last byte that a record covers.
     end: u64,
 }
 
-/// Bytes that one record tells of.
+/// The bytes that one record covers.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u64,
@@ -94,7 +95,7 @@ struct Span {
     is_short: bool,
 }
 
-/// What to do with a stretch of the area, in order.
+/// A stretch of the area, or a gap, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// These bytes, by their counts.
@@ -104,7 +105,7 @@ pub(super) enum Step {
 }
 
 impl Told {
-    /// A record: `size` bytes from `offset` on came, and if `is_short`, others behind them did not.
+    /// Adds a record of `size` bytes from `offset`. If `is_short`, bytes after them are missing.
     pub(super) fn note(&mut self, offset: u64, size: u64, is_short: bool) {
         let end = offset.saturating_add(size);
         self.end = self.end.max(end);
@@ -112,14 +113,13 @@ impl Told {
         self.spans.insert(behind, Span { start: offset, end, is_short });
     }
 
-    /// Records are missing here, and with them perhaps the word that bytes are.
+    /// Adds a doubt: records are missing here, which may have reported a loss.
     pub(super) fn doubt(&mut self) {
         self.note(self.end, 0, true);
     }
 
-    /// What the records say of the bytes from `from` to `to`, which have come. Bytes that none
-    /// tells of are behind a record that was lost, and what it said is not known: they count as
-    /// lost themselves.
+    /// Returns the steps for the written bytes from `from` to `to`. Bytes without a record follow a
+    /// lost record whose content is unknown: they count as lost themselves.
     pub(super) fn steps(&mut self, from: u64, to: u64) -> Vec<Step> {
         let mut steps = Vec::new();
         let mut at = from;

@@ -1,5 +1,5 @@
-//! What the kernel says of the PMU `intel_pt`: its number, the fields of its `config`, and what the
-//! CPU can do. Reads a few small files below a directory, which tests make up.
+//! The kernel's description of the PMU `intel_pt`: its number, the fields of its `config`, and the
+//! capabilities of the CPU. Reads a few small files in a directory, which tests fabricate.
 //!
 //! The names are those of `arch/x86/events/intel/pt.c`; `caps` are hexadecimal and come from CPUID
 //! leaf 14H (SDM table "CPUID Leaf 14H Enumeration of Intel Processor Trace Capabilities").
@@ -9,17 +9,17 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where PMUs are.
+/// The directory of PMUs.
 pub(super) const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// The PMU.
+/// The description of the PMU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PtPmu {
     /// `perf_event_attr.type`.
     pub(super) number: u32,
     fields: BTreeMap<String, Field>,
     caps: BTreeMap<String, u64>,
-    /// Filters that an event can have.
+    /// The number of filter ranges that an event can have.
     pub(super) filter_ranges: usize,
     /// The nominal frequency, in 100 MHz.
     pub(super) nominal_ratio: Option<u8>,
@@ -32,12 +32,12 @@ pub(super) struct PtPmu {
 pub(super) struct Field {
     /// Its lowest bit.
     low: u32,
-    /// How many bits.
+    /// Its number of bits.
     width: u32,
 }
 
 impl Field {
-    /// `config:N` or `config:N-M`.
+    /// Parses `config:N` or `config:N-M`.
     fn parse(text: &str) -> Option<Self> {
         let bits = text.strip_prefix("config:")?;
         let (low, high) = bits.split_once('-').unwrap_or((bits, bits));
@@ -45,25 +45,25 @@ impl Field {
         (low <= high && high < 64).then(|| Self { low, width: high - low + 1 })
     }
 
-    /// The largest value that it holds.
+    /// Returns the largest value that it holds.
     pub(super) fn most(&self) -> u64 {
         u64::MAX >> (64 - self.width)
     }
 
-    /// `config` with this value in the field.
+    /// Returns `config` with this value in the field.
     pub(super) fn put(&self, config: u64, value: u64) -> u64 {
         let mask = self.most() << self.low;
         config & !mask | value << self.low & mask
     }
 
-    /// The value in `config`.
+    /// Returns the field's value in `config`.
     pub(super) fn get(&self, config: u64) -> u64 {
         config >> self.low & self.most()
     }
 }
 
 impl PtPmu {
-    /// Reads what is said below `devices`.
+    /// Reads the description in `devices`.
     pub(super) fn read(devices: &Path) -> Result<Self, Error> {
         let dir = devices.join("intel_pt");
         if !dir.is_dir() {
@@ -72,7 +72,7 @@ impl PtPmu {
         let number = number(&dir.join("type"), 10)?.ok_or_else(|| missing(&dir.join("type")))?;
         let mut fields = BTreeMap::new();
         for (name, path, text) in files(&dir.join("format"))? {
-            // Other words than `config` are for what is not asked for here.
+            // Fields of `config1` and so on are not used here.
             if text.starts_with("config:") {
                 let field = Field::parse(&text).ok_or_else(|| unreadable(&path, &text))?;
                 fields.insert(name, field);
@@ -96,34 +96,34 @@ impl PtPmu {
         })
     }
 
-    /// A field of `config` by its name.
+    /// Returns a field of `config` by its name.
     pub(super) fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name)
     }
 
-    /// The names of all fields.
+    /// Returns the names of all fields.
     pub(super) fn field_names(&self) -> impl Iterator<Item = &str> {
         self.fields.keys().map(String::as_str)
     }
 
-    /// What the CPU has of a capability: 0 where the kernel does not know it.
+    /// Returns the value of a capability; 0 if the kernel does not know it.
     pub(super) fn cap(&self, name: &str) -> u64 {
         self.caps.get(name).copied().unwrap_or(0)
     }
 }
 
-/// Bit 25 of EBX in CPUID leaf 7 (SDM volume 2, "CPUID").
+/// Returns true if the CPU has PT: bit 25 of EBX in CPUID leaf 7 (SDM volume 2, "CPUID").
 pub(super) fn cpu_has_pt() -> bool {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx >> 25 & 1 != 0
 }
 
 fn missing(path: &Path) -> Error {
-    Error::Sysfs { path: path.to_owned(), why: "does not say what it should".to_owned() }
+    Error::Sysfs { path: path.to_owned(), why: "holds no valid number".to_owned() }
 }
 
 fn unreadable(path: &Path, text: &str) -> Error {
-    Error::Sysfs { path: path.to_owned(), why: format!("{text:?} does not read") }
+    Error::Sysfs { path: path.to_owned(), why: format!("{text:?} is invalid") }
 }
 
 fn read(path: &Path) -> Result<Option<String>, Error> {
@@ -143,7 +143,7 @@ fn number_or_none(path: &Path) -> Result<Option<u64>, Error> {
     number(path, 10)
 }
 
-/// `EBX:EAX`; zeros where the CPU does not say.
+/// Reads `EBX:EAX`. Returns `None` if either is 0, as the CPU does not know the ratio then.
 fn ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
     let Some(text) = read(path)? else { return Ok(None) };
     let parts = text.split_once(':').and_then(|(n, d)| n.parse().ok().zip(d.parse().ok()));
@@ -151,7 +151,7 @@ fn ratio(path: &Path) -> Result<Option<(u32, u32)>, Error> {
     Ok((ebx > 0 && eax > 0).then_some((ebx, eax)))
 }
 
-/// The files of a directory with what is in them; none where there is no directory.
+/// Reads the files of a directory, with their contents; none if there is no directory.
 fn files(dir: &Path) -> Result<Vec<(String, PathBuf, String)>, Error> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Ok(Vec::new()) };
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! What takes a thread's trace out of its AUX area: all of it, while it runs, by a thread of the
-//! recorder; or what is in the ring at the end.
+//! Taps: each takes a thread's trace out of its AUX area. A thread of the recorder drains all of it
+//! while it runs, or the ring is read at the end.
 
 use super::book::Book;
 use super::drain::{Drain, Ring};
@@ -11,15 +11,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-/// How long a drain waits at most.
+/// The longest wait of a drain, in milliseconds.
 const PERIOD_MS: i32 = 20;
 
-/// Whoever had it may have panicked: what is written is whole all the same.
+/// Locks a mutex, even after a panic of its holder: all that was written is whole.
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a thread's trace.
+/// The tap of one thread.
 #[derive(Debug)]
 pub(super) struct Tap {
     tid: Tid,
@@ -34,8 +34,8 @@ enum Way {
 }
 
 impl Tap {
-    /// Begins with a thread that stands still. `armed` says whether it may trace at all, `mends`
-    /// whether it may meet INT3s of ours.
+    /// Starts with a stopped thread. `armed` is true if it may trace at all; `mends` if it may meet
+    /// INT3s of ours.
     pub(super) fn open(
         tid: Tid,
         source: Source,
@@ -59,7 +59,7 @@ impl Tap {
             };
             let name = format!("drain {tid}");
             let spawned = std::thread::Builder::new().name(name).spawn(move || worker.run());
-            // Without it the area fills up, is emptied at the end, and has gaps.
+            // Without the worker, the area fills up, is emptied at the end, and has gaps.
             Way::Full { drain, stop, worker: spawned.ok() }
         };
         let tap = Self { tid, control, way };
@@ -69,17 +69,17 @@ impl Tap {
         tap
     }
 
-    /// Lets it trace.
+    /// Starts tracing.
     pub(super) fn enable(&self) {
         self.control.enable();
     }
 
-    /// Traces this code only.
+    /// Traces only this code.
     pub(super) fn set_filter(&self, filter: &str) -> Result<(), PerfError> {
         self.control.set_filter(filter)
     }
 
-    /// The thread stands still, or is gone: writes what there is.
+    /// Writes the available packets of a thread that is stopped or gone.
     pub(super) fn save(&mut self, book: &Mutex<Book>) -> Result<(), Error> {
         match &mut self.way {
             Way::Full { drain, .. } => {
@@ -98,7 +98,7 @@ impl Tap {
         }
     }
 
-    /// The thread stands at an INT3 of ours, and that in the place of `at`: writes what there is.
+    /// Writes the available packets of a thread that is stopped at our INT3 at the address `at`.
     pub(super) fn stop_at(&mut self, at: Addr, book: &Mutex<Book>) -> Result<(), Error> {
         if let Way::Full { drain, .. } = &mut self.way {
             let packets = lock(drain).finish_at(at);
@@ -109,7 +109,7 @@ impl Tap {
         Ok(())
     }
 
-    /// Nothing more comes of it.
+    /// Stops tracing and writes the rest. Returns the worker, which is about to end.
     pub(super) fn close(mut self, book: &Mutex<Book>) -> Result<Option<JoinHandle<()>>, Error> {
         self.control.disable();
         let saved = self.save(book);
@@ -150,7 +150,7 @@ impl Worker {
     }
 
     fn step(&self, drain: &mut Drain<Memory>) -> Result<(), Error> {
-        // No trace of code before that code is told of.
+        // Record code before trace that covers it.
         lock(&self.book).hear()?;
         let packets = drain.take();
         if self.armed.load(Ordering::Acquire) {
@@ -160,7 +160,7 @@ impl Worker {
     }
 }
 
-/// Listens to a process's sidebands while nobody else does.
+/// The thread that reads a process's sidebands while nothing else does.
 #[derive(Debug)]
 pub(super) struct Listener {
     stop: Arc<AtomicBool>,
@@ -187,12 +187,12 @@ impl Listener {
         Self { stop, worker: worker.ok() }
     }
 
-    /// Ends it.
+    /// Ends the thread.
     pub(super) fn close(mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(worker) = self.worker.take() {
             worker.thread().unpark();
-            // One that panicked has said so.
+            // A panicked thread has reported that.
             let _ = worker.join();
         }
     }

@@ -8,18 +8,18 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
-/// What a thread is doing, as far as its tracer knows.
+/// The state of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// It was born, and stands before its first instruction, or will.
+    /// Created, and stopped or about to stop before its first instruction.
     Born,
-    /// It runs.
+    /// Running.
     Running,
-    /// It stands still: it was told to.
+    /// Stopped on request.
     Standing,
     /// Stopped with its process by job control.
     Stopped,
-    /// Stands at its end, with its registers read, until all of its process do.
+    /// At its exit stop, with its registers read, until all threads of its process are.
     AtEnd,
 }
 
@@ -30,25 +30,25 @@ pub(in crate::capture) struct Thread {
     pub(super) pid: Pid,
     pub(super) doing: Doing,
     pub(super) tap: Option<Tap>,
-    /// What is in its ring is wanted, as soon as it stands still.
+    /// True if its ring is to be written as soon as it stops.
     pub(super) is_asked: bool,
-    /// What the last signal was, which may be its end.
+    /// The last signal, which may have ended it.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
-    /// The signal that it stands at, which was not delivered.
+    /// The signal that stopped it and is not delivered.
     pub(super) held: Signo,
-    /// The signal that the debugger wants it to have when it goes on.
+    /// The signal that the debugger gives it on resuming.
     pub(super) chosen: Signo,
-    /// What the debugger is to hear of it.
+    /// News of it for the debugger.
     pub(super) pending: Pending,
-    /// The system call that it has entered, where that was seen.
+    /// The system call that it is in, if its entry was seen.
     pub(super) call: Option<u64>,
-    /// That call was taken back: it is told of before it is made.
+    /// True if that call is skipped, since it must be reported before it is made.
     pub(super) takes_back: bool,
-    /// Where it stands before a system call that the debugger was told of.
+    /// The address of a system call that was reported and is not made yet.
     pub(super) caught: Option<Addr>,
     pub(super) watched: Watched,
-    /// It was taken out of a stop by job control, to which it goes back.
+    /// True if it was in a stop by job control, to which it returns.
     pub(super) group_stopped: bool,
 }
 

@@ -47,7 +47,7 @@ const ALDER: &[Tree] = &[SKYLAKE, ALDER_LAKE];
 
 #[test]
 fn without_a_word_branches_and_the_cheap_times_are_traced() {
-    // Its kernel knows no field for branches, and traces them always.
+    // Its kernel has no field for branches, and always traces them.
     assert_eq!(config(&[BROADWELL], ""), TSC);
     let all = PT | TSC | BRANCH | MTC | mtc_period(3) | psb_period(1);
     for trees in [&[SKYLAKE][..], GOLDMONT, ALDER] {
@@ -96,7 +96,7 @@ fn what_the_cpu_does_not_have_is_refused_with_what_it_has() {
     assert!(skylake("notnt").contains("there is no notnt; this kernel has branch, cyc, "));
     assert_eq!(skylake("psb_period=16"), "--pt-config: psb_period is at most 15");
     assert!(refused(&[BROADWELL], "cyc").contains("there is no cyc"));
-    // A CPU without, under a kernel that knows the field.
+    // A CPU without CYC, under a kernel that has the field.
     let trees = &[SKYLAKE, &[("caps/psb_cyc", "0"), ("caps/mtc", "0")][..]];
     assert!(refused(trees, "cyc").contains("this CPU has no cyc (caps/psb_cyc is 0)"));
     assert!(refused(trees, "mtc_period=3").contains("mtc_period can be nothing on this CPU"));
@@ -108,7 +108,7 @@ fn what_would_make_no_recording_is_refused() {
     for (terms, why) in [
         ("tsc=0", "the threads have no order"),
         ("branch=0", "there is no path"),
-        ("pt=0", "lets branch count"),
+        ("pt=0", "branch has no effect without it"),
         ("mtc=0,mtc_period=3", "mtc_period needs mtc"),
         ("cyc,cyc", "twice"),
         ("CYC", "no term"),
@@ -135,7 +135,7 @@ fn the_pmu_tells_clocks_and_ranges() {
     assert_eq!((goldmont.filter_ranges, goldmont.cpuid_15), (4, None));
     let broadwell = pmu(&[BROADWELL]);
     assert_eq!((broadwell.filter_ranges, broadwell.nominal_ratio), (0, None));
-    // Kernels before the attribute tell it by the capability alone.
+    // Older kernels have no such attribute, only the capability.
     let devices = tempfile::tempdir().unwrap();
     plant(devices.path(), &[SKYLAKE]);
     std::fs::remove_file(devices.path().join("intel_pt/nr_addr_filters")).unwrap();
@@ -162,7 +162,7 @@ fn what_is_missing_is_named() {
         plant(devices.path(), &[SKYLAKE]);
         std::fs::write(devices.path().join("intel_pt").join(file), text).unwrap();
         let error = PtPmu::read(devices.path()).unwrap_err().to_string();
-        assert!(error.contains(file) && error.contains("does not read"), "{error}");
+        assert!(error.contains(file) && error.contains("is invalid"), "{error}");
     }
     plant(devices.path(), &[SKYLAKE]);
     std::fs::remove_file(devices.path().join("intel_pt/type")).unwrap();

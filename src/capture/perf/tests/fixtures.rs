@@ -1,12 +1,12 @@
-//! Trees as `/sys/bus/event_source/devices` of several generations of CPUs, from the kernel's
+//! Trees like `/sys/bus/event_source/devices` of several generations of CPUs, from the kernel's
 //! documentation (`tools/perf/Documentation/perf-intel-pt.txt`, `arch/x86/events/intel/pt.c`).
 
 use std::path::Path;
 
-/// What a tree holds: files below `intel_pt` and what is in them.
+/// Files below `intel_pt`, and their contents.
 pub(super) type Tree = &'static [(&'static str, &'static str)];
 
-/// The first one, under the kernel that came with it: no periods to choose, no filters.
+/// The first CPU with PT, under the kernel of its time: no choice of periods, no filters.
 pub(super) const BROADWELL: Tree = &[
     ("type", "6"),
     ("format/tsc", "config:10"),
@@ -18,7 +18,7 @@ pub(super) const BROADWELL: Tree = &[
     ("caps/payloads_lip", "0"),
 ];
 
-/// All choices of time, two ranges.
+/// A CPU with all choices of time, and two ranges.
 pub(super) const SKYLAKE: Tree = &[
     ("type", "7"),
     ("nr_addr_filters", "2"),
@@ -54,7 +54,7 @@ pub(super) const SKYLAKE: Tree = &[
     ("caps/psb_periods", "3f"),
 ];
 
-/// What the Atom line has more: PTWRITE; the crystal's ratio is not told.
+/// The additions of the Atom line: PTWRITE. The crystal's ratio is unknown.
 pub(super) const GOLDMONT_PLUS: Tree = &[
     ("type", "8"),
     ("nr_addr_filters", "4"),
@@ -67,7 +67,7 @@ pub(super) const GOLDMONT_PLUS: Tree = &[
     ("caps/psb_periods", "3f"),
 ];
 
-/// What newer ones have more: event trace and TNT that can be switched off.
+/// The additions of newer CPUs: event trace, and TNT that can be disabled.
 pub(super) const ALDER_LAKE: Tree = &[
     ("type", "10"),
     ("nr_addr_filters", "2"),

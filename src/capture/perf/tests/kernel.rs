@@ -1,6 +1,6 @@
 //! A model of the kernel's side of perf's rings, after `kernel/events/ring_buffer.c`
 //! (`perf_output_begin`, `perf_aux_output_begin`, `perf_aux_output_end`) and
-//! `arch/x86/events/intel/pt.c`: it writes the same memory that a reader reads, in the same order.
+//! `arch/x86/events/intel/pt.c`: it writes the memory that the reader reads, in the kernel's order.
 
 use super::super::ring::Plain;
 use crate::sideband::perf_data::Attr;
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory that both sides see: a ring and its two counters.
+/// Memory that both sides share: a ring and its two counters.
 pub(in crate::capture::perf) struct Area {
     bytes: UnsafeCell<Box<[u8]>>,
     size_bytes: u64,
@@ -18,8 +18,8 @@ pub(in crate::capture::perf) struct Area {
     pub(super) tail: AtomicU64,
 }
 
-// SAFETY: the counters are atomic, and who writes bytes keeps to the protocol: never between tail
-// and head, but in a ring that overwrites.
+// SAFETY: the counters are atomic, and writers of bytes keep to the protocol: they never write
+// between tail and head, except in a ring that overwrites.
 unsafe impl Sync for Area {}
 // SAFETY: it is plain memory.
 unsafe impl Send for Area {}
@@ -37,13 +37,13 @@ impl Area {
         Arc::new(Self { bytes: UnsafeCell::new(bytes), size_bytes, head, tail })
     }
 
-    /// The reader's view of it.
+    /// Returns the reader's view of it.
     pub(super) fn plain(self: &Arc<Self>, overwrites: bool) -> Plain {
         // SAFETY: the box is never replaced, so its bytes stay where they are.
         let base = unsafe { (*self.bytes.get()).as_mut_ptr() };
         let (base, head) = (NonNull::new(base).unwrap(), NonNull::from(&self.head));
         let tail = (!overwrites).then(|| NonNull::from(&self.tail));
-        // SAFETY: all of it lives as long as the area, which the view keeps.
+        // SAFETY: all of it lives as long as the area, which the view owns.
         unsafe { Plain::new(base, self.size_bytes, head, tail, self.clone()) }
     }
 
@@ -56,7 +56,7 @@ impl Area {
         }
     }
 
-    /// `CIRC_SPACE`: one byte less than what is free.
+    /// Returns `CIRC_SPACE`: one byte less than is free.
     fn space(&self, head: u64, tail: u64) -> u64 {
         self.size_bytes - 1 - (head - tail)
     }
@@ -68,17 +68,17 @@ const FLAG_TRUNCATED: u64 = 1;
 const FLAG_OVERWRITE: u64 = 2;
 /// `PERF_AUX_FLAG_COLLISION`.
 pub(super) const FLAG_COLLISION: u64 = 8;
-/// tid, time.
+/// The size of a record's trailer: tid, time.
 const TRAILER_BYTES: usize = 16;
 
-/// What the records of the model end with, and so of the events that it plays.
+/// Returns the attributes of the model's events, which determine the trailer of its records.
 pub(in crate::capture::perf) fn attr() -> Attr {
     const TID_AND_TIME: u64 = 2 | 4;
     const SAMPLE_ID_ALL: u64 = 1 << 18;
     Attr { sample_type: TID_AND_TIME, flags: SAMPLE_ID_ALL, ..Attr::default() }
 }
 
-/// Tracing from one scheduling of the thread to the next.
+/// The trace from one scheduling of the thread to the next.
 #[derive(Debug)]
 struct Output {
     space: u64,
@@ -97,11 +97,11 @@ pub(in crate::capture::perf) struct Kernel {
     aux_head: u64,
     enabled: bool,
     output: Option<Output>,
-    /// All that was written to the area, by counts.
+    /// All bytes written to the area, by their counts.
     pub(super) written: Vec<u8>,
-    /// Bytes of trace that came to nothing.
+    /// The bytes of trace that were lost.
     pub(super) dropped: u64,
-    /// A record said that bytes are missing, or was lost.
+    /// True once a record reported missing bytes, or was lost.
     pub(super) told_badly: bool,
 }
 
@@ -122,34 +122,34 @@ impl Kernel {
         }
     }
 
-    /// `PERF_EVENT_IOC_ENABLE`.
+    /// Enables the event (`PERF_EVENT_IOC_ENABLE`).
     pub(super) fn enable(&mut self) {
         self.enabled = true;
     }
 
-    /// Whether old bytes make place for new ones.
+    /// Returns true if new bytes overwrite old ones.
     pub(super) fn overwrites(&self) -> bool {
         self.overwrites
     }
 
-    /// How many bytes have place in the area, as the reader has left it.
+    /// Returns the room in the area, in bytes, by the reader's tail.
     pub(super) fn space_left(&self) -> u64 {
         let written = self.output.as_ref().map_or(0, |output| output.written);
         let tail = self.aux.tail.load(Ordering::Acquire);
         self.aux.space(self.aux_head, tail).saturating_sub(written)
     }
 
-    /// Bytes of the area.
+    /// Returns the size of the area.
     pub(super) fn size_bytes(&self) -> u64 {
         self.aux.size_bytes
     }
 
-    /// Whether output goes on.
+    /// Returns true during output.
     pub(super) fn is_on(&self) -> bool {
         self.output.is_some()
     }
 
-    /// The thread is scheduled in (`perf_aux_output_begin`).
+    /// Schedules the thread in (`perf_aux_output_begin`).
     pub(super) fn begin(&mut self) {
         if self.output.is_some() || !self.enabled {
             return;
@@ -160,14 +160,15 @@ impl Kernel {
             self.aux.space(self.aux_head, self.aux.tail.load(Ordering::Acquire))
         };
         if space == 0 {
-            // No record says so.
+            // No record reports this.
             self.enabled = false;
             return;
         }
         self.output = Some(Output { space, written: 0, flags: 0 });
     }
 
-    /// The PT unit writes, as far as there is place; what follows is lost until it is enabled.
+    /// Writes the bytes of the PT unit as far as there is room. The rest is lost until the event is
+    /// enabled.
     pub(super) fn trace(&mut self, bytes: &[u8]) {
         let Some(output) = self.output.as_mut().filter(|output| output.flags == 0) else {
             self.dropped += bytes.len() as u64;
@@ -184,7 +185,7 @@ impl Kernel {
         }
     }
 
-    /// Something makes the unit lose what comes until the next [`Self::begin`].
+    /// Makes the unit lose all output until the next [`Self::begin`].
     pub(super) fn flag(&mut self, flag: u64) {
         if let Some(output) = &mut self.output {
             output.flags |= flag;
@@ -192,8 +193,8 @@ impl Kernel {
         }
     }
 
-    /// The thread is scheduled out, or a part of the area is full (`perf_aux_output_end`): the
-    /// record first, then the head.
+    /// Schedules the thread out, or ends a full part of the area (`perf_aux_output_end`): writes
+    /// the record first, then the head.
     pub(super) fn end(&mut self) {
         if let Some((head, record)) = self.end_output() {
             if let Some(record) = record {
@@ -203,7 +204,7 @@ impl Kernel {
         }
     }
 
-    /// The first half of it: gives what is to be told.
+    /// Ends the output, up to the writing. Returns the new head, and the record if there is one.
     pub(super) fn end_output(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
         let output = self.output.take()?;
         let start = self.aux_head;
@@ -219,7 +220,7 @@ impl Kernel {
         Some((head, has_news.then(|| record(RECORD_AUX, &body))))
     }
 
-    /// Writes a record, with one before it that says how many were lost (`perf_output_begin`).
+    /// Writes a record, with a preceding record of lost ones, if any (`perf_output_begin`).
     pub(super) fn record(&mut self, bytes: &[u8]) {
         let lost = (self.records_lost > 0)
             .then(|| record(RECORD_LOST, &[0, self.records_lost].map(u64::to_le_bytes).concat()));
@@ -237,7 +238,7 @@ impl Kernel {
     }
 }
 
-/// A record with its header and its end.
+/// Returns a record with its header and trailer.
 pub(super) fn record(kind: u32, body: &[u8]) -> Vec<u8> {
     let size = u16::try_from(8 + body.len() + TRAILER_BYTES).unwrap();
     let mut bytes = kind.to_le_bytes().to_vec();

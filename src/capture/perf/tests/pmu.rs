@@ -1,6 +1,6 @@
-//! A PMU that is none: it steps the program, tells each step to the model of the PT unit, and
-//! writes what that gives into an AUX area, as the kernel would. It knows plain programs: steps,
-//! system calls, signal handlers, threads.
+//! A model of a PMU: it steps the program, passes each step to the model of the PT unit, and writes
+//! the packets into an AUX area, as the kernel would. It supports plain programs: steps, system
+//! calls, signal handlers, threads.
 
 use super::super::error::Error;
 use super::super::go::has_trapped;
@@ -22,12 +22,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Steps from one scheduling of a thread to the next.
+/// The number of steps from one scheduling of a thread to the next.
 const SLICE_STEPS: u32 = 500;
-/// What the kernel gives when a stepped thread enters a signal handler.
+/// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 const TRAP_BRKPT: i32 = 1;
-/// Bytes of SYSCALL.
+/// The size of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 const TRAP_TRACE: i32 = 2;
 
@@ -35,7 +35,7 @@ const TRAP_TRACE: i32 = 2;
 #[derive(Debug)]
 struct Shared {
     kernel: Mutex<Kernel>,
-    /// The reader comes only when it is too late.
+    /// The reader waits until it is too late.
     is_late: bool,
     is_off: AtomicBool,
 }
@@ -79,27 +79,28 @@ struct Stepped {
     ip: Addr,
     insn: Option<Insn>,
     steps: u32,
-    /// It may stand in a system call yet, of which its path tells nothing.
+    /// True if it may still be in a system call that its path does not contain.
     is_fresh: bool,
-    /// Somebody else wants its step.
+    /// True if its step is the debugger's.
     is_told: bool,
-    /// It is at the beginning of a system call.
+    /// True if it is at the start of a system call.
     in_call: bool,
 }
 
-/// The PMU.
+/// A PMU that steps threads.
 #[derive(Debug)]
 pub(super) struct ModelPmu {
     threads: BTreeMap<Tid, Stepped>,
-    /// Bytes of an AUX area, whatever was asked for.
+    /// The size of each AUX area, whatever size is requested.
     size_bytes: u64,
-    /// Where each thread's instructions are logged.
+    /// The directory of the logs of threads' instructions.
     log: PathBuf,
-    /// Waits for the reader, so that nothing is lost. Otherwise the reader waits until something is.
+    /// Waits for the reader, so that nothing is lost. If false, the reader waits until something
+    /// is.
     pub(super) is_patient: bool,
-    /// Lets threads run by themselves, and sees nothing.
+    /// Lets threads run natively, and traces nothing.
     pub(super) is_blind: bool,
-    /// Bytes that came to nothing, over all threads.
+    /// The number of bytes lost, over all threads.
     pub(super) dropped: u64,
 }
 
@@ -151,7 +152,7 @@ impl Pmu for ModelPmu {
             aux: Box::new(aux),
             records: PerfRecords::of(&attr()),
             control: kernel,
-            // Its own size is the model's business.
+            // The model ignores the size that is used.
             area,
         })
     }
@@ -191,7 +192,7 @@ impl Pmu for ModelPmu {
             let is_trap = std::mem::take(&mut thread.is_told) || is_watched(Tracee(tid));
             thread.stepped(Tracee(tid), code_of(&info) == HANDLER_ENTERED)?;
             if is_trap {
-                // A fault of the instruction behind, as far as packets are concerned.
+                // In the packets, this is a fault of the next instruction.
                 thread.path.interrupt(thread.ip);
             }
             self.dropped += thread.output(self.is_patient, is_trap);
@@ -200,7 +201,7 @@ impl Pmu for ModelPmu {
         let pid = tracee::process_of(tid).unwrap_or(crate::common::Pid(tid.0));
         if matches!(stop, Stop::Event(PtraceEvent::Stop)) && has_trapped(tid, pid) {
             if thread.is_told || thread.insn.is_some_and(|insn| thread.is_int3(&insn)) {
-                // Somebody else's trap, which is reported when the thread goes on.
+                // The debugger's trap, which is reported when the thread resumes.
                 return Ok(false);
             }
             // Its step is done.
@@ -211,7 +212,7 @@ impl Pmu for ModelPmu {
                 thread.stepped(Tracee(tid), code == HANDLER_ENTERED)?;
             }
         }
-        // It stands, in the kernel, and is scheduled out.
+        // It is stopped in the kernel, and is scheduled out.
         thread.in_call = stop == Stop::Call && !thread.in_call;
         if stop == Stop::Signal(libc::SIGTRAP)
             && thread.insn.is_some_and(|insn| thread.is_int3(&insn))
@@ -223,7 +224,7 @@ impl Pmu for ModelPmu {
             }
         }
         thread.leave(Tracee(tid));
-        // At its end a system call is over.
+        // The system call is over at its second stop.
         thread.is_fresh &= stop != Stop::Call || thread.in_call;
         self.dropped += thread.output(self.is_patient, true);
         if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
@@ -234,7 +235,7 @@ impl Pmu for ModelPmu {
 }
 
 impl Stepped {
-    /// Lets the thread go on: to the next system call, where somebody wants that, or by a step.
+    /// Resumes the thread: to the next system call if requested, or by a step.
     fn go_on(&mut self, tracee: Tracee, signal: Signo, to_call: bool) -> Result<(), tracee::Error> {
         if to_call && self.in_call {
             return tracee.resume_to_call(signal);
@@ -253,7 +254,7 @@ impl Stepped {
     }
 
     fn look(&mut self, tracee: Tracee) -> Result<(), tracee::Error> {
-        // It may have been moved while it stood, or its code been changed.
+        // While it was stopped, its IP or its code may have changed.
         if self.path.is_out() {
             self.insn = None;
         }
@@ -269,17 +270,17 @@ impl Stepped {
         Ok(())
     }
 
-    /// Lets the thread execute its next instruction.
+    /// Steps the thread by one instruction.
     fn step(&mut self, tracee: Tracee, signal: Signo) -> Result<(), tracee::Error> {
         if signal != 0 {
-            // The handler, or the thread's end, comes before the instruction.
+            // A handler, or the thread's end, precedes the instruction.
             self.path.interrupt(self.ip);
             self.insn = None;
         }
         tracee.step(signal)
     }
 
-    /// A step is done, or a handler was entered.
+    /// Handles the end of a step, or the entry into a handler.
     fn stepped(&mut self, tracee: Tracee, is_handler: bool) -> Result<(), tracee::Error> {
         let next = tracee.instruction_pointer()?;
         match self.insn.take() {
@@ -299,18 +300,18 @@ impl Stepped {
         Ok(())
     }
 
-    /// The thread stands still, having left the program by a system call or an interrupt.
+    /// Leaves the program: the thread is stopped by a system call or an interrupt.
     fn leave(&mut self, tracee: Tracee) {
         let is_in_call = tracee.registers().is_ok_and(|r| r.orig_rax.cast_signed() >= 0);
         match self.insn.take().filter(|insn| insn.class.is_far() && is_in_call) {
             Some(insn) => self.path.retire(&insn, insn.next()),
             None => self.path.interrupt(self.ip),
         }
-        // What it stands behind is done with.
+        // The call that it is stopped in is already in the path.
         self.is_fresh |= is_in_call;
     }
 
-    /// Writes what the unit has given; gives how much came to nothing.
+    /// Writes the unit's packets. Returns the number of bytes lost.
     fn output(&mut self, is_patient: bool, is_out: bool) -> u64 {
         let ends = is_out || self.steps >= SLICE_STEPS;
         if ends {
@@ -322,7 +323,7 @@ impl Stepped {
         let before = kernel.dropped;
         kernel.begin();
         if is_patient {
-            // The reader has another thread: half of the area must be free before more comes.
+            // The reader runs in another thread: wait until half of the area is free.
             let place = bytes.len() as u64 + kernel.size_bytes() / 2;
             while !kernel.overwrites() && kernel.space_left() < place {
                 kernel.end();
@@ -340,7 +341,8 @@ impl Stepped {
     }
 }
 
-/// Whether a debug register has seen an access (SDM volume 3, "Debug Status Register (DR6)").
+/// Returns true if a debug register reports an access (SDM volume 3, "Debug Status Register
+/// (DR6)").
 fn is_watched(tracee: Tracee) -> bool {
     tracee.debug_register(6).is_ok_and(|status| status & 0xf != 0)
 }

@@ -1,4 +1,4 @@
-//! A small generator of random numbers: the same seed gives the same schedule.
+//! A small generator of pseudorandom numbers: the same seed gives the same schedule.
 
 /// xorshift64*.
 #[derive(Clone, Debug)]
@@ -6,7 +6,7 @@ pub(super) struct Random(u64);
 
 impl Random {
     pub(super) fn new(seed: u64) -> Self {
-        // Seeds that are near must not begin alike.
+        // Adjacent seeds must not start alike.
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
@@ -17,7 +17,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 
-    /// Below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.next() % limit
     }

@@ -1,4 +1,4 @@
-//! Runs of the whole backend with a model of a PMU, for the tests of who opens recordings.
+//! Runs the whole backend with a model of a PMU, for tests of the rooms that open recordings.
 
 use super::super::engine::{attach_with, record_with};
 use super::super::live::Live as PerfLive;
@@ -8,8 +8,8 @@ use crate::capture::{Error, Live, Outcome, Request};
 use crate::common::{Pid, Tid};
 use std::path::Path;
 
-/// Whether this machine lets a process listen to its own software events. Says loudly what is not
-/// tested without it.
+/// Returns true if this machine lets a process read its own software events. Prints a notice of the
+/// skipped tests if not.
 pub(crate) fn can_listen() -> bool {
     let found = Recipe::find();
     if let Err(error) = &found {
@@ -21,7 +21,7 @@ pub(crate) fn can_listen() -> bool {
 }
 
 /// Runs a program as `--backend perf` does, with AUX areas of `size_bytes`, and logs each thread's
-/// instructions into a file in `log`. Gives how many bytes of trace were dropped, too; none are, if
+/// instructions into a file in `log`. Also returns the number of lost bytes of trace, which is 0 if
 /// `is_patient`.
 pub(crate) fn record_by_model(
     request: &Request,
@@ -35,8 +35,8 @@ pub(crate) fn record_by_model(
     Ok((outcome, pmu.dropped))
 }
 
-/// Attaches to a process as `--backend perf` does, and leaves it when this thread is asked to, with
-/// a PMU that sees nothing.
+/// Attaches to a process as `--backend perf` does, with a PMU that traces nothing, and detaches
+/// when this thread is signaled.
 pub(crate) fn attach_blindly(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let log = tempfile::tempdir().unwrap();
     let mut pmu = ModelPmu::new(1 << 12, log.path().to_owned());
@@ -44,14 +44,14 @@ pub(crate) fn attach_blindly(request: &Request, pid: Pid) -> Result<Outcome, Err
     attach_with(request, pid, &mut pmu)
 }
 
-/// Attaches to a process as `--backend perf` does, and leaves it when this thread is asked to. Logs
-/// each thread's instructions as [`record_by_model`].
+/// Attaches to a process as `--backend perf` does, and detaches when this thread is signaled. Logs
+/// each thread's instructions like [`record_by_model`].
 pub(crate) fn attach_by_model(request: &Request, pid: Pid, log: &Path) -> Result<Outcome, Error> {
     attach_with(request, pid, &mut ModelPmu::new(1 << 14, log.to_owned()))
 }
 
-/// A program under a debugger as `--backend perf` has it, launched or taken over. Logs as
-/// [`record_by_model`] does.
+/// Launches or attaches to a program under a debugger as `--backend perf` does. Logs like
+/// [`record_by_model`].
 pub(crate) fn live_by_model(request: &Request, log: &Path) -> Result<Live, Error> {
     let pmu = Box::new(ModelPmu::new(1 << 14, log.to_owned()));
     let live = match request.attach {
@@ -61,12 +61,12 @@ pub(crate) fn live_by_model(request: &Request, log: &Path) -> Result<Live, Error
     live.map(Live::perf)
 }
 
-/// The calling thread.
+/// Returns the calling thread.
 pub(crate) fn this_thread() -> Tid {
     Tid(nix::unistd::gettid().as_raw())
 }
 
-/// Sends a recorder's thread a signal that asks it for something.
+/// Sends a signal to a recorder's thread.
 pub(crate) fn ask_thread(tid: Tid, signal: i32) {
     let process = nix::unistd::getpid().as_raw();
     // SAFETY: tgkill(2) touches no memory.

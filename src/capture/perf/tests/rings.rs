@@ -1,5 +1,5 @@
-//! The rings' protocol under random schedules: the kernel's side does something before each thing
-//! that the reader does.
+//! Tests the rings' protocol under random schedules: the kernel's side acts before each action of
+//! the reader.
 
 use super::super::drain::{Drain, Ring};
 use super::super::ring::{AuxRing, DataRing, Plain, RingMemory, Seen};
@@ -13,7 +13,7 @@ use std::num::NonZero;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// What a PT unit writes: packets with rising numbers, and a PSB now and then.
+/// The output of a PT unit: packets with rising numbers, and a PSB now and then.
 #[derive(Debug, Default)]
 struct Source {
     next: u16,
@@ -22,7 +22,7 @@ struct Source {
 }
 
 impl Source {
-    /// The next packet.
+    /// Returns the next packet.
     fn packet(&mut self, random: &mut Random) -> Vec<u8> {
         let mut bytes = Vec::new();
         if !self.has_begun || self.since_psb > 16 + random.below(32) {
@@ -43,12 +43,13 @@ struct World {
     kernel: Kernel,
     source: Source,
     random: Random,
-    /// Bytes of a packet that are not written yet: the unit may be stopped within one.
+    /// The rest of a packet: the unit may be stopped within one.
     rest: Vec<u8>,
-    /// An end of output whose record is written and whose head is not.
+    /// The head of an ended output, whose record is already written.
     ending: Option<u64>,
     steps_left: u32,
-    /// The area was full to the last byte, by the tail that the kernel saw or may have seen.
+    /// True once the area was full to the last byte, by the tail that the kernel loaded or may have
+    /// loaded.
     was_full: bool,
     tail_before: u64,
 }
@@ -103,7 +104,7 @@ impl World {
         }
     }
 
-    /// The thread executes something.
+    /// Executes something in the thread.
     fn trace(&mut self) {
         if self.rest.is_empty() {
             self.rest = self.source.packet(&mut self.random);
@@ -113,7 +114,7 @@ impl World {
         let dropped = self.kernel.dropped;
         self.kernel.trace(&now);
         if self.kernel.dropped > dropped {
-            // A packet of which a part is lost is lost, and the unit goes on with another.
+            // A packet that is lost in part is lost, and the unit continues with another.
             self.kernel.dropped += self.rest.len() as u64;
             self.rest.clear();
         }
@@ -128,7 +129,7 @@ impl World {
         }
     }
 
-    /// All that is under way comes to its end.
+    /// Completes all pending writes.
     fn settle(&mut self) {
         while self.ending.is_some() {
             self.step();
@@ -145,7 +146,7 @@ impl World {
     }
 }
 
-/// The reader's view, with the kernel at work behind its back.
+/// The reader's view, with a kernel that acts between its reads.
 #[derive(Debug)]
 struct Busy {
     plain: Plain,
@@ -164,7 +165,7 @@ impl RingMemory for Busy {
     }
 
     fn copy(&self, place: u64, to: &mut [u8]) {
-        // Each half at its own time.
+        // Copies each half at another time.
         let half = to.len() / 2;
         self.world.borrow_mut().run_some();
         self.plain.copy(place, &mut to[..half]);
@@ -182,7 +183,7 @@ impl RingMemory for Busy {
     }
 }
 
-/// The numbers of a trace's packets: those between two gaps together.
+/// Returns the numbers of a trace's packets, in runs between gaps.
 fn runs(trace: &[u8], seed: u64) -> Vec<Vec<u16>> {
     let mut runs = vec![Vec::new()];
     let mut before = None;
@@ -202,7 +203,7 @@ fn runs(trace: &[u8], seed: u64) -> Vec<Vec<u16>> {
     runs
 }
 
-/// One schedule. Gives whether there was a gap.
+/// Runs one schedule. Returns true if there was a gap.
 fn schedule(seed: u64) -> bool {
     let world = Rc::new(RefCell::new(World::new(seed)));
     let (data, aux) = {
@@ -235,7 +236,7 @@ fn schedule(seed: u64) -> bool {
         && numbers.first().is_none_or(|first| *first == 0);
     let flagged = world.kernel.dropped > 0;
     assert!(!flagged || has_gap, "seed {seed}: bytes were dropped, and there is no gap");
-    // A small ring of records may have lost some for all that a reader can see.
+    // A small ring may have lost records, as far as a reader can see.
     let is_small = world.kernel.data.plain(false).size_bytes() < 4096;
     let may_gap = flagged || world.was_full || world.kernel.told_badly || is_small;
     assert!(may_gap || !has_gap, "seed {seed}: a gap where nothing was dropped");
@@ -255,7 +256,7 @@ fn a_million_schedules_lose_double_and_tear_nothing() {
         let workers: Vec<_> = (0..workers).map(worker).collect();
         workers.into_iter().map(|worker| worker.join().unwrap()).sum()
     });
-    // Both kinds are common, so that neither is untested.
+    // Schedules with and without gaps are both frequent, so both are tested.
     assert!((SCHEDULES / 20..SCHEDULES / 20 * 19).contains(&gaps), "{gaps} had gaps");
 }
 
@@ -270,7 +271,7 @@ fn bytes_that_come_in_any_pieces_are_one_trace() {
             let size = usize::try_from(1 + random.below(90)).unwrap();
             let end = (at + size).min(trace.len());
             made.extend(stitch.bytes(&trace[at..end]));
-            // What is given ends with a whole packet.
+            // The result ends with a whole packet.
             assert!(Packets::new(&made).all(|(_, packet)| packet.is_ok()), "seed {seed}");
             at = end;
         }
@@ -296,7 +297,7 @@ fn a_reader_and_a_writer_at_the_same_time_agree() {
             let before = kernel.written.len();
             kernel.trace(&numbers);
             kernel.end();
-            // What had no place comes again.
+            // Repeat bytes that found no room.
             count += (kernel.written.len() - before) as u64;
             let cut = count % 8;
             if cut != 0 {
@@ -336,7 +337,7 @@ fn records_that_do_not_read_are_passed_over() {
     area.head.store(24, Ordering::Release);
     assert_eq!(ring.read(&mut |_| panic!("zeros are no record")), Seen::Doubtful);
     assert_eq!(area.tail.load(Ordering::Acquire), 24);
-    // A head that nobody can have written.
+    // A head that no writer can have written.
     area.head.store(1 << 40, Ordering::Release);
     assert_eq!(ring.read(&mut |_| panic!("not there")), Seen::Doubtful);
 }
@@ -352,7 +353,7 @@ fn a_snapshot_is_the_end_of_what_was_written() {
             for _ in 0..random.below(6) {
                 kernel.begin();
                 let count = random.below(100);
-                // No zeros, as of a trace a page of them is none.
+                // No zeros: a trace contains no page of them.
                 let bytes: Vec<u8> = (0..count).map(|n| 1 + (n % 255) as u8).collect();
                 kernel.trace(&bytes);
                 kernel.end();

@@ -1,4 +1,5 @@
-//! Real rings of the kernel, with an event that counts nothing: what this thread does is told.
+//! Tests real rings of the kernel, with an event that counts nothing: they report the actions of
+//! this thread.
 
 use super::super::clock::PerfTime;
 use super::super::sideband::{Recipe, Sideband};
@@ -19,10 +20,10 @@ fn records(sideband: &mut Sideband) -> Vec<PerfRecord> {
     read.records
 }
 
-/// Maps a page of a file as code, and takes it away.
+/// Maps a page of a file as code, and unmaps it.
 fn map_code(file: &std::fs::File) {
     let flags = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
-    // SAFETY: a new mapping, which nobody else knows, and which is taken away again.
+    // SAFETY: nothing else uses the new mapping, which is unmapped here.
     unsafe {
         let at = mmap(None, PAGE, flags, MapFlags::MAP_PRIVATE, file, 0).unwrap();
         munmap(at, PAGE.get()).unwrap();
@@ -61,7 +62,7 @@ fn mappings_names_and_switches_are_told_with_their_times() {
         records.iter().any(is_it)
     };
     assert!(switched(true) && switched(false), "the sleep is two switches");
-    // A machine that was busy elsewhere may have taken a while between two readings.
+    // A busy machine may have taken a while between two readings.
     let slack = match time {
         PerfTime::Told(_) => 10_000,
         PerfTime::Raw(_) => 10_000_000,
@@ -89,7 +90,7 @@ fn a_ring_that_comes_round_loses_nothing_and_one_that_is_full_says_so() {
         seen += maps(&records(&mut sideband));
     }
     assert_eq!(seen, 1200);
-    // More than fits: the next record that finds place says how many are missing.
+    // More than fits: the next record that finds room reports the number of lost ones.
     (0..2000).for_each(|_| map_code(&file));
     let first = sideband.read();
     assert!(first.is_damaged);
@@ -101,6 +102,6 @@ fn a_ring_that_comes_round_loses_nothing_and_one_that_is_full_says_so() {
     };
     let lost: usize = first.records.iter().chain(&second).map(lost).sum();
     let seen = maps(&first.records) + maps(&second);
-    // Switches may be among the lost.
+    // The lost ones may include switches.
     assert!(lost > 0 && seen + lost >= 2001, "{seen} seen, {lost} lost");
 }
