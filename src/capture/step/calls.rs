@@ -1,4 +1,4 @@
-//! System calls of a stepped thread, from the instruction that enters to the return.
+//! System calls of a stepped thread, from the call instruction to the return.
 
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
@@ -15,29 +15,28 @@ use crate::tracee::call_numbers::{
     RSEQ, SHMAT, SHMDT,
 };
 
-/// The number of a call that the kernel does not make. Its result is `ENOSYS` by then
-/// (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS` in arch/x86/entry).
+/// The number of a skipped call. Its result is already `ENOSYS` (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS`
+/// in arch/x86/entry).
 const NO_CALL: u64 = u64::MAX;
 
-/// Whether the instruction at `ip`, a far call, enters the kernel for a system call: SYSCALL, or
-/// INT 0x80.
+/// Returns true if the far call at `ip` makes a system call: SYSCALL, or INT 0x80.
 pub(super) fn is_system_call(process: &Process, ip: Addr) -> bool {
     let mut bytes = [0; 2];
     process.memory.read(ip, &mut bytes) == 2 && matches!(bytes, [0x0f, 0x05] | [0xcd, 0x80])
 }
 
-/// The number of the system call that the thread is about to make, if it is.
+/// Returns the number of the system call that the thread is about to make, if any.
 pub(super) fn next_call(process: &Process, thread: &Thread) -> Option<u64> {
     let registers =
         is_system_call(process, thread.ip).then(|| thread.tracee.registers().ok()).flatten()?;
-    // The kernel looks at the low half only.
+    // The kernel uses only the low half.
     Some(registers.rax & u64::from(u32::MAX))
 }
 
-/// The thread is about to make a system call.
+/// Notes the system call that the thread is about to make.
 pub(super) fn enter(thread: &mut Thread) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
-        // Its end will be reported.
+        // The thread was killed: its exit will be reported.
         Err(error) if error.is_gone() => return Ok(()),
         result => result?,
     };
@@ -50,7 +49,7 @@ fn call_of(r: &Registers, number: u64) -> Call {
     Call { number, args, entered: false, ignores: None, retired: false }
 }
 
-/// The kernel begins or ends a system call.
+/// Handles the start or the end of a system call.
 pub(super) fn stopped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     match thread.call.take() {
         Some(call) if call.entered => done(process, thread, call),
@@ -72,8 +71,8 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
     }
     let mut call = call.unwrap_or_else(|| call_of(&registers, registers.orig_rax));
     if call.number == RSEQ {
-        // The kernel moves the IP of a thread that it preempts in a restartable sequence, to
-        // somewhere that the path cannot tell: the call fails as on a kernel that does not have it.
+        // The kernel moves the IP of a thread that it preempts in a restartable sequence, which the
+        // path cannot express: make the call fail as on a kernel without it.
         let skipped = Registers { orig_rax: NO_CALL, ..registers };
         thread.tracee.set_registers(&skipped)?;
     }
@@ -85,7 +84,7 @@ fn begun(process: &mut Process, thread: &mut Thread, call: Option<Call>) -> Resu
     Ok(())
 }
 
-/// The call is done, and the thread is about to go on behind it.
+/// Completes a call: the thread is about to continue after it.
 fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Error> {
     let registers = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -113,7 +112,7 @@ fn done(process: &mut Process, thread: &mut Thread, call: Call) -> Result<(), Er
     }
 }
 
-/// The thread, whose call was interrupted, makes it again when it goes on.
+/// Moves a thread whose call was interrupted back to before the call, which it then repeats.
 fn stand_before(thread: &mut Thread) -> Result<(), Error> {
     let registers = stand_before_call(&thread.tracee.registers()?);
     thread.tracee.set_registers(&registers)?;
@@ -122,13 +121,13 @@ fn stand_before(thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets the kernel go on with the thread's call.
+/// Resumes the thread's call.
 pub(super) fn go_on(thread: &mut Thread) -> Result<(), Error> {
     thread.doing = Doing::InCall;
     gone_is_fine(thread.tracee.resume_to_call(0))
 }
 
-/// Makes the program see what it would see untraced, and tells the sideband.
+/// Restores the state that the program would see untraced, and records the return.
 fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), Error> {
     let before = match thread.tracee.registers() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -142,7 +141,7 @@ fn leave(process: &mut Process, thread: &mut Thread, call: &Call) -> Result<(), 
     let tid = thread.tid();
     let result = registers.rax.cast_signed();
     process.recorder.event(tid, Event::SyscallReturn { result })?;
-    // By any call, somebody may have written to code, or have waited for somebody who did.
+    // During any call, code may be written by another process, which this one may have waited for.
     process.look_for_changes(tid)?;
     if result == 0 {
         process.trap_ignored.set(&process.memory, call);

@@ -1,5 +1,4 @@
-//! The code of a process, decoded once where it cannot change, and read again at each step where
-//! it can.
+//! The code of a process: decoded once where it cannot change, and at each step where it can.
 
 use crate::common::Addr;
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, decode};
@@ -8,14 +7,14 @@ use std::collections::HashMap;
 
 const PAGE_BYTES: usize = 4096;
 
-/// Decoded instructions, and the bytes of code that can change as the recording knows them.
+/// Decoded instructions, and the recorded bytes of code that can change.
 #[derive(Debug, Default)]
 pub(super) struct Code {
     stable: HashMap<Addr, Option<Insn>>,
     pages: HashMap<Addr, Box<[u8; PAGE_BYTES]>>,
 }
 
-/// Code bytes that the recording does not know yet.
+/// Code bytes that are not recorded yet.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) addr: Addr,
@@ -23,19 +22,19 @@ pub(super) struct Change {
 }
 
 impl Code {
-    /// Forgets all: the mappings of code changed.
+    /// Forgets all instructions, since the mappings of code changed.
     pub(super) fn clear(&mut self) {
         self.stable.clear();
         self.pages.clear();
     }
 
-    /// The instruction at `ip`, in memory that cannot change. None: no valid instruction.
+    /// Returns the instruction at `ip`, in memory that cannot change; `None` if it is invalid.
     pub(super) fn stable(&mut self, ip: Addr, memory: &Memory) -> Option<Insn> {
         *self.stable.entry(ip).or_insert_with(|| read_insn(ip, memory))
     }
 
-    /// The instruction at `ip`, in memory that can change, and the changes since the last look at
-    /// its pages.
+    /// Returns the instruction at `ip`, in memory that can change, and the changes of its pages
+    /// since the last call.
     pub(super) fn changing(&mut self, ip: Addr, memory: &Memory) -> (Option<Insn>, Vec<Change>) {
         let insn = read_insn(ip, memory);
         let len = u64::from(insn.map_or(1, |insn| insn.len));
@@ -47,7 +46,8 @@ impl Code {
         (insn, changes)
     }
 
-    /// Compares the bytes from `at` on with what is known of `page`, and if they differ, the page.
+    /// Compares the bytes at `at` with the known ones of `page`, and if they differ, the whole
+    /// page.
     fn look(&mut self, at: Addr, page: Addr, memory: &Memory) -> Vec<Change> {
         let offset = usize::try_from(at.0 - page.0).unwrap_or(0);
         let end = (offset + MAX_INSN_BYTES).min(PAGE_BYTES);
@@ -69,7 +69,7 @@ impl Code {
     }
 }
 
-/// The smallest run of bytes that holds all that changed.
+/// Returns the smallest run of bytes that contains all changes.
 fn difference(page: Addr, old: Option<&[u8]>, new: &[u8]) -> Change {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);

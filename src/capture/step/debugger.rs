@@ -1,5 +1,5 @@
-//! Stepping for a debugger: until what it waits for, and then all threads stand still. Each
-//! instruction is a stop of its thread anyway, so places to stop at need no breakpoints.
+//! Steps for a debugger until the requested event, then stops all threads. Each instruction ends in
+//! a stop anyway, so breakpoints need no INT3s.
 
 use super::engine::{Engine, TURN_STEPS};
 use super::thread::{Doing, Thread};
@@ -16,28 +16,28 @@ use crate::tracee::{Signo, Stop, wait_any};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A thread that executes so many single instructions lets the others run for one of them.
+/// The number of single steps in a row after which the other threads run for one.
 const LONE_STEPS: u32 = 256;
-/// Stops between two looks at whether somebody interrupts, and at the clock.
+/// The number of stops between two checks for interruptions and of the clock.
 const STOPS_PER_LOOK: u32 = 64;
-/// How long a look waits where all threads are in the kernel.
+/// The pause between two looks while all threads are in the kernel.
 const LOOK_PERIOD: Duration = Duration::from_millis(2);
 
-/// Who looks at the program.
+/// The state of a debugger session.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
-    /// What it told the threads to do, while they do.
+    /// The current request, while threads run.
     go: Option<Go>,
-    /// Only the thread that was told to runs.
+    /// True if only the requested thread runs.
     alone: bool,
-    /// How many single instructions it has executed so, one after the other.
+    /// The number of single steps of that thread in a row.
     lone_steps: u32,
-    /// What the threads' debug registers watch.
+    /// The slots that all threads' debug registers watch.
     slots: Vec<Slot>,
 }
 
 impl Thread {
-    /// Gives the thread a signal (0: none), in place of the one that it stands at.
+    /// Sets the thread's signal (0: none), in place of the one that stopped it.
     fn give(&mut self, signal: Signo) -> Result<(), Error> {
         if signal == 0 {
             self.pending.siginfo = None;
@@ -45,20 +45,20 @@ impl Thread {
         if std::mem::take(&mut self.held) {
             self.deliver = signal;
         } else if signal != 0 {
-            // Only where a signal stopped it can a thread be given one.
+            // ptrace can inject a signal only into a thread that a signal stopped.
             self.pending.sent = signal;
             gone_is_fine(self.tracee.send(self.pid, signal))?;
         }
         Ok(())
     }
 
-    /// Returns that the thread has made a system call, if those are caught; once.
+    /// Returns the news of a system call that was made, once, if those are caught.
     fn take_return(&mut self, catches: Option<&Catches>) -> Option<News> {
         let number = self.returned.take()?;
         catches.is_some_and(|catches| catches.has(number)).then_some(News::CallReturn(number))
     }
 
-    /// Stands in the program, with nothing of the kernel's left to do.
+    /// Returns true if the thread is stopped in the program, with no call or signal pending.
     pub(super) fn is_in_program(&self) -> bool {
         self.doing == Doing::Ready
             && self.call.is_none()
@@ -68,7 +68,7 @@ impl Thread {
 }
 
 impl Engine {
-    /// Whether a thread that is ready has leave to go on.
+    /// Returns true if a ready thread may run.
     pub(super) fn may_go(&self, thread: &Thread) -> bool {
         thread.doing == Doing::Ready
             && !thread.held
@@ -78,7 +78,7 @@ impl Engine {
                 .is_none_or(|debugger| thread.pid == self.program && debugger.lets_go(thread))
     }
 
-    /// Whether the debugger wants to look at the thread before it goes on.
+    /// Returns true if the thread is to stop for the debugger before it runs.
     pub(super) fn stops_before(&mut self, tid: Tid) -> bool {
         let Some(go) = self.debugger.as_ref().and_then(|debugger| debugger.go.as_ref()) else {
             return false;
@@ -103,7 +103,7 @@ impl Engine {
         thread.caught.is_some()
     }
 
-    /// Lets the program go on until there is something to tell, and of which thread.
+    /// Runs the program until there is news. Returns it with its thread.
     pub(super) fn go_on(
         &mut self,
         go: &Go,
@@ -146,12 +146,12 @@ impl Engine {
         Ok(self.settled(go, news))
     }
 
-    /// Whether only the thread that was told to runs.
+    /// Returns true if only the requested thread runs.
     fn is_alone(&self) -> bool {
         self.debugger.as_ref().is_some_and(|debugger| debugger.alone)
     }
 
-    /// Tells the threads what to do; gives what another has to tell before they do.
+    /// Prepares all threads for the request. Returns news of another thread that comes first.
     fn begin(&mut self, go: &Go) -> Result<Option<(Tid, News)>, Error> {
         if let Some(owed) = self.take_owed(go) {
             return Ok(Some(owed));
@@ -169,15 +169,15 @@ impl Engine {
         };
         let steps_alone = go.step && go.signal == 0 && !makes_call;
         debugger.lone_steps = if steps_alone { debugger.lone_steps + 1 } else { 0 };
-        // The thread may wait for the others.
+        // The thread may be waiting for the others.
         let is_theirs = debugger.lone_steps.is_multiple_of(LONE_STEPS);
         debugger.alone = go.locked || steps_alone && !is_theirs;
         let alone = debugger.alone;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
             (thread.moved, thread.passes) = (false, true);
-            // Settled now, for it may be that another thread is told of before this one goes on.
-            // gdb, which steps over a breakpoint as the signal comes, has one put there for when
-            // the signal is dealt with, be it that nothing is done.
+            // Decide this now: another thread may be reported before this one runs. When gdb steps
+            // over a breakpoint as a signal comes, it inserts a breakpoint there, to be hit once
+            // the signal is handled, even if no handler runs.
             thread.passes = !thread.held || go.signal == 0;
             thread.give(go.signal)?;
         }
@@ -199,7 +199,7 @@ impl Engine {
                 thread.passes = thread.pending.reported == Some(thread.ip);
             }
             if std::mem::take(&mut thread.held) {
-                // It was told of, and is not to have it.
+                // The signal was reported, and is not to be delivered.
                 thread.deliver = 0;
             }
             if std::mem::take(&mut thread.group_stopped) {
@@ -212,13 +212,13 @@ impl Engine {
         if alone || !steps_alone {
             self.steps_left = TURN_STEPS;
         } else {
-            // The others come first.
+            // The other threads run first.
             self.steps_left = 0;
         }
         Ok(None)
     }
 
-    /// Lets the debug registers of all threads watch what is asked for.
+    /// Sets the debug registers of all threads to the requested watches.
     fn watch_all(&mut self, go: &Go) -> Result<(), Error> {
         let Some(debugger) = &mut self.debugger else { return Ok(()) };
         debugger.slots = slots(&go.watches);
@@ -226,7 +226,7 @@ impl Engine {
         ready.try_for_each(|t| gone_is_fine(t.watched.set(t.tracee, &debugger.slots)))
     }
 
-    /// Waits for a stop; None where somebody interrupted before there was one.
+    /// Waits for a stop. Returns `None` if interrupted before there is one.
     fn wait_or_interrupted(
         &mut self,
         interrupted: &dyn Fn() -> bool,
@@ -246,7 +246,7 @@ impl Engine {
         }
     }
 
-    /// Takes in a stop, and what it is to the debugger.
+    /// Handles a stop, including its meaning to the debugger.
     pub(super) fn take_in(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.handle(tid, stop)?;
         self.spread_ranges();
@@ -278,12 +278,12 @@ impl Engine {
         if let Some(news) = thread.take_birth() {
             let is_wanted = news != News::VforkDone || go.forks.vfork;
             let steps = is_wanted && go.step && go.thread == tid;
-            // While it waits for the wait's end, gdb catches nothing.
+            // gdb catches no system calls while it waits for the end of a vfork.
             let all = Catches::All;
             let was_told = news == News::VforkDone && thread.reported_entry;
             let returned = thread.take_return(Some(if was_told { &all } else { &go.catches }));
             if steps && go.locked && news.is_birth() {
-                // gdb, which steps over a breakpoint so, takes no other answer.
+                // gdb, which steps over a breakpoint like this, accepts no other answer.
                 (thread.pending.news, thread.pending.owed) = (Some(News::Stepped), Some(news));
                 return Ok(());
             }
@@ -301,7 +301,7 @@ impl Engine {
         Ok(())
     }
 
-    /// All threads stand still.
+    /// Stops all threads.
     fn halt_all(&mut self) -> Result<(), Error> {
         self.threads.values_mut().for_each(|thread| thread.halts = true);
         while self.threads.values().any(is_out) {
@@ -332,7 +332,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A process all of whose threads stand still goes on by itself, and its recording ends here.
+    /// Detaches from a process whose threads are all stopped, which ends its recording.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         for thread in self.threads.values().filter(|t| t.pid == pid && t.doing == Doing::Ready) {
             gone_is_fine(thread.watched.end(thread.tracee))?;
@@ -340,14 +340,14 @@ impl Engine {
         self.release_process(pid)
     }
 
-    /// Ends the program, and what stands beside it.
+    /// Kills the program, and the processes beside it.
     pub(super) fn kill(&mut self) -> Result<(), Error> {
         self.newborns.kill_all();
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.kill_process(pid))
     }
 
-    /// Ends a process, and waits until it has.
+    /// Kills a process, and waits until it has ended.
     pub(super) fn kill_process(&mut self, pid: Pid) -> Result<(), Error> {
         crate::tracee::Tracee::kill_process(pid);
         let mut of_process = self.threads.values().filter(|thread| thread.pid == pid).peekable();
@@ -406,7 +406,7 @@ impl Debugger {
         self.go.as_ref()
     }
 
-    /// At which births of processes it is told.
+    /// Returns the births of processes that the debugger catches.
     pub(super) fn forks(&self) -> Forks {
         self.go.as_ref().map(|go| go.forks).unwrap_or_default()
     }
@@ -416,7 +416,7 @@ impl Debugger {
     }
 }
 
-/// Not at a stop that its tracer has seen.
+/// Returns true unless the thread is at a stop that its tracer has seen.
 fn is_out(thread: &Thread) -> bool {
     let waits = thread.waits && thread.doing == Doing::InCall;
     matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped) && !waits

@@ -1,4 +1,4 @@
-//! The loop: whose turn it is, waiting, and the end. What a stop means stands in `events`.
+//! The main loop: turns, waits, and the end. `events` handles the stops.
 
 use super::debugger::Debugger;
 use super::events::end_path;
@@ -23,11 +23,11 @@ use std::path::PathBuf;
 
 /// The backend's name in a manifest.
 pub(super) const BACKEND: &str = "step";
-/// Steps of a thread's turn, where another one is ready.
+/// The number of steps in a thread's turn, if another one is ready.
 pub(super) const TURN_STEPS: u32 = 1000;
-/// Stops between two looks at the clock.
+/// The number of stops between two looks at the clock.
 const STOPS_PER_FLUSH: u32 = 1024;
-/// A thread's packets are handed to the recording when this many bytes have come together.
+/// The number of pending bytes at which a thread's packets are written to the recording.
 const PATH_CHUNK_BYTES: usize = 4096;
 
 /// Runs a program, single-stepped, and records it.
@@ -46,24 +46,24 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     engine.outcome()
 }
 
-/// All processes and threads that are being stepped.
+/// The processes and threads that are stepped.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth was not told yet.
+    /// First stops of threads whose birth is not yet reported.
     pub(super) early: BTreeMap<Tid, Stop>,
-    /// Children that a debugger says what becomes of.
+    /// Children whose fate the debugger decides.
     pub(super) newborns: Newborns,
     pub(super) finished: Vec<(PathBuf, Manifest, u64)>,
     pub(super) notes: Vec<String>,
-    /// The recorder leaves the program when it is asked to.
+    /// The requests to detach from the program.
     leaving: Option<Leaving>,
-    /// How the program ended, once it has.
+    /// The exit of the program, once it has ended.
     pub(super) exit: Option<Exit>,
-    /// Who looks at the program, if somebody does.
+    /// The state of the debugger session, if there is one.
     pub(super) debugger: Option<Debugger>,
     pub(super) current: Tid,
     pub(super) steps_left: u32,
@@ -90,7 +90,7 @@ impl Engine {
 
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
         let tid = Tid(self.program.0);
-        // Whatever fails from here on, it is let go.
+        // If anything fails from here on, it is detached.
         let path = self.new_path(tid, self.program);
         let thread = Thread::new(tid, self.program, crate::common::Addr(0), path);
         self.threads.insert(tid, thread);
@@ -101,14 +101,14 @@ impl Engine {
         let ip = Tracee(tid).instruction_pointer()?;
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.ip = ip;
-            // The program is still inside the execve(2) that brought it, and its first step only
-            // leaves that.
+            // The program is still in the execve(2) that started it, and its first step only leaves
+            // that.
             thread.call = Some(Call::executing());
         }
         Ok(())
     }
 
-    /// The path of a thread that has not run yet.
+    /// Returns the path of a thread that has not run yet.
     pub(super) fn new_path(&self, tid: Tid, pid: Pid) -> Path {
         let log = self.request.step_log.as_ref().map(|dir| dir.join(format!("{tid}.log")));
         let open = |path| File::options().append(true).create(true).open(path).ok();
@@ -117,7 +117,7 @@ impl Engine {
         Path::new(self.request.psb_period_bytes, ranges, now, log.and_then(open))
     }
 
-    /// Lets all paths know the code that a filter means, where more of it was found.
+    /// Passes newly found ranges of the filter to all paths.
     pub(super) fn spread_ranges(&mut self) {
         for (pid, process) in self.processes.iter_mut().filter(|(_, p)| p.has_new_ranges) {
             process.has_new_ranges = false;
@@ -158,13 +158,13 @@ impl Engine {
         Ok(())
     }
 
-    /// All go on by themselves, and the recordings end here.
+    /// Detaches from all processes, which ends their recordings.
     fn leave_all(&mut self) -> Result<(), Error> {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         pids.into_iter().try_for_each(|pid| self.release_process(pid))
     }
 
-    /// Waits for a stop, however many signals the recorder takes meanwhile.
+    /// Waits for a stop, across signals to the recorder.
     pub(super) fn wait_on(&mut self) -> Result<(Tid, Stop), Error> {
         loop {
             if let Some(news) = self.wait()? {
@@ -173,8 +173,8 @@ impl Engine {
         }
     }
 
-    /// Waits for a stop; when nobody is in the program, writes out what came together first. None:
-    /// the recorder took a signal.
+    /// Waits for a stop. Writes out pending data first if no thread is in the program. Returns
+    /// `None` if the recorder got a signal.
     fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         if !self.is_stepping() {
             for _ in 0..2 {
@@ -192,7 +192,7 @@ impl Engine {
         self.threads.values().any(|thread| thread.doing == Doing::Stepping)
     }
 
-    /// Writes out all that came together.
+    /// Writes out all pending data.
     pub(super) fn write_all(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid) {
@@ -203,7 +203,7 @@ impl Engine {
         Ok(self.processes.values_mut().try_for_each(|p| p.recorder.flush())?)
     }
 
-    /// Lets threads go on: one in the program, any number in the kernel.
+    /// Resumes threads: one in the program, any number in the kernel.
     pub(super) fn schedule(&mut self) -> Result<(), Error> {
         while !self.is_stepping() {
             let Some(tid) = self.whose_turn() else { return Ok(()) };
@@ -244,7 +244,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a thread execute its next instruction.
+    /// Resumes a thread: delivers its signal, or executes its next instruction.
     fn go(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let Some(process) = self.processes.get_mut(&thread.pid) else { return Ok(()) };
@@ -255,7 +255,7 @@ impl Engine {
             let resumed = deliver(thread);
             return waits_if_gone(thread, resumed);
         }
-        // In the kernel's hands between a call and its return there is no instruction to look at.
+        // Between a call and its return there is no instruction to decode.
         let is_inside = thread.call.is_some() || thread.restarts.is_some();
         if !is_inside && let Some(next) = process.make_vsyscall(thread)? {
             thread.divert(next);
@@ -272,8 +272,8 @@ impl Engine {
         waits_if_gone(thread, resumed)
     }
 
-    /// Ends the path of a first thread of whose end the kernel does not tell, and for which others
-    /// wait at their end.
+    /// Forgets a first thread that is gone while other threads are at their exit stops: the kernel
+    /// does not report its end.
     fn forget_first_thread(&mut self, pid: Pid) -> Result<(), Error> {
         let first = Tid(pid.0);
         if self.awaits_lost_first_thread(pid)
@@ -285,7 +285,8 @@ impl Engine {
         Ok(())
     }
 
-    /// All threads of a process stand at their end: writes the final state and lets them end.
+    /// Writes the final state once all threads of a process are at their exit stops, and resumes
+    /// them.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         self.forget_first_thread(pid)?;
         let of_process = |thread: &&mut Thread| thread.pid == pid;
@@ -306,7 +307,7 @@ impl Engine {
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee.resume(0)))
     }
 
-    /// The process is gone: completes its recording.
+    /// Completes the recording of a process that is gone.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         self.threads.retain(|_, thread| thread.pid != pid);
         if pid == self.program {
@@ -320,8 +321,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Something failed: all threads go on untraced, and the program is waited for, so that its
-    /// terminal is not taken away.
+    /// Detaches from all threads after a failure, and waits for the end of the program, which keeps
+    /// its terminal.
     pub(super) fn let_go(&mut self) {
         for thread in self.threads.values_mut() {
             release(thread);
@@ -335,7 +336,7 @@ impl Engine {
     }
 
     fn outcome(mut self) -> Result<Outcome, Error> {
-        // The program's own recording comes first.
+        // List the program's own recording first.
         self.finished.sort_by_key(|(_, manifest, _)| manifest.pid != self.program);
         let recordings = self.finished.iter().map(|(dir, ..)| dir.clone()).collect();
         let Some((_, manifest, trace_bytes)) = self.finished.into_iter().next() else {
@@ -345,21 +346,21 @@ impl Engine {
     }
 }
 
-/// Lets a thread execute its next instruction, or go on with its system call.
+/// Steps a thread by its next instruction, or resumes its system call.
 fn execute(thread: &mut Thread) -> Result<(), tracee::Error> {
     if thread.call.is_some() || thread.restarts.is_some() {
         let again = thread.give_trap_back()?;
         thread.doing = Doing::InCall;
         return thread.tracee.resume_to_call(again);
     }
-    // INT3 with SIGTRAP blocked kills, and must.
+    // An INT3 with SIGTRAP blocked kills the program, and must do so here.
     let is_far = thread.insn.is_some_and(|insn| insn.class.is_far());
     let again = if is_far { thread.give_trap_back()? } else { thread.lend_trap().map(|()| 0)? };
     thread.doing = Doing::Stepping;
     thread.tracee.step(again)
 }
 
-/// Delivers a thread's signal. It stops again before it executes anything, in a handler or not.
+/// Delivers a thread's signal. The thread stops before its next instruction, in a handler or not.
 fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.give_trap_back()?;
     thread.tracee.interrupt()?;
@@ -367,17 +368,17 @@ fn deliver(thread: &mut Thread) -> Result<(), tracee::Error> {
     thread.tracee.step(std::mem::take(&mut thread.deliver))
 }
 
-/// Detaches from a thread, whatever it does.
+/// Detaches from a thread, whether stopped or running.
 pub(super) fn release(thread: &mut Thread) {
     let tracee = thread.tracee;
     let running = matches!(thread.doing, Doing::Stepping | Doing::InCall | Doing::Stopped);
-    // A thread that is gone cannot be detached from, and need not be.
+    // Detaching fails only for a thread that is gone.
     if !running {
         let again = thread.give_trap_back().unwrap_or(0);
         let _ = tracee.detach(if again == 0 { thread.deliver } else { again });
     } else if tracee.interrupt().is_ok() {
         let mut stop = wait_for(tracee.0);
-        // The end of its step may have come in the same moment, and is told after that.
+        // Its step may have ended at the same time, which is reported after this stop.
         let is_left = |thread: &Thread| {
             let now = signals(thread.pid, thread.tid());
             now.is_ok_and(|now| now.pending & !now.blocked & TRAP_BIT != 0)
@@ -397,7 +398,7 @@ pub(super) fn release(thread: &mut Thread) {
     }
 }
 
-/// A thread that is gone before it was resumed has nothing left but its end.
+/// Marks a thread that is gone as running, so that its exit is awaited.
 fn waits_if_gone(thread: &mut Thread, resumed: Result<(), tracee::Error>) -> Result<(), Error> {
     if resumed.as_ref().is_err_and(tracee::Error::is_gone) {
         thread.doing = Doing::Stepping;

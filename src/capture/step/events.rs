@@ -1,5 +1,5 @@
-//! What a stop means: steps, signals, births, ends. Decides what goes into the path; the loop
-//! decides who goes on.
+//! Handles stops: steps, signals, births, exits. Decides what enters the path; the main loop
+//! decides which thread runs.
 
 use super::calls;
 use super::engine::{BACKEND, Engine, release};
@@ -24,16 +24,16 @@ use crate::tracee::{
 /// `si_code` of a SIGTRAP (sigaction(2), and arch/x86 in the kernel).
 const TRAP_BRKPT: i32 = 1;
 const TRAP_TRACE: i32 = 2;
-/// What the kernel gives when a stepped thread enters a signal handler.
+/// The `si_code` when a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
 impl Engine {
-    /// Takes in a stop of a thread.
+    /// Handles a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let ended = matches!(stop, Stop::Exited(_) | Stop::Killed { .. });
         let known = self.threads.contains_key(&tid);
-        // A first thread may be gone long before its process is.
-        // A first thread that ended before gives its number to a thread that executes a program.
+        // The first thread may end long before its process does. Its number then passes to a thread
+        // that executes a program.
         let executed = stop == Stop::Event(PtraceEvent::Exec);
         let of_process = self.processes.contains_key(&Pid(tid.0));
         if !(known || (ended || executed) && of_process) {
@@ -41,7 +41,7 @@ impl Engine {
             return Ok(());
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
-            // Until it is resumed, whatever fails on the way.
+            // It stays so until it is resumed, even if something below fails.
             thread.doing = Doing::Ready;
             thread.trap.at_step = false;
         }
@@ -78,12 +78,12 @@ impl Engine {
         act(process, thread)
     }
 
-    /// A stop inside a system call: it goes on.
+    /// Resumes a thread that stopped inside a system call.
     fn go_on_in_call(&mut self, tid: Tid) -> Result<(), Error> {
         self.with(tid, |_, thread| calls::go_on(thread))
     }
 
-    /// The thread made a thread or a process.
+    /// Handles the birth of a thread or process.
     fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -105,8 +105,8 @@ impl Engine {
         self.go_on_in_call(parent)
     }
 
-    /// A child process stands at its birth: it is followed or left alone, or a debugger says which.
-    /// Gives whether its parent stands there, too.
+    /// Follows a newborn child process, detaches from it, or lets the debugger choose. Returns true
+    /// if its parent stays stopped inside the call.
     fn forked(
         &mut self,
         parent: Tid,
@@ -137,7 +137,7 @@ impl Engine {
         self.with(tid, stopped).map(|()| false)
     }
 
-    /// Another program runs in the thread's process, which has this thread only.
+    /// Handles the execution of another program, after which this thread is the only one.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let old =
             Tracee(tid).event_message().map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -148,7 +148,7 @@ impl Engine {
         thread.retire_call();
         if old != tid {
             end_path(process, &mut thread, None)?;
-            // The kernel gave the thread the number of the first one, whose path goes on with it.
+            // The kernel gave the thread the number of the first one, whose path it continues.
             thread = match self.threads.remove(&tid) {
                 Some(leader) => leader,
                 None => Thread::new(tid, pid, thread.ip, self.new_path(tid, pid)),
@@ -169,7 +169,7 @@ impl Engine {
         self.go_on_in_call(tid)
     }
 
-    /// The process does something that cannot be recorded: its recording ends here.
+    /// Ends the recording of a process that does something unsupported.
     fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|p| p.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -179,7 +179,7 @@ impl Engine {
         self.release_process(pid)
     }
 
-    /// A process goes on by itself, and its recording ends here.
+    /// Detaches from a process, which ends its recording.
     pub(super) fn release_process(&mut self, pid: Pid) -> Result<(), Error> {
         let mine = |thread: &&mut Thread| thread.pid == pid;
         for thread in self.threads.values_mut().filter(mine) {
@@ -193,7 +193,7 @@ impl Engine {
         self.finish(pid, None)
     }
 
-    /// A thread stands at its end: its registers are read now or never.
+    /// Handles a thread's exit stop, the last chance to read its registers.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         let status = Tracee(tid).event_message().unwrap_or(0);
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
@@ -203,7 +203,7 @@ impl Engine {
         thread.ending = final_state::thread(thread.tracee, thread.siginfo);
         let registers = thread.ending.as_ref().map(|ending| ending.registers);
         let final_pc = registers.map(|registers| Addr(registers.rip));
-        // Killed before it made the call that it stands at.
+        // The thread was killed before it made the call.
         thread.call = thread.call.filter(|call| call.entered);
         thread.retire_call();
         end_path(process, thread, final_pc)?;
@@ -222,13 +222,13 @@ impl Engine {
         result
     }
 
-    /// A thread is gone.
+    /// Handles the end of a thread.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let removed = self.threads.remove(&tid);
         if self.processes.contains_key(&Pid(tid.0)) {
             return self.finish(Pid(tid.0), exit_of(stop));
         }
-        // The others may have waited for this one.
+        // The other threads may have waited for this one.
         match removed {
             Some(thread) if thread.doing != Doing::AtEnd => self.end_if_all_are(thread.pid),
             _ => Ok(()),
@@ -243,7 +243,7 @@ fn info_of(thread: &Thread) -> Result<Option<SiginfoBytes>, Error> {
     }
 }
 
-/// A new thread's first stop, or the end of a group stop.
+/// Handles a new thread's first stop, or the end of a group stop.
 pub(super) fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     if thread.ip == Addr(0) {
         match thread.tracee.instruction_pointer() {
@@ -255,7 +255,7 @@ pub(super) fn stopped(_: &mut Process, thread: &mut Thread) -> Result<(), Error>
     thread.look_at_mask()
 }
 
-/// SIGTRAP: a step is done, a handler was entered, or the program trapped by itself.
+/// Handles a SIGTRAP: a step ended, a handler was entered, or the program trapped itself.
 fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     let next = match thread.tracee.instruction_pointer() {
         Err(error) if error.is_gone() => return Ok(()),
@@ -263,7 +263,7 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     };
     let plain = thread.insn.filter(|insn| insn.next() == next && !insn.class.is_far());
     if let Some(insn) = plain.filter(|_| thread.call.is_none()) {
-        // By far the most steps: nothing but the step itself stops a thread one further on.
+        // Most stops take this path: only a step stops a thread exactly one instruction further.
         return stepped(process, thread, &insn, next);
     }
     let Some(info) = info_of(thread)? else { return Ok(()) };
@@ -293,7 +293,8 @@ fn trapped(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
 fn step_done(process: &mut Process, thread: &mut Thread, next: Addr) -> Result<(), Error> {
     thread.trap.at_step = true;
     match thread.insn {
-        // A REP instruction stops after each repetition and is executed when it moves on.
+        // A REP instruction stops after each repetition, and counts as executed when the IP moves
+        // on.
         Some(insn) if insn.rep && next == insn.ip => {
             thread.path.enter_user(insn.ip);
             Ok(())
@@ -322,7 +323,7 @@ fn stepped(
     Ok(())
 }
 
-/// A signal is about to be delivered to the program.
+/// Records a signal before its delivery to the program.
 fn signalled(
     process: &mut Process,
     thread: &mut Thread,
@@ -337,10 +338,10 @@ fn signalled(
         result => result?,
     };
     let now_at = Addr(registers.rip);
-    // The thread did not come to make the call.
+    // The signal came before the thread made its call.
     thread.call = None;
     if thread.restarts.is_some() {
-        // Where no handler runs, the kernel goes back to the instruction.
+        // Unless a handler runs, the kernel returns to the call instruction.
         thread.restarts = thread.restarts.filter(|_| asks_to_restart(&registers));
         thread.ip = thread.restarts.unwrap_or(now_at);
     } else if now_at != thread.ip {
@@ -362,7 +363,7 @@ fn signalled(
 }
 
 impl Thread {
-    /// The thread left the program by its last system call, if it is in one.
+    /// Adds the system call that the thread is in to the path, unless it is there already.
     pub(super) fn retire_call(&mut self) {
         let pending = self.call.filter(|call| !call.retired);
         if let Some((insn, call)) = self.insn.zip(pending) {
@@ -373,7 +374,7 @@ impl Thread {
     }
 }
 
-/// Nothing more comes of this thread.
+/// Ends the path of a thread.
 pub(super) fn end_path(
     process: &mut Process,
     thread: &mut Thread,

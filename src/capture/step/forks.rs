@@ -1,5 +1,5 @@
-//! Forks under a debugger: parent and child both stand still until the debugger says which one it
-//! follows.
+//! Forks under a debugger: parent and child both stay stopped until the debugger chooses which one
+//! it follows.
 
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
@@ -15,15 +15,15 @@ use crate::common::{Pid, Tid};
 use crate::tracee::PtraceEvent;
 
 impl Engine {
-    /// Whether a debugger is told of a child of the process.
+    /// Returns true if the debugger catches this birth of a child of the process.
     pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let forks = self.debugger.as_ref().map(Debugger::forks).unwrap_or_default();
         let wanted = if event == PtraceEvent::Vfork { forks.vfork } else { forks.fork };
         wanted && pid == self.program
     }
 
-    /// A child stands at its birth. Gives whether its parent stands there, too, rather than behind
-    /// the call.
+    /// Keeps a newborn child stopped for the debugger. Returns true if its parent stays stopped
+    /// inside the call, rather than after it.
     pub(super) fn stand_at_fork(
         &mut self,
         parent: Tid,
@@ -40,7 +40,7 @@ impl Engine {
             let go = self.debugger.as_ref().and_then(Debugger::go);
             let alone = go.is_some_and(|go| go.step && go.locked && go.thread == parent);
             if alone {
-                // gdb, which steps over a breakpoint so, takes no other answer.
+                // gdb, which steps over a breakpoint like this, accepts no other answer.
                 thread.pending.owed = Some(News::Vforked(child));
             }
             thread.pending.news = Some(if alone { News::Stepped } else { News::Vforked(child) });
@@ -50,13 +50,13 @@ impl Engine {
         Ok(waits)
     }
 
-    /// The threads of what stands beside the program, as far as that was told.
+    /// Returns the threads of the processes beside the program that were reported.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
         let newborns = self.newborns.told().map(|newborn| (newborn.tid(), newborn.pid));
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// A child that stands at its birth is the one that is debugged from now on.
+    /// Makes a newborn child the debugged program.
     pub(super) fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let Some(newborn) = self.newborns.take(child) else { return Ok(()) };
@@ -122,8 +122,7 @@ impl Engine {
 }
 
 impl Thread {
-    /// What has become of a call that made a process, or that waited for one: the debugger is to
-    /// hear of it.
+    /// Returns the news of a call that created a process or waited for one, once.
     pub(super) fn take_birth(&mut self) -> Option<News> {
         if self.call.is_some() {
             return None;

@@ -16,7 +16,7 @@ use crate::recording::TscClock;
 use crate::tracee::{self};
 use std::path::{Path, PathBuf};
 
-/// Bytes of SYSCALL.
+/// The size of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 
 /// A program under a debugger.
@@ -77,7 +77,7 @@ impl LiveProgram for Live {
         let before = thread.tracee.registers()?;
         let mut words = *registers;
         if words.rip != before.rip && words.orig_rax == before.orig_rax {
-            // The call that it stands in is not made again.
+            // Its current call is not repeated.
             words.orig_rax = u64::MAX;
         }
         thread.tracee.set_registers(&words)?;
@@ -165,8 +165,7 @@ impl LiveProgram for Live {
 }
 
 impl Engine {
-    /// Lets a program that was just launched come to its first instruction, where a debugger looks
-    /// at it from now on.
+    /// Steps a launched program to its first instruction, and starts the debugger session.
     fn reach_program(&mut self) -> Result<(), Error> {
         let first = Tid(self.program.0);
         while self.threads.get(&first).is_some_and(|thread| thread.call.is_some()) {
@@ -182,7 +181,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets the traces tell where the threads stand.
+    /// Writes the current addresses of all threads to their traces.
     fn tell_places(&mut self) {
         for thread in self.threads.values_mut().filter(|thread| thread.doing == Doing::Ready) {
             thread.path.interrupt(thread.ip);

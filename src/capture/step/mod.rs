@@ -1,14 +1,14 @@
-//! The slow truth: every thread single-stepped, one at a time, each step told to a model of the
-//! PT unit. Some 40 thousand instructions a second. Exact, or it says so.
+//! The slow reference: single-steps every thread, one at a time, and passes each step to a model of
+//! the PT unit. Some 40 thousand instructions a second. Exact, with the exceptions below.
 //!
-//! Threads take turns of a thousand steps; the switch is written as hardware would trace it, an
-//! interrupt into the kernel and a return from it, with the time. So the order of all threads'
-//! instructions is in the trace.
+//! Threads take turns of a thousand steps. A switch is recorded as hardware would trace it: an
+//! interrupt into the kernel and a return from it, with the time. So the trace contains the order
+//! of all threads' instructions.
 //!
-//! System calls are not stepped: they run from their beginning to their end, with the program's own
-//! signal mask. What becomes of its SIGTRAP meanwhile is in `trap`.
+//! System calls are not stepped: they run from start to end, with the program's signal mask. `trap`
+//! preserves the program's SIGTRAP.
 //!
-//! Not exact: a program that sets RFLAGS.TF itself, executes INT1, or handles its own page faults
+//! Not exact are a program that sets RFLAGS.TF itself, executes INT1, or handles its page faults
 //! with userfaultfd(2) in another thread.
 
 mod calls;

@@ -1,4 +1,4 @@
-//! A process that is being stepped: its recording, memory, mappings and code.
+//! A stepped process: its recording, memory, mappings and code.
 
 use super::code::Code;
 use super::thread::Thread;
@@ -23,15 +23,15 @@ pub(super) struct Process {
     mappings: MappingRecorder,
     code: Code,
     pub(super) resolver: Resolver,
-    /// The threads' paths do not know the newest ranges of the filter yet.
+    /// True if the threads' paths lack the newest ranges of the filter.
     pub(super) has_new_ranges: bool,
     pub(super) trap_ignored: Ignored,
-    /// The thread that ended the process, and the signal that did, if one did.
+    /// The thread that ended the process, and the signal that did so, if any.
     pub(super) culprit: Culprit,
 }
 
 impl Process {
-    /// Starts the recording of a process that stands still.
+    /// Starts the recording of a stopped process.
     pub(super) fn start(prepared: Prepared, filter: &Filter, pid: Pid) -> Result<Self, Error> {
         let mut process = Self {
             recorder: Recorder::start(prepared, pid)?,
@@ -48,7 +48,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Another program runs in the process.
+    /// Handles the execution of another program.
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
@@ -61,7 +61,7 @@ impl Process {
         self.look_at_mappings(tid)
     }
 
-    /// The mappings may have changed.
+    /// Reads the mappings again, as they may have changed.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.refresh(&mut self.space, &mut self.recorder, &self.memory, tid)?.code {
             self.code.clear();
@@ -73,7 +73,7 @@ impl Process {
         Ok(())
     }
 
-    /// Code may have changed without a change of the mappings.
+    /// Looks for code that changed without a change of the mappings.
     pub(super) fn look_for_changes(&mut self, tid: Tid) -> Result<(), Error> {
         if self.mappings.look_for_changes(&mut self.space, &mut self.recorder, &self.memory, tid)? {
             self.code.clear();
@@ -81,8 +81,8 @@ impl Process {
         Ok(())
     }
 
-    /// Finds the instruction that `thread` stands at. Where its code changed since the recording
-    /// was last told, tells it, at a point of the trace that has a time.
+    /// Decodes the next instruction of `thread`. Records changes of its code, at a point of the
+    /// trace that has a time.
     pub(super) fn look_at_code(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if self.space.is_stable(thread.ip) {
             thread.insn = self.code.stable(thread.ip, &self.memory);
@@ -100,8 +100,7 @@ impl Process {
         Ok(())
     }
 
-    /// Makes the call of the vsyscall page that a thread stands at, if it does. Returns where the
-    /// thread goes on then.
+    /// Makes the vsyscall that a thread is at, if any. Returns where the thread continues then.
     pub(super) fn make_vsyscall(&self, thread: &Thread) -> Result<Option<Addr>, Error> {
         if call_at(thread.ip).is_none() {
             return Ok(None);
@@ -112,7 +111,7 @@ impl Process {
         }
     }
 
-    /// Returns the address of a SYSCALL instruction, of the vdso's.
+    /// Returns the address of a SYSCALL instruction in the vdso.
     fn gadget(&self) -> Option<Addr> {
         const SYSCALL: [u8; 2] = [0x0f, 0x05];
         let range = self.space.mappings().find(|mapping| mapping.name == "[vdso]")?.range;
@@ -122,12 +121,12 @@ impl Process {
         Some(range.start.wrapping_add(at as u64))
     }
 
-    /// Whether there is code that the program itself cannot change.
+    /// Returns true if there is code at `addr` that the program itself cannot change.
     pub(super) fn has_fixed_code(&self, addr: Addr) -> bool {
         self.space.protection(addr).is_some_and(|p| p.execute && !p.write)
     }
 
-    /// Writes the packets of a thread's path that came together.
+    /// Writes the pending packets of a thread's path.
     pub(super) fn write_path(&mut self, thread: &mut Thread) -> Result<(), Error> {
         Ok(self.recorder.trace(thread.tid(), &thread.path.drain())?)
     }

@@ -12,18 +12,18 @@ use crate::insn::Insn;
 use crate::tracee::call_numbers::EXECVE;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
-/// What a thread is doing, as far as its tracer knows.
+/// The state of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// Stands still, ready to be stepped.
+    /// Stopped, ready to be stepped.
     Ready,
-    /// Executes an instruction of the program: its stop comes soon.
+    /// Executing an instruction of the program: it will stop soon.
     Stepping,
-    /// Executes a system call: its stop comes when the call is done.
+    /// Executing a system call: it will stop when the call is done.
     InCall,
     /// Stopped with its process by job control.
     Stopped,
-    /// Stands at its end, with its registers read, until all of its process do.
+    /// At its exit stop, with its registers read, until all threads of its process are.
     AtEnd,
 }
 
@@ -32,16 +32,16 @@ pub(super) enum Doing {
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
-    /// Whether the kernel has begun it.
+    /// True once the kernel has started it.
     pub(super) entered: bool,
-    /// What it makes of SIGTRAP, if it does.
+    /// The new state of SIGTRAP, if it sets one.
     pub(super) ignores: Option<Ignored>,
-    /// Whether the path has the instruction already.
+    /// True if the path already contains the instruction.
     pub(super) retired: bool,
 }
 
 impl Call {
-    /// The execve(2) that a launched program begins in, of which its path tells nothing.
+    /// Returns the execve(2) that started a launched program, which its path does not contain.
     pub(super) fn executing() -> Self {
         let number = EXECVE;
         let args = [0; 6];
@@ -58,41 +58,41 @@ pub(in crate::capture) struct Thread {
     pub(super) doing: Doing,
     /// The address of the next instruction.
     pub(super) ip: Addr,
-    /// The instruction there, once it was looked at.
+    /// The instruction there, once decoded.
     pub(super) insn: Option<Insn>,
     pub(super) path: Path,
-    /// The signal to deliver when it goes on; 0: none.
+    /// The signal to deliver on resuming; 0 for none.
     pub(super) deliver: Signo,
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) call: Option<Call>,
-    /// Where the system call stands that the kernel is about to make again, unless a handler runs.
+    /// The address of the system call that the kernel is about to repeat, unless a handler runs.
     pub(super) restarts: Option<Addr>,
     pub(super) trap: Trap,
     pub(super) ending: Option<core::Thread>,
-    /// It has executed something, or entered a handler, since a debugger let it go on.
+    /// True if it has executed something, or entered a handler, since the debugger resumed it.
     pub(super) moved: bool,
-    /// It executes what it stands at, even where it is to stop.
+    /// True if it is to execute its next instruction even at a breakpoint.
     pub(super) passes: bool,
-    /// It is to stand still: no system call of it is made again.
+    /// True if it is to stop: none of its system calls is repeated.
     pub(super) halts: bool,
-    /// It was taken out of a stop by job control, to which it goes back.
+    /// True if it was in a stop by job control, to which it returns.
     pub(super) group_stopped: bool,
-    /// Another program begins in it.
+    /// True while another program starts in it.
     pub(super) executed: bool,
-    /// The signal to deliver waits for the debugger.
+    /// True if the signal to deliver awaits the debugger's decision.
     pub(super) held: bool,
-    /// What the debugger is to hear of it.
+    /// News of it for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
-    /// The system call before which the debugger looked at it.
+    /// The system call before which it stopped for the debugger.
     pub(super) caught: Option<u64>,
-    /// The system call that it has made.
+    /// The number of the system call that it has made.
     pub(super) returned: Option<u64>,
-    /// The debugger was told of that call's beginning.
+    /// True if the start of that call was reported.
     pub(super) reported_entry: bool,
-    /// The child that its call has made.
+    /// The child that its call has created.
     pub(super) forked: Option<Pid>,
-    /// It stands or is in a call that waits for its child.
+    /// True if it is in a call that waits for its child.
     pub(super) waits: bool,
 }
 
@@ -131,7 +131,7 @@ impl Thread {
         self.tracee.0
     }
 
-    /// The instruction that the last step was about was executed.
+    /// Adds the instruction of the last step to the path. The thread is now at `next`.
     pub(super) fn retire(&mut self, insn: &Insn, next: Addr) {
         self.path.retire(insn, next);
         self.ip = next;
@@ -139,7 +139,7 @@ impl Thread {
         (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
-    /// The thread goes on at `ip`, by no instruction of its own.
+    /// Moves the thread to `ip` by something other than its own instruction.
     pub(super) fn divert(&mut self, ip: Addr) {
         self.path.interrupt(self.ip);
         self.ip = ip;
@@ -147,7 +147,7 @@ impl Thread {
         (self.moved, self.passes, self.pending.reported) = (true, false, None);
     }
 
-    /// Job control stops the process.
+    /// Stops the thread with its process, for job control.
     pub(super) fn stop_with_process(&mut self) -> Result<(), Error> {
         if self.halts {
             self.group_stopped = true;

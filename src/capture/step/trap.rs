@@ -1,10 +1,10 @@
-//! The program's own SIGTRAP. Where a step ends while SIGTRAP is blocked or ignored, the kernel
-//! resets the program's handler and unblocks the signal (`force_sig_info_to_task` in
-//! kernel/signal.c). So a thread that blocks SIGTRAP lends it for the steps between two looks of
-//! the kernel at its signals: it is unblocked then, and what comes meanwhile is held until it is
-//! blocked again. System calls and signal frames see the mask as the program made it.
+//! Preserves the program's own SIGTRAP. If a step ends while SIGTRAP is blocked or ignored, the
+//! kernel resets the program's handler and unblocks the signal (`force_sig_info_to_task` in
+//! kernel/signal.c). So a thread that blocks SIGTRAP has it unblocked for its steps, until the
+//! kernel next uses its signals; SIGTRAPs that come in between are held until it is blocked again.
+//! System calls and signal frames see the program's own mask.
 //!
-//! That SIGTRAP is ignored is not told to the kernel at all: [`Ignored`] keeps it.
+//! The kernel never learns that SIGTRAP is ignored: [`Ignored`] keeps that.
 
 use super::thread::{Call, Thread};
 use crate::capture::Error;
@@ -13,31 +13,31 @@ use crate::tracee::call_numbers::RT_SIGACTION;
 use crate::tracee::siginfo;
 use crate::tracee::{self, Memory, SiginfoBytes, Signo, TRAP_BIT, dispositions, signals};
 
-/// What a thread has to do with SIGTRAP.
+/// The state of SIGTRAP in a thread.
 #[derive(Debug, Default)]
 pub(super) struct Trap {
-    /// It is blocked, as far as the program can see.
+    /// True if it is blocked, from the program's view.
     blocked: bool,
-    /// The mask to put back, while the kernel has it without SIGTRAP.
+    /// The mask to restore, while SIGTRAP is unblocked for a step.
     lent: Option<u64>,
-    /// A SIGTRAP of the program that came while it was lent.
+    /// A SIGTRAP of the program that came while it was unblocked.
     held: Option<SiginfoBytes>,
-    /// What stands for the held one in the kernel, and what that was about.
+    /// The siginfo of a held SIGTRAP that was sent again and is pending in the kernel.
     posted: Option<SiginfoBytes>,
-    /// The thread stands at the end of a step, which can be turned into any SIGTRAP.
+    /// True if the thread is stopped at the end of a step, which can be turned into any SIGTRAP.
     pub(super) at_step: bool,
 }
 
-/// What is to become of a SIGTRAP that is not the tracer's.
+/// The fate of a SIGTRAP that is not the tracer's.
 #[derive(Debug)]
 pub(super) enum Fate {
     Deliver(SiginfoBytes),
-    /// It waits until it is no longer blocked.
+    /// It is held until SIGTRAP is no longer blocked.
     Hold,
 }
 
 impl Thread {
-    /// The thread may have another mask now.
+    /// Reads the signal mask of the thread, which may have changed.
     pub(super) fn look_at_mask(&mut self) -> Result<(), Error> {
         if self.trap.lent.is_some() {
             return Ok(());
@@ -54,8 +54,8 @@ impl Thread {
         if !self.trap.blocked || self.trap.lent.is_some() {
             return Ok(());
         }
-        // A call with a mask of its own may have ended by a signal that only this mask lets
-        // through: that one comes first, and setting the mask would lose it.
+        // A call that sets a mask for its duration may have ended by a signal that only this mask
+        // lets through. That signal comes first, and setting the mask would lose it.
         let now = signals(self.pid, self.tid())?;
         if now.pending & !now.blocked != 0 {
             return Ok(());
@@ -66,13 +66,14 @@ impl Thread {
         Ok(())
     }
 
-    /// Prepares for something that sees the thread's signals. Gives what to resume it with.
+    /// Restores the mask for an operation that sees the thread's signals. Returns the signal to
+    /// resume the thread with.
     pub(super) fn give_trap_back(&mut self) -> Result<Signo, tracee::Error> {
         let Some(mask) = self.trap.lent.take() else { return Ok(0) };
         self.tracee.set_signal_mask(mask)?;
         let Some(info) = self.trap.held.take() else { return Ok(0) };
         if self.trap.at_step && self.deliver == 0 {
-            // As it is blocked, the kernel queues it again.
+            // The kernel queues it again, since it is blocked.
             self.tracee.set_signal_info(&info)?;
             return Ok(libc::SIGTRAP);
         }
@@ -81,7 +82,7 @@ impl Thread {
         Ok(0)
     }
 
-    /// A SIGTRAP of the program's is about to be delivered.
+    /// Decides the fate of a SIGTRAP of the program before its delivery.
     pub(super) fn fate_of_trap(&mut self, info: SiginfoBytes) -> Result<Fate, tracee::Error> {
         let info = match self.trap.posted.take_if(|_| is_from_here(&info)) {
             None => info,
@@ -93,13 +94,13 @@ impl Thread {
         if self.trap.lent.is_none() {
             return Ok(Fate::Deliver(info));
         }
-        // Of two, one is pending: so the kernel does.
+        // Like the kernel, keep only one pending.
         self.trap.held.get_or_insert(info);
         Ok(Fate::Hold)
     }
 }
 
-/// Whether the tracer sent the signal.
+/// Returns true if the tracer sent the signal.
 fn is_from_here(info: &SiginfoBytes) -> bool {
     let sender = [info[16], info[17], info[18], info[19]];
     siginfo::code_of(info) == libc::SI_TKILL && u32::from_ne_bytes(sender) == std::process::id()
@@ -107,22 +108,23 @@ fn is_from_here(info: &SiginfoBytes) -> bool {
 
 const IGNORE: u64 = 1;
 
-/// Whether a process ignores SIGTRAP. The first step makes the kernel forget.
+/// True if a process ignores SIGTRAP, which the kernel forgets at the first step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored(bool);
 
 impl Ignored {
-    /// As the process has it that was not stepped yet.
+    /// Returns the state of a process that was not stepped yet.
     pub(super) fn of(pid: Pid) -> Self {
         Self(dispositions(Tid(pid.0)).is_ok_and(|known| known.ignored & TRAP_BIT != 0))
     }
 
-    /// Whether a signal like this is dropped. What an instruction raises never is.
+    /// Returns true if a signal with this siginfo is dropped. One that an instruction raises never
+    /// is.
     pub(super) fn drops(self, info: &SiginfoBytes) -> bool {
         self.0 && siginfo::code_of(info) <= 0
     }
 
-    /// The action that a thread is about to set for SIGTRAP, if it is.
+    /// Returns the state that a thread's call is about to set for SIGTRAP, if it does.
     pub(super) fn asked(memory: &Memory, call: &Call) -> Option<Self> {
         let [signal, action, ..] = call.args;
         let mut handler = [0; 8];
@@ -131,14 +133,14 @@ impl Ignored {
         known.then(|| Self(u64::from_ne_bytes(handler) == IGNORE))
     }
 
-    /// The call did so: what it told of the old action is made right.
+    /// Applies a completed call, and corrects the old action that it reported.
     pub(super) fn set(&mut self, memory: &Memory, call: &Call) {
         let [signal, _, old, ..] = call.args;
         if call.number != RT_SIGACTION || signal != u64::from(libc::SIGTRAP.unsigned_abs()) {
             return;
         }
         if self.0 && old != 0 {
-            // The kernel wrote there a moment ago; if it is gone already, nobody sees it.
+            // The kernel has just written there. If the memory is already gone, nothing can see it.
             let _ = memory.write(Addr(old), &IGNORE.to_ne_bytes());
         }
         *self = call.ignores.unwrap_or(*self);
