@@ -1,5 +1,5 @@
-//! What `record` uses on a machine, why nothing better, and the one command that would make it
-//! better.
+//! The means that `record` uses on a machine, the reason why no better one, and the one command
+//! that would improve it.
 
 use super::facts::Facts;
 use super::perf_events::WANTED_BUFFER_BYTES;
@@ -7,11 +7,11 @@ use super::root::Root;
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// By which means control flow is captured.
+/// A means to capture control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Means {
-    /// The CPU's own PT unit.
+    /// The CPU's PT unit.
     Hardware,
     /// Translation.
     Soft,
@@ -19,27 +19,27 @@ pub enum Means {
     Nothing,
 }
 
-/// What would make it better.
+/// A possible improvement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Better {
     /// The command.
     pub command: String,
-    /// What it gives.
+    /// Its benefit, as a clause.
     pub gain: String,
 }
 
-/// What is made of the facts.
+/// The choice of means on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// What `record` uses.
+    /// The means that `record` uses.
     pub means: Means,
-    /// Why.
+    /// The reason.
     pub because: String,
-    /// One command that would make it better; none where none of this machine's would.
+    /// One command that would improve it; `None` if no command on this machine would.
     pub better: Option<Better>,
 }
 
-/// What keeps a recorder from the CPU's PT unit; the first of them in this order.
+/// An obstacle to using the CPU's PT unit. The first one in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     NotIntel,
@@ -69,7 +69,7 @@ impl Obstacle {
         }
     }
 
-    /// Why the CPU shows no Intel PT.
+    /// Returns the reason why the CPU shows no Intel PT.
     fn no_unit(facts: &Facts) -> Self {
         let is_other = !["", "GenuineIntel"].contains(&facts.cpu.vendor.as_str());
         match facts.cpu.hypervisor {
@@ -85,7 +85,7 @@ impl Obstacle {
                 format!("CPUs of {} have no Intel PT", facts.cpu.vendor)
             }
             Self::Hidden => {
-                "this is a virtual machine, and its hypervisor shows it no Intel PT (KVM does with \
+                "this is a virtual machine, and its hypervisor hides Intel PT (KVM offers it with \
                  kvm_intel.pt_mode=1)"
                     .to_owned()
             }
@@ -93,7 +93,7 @@ impl Obstacle {
             Self::NoPmu => "the CPU has Intel PT, but the kernel offers no PMU intel_pt".to_owned(),
             Self::NoPerfEvents => "the kernel has no perf events".to_owned(),
             Self::Paranoid(paranoid) => format!(
-                "perf_event_paranoid is {paranoid}, which keeps Intel PT from processes without \
+                "perf_event_paranoid is {paranoid}, which denies Intel PT to processes without \
                  CAP_PERFMON"
             ),
             Self::Filtered => {
@@ -122,7 +122,7 @@ impl Obstacle {
 }
 
 impl Choice {
-    /// What to use on this machine.
+    /// Chooses the means for this machine.
     #[must_use]
     pub fn of(facts: &Facts) -> Self {
         let obstacle = Obstacle::of(facts);
@@ -152,7 +152,7 @@ fn let_trace(facts: &Facts) -> Option<Better> {
         (Some(2), _) if !facts.process.capabilities.sys_ptrace => {
             "sudo sysctl kernel.yama.ptrace_scope=1".to_owned()
         }
-        // Only a reboot takes it back.
+        // Only a reboot reverts it.
         (Some(3..), _) => return None,
         (_, Some(container)) => format!("{container} run --cap-add SYS_PTRACE ..."),
         _ => return None,
@@ -170,7 +170,7 @@ fn get_gdb(facts: &Facts) -> Option<Better> {
 
 fn more_buffer(facts: &Facts) -> Option<Better> {
     let lockable = facts.perf_events.lockable_bytes(&facts.process, facts.cpu.online)?;
-    // Besides the trace, perf has a buffer of records of each CPU.
+    // In addition to the trace, perf has a buffer of records for each CPU.
     let kib = WANTED_BUFFER_BYTES / 1024 + 516;
     let too_little = lockable < WANTED_BUFFER_BYTES;
     too_little.then(|| Better {
@@ -187,8 +187,8 @@ fn attach_to_all(facts: &Facts) -> Option<Better> {
     })
 }
 
-/// Why `record` takes something else though this CPU has Intel PT, in one line. None where it does
-/// not, or where the CPU has none: then nothing is amiss.
+/// Returns the reason, in one line, why `record` does not use the Intel PT of this CPU. Returns
+/// `None` if it does, or if the CPU has none: nothing is wrong then.
 #[must_use]
 pub fn fallback() -> Option<String> {
     if !super::cpuid::has_intel_pt() {

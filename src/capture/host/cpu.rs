@@ -1,24 +1,24 @@
-//! The CPU as the kernel shows it (`/proc/cpuinfo`).
+//! The CPU as the kernel reports it (`/proc/cpuinfo`).
 
 use super::root::Root;
 use serde::Serialize;
 
-/// What `/proc/cpuinfo` says of the first CPU.
+/// The entry of the first CPU in `/proc/cpuinfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
-    /// `GenuineIntel` and the like; empty where not known.
+    /// `GenuineIntel` and the like; empty if unknown.
     pub vendor: String,
     /// Its name.
     pub model_name: String,
     /// Family, model and stepping, decimal, with slashes between.
     pub signature: String,
-    /// How many CPUs are online.
+    /// The number of CPUs online.
     pub online: u64,
-    /// The flag `intel_pt`.
+    /// True if it has the flag `intel_pt`.
     pub intel_pt: bool,
-    /// The flag `hypervisor`: a virtual machine.
+    /// True if it has the flag `hypervisor`: a virtual machine.
     pub hypervisor: bool,
-    /// Cores of two kinds (performance and efficiency).
+    /// True if there are cores of two kinds (performance and efficiency).
     pub hybrid: bool,
 }
 
@@ -49,7 +49,7 @@ impl Cpu {
     }
 }
 
-/// How many numbers a list of the kernel's has, such as `0-3,8`.
+/// Counts the numbers in a list of the kernel's, such as `0-3,8`.
 fn count(numbers: &str) -> Option<u64> {
     numbers.split(',').try_fold(0, |sum: u64, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

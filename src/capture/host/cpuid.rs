@@ -1,9 +1,9 @@
-//! The CPU that this runs on, by CPUID (SDM volume 2, "CPUID").
+//! The CPU of this machine, by CPUID (SDM volume 2, "CPUID").
 
 use crate::recording::HostCpu;
 use core::arch::x86_64::{__cpuid, __cpuid_count};
 
-/// Vendor, family, model and stepping of this CPU.
+/// Returns the vendor, family, model and stepping of this CPU.
 pub fn host_cpu() -> HostCpu {
     let vendor = __cpuid(0);
     let vendor: Vec<u8> =
@@ -20,7 +20,7 @@ pub fn host_cpu() -> HostCpu {
     }
 }
 
-/// Whether this CPU shows Intel PT: leaf 7, EBX bit 25.
+/// Returns true if this CPU shows Intel PT: leaf 7, EBX bit 25.
 pub(super) fn has_intel_pt() -> bool {
     const INTEL_PT: u32 = 1 << 25;
     __cpuid(0).eax >= 7 && __cpuid_count(7, 0).ebx & INTEL_PT != 0

@@ -1,4 +1,4 @@
-//! Which gdb and LLDB there are, and what they say of themselves.
+//! The installed gdb and LLDB, and their features as they report them.
 
 use super::root::Root;
 use super::run::output;
@@ -7,35 +7,35 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// The first version of LLDB that goes backwards over the remote protocol.
+/// The first version of LLDB that supports reverse execution over the remote protocol.
 pub(super) const FIRST_REVERSE_LLDB: u32 = 22;
 
-/// A debugger that was found.
+/// An installed debugger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Debugger {
     /// `gdb` or `lldb`.
     pub name: &'static str,
-    /// Where it is.
+    /// The path of the program.
     pub path: PathBuf,
-    /// Whether `PATH` leads there.
+    /// True if it was found through `PATH`.
     pub in_path: bool,
-    /// Its version; empty where it does not say.
+    /// Its version; empty if unknown.
     pub version: String,
-    /// Whether it decodes Intel PT by itself (libipt); none where it does not say.
+    /// True if it decodes Intel PT itself (libipt); `None` if unknown.
     pub intel_pt: Option<bool>,
-    /// Whether it has Python; none where it does not say. LLDB is not asked.
+    /// True if it has Python; `None` if unknown, as for LLDB.
     pub python: Option<bool>,
 }
 
 impl Debugger {
-    /// The first number of the version.
+    /// Returns the first number of the version.
     pub(super) fn major(&self) -> u32 {
         let digits = self.version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
         digits.parse().unwrap_or(0)
     }
 }
 
-/// The debuggers of a machine, with this `PATH`. Runs them.
+/// Returns the debuggers of a machine, with this `PATH`. Runs them.
 #[must_use]
 pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
     let dirs: Vec<PathBuf> = std::env::split_paths(path).collect();
@@ -52,12 +52,12 @@ pub fn debuggers(root: &Root, path: &OsStr) -> Vec<Debugger> {
     of_gnu.into_iter().chain(of_llvm).collect()
 }
 
-/// `lldb`, or else the newest `lldb-N`.
+/// Returns `lldb`, or if there is none, the newest `lldb-N`.
 fn lldb_in(root: &Root, dirs: &[PathBuf]) -> Option<PathBuf> {
     let plain = in_dirs(root, dirs, |name| name == "lldb");
     plain.or_else(|| {
         let numbered = |name: &str| name.strip_prefix("lldb-").is_some_and(is_number);
-        // Of the same in several directories, that of the first.
+        // If several directories have the same version, take the first.
         let found = dirs.iter().rev().filter_map(|dir| {
             let dir = std::slice::from_ref(dir);
             in_dirs(root, dir, numbered)
@@ -74,8 +74,8 @@ fn number_behind_dash(text: &str) -> u32 {
     text.rsplit('-').next().and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
-/// The program with such a name in the first directory that has one; of several there, the one with
-/// the highest number behind its name.
+/// Returns a matching program in the first directory that has one; of several there, the one with
+/// the highest number after its name.
 fn in_dirs(root: &Root, dirs: &[PathBuf], is_it: impl Fn(&str) -> bool) -> Option<PathBuf> {
     dirs.iter().filter(|dir| dir.is_absolute()).find_map(|dir| {
         let names = root.names(dir).into_iter().filter(|name| is_it(name));
@@ -114,10 +114,10 @@ fn gdb(root: &Root, path: PathBuf) -> Debugger {
 fn lldb(root: &Root, path: PathBuf, in_path: bool) -> Debugger {
     let program = root.path(&path);
     let version = output(&program, &["--version"]).unwrap_or_default();
-    // `lldb version 22.1.8`, on Apple's and others' with words around it.
+    // `lldb version 22.1.8`; some vendors put words around it.
     let version = version.split("version ").nth(1).and_then(|rest| rest.split_whitespace().next());
     let version = version.unwrap_or_default().to_owned();
-    // Its plug-in describes its own bundles; without it, there is no such schema.
+    // Its plug-in describes its trace bundles; without it, there is no such schema.
     let schema = output(&program, &["--no-lldbinit", "-b", "-o", "trace schema intel-pt"]);
     let intel_pt = schema.and_then(|said| match said {
         said if said.contains("\"type\": \"intel-pt\"") => Some(true),

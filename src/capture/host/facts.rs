@@ -1,4 +1,4 @@
-//! All that is known of a machine.
+//! All known facts of a machine.
 
 use super::cpu::Cpu;
 use super::debuggers::Debugger;
@@ -9,27 +9,27 @@ use super::root::Root;
 use super::tried::Tried;
 use serde::Serialize;
 
-/// What a recorder must know of a machine.
+/// The facts of a machine that matter to a recorder.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Facts {
     /// The CPU.
     pub cpu: Cpu,
-    /// The kernel's PMU for Intel PT; none where it has none.
+    /// The kernel's PMU for Intel PT, if it has one.
     pub pmu: Option<Pmu>,
-    /// What the kernel allows of perf events.
+    /// The kernel's limits on perf events.
     pub perf_events: PerfEvents,
-    /// What this process may do.
+    /// The privileges and limits of this process.
     pub process: Process,
-    /// What was tried; none where nothing was.
+    /// The results of trying; `None` if nothing was tried.
     pub tried: Option<Tried>,
-    /// The debuggers that were looked for; none where nobody looked.
+    /// The debuggers found; `None` if not searched for.
     pub debuggers: Option<Vec<Debugger>>,
-    /// How packages are installed, where that is known.
+    /// The command that installs packages, if known.
     pub installer: Option<&'static str>,
 }
 
 impl Facts {
-    /// What the files of a machine say. Runs nothing.
+    /// Reads the facts from the files of a machine. Runs nothing.
     #[must_use]
     pub fn of(root: &Root) -> Self {
         let installers = [

@@ -1,4 +1,4 @@
-//! The facts in plain words, a line each.
+//! Findings: the facts in plain words, a line each.
 
 use super::choice::{Choice, Means, Obstacle};
 use super::debuggers::{Debugger, FIRST_REVERSE_LLDB};
@@ -8,18 +8,18 @@ use super::pmu::Pmu;
 use nix::errno::Errno;
 use serde::Serialize;
 
-/// A line of what is found.
+/// One line of the findings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about, in a word or two.
+    /// The subject, in a word or two.
     pub about: &'static str,
-    /// Whether it is as a recorder wants it; none where that is no question.
+    /// True if it is as a recorder needs it; `None` if that does not apply.
     pub good: Option<bool>,
     /// The rest of the line.
     pub text: String,
 }
 
-/// All of it, and what is made of it.
+/// Returns all facts as findings, and the choice made from them.
 #[must_use]
 pub fn findings(facts: &Facts, choice: &Choice) -> Vec<Finding> {
     let mut lines = vec![cpu(facts), intel_pt(facts), pmu(facts)];
@@ -38,7 +38,7 @@ fn line(about: &'static str, good: impl Into<Option<bool>>, text: impl Into<Stri
     Finding { about, good: good.into(), text: text.into() }
 }
 
-/// A size with the unit that leaves no fraction, or MiB.
+/// Formats a size with the unit that leaves no fraction, or MiB.
 fn size(bytes: u64) -> String {
     match bytes {
         0..0x10_0000 => format!("{} KiB", bytes / 1024),
@@ -74,7 +74,7 @@ fn pmu(facts: &Facts) -> Finding {
         (None, false) => format!("no: there is no {PATH}, nor a CPU for it"),
         (None, true) => format!(
             "no: there is no {PATH}, though the CPU has Intel PT: the kernel is built without it, \
-             or the firmware or a hypervisor keeps it"
+             or the firmware or a hypervisor hides it"
         ),
     };
     line("PMU", facts.pmu.as_ref().is_some_and(|pmu| pmu.pmu_type.is_some()), text)
@@ -98,7 +98,7 @@ fn abilities(pmu: &Pmu) -> Vec<Finding> {
             format!("; a PSB each {} to {}", size(least), size(most))
         }
         Some((one, _)) => format!("; a PSB each {}", size(one)),
-        None => "; the distance of PSBs is the CPU's own".to_owned(),
+        None => "; the CPU fixes the PSB period".to_owned(),
     };
     let output = list(&[
         has(pmu.topa && pmu.topa_multiple_entries, "tables of regions (ToPA)"),
@@ -124,8 +124,8 @@ fn perf_events(facts: &Facts) -> Finding {
     };
     let open = facts.perf_events.is_open_to(&facts.process);
     let meaning = match (paranoid, open) {
-        (..=-1, _) => "all is open to everybody",
-        (..=HIGHEST_OPEN_PARANOID, _) => "everybody may trace user code of his own programs",
+        (..=-1, _) => "everything is open to all users",
+        (..=HIGHEST_OPEN_PARANOID, _) => "users may trace user code of their own programs",
         (_, true) => "nothing is open to others, but this process has the capability",
         (_, false) => "nothing is open without CAP_PERFMON or CAP_SYS_ADMIN",
     };
@@ -199,7 +199,7 @@ fn ptrace(facts: &Facts) -> Finding {
     let tried = match fault {
         None => String::new(),
         Some(None) => "yes: a program was started, stopped and ended; ".to_owned(),
-        // Yama has no part in it.
+        // Without Yama, there is no scope to report.
         Some(Some(fault)) if facts.process.ptrace_scope.is_none() => {
             return line("ptrace", false, format!("no: {fault}"));
         }
@@ -207,18 +207,20 @@ fn ptrace(facts: &Facts) -> Finding {
     };
     let may = facts.process.capabilities.sys_ptrace;
     let scope = match facts.process.ptrace_scope {
-        None => "the kernel has no Yama, so record -p attaches to one's own".to_owned(),
-        Some(0) => "Yama's ptrace_scope is 0: one's own may be traced".to_owned(),
+        None => "the kernel has no Yama, so record -p attaches to your own processes".to_owned(),
+        Some(0) => "Yama's ptrace_scope is 0: your own processes can be traced".to_owned(),
         Some(scope @ 1..=2) if may => {
-            format!("Yama's ptrace_scope is {scope}, which CAP_SYS_PTRACE passes")
+            format!("Yama's ptrace_scope is {scope}, which CAP_SYS_PTRACE overrides")
         }
         Some(1) => {
-            "Yama's ptrace_scope is 1: only what contraflow starts is traced, and record -p is not \
-             for others"
+            "Yama's ptrace_scope is 1: only programs that contraflow starts can be traced, and \
+             record -p fails for others"
                 .to_owned()
         }
-        Some(2) => "Yama's ptrace_scope is 2: only CAP_SYS_PTRACE traces".to_owned(),
-        Some(scope) => format!("Yama's ptrace_scope is {scope}: nothing is traced up to a reboot"),
+        Some(2) => "Yama's ptrace_scope is 2: tracing needs CAP_SYS_PTRACE".to_owned(),
+        Some(scope) => {
+            format!("Yama's ptrace_scope is {scope}: nothing can be traced until a reboot")
+        }
     };
     let by_yama = match facts.process.ptrace_scope {
         None | Some(..=1) => true,
@@ -279,7 +281,7 @@ fn record(choice: &Choice) -> Finding {
 fn better(choice: &Choice) -> Finding {
     let text = match &choice.better {
         Some(better) => format!("{} ({})", better.command, better.gain),
-        None => "nothing that could be done on this machine".to_owned(),
+        None => "nothing to improve on this machine".to_owned(),
     };
     line("better", None, text)
 }

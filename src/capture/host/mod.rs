@@ -1,6 +1,6 @@
-//! What this machine can do for a recorder, and why not: asked of its files and tried, never
-//! guessed. [`Facts`] are gathered below a root directory, so that the trees of other machines can
-//! be looked at; [`Choice`] says what is made of them, and [`findings()`] tells all in plain words.
+//! The abilities and limits of this machine as a recorder, read from its files and tried, never
+//! guessed. [`Facts`] are gathered in a root directory, so that the trees of other machines can be
+//! examined; [`Choice`] evaluates them, and [`findings()`] explains all of it in plain words.
 
 mod choice;
 mod cpu;

@@ -1,21 +1,22 @@
-//! What the kernel allows of perf events (Documentation/admin-guide/sysctl/kernel.rst,
+//! The kernel's limits on perf events (Documentation/admin-guide/sysctl/kernel.rst,
 //! perf-security.rst; `perf_mmap` of kernel/events/core.c for the memory).
 
 use super::process::Process;
 use super::root::Root;
 use serde::Serialize;
 
-/// Trace buffer that is wanted of each thread, in bytes.
+/// The trace buffer wanted for each thread, in bytes.
 pub(super) const WANTED_BUFFER_BYTES: u64 = 4 << 20;
-/// Above this, who has no capability may measure nothing: Debian's and Ubuntu's 3 and 4.
+/// The highest level at which processes without a capability may measure; Debian and Ubuntu set 3
+/// and 4.
 pub(super) const HIGHEST_OPEN_PARANOID: i64 = 2;
 
-/// The sysctls.
+/// The sysctls of perf events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PerfEvents {
-    /// `kernel.perf_event_paranoid`; none where the kernel has no perf events.
+    /// `kernel.perf_event_paranoid`; `None` if the kernel has no perf events.
     pub paranoid: Option<i64>,
-    /// `kernel.perf_event_mlock_kb`: for each CPU, besides the process's own limit.
+    /// `kernel.perf_event_mlock_kb`: for each CPU, in addition to the process's limit.
     pub mlock_kib: Option<u64>,
 }
 
@@ -27,14 +28,14 @@ impl PerfEvents {
         }
     }
 
-    /// Whether the sysctl lets this process measure its own programs' user code.
+    /// Returns true if this process may measure the user code of its programs.
     pub(super) fn is_open_to(&self, process: &Process) -> bool {
         self.paranoid.is_some_and(|paranoid| {
             paranoid <= HIGHEST_OPEN_PARANOID || process.capabilities.measures()
         })
     }
 
-    /// Bytes of buffers that this process may have; none: any number.
+    /// Returns the bytes of buffers that this process may have; `None` for no limit.
     pub(super) fn lockable_bytes(&self, process: &Process, cpus: u64) -> Option<u64> {
         if process.capabilities.ipc_lock || self.paranoid == Some(-1) {
             return None;

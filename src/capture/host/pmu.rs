@@ -1,4 +1,4 @@
-//! The kernel's PMU for Intel PT and its abilities, as sysfs shows them (the kernel's
+//! The kernel's PMU for Intel PT and its capabilities, from sysfs (the kernel's
 //! arch/x86/events/intel/pt.c: `caps/*` are hexadecimal without a prefix).
 
 use super::root::Root;
@@ -6,7 +6,8 @@ use serde::Serialize;
 
 const DIR: &str = "/sys/bus/event_source/devices/intel_pt";
 
-/// `/sys/bus/event_source/devices/intel_pt`. An ability that the kernel does not list is none.
+/// The content of `/sys/bus/event_source/devices/intel_pt`. A capability that is not listed is
+/// absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -15,9 +16,9 @@ const DIR: &str = "/sys/bus/event_source/devices/intel_pt";
 pub struct Pmu {
     /// Its number, for `perf_event_open`.
     pub pmu_type: Option<u32>,
-    /// Address ranges that can be filtered by; 0 where there are none.
+    /// The number of address ranges for filters.
     pub address_ranges: u64,
-    /// CYC packets, and periods of PSB to choose from.
+    /// CYC packets, and a choice of PSB periods.
     pub psb_cyc: bool,
     /// MTC packets.
     pub mtc: bool,
@@ -39,12 +40,12 @@ pub struct Pmu {
     pub cycle_thresholds: u64,
     /// Bit n: 2^(n+11) bytes between PSB packets.
     pub psb_periods: u64,
-    /// Names of the fields of `config`.
+    /// The names of the fields of `config`.
     pub format: Vec<String>,
 }
 
 impl Pmu {
-    /// None where the kernel has no such PMU.
+    /// Reads the PMU; `None` if the kernel has none.
     pub(super) fn of(root: &Root) -> Option<Self> {
         if !root.has(DIR) {
             return None;
@@ -73,7 +74,7 @@ impl Pmu {
         })
     }
 
-    /// The smallest and the largest distance of PSB packets that can be chosen, in bytes.
+    /// Returns the smallest and the largest available PSB period, in bytes.
     pub(super) fn psb_bytes(&self) -> Option<(u64, u64)> {
         let bytes = |bit: u32| 1_u64.checked_shl(bit.checked_add(11)?);
         let last = self.psb_periods.checked_ilog2().filter(|_| self.psb_cyc)?;

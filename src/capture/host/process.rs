@@ -1,4 +1,5 @@
-//! What this process may do (`/proc/self/status` and `limits`, the sysctl of Yama).
+//! The privileges and limits of this process (`/proc/self/status` and `limits`, the sysctl of
+//! Yama).
 
 use super::root::Root;
 use serde::Serialize;
@@ -18,18 +19,18 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// By their numbers in linux/capability.h.
+    /// Decodes a set by the numbers in linux/capability.h.
     fn of(set: u64) -> Self {
         let has = |number: u32| set >> number & 1 != 0;
         Self { perfmon: has(38), sys_admin: has(21), sys_ptrace: has(19), ipc_lock: has(14) }
     }
 
-    /// Whether perf events are open to it whatever the sysctl says.
+    /// Returns true if perf events are allowed regardless of the sysctl.
     pub(super) const fn measures(self) -> bool {
         self.perfmon || self.sys_admin
     }
 
-    /// The names of those that it has.
+    /// Returns the names of the capabilities in the set.
     pub(super) fn names(self) -> Vec<&'static str> {
         let all = [
             (self.perfmon, "CAP_PERFMON"),
@@ -41,20 +42,20 @@ impl Capabilities {
     }
 }
 
-/// This process.
+/// The privileges and limits of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// Its effective user.
+    /// The effective user.
     pub uid: Option<u32>,
     /// Effective capabilities.
     pub capabilities: Capabilities,
-    /// 0: no filter of system calls; 1: strict; 2: a filter, as containers have.
+    /// 0 for no filter of system calls, 1 for strict, 2 for a filter, as in containers.
     pub seccomp: u32,
-    /// What makes containers leaves a file in them: `docker` or `podman`.
+    /// The container engine, by the file that it leaves in containers: `docker` or `podman`.
     pub container: Option<&'static str>,
-    /// `RLIMIT_MEMLOCK` in bytes; none: no limit.
+    /// `RLIMIT_MEMLOCK` in bytes; `None` for no limit.
     pub locked_limit_bytes: Option<u64>,
-    /// `kernel.yama.ptrace_scope`; none where the kernel has no Yama.
+    /// `kernel.yama.ptrace_scope`; `None` if the kernel has no Yama.
     pub ptrace_scope: Option<u32>,
 }
 
@@ -66,7 +67,7 @@ impl Process {
             value.map(str::trim)
         };
         let capabilities = field("CapEff").and_then(|set| u64::from_str_radix(set, 16).ok());
-        // Real, effective, saved and of the file system.
+        // The fields are the real, effective, saved and file system user.
         let uid = field("Uid").and_then(|ids| ids.split_whitespace().nth(1));
         let container = [("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
         Self {
@@ -80,7 +81,7 @@ impl Process {
     }
 }
 
-/// The soft limit. What does not read is 0, which promises nothing.
+/// Returns the soft limit. Invalid text is 0, which promises nothing.
 fn locked_limit(limits: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
     match line.and_then(|line| line.split_whitespace().next()) {

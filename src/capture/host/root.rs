@@ -1,28 +1,28 @@
-//! The files of a machine below a directory: `/`, or a tree made for a test. Writes nothing.
+//! The files of a machine in a directory: `/`, or a tree made for a test. Writes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where a machine's files are.
+/// The root directory of a machine's files.
 #[derive(Clone, Debug)]
 pub struct Root {
     dir: PathBuf,
 }
 
 impl Root {
-    /// This machine's own.
+    /// Returns the root of this machine.
     #[must_use]
     pub fn here() -> Self {
         Self::at(Path::new("/"))
     }
 
-    /// Those below a directory.
+    /// Returns a root at a directory.
     #[must_use]
     pub fn at(dir: &Path) -> Self {
         Self { dir: dir.to_owned() }
     }
 
-    /// Where a file of the machine is, by its path there.
+    /// Returns the real path of a file of the machine.
     pub(super) fn path(&self, path: &Path) -> PathBuf {
         self.dir.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -31,18 +31,18 @@ impl Root {
         self.path(Path::new(path)).exists()
     }
 
-    /// A file's text without the blanks around it; none where it cannot be read.
+    /// Returns a file's text without surrounding whitespace; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let bytes = fs::read(self.path(Path::new(path))).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// A file that holds a decimal number.
+    /// Reads a decimal number from a file.
     pub(super) fn number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.text(path)?.parse().ok()
     }
 
-    /// The names in a directory, in order.
+    /// Returns the names in a directory, in order.
     pub(super) fn names(&self, path: &Path) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<_> =

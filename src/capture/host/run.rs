@@ -1,4 +1,4 @@
-//! Asks a program about itself. Waits for no program without end.
+//! Runs a program and reads its output, for a limited time.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,12 +6,13 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-/// A debugger that starts takes a part of this.
+/// The longest wait for a program; a debugger takes a fraction of it to start.
 const PATIENCE: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(5);
 const OUTPUT_LIMIT_BYTES: u64 = 1 << 20;
 
-/// What a program prints, on both of its streams; none where it cannot be run or does not end.
+/// Returns the output of a program on both of its streams; `None` if it cannot be run or does not
+/// end.
 pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
@@ -25,7 +26,7 @@ pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
         let (sender, receiver) = channel();
         std::thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What could be read of it counts. Nobody may wait for it any more.
+            // A partial output counts. The receiver may already be gone.
             let _ = stream.map(|stream| stream.take(OUTPUT_LIMIT_BYTES).read_to_end(&mut bytes));
             let _ = sender.send(bytes);
         });
@@ -34,14 +35,14 @@ pub(super) fn output(program: &Path, arguments: &[&str]) -> Option<String> {
     let until = Instant::now() + PATIENCE;
     while let Ok(None) = child.try_wait() {
         if Instant::now() > until {
-            // It is ours, and nobody waits for it any more.
+            // The child is ours, and its output is no longer needed.
             let _ = child.kill();
             let _ = child.wait();
             return None;
         }
         std::thread::sleep(POLL);
     }
-    // Somebody that it left behind may have its streams.
+    // A process that it left running may still hold its streams.
     let left = || until.saturating_duration_since(Instant::now());
     let bytes = readers.map(|reader| reader.recv_timeout(left()).unwrap_or_default()).concat();
     Some(String::from_utf8_lossy(&bytes).into_owned())

@@ -1,4 +1,4 @@
-//! What is tried and not only read: a program under ptrace, and a perf event. Both are undone.
+//! Facts found by trying: a program under ptrace, and a perf event. Both are undone.
 
 use crate::common::Tid;
 use crate::tracee::{Launch, Tracee, end};
@@ -7,17 +7,17 @@ use serde::Serialize;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
-/// What came of it.
+/// The results of trying.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tried {
-    /// Why a program could not be started under ptrace; none where it could.
+    /// The reason why no program could be started under ptrace; `None` if one could.
     pub ptrace_fault: Option<String>,
-    /// The error of `perf_event_open(2)`; none where it works.
+    /// The error of `perf_event_open(2)`; `None` if it works.
     pub perf_errno: Option<i32>,
 }
 
 impl Tried {
-    /// Tries it here. `program` is started, stopped before its first instruction, and killed.
+    /// Tries both here. `program` is started, stopped before its first instruction, and killed.
     #[must_use]
     pub fn here(program: &Path) -> Self {
         Self { ptrace_fault: ptrace(program).err(), perf_errno: perf_event().err() }
@@ -33,7 +33,7 @@ fn ptrace(program: &Path) -> Result<(), String> {
     registers.map(drop).map_err(|error| error.to_string())
 }
 
-/// `struct perf_event_attr` as its first version has it (the kernel's `linux/perf_event.h`).
+/// `struct perf_event_attr` in its first version (the kernel's `linux/perf_event.h`).
 #[repr(C)]
 #[derive(Default)]
 struct EventAttr {
@@ -54,7 +54,7 @@ const COUNT_SW_DUMMY: u64 = 9;
 const EXCLUDE_KERNEL_AND_HYPERVISOR: u64 = 1 << 5 | 1 << 6;
 const SIZE_BYTES: u32 = 64;
 
-/// An event that counts nothing, of this thread: allowed wherever any is.
+/// Opens an event of this thread that counts nothing: it is allowed wherever any event is.
 fn perf_event() -> Result<(), i32> {
     let attr = EventAttr {
         kind: TYPE_SOFTWARE,
@@ -65,13 +65,13 @@ fn perf_event() -> Result<(), i32> {
     };
     const { assert!(size_of::<EventAttr>() == SIZE_BYTES as usize) };
     let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: the kernel reads `size` bytes of the attributes, which are there.
+    // SAFETY: the kernel reads `size` bytes of the attributes, which are that large.
     let fd = unsafe {
         libc::syscall(libc::SYS_perf_event_open, &raw const attr, this_thread, any_cpu, no_group, 0)
     };
     match i32::try_from(fd) {
         Ok(fd) if fd >= 0 => {
-            // SAFETY: the descriptor is new and nobody else's.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             drop(unsafe { OwnedFd::from_raw_fd(fd) });
             Ok(())
         }

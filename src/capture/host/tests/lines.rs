@@ -1,4 +1,4 @@
-//! What is said, and what is chosen.
+//! Tests the findings, and the choice.
 
 use super::machine::{Machine, said};
 use crate::capture::host::choice::fallback_of;
@@ -43,7 +43,7 @@ fn a_machine_with_intel_pt_uses_it() {
 fn the_first_unit_has_no_filters() {
     let facts = Machine::broadwell().facts();
     assert_said(&facts, "filters", Some(false), &["none"]);
-    assert_said(&facts, "times", Some(false), &["TSC; the distance of PSBs is the CPU's own"]);
+    assert_said(&facts, "times", Some(false), &["TSC; the CPU fixes the PSB period"]);
     assert_said(&facts, "output", Some(true), &["tables of one region (ToPA)"]);
     assert_eq!(Choice::of(&facts).means, Means::Hardware);
 }
@@ -71,9 +71,9 @@ fn other_cpus_have_none_and_nothing_is_amiss() {
 fn virtual_machines_are_told_from_old_cpus() {
     let facts = Machine::virtual_machine().facts();
     assert_said(&facts, "CPU", None, &["in a virtual machine"]);
-    assert_said(&facts, "Intel PT", Some(false), &["its hypervisor shows it no Intel PT"]);
+    assert_said(&facts, "Intel PT", Some(false), &["its hypervisor hides Intel PT"]);
     assert_eq!(command(&Choice::of(&facts)), None);
-    // Without files nothing is made up.
+    // Without files, nothing is guessed.
     let facts = Facts::default();
     assert_said(&facts, "Intel PT", Some(false), &["no: this CPU has no Intel PT"]);
     assert_said(&facts, "perf events", Some(false), &["the kernel has none"]);
@@ -93,7 +93,7 @@ fn a_paranoid_kernel_can_be_opened() {
         let line = fallback_of(&facts).unwrap();
         assert!(line.contains("not by Intel PT: perf_event_paranoid is"), "{line}");
         assert!(line.contains("better: sudo sysctl"), "{line}");
-        // CAP_PERFMON passes.
+        // CAP_PERFMON overrides the sysctl.
         let facts = machine.status("0000004000000000", 0).facts();
         assert_said(&facts, "privileges", None, &["capabilities: CAP_PERFMON"]);
         assert_said(&facts, "perf events", Some(true), &["this process has the capability"]);
@@ -166,10 +166,10 @@ fn where_nothing_can_be_traced_nothing_is_recorded() {
 #[test]
 fn yama_concerns_attaching() {
     let facts = Machine::skylake().yama(1).facts();
-    assert_said(&facts, "ptrace", Some(true), &["only what contraflow starts is traced"]);
+    assert_said(&facts, "ptrace", Some(true), &["only programs that contraflow starts"]);
     let choice = Choice::of(&facts);
     assert_eq!(command(&choice), Some("sudo sysctl kernel.yama.ptrace_scope=0"));
     let facts = Machine::skylake().yama(1).status("0000000000080000", 0).facts();
-    assert_said(&facts, "ptrace", Some(true), &["which CAP_SYS_PTRACE passes"]);
+    assert_said(&facts, "ptrace", Some(true), &["which CAP_SYS_PTRACE overrides"]);
     assert_eq!(command(&Choice::of(&facts)), None);
 }

@@ -1,4 +1,4 @@
-//! Trees of files as machines have them, by the kernel's documentation of sysfs and proc.
+//! Trees of files of machines, by the kernel's documentation of sysfs and proc.
 
 use crate::capture::host::{Choice, Facts, Finding, Root, Tried, findings};
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// A user's own machine with this CPU: no capabilities, no filter of system calls, no Yama.
+    /// Creates a machine with this CPU: no capabilities, no filter of system calls, no Yama.
     fn new(vendor: &str, signature: [u32; 3], flags: &str) -> Self {
         let machine = Self { dir: tempfile::tempdir().unwrap() };
         let [family, model, stepping] = signature;
@@ -47,7 +47,7 @@ impl Machine {
         ])
     }
 
-    /// The first with Intel PT: no filters, no choice of times, tables of one region.
+    /// Returns the first CPU with Intel PT: no filters, no choice of times, tables of one region.
     pub(super) fn broadwell() -> Self {
         let caps = [("ip_filtering", "0"), ("num_address_ranges", "0"), ("topa_output", "1")];
         Self::new("GenuineIntel", [6, 61, 4], "intel_pt").pmu(&caps)
@@ -79,7 +79,7 @@ impl Machine {
         Self::new("GenuineIntel", [6, 106, 6], "hypervisor")
     }
 
-    /// Docker's capabilities and its filter.
+    /// Sets Docker's capabilities and its filter.
     pub(super) fn in_docker(self) -> Self {
         self.status("00000000a80425fb", 2).file(".dockerenv", "")
     }
@@ -123,13 +123,13 @@ impl Machine {
         })
     }
 
-    /// As kernels that leave it out do.
+    /// Removes the PMU, as kernels without it do.
     pub(super) fn without_pmu(self) -> Self {
         fs::remove_dir_all(self.dir.path().join(PMU)).unwrap();
         self
     }
 
-    /// A program that is a shell script.
+    /// Adds a program that is a shell script.
     pub(super) fn program(self, path: &str, script: &str) -> Self {
         let machine = self.file(path, &format!("#!/bin/sh\n{script}\n"));
         let permissions = fs::Permissions::from_mode(0o755);
@@ -141,7 +141,7 @@ impl Machine {
         Root::at(self.dir.path())
     }
 
-    /// What is known where all that is tried works.
+    /// Returns the facts if all that is tried works.
     pub(super) fn facts(&self) -> Facts {
         Facts { tried: Some(Tried::default()), ..Facts::of(&self.root()) }
     }
@@ -151,7 +151,7 @@ impl Machine {
     }
 }
 
-/// The only line about something.
+/// Returns the only finding about a subject.
 pub(super) fn said(facts: &Facts, about: &str) -> Finding {
     let all = findings(facts, &Choice::of(facts));
     let mut about_it = all.into_iter().filter(|finding| finding.about == about);

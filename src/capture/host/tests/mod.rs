@@ -1,4 +1,4 @@
-//! What is said of machines of several kinds, by trees of their files.
+//! Tests the findings on machines of several kinds, by trees of their files.
 
 mod lines;
 mod machine;

@@ -1,4 +1,4 @@
-//! Debuggers that are asked about themselves, and what is tried on this machine.
+//! Tests the search for debuggers, and the facts that are tried on this machine.
 
 use super::machine::{Machine, said};
 use crate::capture::host::{Choice, Facts, Root, Tried};
@@ -55,13 +55,13 @@ fn lldb_is_found_where_debian_puts_it() {
     let facts = Facts { debuggers: Some(found), ..machine.facts() };
     let lldb = said(&facts, "lldb").text;
     assert!(lldb.contains("(not in PATH), goes backwards, decodes Intel PT itself"), "{lldb}");
-    // gdb is wanted most.
+    // gdb is the most important.
     assert_eq!(said(&facts, "gdb").good, Some(false));
     let better = Choice::of(&facts).better.unwrap();
     assert_eq!(better.command, "sudo apt-get install gdb");
 }
 
-/// A program is started and ended, and nothing is left of it.
+/// Starts and kills a program, of which nothing is left.
 #[test]
 fn what_is_tried_here_is_undone() {
     let tried = Tried::here(Path::new("/proc/self/exe"));
