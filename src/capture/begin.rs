@@ -1,5 +1,5 @@
-//! How a recording comes to its process: its place is made first, so that nothing is run or stopped
-//! in vain, and given up again where there is no process.
+//! Launches or attaches to the process of a recording. The recording's directory is created first,
+//! so that nothing is run or stopped in vain, and removed again if there is no process.
 
 use super::Error;
 use super::recorder::{Prepared, Request};
@@ -7,7 +7,7 @@ use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch};
 
 impl Prepared {
-    /// Launches the program, which stands at its first instruction.
+    /// Launches the program, stopped at its first instruction.
     pub(super) fn launch(request: &Request, backend: &str) -> Result<(Self, Pid), Error> {
         let env = request.environment();
         let launch = Launch {
@@ -20,8 +20,8 @@ impl Prepared {
         Self::with(request, backend, || launch.start())
     }
 
-    /// Stops a process that runs already, or the only thread of it that is wanted. Gives what stands
-    /// still.
+    /// Attaches to a running process, or to the one thread of it that is requested. Returns the
+    /// stopped threads.
     pub(super) fn attach(
         request: &Request,
         backend: &str,

@@ -26,15 +26,15 @@ impl Clock {
         self.instant.elapsed()
     }
 
-    /// The line through the two readings so far.
+    /// Returns the line through the first reading and one made now.
     #[expect(clippy::cast_precision_loss, reason = "a rate, good to far fewer digits")]
     pub(super) fn so_far(&self) -> TscClock {
         let ticks = now().0.saturating_sub(self.tsc.0) as f64;
         TscClock { start: self.tsc, ticks_per_second: ticks / self.elapsed().as_secs_f64() }
     }
 
-    /// The line through the two readings. A run of a moment is stretched, so that the rate is
-    /// good to about one in a thousand.
+    /// Returns the line through the first reading and one made now. Waits if the run was very
+    /// short, so that the rate is exact to about one in a thousand.
     pub(super) fn finish(&self) -> TscClock {
         const SHORTEST: Duration = Duration::from_millis(2);
         if let Some(rest) = SHORTEST.checked_sub(self.elapsed()) {

@@ -1,5 +1,5 @@
-//! The files that a process maps, by number, and the stored content of those with code. Notices
-//! when a file is written to in place: it has another number and another image from then on.
+//! The files that a process maps, by number, and the stored content of those with code. Detects
+//! writes to mapped files: such a file gets another number and another image from then on.
 
 use super::error::Error;
 use super::recorder::Recorder;
@@ -11,14 +11,14 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// All files of a process.
+/// The mapped files of a process.
 #[derive(Debug, Default)]
 pub(super) struct CodeFiles {
     files: Vec<CodeFile>,
     count: u32,
 }
 
-/// A file as it was when it was mapped.
+/// A file at the time when it was mapped.
 #[derive(Debug)]
 pub(super) struct CodeFile {
     id: FileId,
@@ -29,29 +29,30 @@ pub(super) struct CodeFile {
 #[derive(Debug)]
 struct Stored {
     image: ImageId,
-    /// Kept open: no other file gets its number, and a path may come to lead elsewhere.
+    /// Kept open, so that no other file gets its inode. The path may lead elsewhere later.
     file: File,
     stamp: Stamp,
 }
 
-/// What changes when a file's content does: size, and modification and status change in
-/// nanoseconds. Nobody can set the last.
+/// The attributes that change with a file's content: size, and modification and status change in
+/// nanoseconds. Programs cannot set the last.
 type Stamp = (u64, (i64, i64), (i64, i64));
 
 impl CodeFile {
-    /// Whether the mapping is of this file.
+    /// Returns true if the mapping is of this file.
     pub(super) fn is_of(&self, mapping: &Mapping) -> bool {
         self.mapping.is_same_file(mapping)
     }
 }
 
 impl CodeFiles {
-    /// Whether the content of the mapping's file is stored.
+    /// Returns true if the content of the mapping's file is stored.
     pub(super) fn stored(&self, mapping: &Mapping) -> bool {
         self.files.iter().any(|file| file.is_of(mapping) && file.stored.is_some())
     }
 
-    /// The number of the mapping's file; its content is stored when it is first mapped as code.
+    /// Returns the number of the mapping's file. Stores its content when it is first mapped as
+    /// code.
     pub(super) fn number(
         &mut self,
         mapping: &Mapping,
@@ -82,7 +83,7 @@ impl CodeFiles {
         Ok(self.files.len() - 1)
     }
 
-    /// Takes out the files that hold other bytes than were stored.
+    /// Removes and returns the files whose content differs from the stored one.
     pub(super) fn take_overwritten(&mut self) -> Vec<CodeFile> {
         let mut overwritten = Vec::new();
         for at in (0..self.files.len()).rev() {
@@ -103,7 +104,7 @@ impl Stored {
         if now == Some(self.stamp) {
             return false;
         }
-        // It may have been renamed, or written to with the same bytes.
+        // The file may have been renamed, or rewritten with the same bytes.
         let same = now.is_some() && image_id(&self.file).is_ok_and(|image| image == self.image);
         if let Some(now) = now.filter(|_| same) {
             self.stamp = now;
@@ -112,7 +113,7 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, if its path still leads to it; of others the code is stored as it is
+/// Stores a mapped file, if its path still leads to it. Code of other files is stored as it is
 /// executed.
 fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {

@@ -1,5 +1,6 @@
-//! Who ended a process, as its threads tell at their ends (`PTRACE_EVENT_EXIT` of ptrace(2)). Where
-//! one of them ends them all, the stops of the others may well come before its own.
+//! Determines the thread that ended a process, from the exit stops of its threads
+//! (`PTRACE_EVENT_EXIT` of ptrace(2)). If one thread ends them all, the stops of others may precede
+//! its own.
 
 use crate::common::{Pid, Tid};
 use crate::recording::Exit;
@@ -7,31 +8,31 @@ use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, EXIT_GROUP};
 use crate::tracee::siginfo::signal_of;
 use crate::tracee::{SiginfoBytes, Signo, Stop, call_of};
 
-/// A thread at its end.
+/// The exit stop of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastStop {
     pub(super) tid: Tid,
-    /// The message of the stop: the status that it ends with, as wait(2) has it.
+    /// The message of the stop: the thread's exit status, as in wait(2).
     pub(super) status: u64,
-    /// The system call that it is in.
+    /// The system call that it is in, if any.
     pub(super) call: Option<u64>,
-    /// The last signal that it was given.
+    /// The last signal that it got.
     pub(super) siginfo: Option<SiginfoBytes>,
 }
 
-/// The thread that ended its process, as far as it is known.
+/// The thread that ended its process, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Culprit {
     known: Option<(Tid, Signo)>,
-    /// It ended the process itself: it is not one that was there.
+    /// True if it certainly ended the process itself, and was not just one of its threads.
     is_sure: bool,
 }
 
 impl Culprit {
-    /// Takes in the last stop of a thread. Returns true if its process ends with it: all but those
-    /// that end by themselves do so, or make way for the program that another one executes.
-    /// `one_executes` tells the two apart. It waits for threads that run, so it is asked only of an
-    /// end that the thread did not choose: no other thread runs on then.
+    /// Handles the exit stop of a thread. Returns true if its process ends with it. It does not if
+    /// the thread itself chose to end, or if another thread executes a program, which
+    /// `one_executes` decides. That waits for running threads, so it is called only if the thread
+    /// did not choose to end: no other thread keeps running then.
     pub(super) fn take(&mut self, stop: &LastStop, one_executes: impl FnOnce() -> bool) -> bool {
         let signal = Signo::try_from(stop.status & 0x7f).unwrap_or(0);
         let chose_to_end = signal == 0 && stop.call == Some(EXIT);
@@ -50,13 +51,13 @@ impl Culprit {
         true
     }
 
-    /// The thread, and the signal that it ended the process by; 0: none.
+    /// Returns the thread, and the signal by which it ended the process; 0 for none.
     pub(super) fn known(&self) -> Option<(Tid, Signo)> {
         self.known
     }
 }
 
-/// How a process ended, by the last stop that its tracer was told.
+/// Returns the exit of a process, by the last stop that its tracer saw.
 pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
     match stop {
         Stop::Exited(code) => Some(Exit::Code(code)),
@@ -65,8 +66,8 @@ pub(super) fn exit_of(stop: Stop) -> Option<Exit> {
     }
 }
 
-/// Whether one of these threads executes a program: it waits in the kernel until all others are
-/// gone, so they must not be kept at their ends.
+/// Returns true if one of these threads executes a program: it waits in the kernel until all others
+/// are gone, so they must not be kept at their exit stops.
 pub(super) fn one_executes(pid: Pid, mut tids: impl Iterator<Item = Tid>) -> bool {
     tids.any(|tid| matches!(call_of(pid, tid), Some(EXECVE | EXECVEAT)))
 }

@@ -1,5 +1,5 @@
-//! Watched memory: the CPU's debug registers (SDM volume 3, "Debug Registers"). They tell the
-//! addresses that are accessed, whatever code does it.
+//! Watched memory, with the CPU's debug registers (SDM volume 3, "Debug Registers"). They report
+//! accesses by any code.
 
 use super::contract::Watch;
 use crate::common::Addr;
@@ -9,25 +9,25 @@ use crate::tracee::{Error, Tracee};
 const SLOTS: usize = 4;
 const STATUS: usize = 6;
 const CONTROL: usize = 7;
-/// The widest that one register watches.
+/// The widest range that one register watches.
 const WIDEST_BYTES: u64 = 8;
 
-/// What one debug register watches.
+/// The range that one debug register watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     addr: u64,
     size_bytes: u64,
-    /// The watch that it is for.
+    /// The address of the watch that it is part of.
     of: Addr,
     reads: bool,
 }
 
-/// Whether there are debug registers enough.
+/// Returns true if there are enough debug registers.
 pub(super) fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
 
-/// Aligned stretches of 1, 2, 4 or 8 bytes.
+/// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes.
 pub(super) fn slots(watches: &[Watch]) -> Vec<Slot> {
     let mut slots = Vec::new();
     for watch in watches {
@@ -43,7 +43,7 @@ pub(super) fn slots(watches: &[Watch]) -> Vec<Slot> {
     slots
 }
 
-/// DR7: each register's enable bit, kind of access and width.
+/// Returns DR7: each register's enable bit, kind of access and width.
 fn control(slots: &[Slot]) -> u64 {
     let one = |(index, slot): (usize, &Slot)| {
         let access: u64 = if slot.reads { 0b11 } else { 0b01 };
@@ -58,12 +58,12 @@ fn control(slots: &[Slot]) -> u64 {
     slots.iter().enumerate().map(one).fold(0, |all, bits| all | bits)
 }
 
-/// What a thread's debug registers watch.
+/// The ranges that a thread's debug registers watch.
 #[derive(Debug, Default)]
 pub(super) struct Watched(Vec<Slot>);
 
 impl Watched {
-    /// Lets them watch this, and nothing else, of a thread that stands still.
+    /// Watches these ranges and no others, for a stopped thread.
     pub(super) fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             watch(tracee, slots)?;
@@ -72,17 +72,17 @@ impl Watched {
         Ok(())
     }
 
-    /// The thread, which stands still, is about to be left: they watch nothing.
+    /// Clears the registers of a stopped thread, before it is detached.
     pub(super) fn end(&self, tracee: Tracee) -> Result<(), Error> {
         if self.0.is_empty() { Ok(()) } else { watch(tracee, &[]) }
     }
 
-    /// Another program is executed: the kernel has cleared them.
+    /// Forgets all ranges: the kernel has cleared the registers for a new program.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// What is watched and was accessed since the last call.
+    /// Returns the address of a watch that was hit since the last call.
     pub(super) fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
         if self.0.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Why a program could not be recorded.
+//! The errors of recording a program.
 
 use crate::common::{Addr, Pid, Tid};
 use crate::translate::TranslateError;
@@ -6,7 +6,7 @@ use crate::{engine, image, recording, tracee};
 use nix::errno::Errno;
 use std::path::PathBuf;
 
-/// A fault of capture.
+/// An error of capture.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,19 +16,19 @@ pub enum Error {
     /// Tracing failed.
     #[error(transparent)]
     Tracee(#[from] tracee::Error),
-    /// The recording could not be begun.
+    /// The recording could not be created.
     #[error("{0}; the program was not run")]
     Destination(recording::Error),
-    /// The recording could not be written. The program was let go and ran on untraced.
+    /// The recording could not be written. The program was detached, and runs on untraced.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Recording(#[from] recording::Error),
     /// The program's code could not be translated.
     #[error("{0}; the program went on unrecorded, and the recording is cut")]
     Translate(TranslateError),
-    /// The CPU cannot trace, or not so.
+    /// The CPU cannot trace, or not as requested.
     #[error(transparent)]
     Perf(#[from] super::perf::Error),
-    /// There is no room for what recorder and program share.
+    /// The address space has no room for the memory that recorder and program share.
     #[error(
         "the program's address space has no room for the recorder ({call}: ENOMEM): is it limited \
          (ulimit -v)? The program went on unrecorded"
@@ -37,24 +37,24 @@ pub enum Error {
         /// The system call that failed.
         call: &'static str,
     },
-    /// A thread stands where its state is not known: a fault of the recorder.
-    #[error("thread {tid} stands at {at} of the code cache, where the program's state is unknown")]
+    /// A thread is at an unknown place of the code cache: a bug of the recorder.
+    #[error("thread {tid} is at {at} in the code cache, where the program's state is unknown")]
     Inexact {
         /// The thread.
         tid: Tid,
         /// The address in the cache.
         at: Addr,
     },
-    /// The code that is to be traced is more than a PT unit can be told.
+    /// The filters need more ranges of code than a PT unit has.
     #[error(
-        "the filters mean {count} ranges of code, and a PT unit has 4; FUNC@FILE says which \
-         function of that name; the program went on unrecorded"
+        "the filters mean {count} ranges of code, and a PT unit has 4; FUNC@FILE selects \
+         one function of that name; the program went on unrecorded"
     )]
     TooManyRanges {
-        /// How many there are.
+        /// The number of ranges.
         count: usize,
     },
-    /// The backend records what it launches, all of it.
+    /// The backend records only programs that it launches, from the start.
     #[error(
         "the {backend} backend records programs from their first instruction on; the soft and perf ones \
          can begin later"
@@ -63,7 +63,7 @@ pub enum Error {
         /// Its name.
         backend: &'static str,
     },
-    /// The backend records all threads of a process.
+    /// The backend can only record all threads of a process.
     #[error(
         "the {backend} backend records whole processes (-p); the perf one can record one thread alone"
     )]
@@ -71,38 +71,38 @@ pub enum Error {
         /// Its name.
         backend: &'static str,
     },
-    /// A thread that is gone, or at its end.
-    #[error("thread {tid} has come to its end, and its registers cannot be changed")]
+    /// The thread is gone, or at its exit stop.
+    #[error("thread {tid} has ended, so its registers cannot be changed")]
     NotStanding {
         /// The thread.
         tid: Tid,
     },
-    /// A child that shares its parent's memory.
+    /// The child shares its parent's memory.
     #[error("process {pid} shares its parent's memory: it is recorded where it executes a program")]
     NotRecordedYet {
         /// The child.
         pid: Pid,
     },
-    /// The program has no memory there.
+    /// The program has no memory that can be changed there.
     #[error("the program has no memory at {at} that can be changed")]
     NoMemory {
-        /// Where.
+        /// The address.
         at: Addr,
     },
-    /// Code that the program itself cannot change.
+    /// The program itself cannot change this code.
     #[error("the code at {at} is recorded as it is in its file, and cannot be changed")]
     FixedCode {
-        /// Where.
+        /// The address.
         at: Addr,
     },
-    /// The program never executed the function where its recording was to begin.
-    #[error("the program ended without coming to {name}: nothing is recorded")]
+    /// The program never executed the function at which its recording was to start.
+    #[error("the program ended without reaching {name}: nothing is recorded")]
     NotReached {
         /// The function.
         name: String,
     },
-    /// Nobody writes the recording, or not any more.
-    #[error("{} is not being recorded (any more): all that there is of it is on the disk", dir.display())]
+    /// No recorder writes the recording, or no longer.
+    #[error("{} is not being recorded (any more): all of it is on the disk", dir.display())]
     NotRecorded {
         /// The recording.
         dir: PathBuf,
@@ -117,29 +117,29 @@ pub enum Error {
         /// The recording.
         dir: PathBuf,
     },
-    /// The recorder is none of this machine's, or none that can be seen.
+    /// The recorder runs on another machine, or cannot be seen from here.
     #[error("the recorder of {} is out of reach: in another container?", dir.display())]
     OutOfReach {
         /// The recording.
         dir: PathBuf,
     },
-    /// The recorder may not be asked.
+    /// The recorder may not be signaled.
     #[error("the recorder, process {pid}, cannot be asked ({errno})")]
     AskRefused {
         /// The recorder.
         pid: Pid,
-        /// Why.
+        /// The kernel's reason.
         errno: Errno,
     },
     /// The recorder has not answered.
     #[error(
-        "the recorder, process {pid}, has not written a snapshot for {seconds} s; it may do so yet \
-         (--timeout waits longer)"
+        "the recorder, process {pid}, has not written a snapshot for {seconds} s; it may still do \
+         so (--timeout waits longer)"
     )]
     NoSnapshot {
         /// The recorder.
         pid: Pid,
-        /// How long it was waited for.
+        /// The time that was waited for it.
         seconds: u64,
     },
     /// The final state could not be written.
@@ -159,7 +159,7 @@ impl From<engine::Error> for Error {
 }
 
 impl Error {
-    /// Whether it came of a thread's end.
+    /// Returns true if the error is due to a thread's end.
     pub(super) fn is_of_end(&self) -> bool {
         match self {
             Self::Tracee(tracee::Error::Disturbed { stop, .. }) => stop.is_end(),
@@ -169,7 +169,7 @@ impl Error {
     }
 }
 
-/// A thread that somebody killed meanwhile is no fault: its end will be reported.
+/// Ignores the error of a thread that is gone, since its end will be reported.
 pub(super) fn gone_is_fine(result: Result<(), tracee::Error>) -> Result<(), Error> {
     match result {
         Err(error) if error.is_gone() => Ok(()),

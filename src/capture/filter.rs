@@ -1,5 +1,5 @@
-//! Which code is traced: what the user asked for, as ranges of addresses of the running program,
-//! with the meaning that they have for a PT unit (SDM section "Filtering by IP").
+//! The filter of traced code, resolved to ranges of addresses of the running program, as a PT unit
+//! interprets them (SDM section "Filtering by IP").
 
 use super::error::Error;
 use crate::common::AddrRange;
@@ -11,7 +11,7 @@ use crate::sideband::Mapping;
 use crate::symbols::Symbols;
 use std::path::Path;
 
-/// A stretch of code, as a user names it.
+/// A range of code, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Code {
     /// These addresses.
@@ -32,31 +32,31 @@ impl Code {
     }
 }
 
-/// What to trace. Empty: all.
+/// The code to trace. Empty for all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Trace this code only.
     pub only: Vec<Code>,
-    /// A thread's trace ends where it comes by a branch to this code (`TraceStop`).
+    /// A thread's trace ends at a branch to this code (`TraceStop`).
     pub stop: Vec<Code>,
 }
 
 impl Filter {
-    /// In words.
+    /// Returns the filter in words.
     pub(super) fn words(&self) -> Vec<String> {
         let stop = self.stop.iter().map(|code| format!("up to {}", code.words()));
         self.only.iter().map(Code::words).chain(stop).collect()
     }
 }
 
-/// Finds the code that a filter means in a process, as it is mapped.
+/// The search for the mapped code that a filter names in a process.
 #[derive(Debug)]
 pub(super) struct Resolver {
     filter: Filter,
     ranges: Ranges,
-    /// Mappings that were looked at.
+    /// The mappings that were searched.
     seen: Vec<(AddrRange, String)>,
-    /// Whether each name of the filter was found somewhere.
+    /// The names of the filter, each with true if it was found somewhere.
     found: Vec<(String, bool)>,
 }
 
@@ -71,12 +71,12 @@ impl Resolver {
         resolver
     }
 
-    /// The ranges as they are known now.
+    /// Returns the ranges that are known now.
     pub(super) fn ranges(&self) -> &Ranges {
         &self.ranges
     }
 
-    /// Another program runs.
+    /// Forgets the ranges of the program, as another one runs.
     pub(super) fn start_over(&mut self) {
         let fixed = |codes: &[Code]| {
             let range = |code: &Code| match code {
@@ -90,7 +90,7 @@ impl Resolver {
         self.seen.clear();
     }
 
-    /// Takes in the mappings as they are. Gives whether there are other ranges now.
+    /// Searches new mappings. Returns true if the ranges changed.
     pub(super) fn update<'a>(&mut self, mappings: impl Iterator<Item = &'a Mapping>) -> bool {
         if self.found.is_empty() {
             return false;
@@ -106,7 +106,7 @@ impl Resolver {
         self.ranges != before
     }
 
-    /// A PT unit has so many ranges only.
+    /// Returns an error if a PT unit has too few ranges.
     pub(super) fn must_fit(&self) -> Result<(), Error> {
         match self.count() {
             0..=MOST_RANGES => Ok(()),
@@ -114,18 +114,18 @@ impl Resolver {
         }
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub(super) fn count(&self) -> usize {
         self.ranges.only().len() + self.ranges.stop().len()
     }
 
-    /// Whether there are names that nothing had so far, or nothing of the program that runs now.
+    /// Returns true if some names are not found yet, ever or in the current program.
     pub(super) fn seeks(&self) -> bool {
         let codes = self.filter.only.len() + self.filter.stop.len();
         self.count() < codes || self.found.iter().any(|(_, found)| !found)
     }
 
-    /// What the user should know: names of the filter that nothing had.
+    /// Returns notes for the user: the names of the filter that were not found.
     pub(super) fn notes(&self) -> Vec<String> {
         let unknown = self.found.iter().filter(|(_, found)| !found);
         let note = |(name, _): &(String, bool)| {
@@ -161,7 +161,7 @@ fn is_named(path: &str, name: &str) -> bool {
     path == name || Path::new(path).file_name().is_some_and(|file| file == name)
 }
 
-/// The functions of this name. What is inlined elsewhere is none of them.
+/// Returns the functions of this name, without their inlined copies.
 fn functions(symbols: &Symbols, name: &str) -> Vec<AddrRange> {
     let starts = symbols.addresses_of_function(name).into_iter();
     let around = starts.filter_map(|at| symbols.function_at(at).filter(|f| f.start == at));

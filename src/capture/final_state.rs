@@ -1,5 +1,5 @@
-//! The final state: writes the core of a process all of whose threads stand at their end. Chooses
-//! what of the memory goes in: all that no stored file holds.
+//! Writes the final state: the core of a process all of whose threads are at their exit stops.
+//! Includes only memory that no stored file contains.
 
 use super::error::Error;
 use super::recorder::Recorder;
@@ -17,19 +17,19 @@ use std::io::BufWriter;
 
 const PAGE_BYTES: u64 = 4096;
 /// A mapping larger than this is reserved rather than used (sanitizers, garbage collectors): its
-/// bytes are left out, and so are unknown afterwards.
+/// bytes are omitted, and are unknown afterwards.
 const SEGMENT_LIMIT_BYTES: u64 = 16 << 30;
-/// Shared memory of a file is as large as its file; beyond this it is left out.
+/// Shared memory of a file is as large as its file; above this size it is omitted.
 const SHARED_LIMIT_BYTES: u64 = 64 << 20;
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// A thread's registers at its end, read while it could be.
+/// Reads a stopped thread's registers; `None` if it is gone.
 pub(super) fn thread(tracee: Tracee, siginfo: Option<SiginfoBytes>) -> Option<Thread> {
     Some(thread_with(tracee, &tracee.registers().ok()?, siginfo))
 }
 
-/// The same, where the program's registers are known otherwise.
+/// Reads a stopped thread's state, with general registers that are already known.
 pub(super) fn thread_with(
     tracee: Tracee,
     registers: &Registers,
@@ -45,13 +45,14 @@ pub(super) fn thread_with(
     }
 }
 
-/// Changes a thread's extended state, in XSAVE layout.
+/// Converts a core's general registers to the form of ptrace(2).
+/// Sets a thread's extended state, in XSAVE layout.
 pub(super) fn set_extended_state(tracee: Tracee, area: &[u8]) -> Result<(), Error> {
     Ok(tracee.set_register_set(NT_X86_XSTATE, area)?)
 }
 
-/// Writes the core. `threads` are in gdb's order: the one that ended the process first. `hidden`
-/// is the recorder's own memory.
+/// Writes the core. `threads` are in gdb's order: the one that ended the process is first. `hidden`
+/// is the recorder's memory.
 pub(super) fn write(
     recorder: &Recorder,
     memory: &Memory,
@@ -102,7 +103,8 @@ fn file_mapping(mapping: &Mapping) -> FileMapping {
     }
 }
 
-/// Device memory may react to being read, and the vsyscall page is the kernel's.
+/// Returns true for memory that may be read: device memory may react to it, and the vsyscall page
+/// is the kernel's.
 fn is_memory(mapping: &Mapping) -> bool {
     let device = mapping.name.starts_with("/dev/")
         && !mapping.name.starts_with("/dev/shm/")
@@ -125,7 +127,7 @@ fn segment(mapping: &Mapping, pages: &mut Pages) -> CoreSegment {
     }
 }
 
-/// Which pages of a mapping are there, so that reading does not make those that are not.
+/// The states of the pages of a mapping, so that absent pages are not created by reading them.
 struct Pages {
     pid: Pid,
     range: AddrRange,
@@ -158,7 +160,7 @@ impl Pages {
     }
 }
 
-/// The process's memory, read for its core.
+/// The memory of the process, as the core's writer reads it.
 struct FinalMemory<'a> {
     memory: &'a Memory,
     maps: &'a [Mapping],
@@ -170,7 +172,7 @@ impl CoreMemory for FinalMemory<'_> {
         self.memory.read(addr, buf)
     }
 
-    /// Pages that no file backs are zeros until they are touched.
+    /// Finds untouched pages: those without a file are zeros.
     fn untouched(&mut self, range: AddrRange) -> Option<AddrRange> {
         let at = self.maps.partition_point(|mapping| mapping.range.end <= range.start);
         let mapping = self.maps.get(at).filter(|mapping| !mapping.is_file())?;
@@ -179,7 +181,7 @@ impl CoreMemory for FinalMemory<'_> {
     }
 }
 
-/// The threads of a core: the one that ended the process comes first, the others by number.
+/// Sorts the threads of a core: the one that ended the process comes first, the others by number.
 pub(super) fn in_order(mut threads: Vec<Thread>, first: Tid) -> Vec<Thread> {
     threads.sort_by_key(|thread| (thread.tid != first, thread.tid));
     threads

@@ -1,5 +1,5 @@
-//! From a live process to a recording. One contract, several backends; `step` is the slow truth
-//! that the others are compared with. Imported by `cli` and `session` only.
+//! Captures a live process as a recording. One contract, several backends; `step` is the slow
+//! reference that the others are compared with. Imported by `cli` and `session` only.
 
 mod begin;
 mod clock;
@@ -48,11 +48,11 @@ pub(crate) use snapshot::counts;
 pub use snapshot::{recorder_of, snapshot};
 pub use written::Written;
 
-/// How control flow is captured.
+/// A backend: a means to capture control flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Backend {
-    /// Hardware: the CPU's own PT unit, through Linux perf.
+    /// Hardware: the CPU's PT unit, through Linux perf.
     Perf,
     /// Translation: the program runs in a code cache that logs its branches.
     Soft,
@@ -61,23 +61,23 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// Whether a live program's children can be kept standing at their birth. Those of a program
-    /// that the CPU traces go on by themselves from there.
+    /// Returns true if a live program's newborn children can be kept stopped. Those of a program
+    /// that the CPU traces run on at once.
     pub fn can_keep_children(self) -> bool {
         self != Self::Perf
     }
 }
 
-/// Whether the CPU here can trace what is requested.
+/// Returns an error if the CPU here cannot trace the request.
 pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
 }
 
 /// Runs a program and records it with `backend`. Blocks until the program has ended.
 ///
-/// A process that runs already is recorded until it ends or until this process gets SIGINT,
-/// SIGTERM, SIGHUP or SIGQUIT; it goes on by itself then. So does any program whose recorder
-/// works behind a front ([`record_behind_a_front`]) that is gone.
+/// A running process is recorded until it ends, or until this process gets SIGINT, SIGTERM, SIGHUP
+/// or SIGQUIT, which detaches from it. The same happens to any program whose recorder has lost its
+/// front ([`record_behind_a_front`]).
 pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     if request.only_thread.is_some() {
         match backend {

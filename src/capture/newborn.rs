@@ -1,6 +1,5 @@
-//! Processes that a program under a debugger has just made. They stand still at their first
-//! instruction, with nothing of the recorder's in them, until somebody says what is to become of
-//! them.
+//! Newborn processes of a program under a debugger. They are stopped at their first instruction,
+//! untouched by the recorder, until the debugger decides their fate.
 
 use super::contract::{Go, News};
 use super::{Error, final_state};
@@ -13,24 +12,24 @@ use crate::tracee::{self, Memory, PtraceEvent, Stop, Tracee, news_of, wait_for};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Looks for news without a pause, before each is waited for patiently.
+/// The number of looks before the first pause.
 const BUSY_LOOKS: u32 = 50;
-/// How long a look waits where there are no news.
+/// The pause between two looks.
 const LOOK_PERIOD: Duration = Duration::from_millis(1);
-/// Stops between two looks at whether somebody interrupts.
+/// The number of stops between two checks for an interruption.
 const STOPS_PER_LOOK: u32 = 1024;
 
 /// `CLONE_VM` (clone(2)).
 const SHARES_MEMORY: u64 = 0x100;
 
-/// Whether a child shares its parent's memory, for as long as it executes no program: by the registers
+/// Returns true if a child shares its parent's memory until it executes a program, by the registers
 /// of either at its birth.
 pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     let flags = match registers.orig_rax {
         VFORK => SHARES_MEMORY,
         CLONE => registers.rdi,
         CLONE3 => {
-            // They come first in `struct clone_args`.
+            // The flags come first in `struct clone_args`.
             let mut flags = [0; 8];
             memory.read(Addr(registers.rdi), &mut flags);
             u64::from_le_bytes(flags)
@@ -40,24 +39,24 @@ pub(super) fn shares_memory(registers: &Registers, memory: &Memory) -> bool {
     flags & SHARES_MEMORY != 0
 }
 
-/// A child that stands at its birth.
+/// A child that is stopped at its birth.
 #[derive(Debug)]
 pub(super) struct Newborn {
     pub(super) pid: Pid,
     memory: Memory,
-    /// Its parent waits until it executes a program or ends, and may share its memory.
+    /// True if its parent waits until it executes a program or ends, and may share its memory.
     pub(super) is_awaited: bool,
-    /// The process that made it.
+    /// The process that created it.
     parent: Pid,
-    /// Somebody knows of it.
+    /// True once its birth was reported.
     is_told: bool,
 }
 
-/// How a child came to stop that ran by itself.
+/// The result of running a child natively.
 pub(super) enum Fate {
-    /// It is the same as it was, and there is something to tell.
+    /// It is the same program, stopped with news.
     Stands(News),
-    /// It stands in the execve(2) that brought another program.
+    /// It is in the execve(2) that started another program.
     Executed,
     /// It is gone.
     Ended(Exit),
@@ -85,25 +84,25 @@ impl Newborn {
         self.memory.read(addr, buf)
     }
 
-    /// It goes on by itself. If it is gone, that is as good.
+    /// Detaches from it. Ignores one that is gone.
     pub(super) fn leave(self) {
         let _ = self.tracee().detach(0);
     }
 
-    /// Ends it, and waits until it has.
+    /// Kills it, and waits until it has ended.
     pub(super) fn kill(self) {
         Tracee::kill_process(self.pid);
         while let Ok(stop) = wait_for(self.tid()) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
                 break;
             }
-            // It stands at its end, unless that was told before.
+            // Resume it from its exit stop, unless that was reported before.
             let _ = self.tracee().resume(0);
         }
     }
 
-    /// Lets it run as it is, without a recording, until there is something to tell: one whose
-    /// memory is its parent's cannot be translated. Where it is to stop somewhere, it is stepped.
+    /// Runs it natively, without a recording, until there is news: one that shares its parent's
+    /// memory cannot be translated. Steps it if it is to stop at addresses.
     pub(super) fn run(
         &self,
         go: &Go,
@@ -154,7 +153,7 @@ impl Newborn {
         Ok(Fate::Stands(News::Interrupted))
     }
 
-    /// The next stop, and whether it was asked to come.
+    /// Returns the next stop, and true if it was requested.
     fn wait(&self, interrupted: &dyn Fn() -> bool) -> Result<(Stop, bool), tracee::Error> {
         let mut asked = false;
         for look in 0_u32.. {
@@ -175,7 +174,7 @@ impl Newborn {
     }
 }
 
-/// The children that stand at their birth, until somebody says what is to become of them.
+/// The children that are stopped at their birth, until the debugger decides their fate.
 #[derive(Debug, Default)]
 pub(super) struct Newborns(BTreeMap<Pid, Newborn>);
 
@@ -192,12 +191,12 @@ impl Newborns {
         self.0.remove(&pid)
     }
 
-    /// Those that somebody knows of.
+    /// Returns the reported children.
     pub(super) fn told(&self) -> impl Iterator<Item = &Newborn> {
         self.0.values().filter(|newborn| newborn.is_told)
     }
 
-    /// Somebody hears of news: of a child that is born, too.
+    /// Marks a child as reported if the news is its birth.
     pub(super) fn tell(&mut self, news: News) {
         if let News::Forked(child) | News::Vforked(child) = news
             && let Some(newborn) = self.0.get_mut(&child)
@@ -206,8 +205,8 @@ impl Newborns {
         }
     }
 
-    /// Whether a thread may go on, as far as they have a say in that: one process at a time runs,
-    /// and the parent of one that it waits for does not.
+    /// Returns true if a thread may run, false if it must not; `None` if no child decides that. A
+    /// child runs if its parent waits for it. Other threads must not run beside a reported child.
     pub(super) fn allow(&self, tid: Tid) -> Option<bool> {
         match self.get(Pid(tid.0)) {
             Some(newborn) => Some(newborn.is_awaited),
@@ -215,17 +214,17 @@ impl Newborns {
         }
     }
 
-    /// One goes on by itself. Gives whether there was one.
+    /// Detaches from a child. Returns true if there was one.
     pub(super) fn leave(&mut self, pid: Pid) -> bool {
         self.take(pid).map(Newborn::leave).is_some()
     }
 
-    /// All go on by themselves.
+    /// Detaches from all.
     pub(super) fn leave_all(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Newborn::leave);
     }
 
-    /// Those of a process that nobody will hear of go on by themselves.
+    /// Detaches from the children of a process that were never reported.
     pub(super) fn leave_untold_of(&mut self, parent: Pid) {
         let untold = self.0.values().filter(|one| one.parent == parent && !one.is_told);
         for pid in untold.map(|one| one.pid).collect::<Vec<_>>() {
@@ -233,13 +232,13 @@ impl Newborns {
         }
     }
 
-    /// Ends all, and waits until they have.
+    /// Kills all, and waits until they have ended.
     pub(super) fn kill_all(&mut self) {
         std::mem::take(&mut self.0).into_values().for_each(Newborn::kill);
     }
 }
 
-/// What the process has made goes on by itself.
+/// Detaches from the process that a child has created.
 fn leave_child_of(tracee: Tracee) -> Result<(), tracee::Error> {
     let child = Tid(i32::try_from(tracee.event_message()?).unwrap_or(0));
     wait_for(child)?;

@@ -1,5 +1,5 @@
-//! What every backend does with a process: the recording's files, the threads' entries, the
-//! sideband. Knows nothing of how control flow is captured.
+//! The parts of a recording that all backends share: its files, the threads' entries, the sideband.
+//! Independent of how control flow is captured.
 
 use super::clock::{Clock, now};
 use super::error::Error;
@@ -21,30 +21,30 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What is on the disk at most this much later, whatever becomes of the recorder.
+/// The longest time until data is on disk, even if the recorder is killed.
 const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
-/// How much of a run is kept.
+/// The part of a run that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
     /// All of it.
     Full,
-    /// The end of it: what the last records of each thread say.
+    /// The end of it, by the last records of each thread.
     Ring {
-        /// Bytes of records that are kept of a thread, in memory, while it runs.
+        /// Bytes of records kept in memory for each thread, while it runs.
         bytes: u64,
     },
-    /// All of it until the recording has come to a size, and from there on the end, as a ring.
+    /// All of it until the recording reaches a size, and from there on the end, as a ring.
     Limited {
-        /// Bytes of trace and sideband on the disk, of each recording.
+        /// Bytes of trace and sideband on disk, of each recording.
         bytes: u64,
-        /// As of a ring.
+        /// Bytes of records kept for each thread, as in a ring.
         ring_bytes: u64,
     },
 }
 
 impl History {
-    /// What a recording says of it.
+    /// Returns the description in a recording.
     pub(super) fn words(self) -> String {
         let ring = |bytes: u64| format!("the last {} MiB of records of each thread", bytes >> 20);
         match self {
@@ -57,57 +57,57 @@ impl History {
     }
 }
 
-/// What to run and how.
+/// A request to record.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The process to attach to, instead of running a program.
     pub attach: Option<Pid>,
-    /// The only thread of that process to record; none: all of them.
+    /// The only thread of that process to record; `None` for all of them.
     pub only_thread: Option<Tid>,
     /// The program as [`crate::tracee::resolve`] found it.
     pub program: PathBuf,
     /// Its arguments, its own name first.
     pub argv: Vec<OsString>,
-    /// Its environment; none: this process's own.
+    /// Its environment; `None` for that of this process.
     pub env: Option<Vec<(OsString, OsString)>>,
-    /// Its working directory; none: this process's own.
+    /// Its working directory; `None` for that of this process.
     pub directory: Option<PathBuf>,
     /// Keep address space randomization.
     pub aslr: bool,
-    /// Record the processes that it forks, each as a recording of its own.
+    /// Record the processes that it forks, each in a separate recording.
     pub follow_forks: bool,
-    /// How much is kept. Single-stepping keeps all, and so does the hardware backend where a size
-    /// is given ([`History::Limited`]).
+    /// The part that is kept. Single-stepping keeps all, and so does the hardware backend with
+    /// [`History::Limited`].
     pub history: History,
-    /// The function before which the recording begins; none: the program's first instruction.
+    /// The function at which the recording starts; `None` for the program's first instruction.
     pub start_at: Option<Code>,
-    /// Which code is traced.
+    /// The code to trace.
     pub filter: Filter,
     /// Bytes of trace between PSB packets.
     pub psb_period_bytes: u32,
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
     /// thread in this directory: the log that tests compare the trace with.
     pub step_log: Option<PathBuf>,
-    /// What a CPU's PT unit is to trace, where one does.
+    /// The configuration of the CPU's PT unit, if used.
     pub pt_config: PtConfig,
-    /// Where to put the recording; none: a new name in the store.
+    /// The directory of the recording; `None` for a new name in the store.
     pub output: Option<PathBuf>,
-    /// Replace the recording that is there.
+    /// Replace an existing recording.
     pub force: bool,
-    /// Who hears now and then how much was written, while translated programs run.
+    /// A callback that regularly gets the amount written, while translated programs run.
     pub report: Option<fn(&Written)>,
-    /// Where recordings go by default.
+    /// The default place of recordings.
     pub store: Store,
 }
 
 impl Request {
-    /// The environment of the program.
+    /// Returns the environment of the program.
     pub(super) fn environment(&self) -> Vec<(OsString, OsString)> {
         self.env.clone().unwrap_or_else(|| std::env::vars_os().collect())
     }
 }
 
-/// What became of the run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The recording of the program, then those of the processes it forked, where followed.
@@ -116,11 +116,11 @@ pub struct Outcome {
     pub manifest: Manifest,
     /// Bytes of trace, over all threads.
     pub trace_bytes: u64,
-    /// What the user should know of the recording's limits, a sentence each.
+    /// Notes for the user on the recording's limits, a sentence each.
     pub notes: Vec<String>,
 }
 
-/// A process's recording that is being written.
+/// The recording of a process, while it is written.
 #[derive(Debug)]
 pub(super) struct Recorder {
     writer: Writer,
@@ -129,11 +129,11 @@ pub(super) struct Recorder {
     threads: Vec<ThreadEntry>,
     flushed: Instant,
     ring_since_ns: Option<u64>,
-    /// How it can be asked for what is in its rings.
+    /// The file through which snapshots of its rings are requested.
     bell: Option<Bell>,
 }
 
-/// A recording that was begun before there is a process to record.
+/// A recording that was created before there is a process to record.
 #[derive(Debug)]
 pub(super) struct Prepared {
     destination: Destination,
@@ -142,10 +142,10 @@ pub(super) struct Prepared {
 }
 
 impl Prepared {
-    /// Begins the recording of a program that is to be run.
+    /// Creates the recording of a program that is about to run.
     pub(super) fn of_program(request: &Request, backend: &str) -> Result<Self, recording::Error> {
         if request.follow_forks && request.output.is_some() {
-            // Where the children's recordings will go.
+            // Make sure that the store can hold the children's recordings.
             Destination::in_store(&request.store, &request.program)?.give_up();
         }
         let destination = match &request.output {
@@ -155,13 +155,13 @@ impl Prepared {
         Self::in_place(destination, request, backend)
     }
 
-    /// Begins the recording of a process that the program forked.
+    /// Creates the recording of a process that the program forked.
     pub(super) fn of_child(request: &Request, backend: &str) -> Result<Self, recording::Error> {
         let destination = Destination::in_store(&request.store, &request.program)?;
         Self::in_place(destination, request, backend)
     }
 
-    /// Begins the recording of a process that a debugger follows: beside the one of its parent.
+    /// Creates the recording of a process that a debugger follows, beside the one of its parent.
     pub(super) fn of_followed(
         request: &Request,
         backend: &str,
@@ -189,18 +189,18 @@ impl Prepared {
         }
     }
 
-    /// A CPU takes the trace, like this.
+    /// Sets the configuration of the CPU that takes the trace.
     pub(super) fn set_hardware(&mut self, hardware: Hardware, psb_period_bytes: u32) {
         self.manifest.capture.hardware = Some(hardware);
         self.manifest.capture.psb_period_bytes = psb_period_bytes.into();
     }
 
-    /// Where the recording is to be.
+    /// Returns the recording's directory.
     pub(super) fn dir(&self) -> &Path {
         self.destination.dir()
     }
 
-    /// There is no process after all.
+    /// Removes the recording, as there is no process after all.
     pub(super) fn give_up(self) {
         self.destination.give_up();
     }
@@ -212,7 +212,7 @@ impl Prepared {
 }
 
 impl Recorder {
-    /// Goes on with a recording that was begun: the process is `pid`.
+    /// Starts a prepared recording, of the process `pid`.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
         let Prepared { destination, writer, mut manifest } = prepared;
         manifest.pid = pid;
@@ -235,7 +235,7 @@ impl Recorder {
         self.manifest.pid
     }
 
-    /// The clock from the start to now.
+    /// Returns the clock from the start to now.
     pub(super) fn clock_so_far(&self) -> TscClock {
         self.clock.so_far()
     }
@@ -262,7 +262,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Notes where a thread stands at its end.
+    /// Records the end of a thread, with the address where it ended.
     pub(super) fn thread_ended(
         &mut self,
         tid: Tid,
@@ -272,7 +272,7 @@ impl Recorder {
     ) -> Result<(), recording::Error> {
         let trace_bytes = self.writer.trace_bytes(tid);
         if let Some(entry) = self.entry(tid) {
-            // A number that the kernel gave to another thread, at its exec, counts on.
+            // If the kernel gave the number to another thread at its exec, the counts add up.
             entry.instructions += instructions;
             entry.trace_bytes = trace_bytes;
             entry.final_pc = final_pc.or(entry.final_pc);
@@ -283,7 +283,7 @@ impl Recorder {
         self.event(tid, Event::ThreadExit)
     }
 
-    /// The name of a thread, or the last one that it had.
+    /// Returns the name of a thread, the last one if it has ended.
     pub(super) fn name_of(&self, tid: Tid) -> String {
         let known = self.threads.iter().find(|entry| entry.tid == tid && !entry.name.is_empty());
         known.map_or_else(|| comm(self.pid(), tid), |entry| entry.name.clone())
@@ -298,12 +298,12 @@ impl Recorder {
         self.writer.trace(tid, packets)
     }
 
-    /// Bytes of trace and sideband so far.
+    /// Returns the bytes of trace and sideband written so far.
     pub(super) fn written_bytes(&self) -> u64 {
         self.writer.grown_bytes()
     }
 
-    /// From now on only the end of the history is kept.
+    /// Notes that only the end of the history is kept from now on.
     pub(super) fn becomes_ring(&mut self) {
         self.ring_since_ns = Some(self.elapsed_ns());
     }
@@ -312,12 +312,12 @@ impl Recorder {
         u64::try_from(self.clock.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// Appends what the operating system did just now.
+    /// Appends an event of the operating system that happened just now.
     pub(super) fn event(&mut self, tid: Tid, event: Event) -> Result<(), recording::Error> {
         self.event_at(now(), tid, event)
     }
 
-    /// Appends what the operating system did at another time.
+    /// Appends an event of the operating system that happened at another time.
     pub(super) fn event_at(
         &mut self,
         tsc: Tsc,
@@ -327,31 +327,31 @@ impl Recorder {
         self.writer.sideband(&Record { tsc, pid: self.pid(), tid, event })
     }
 
-    /// The IP filter ranges that a CPU was given are these.
+    /// Sets the IP filter ranges that a CPU uses.
     pub(super) fn set_filter(&mut self, ranges: Vec<AddrRange>) {
         if let Some(hardware) = &mut self.manifest.capture.hardware {
             hardware.filter = ranges;
         }
     }
 
-    /// What somebody asked for is looked at now.
+    /// Notes the start of a requested snapshot.
     pub(super) fn begin_snapshot(&mut self) {
         self.bell.iter_mut().for_each(Bell::begin);
     }
 
-    /// Writes out what came together, which is what somebody asked for.
+    /// Writes out all pending data, which completes the requested snapshot.
     pub(super) fn end_snapshot(&mut self) -> Result<(), recording::Error> {
         self.flush()?;
         self.bell.iter_mut().for_each(Bell::done);
         Ok(())
     }
 
-    /// Writes out what came together, if that was not done a moment ago.
+    /// Writes out all pending data, unless that was done a moment ago.
     pub(super) fn flush_if_due(&mut self) -> Result<(), recording::Error> {
         if self.flushed.elapsed() >= FLUSH_PERIOD { self.flush() } else { Ok(()) }
     }
 
-    /// Writes out what came together.
+    /// Writes out all pending data.
     pub(super) fn flush(&mut self) -> Result<(), recording::Error> {
         self.flushed = Instant::now();
         self.writer.flush()
@@ -382,7 +382,7 @@ fn now_unix_ns() -> u64 {
     u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What is known before there is a process.
+/// Returns the manifest as it is known before there is a process.
 fn starting_manifest(request: &Request, backend: &str) -> Manifest {
     let (format, written_by) = Manifest::versions();
     let variable = |(name, value): (OsString, OsString)| {
@@ -422,7 +422,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
     }
 }
 
-/// Single-stepping keeps all.
+/// Describes the history. Single-stepping keeps all.
 fn history_of(request: &Request, backend: &str) -> String {
     match (backend, request.history) {
         ("step", _) => History::Full.words(),
@@ -431,7 +431,7 @@ fn history_of(request: &Request, backend: &str) -> String {
     }
 }
 
-/// A process's working directory, and the environment that it began with.
+/// Reads a process's working directory, and the environment that it started with.
 fn surroundings(pid: Pid) -> (PathBuf, Vec<(OsString, OsString)>) {
     let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let variable = |text: &[u8]| {

@@ -1,7 +1,7 @@
-//! Asking a recorder at work for what is in its rings. The file `recorder` of a recording is locked
-//! by the process that writes the recording, so the kernel itself says who that is, and nobody else
-//! is ever sent a signal; in the file are two counts, of snapshots that were begun and that are on
-//! the disk. An empty one is of a recorder that keeps all, and is not to be asked.
+//! Snapshots: requests to a running recorder to write its rings. The process that writes a
+//! recording locks the recording's file `recorder`, so the kernel identifies it, and no other
+//! process ever gets a signal. The file contains two counts, of snapshots started and of snapshots
+//! on disk. It is empty if the recorder keeps everything, and takes no requests.
 
 use super::Error;
 use crate::common::Pid;
@@ -15,13 +15,13 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A signal may come in a bad moment, and is sent again.
+/// The time after which a signal is sent again, since one may come at a bad moment.
 const AGAIN_PERIOD: Duration = Duration::from_millis(300);
 const LOOK_PERIOD: Duration = Duration::from_millis(5);
-/// Digits of a count.
+/// The digits of a count.
 const DIGITS: usize = 20;
 
-/// The recorder's side: it can be asked while this lives.
+/// The recorder's side: requests are possible while this lives.
 #[derive(Debug)]
 pub(super) struct Bell {
     file: File,
@@ -30,8 +30,8 @@ pub(super) struct Bell {
 }
 
 impl Bell {
-    /// Says that this process records in `dir`, and whether it answers. None where the file system
-    /// has no locks: nobody can ask then.
+    /// Announces that this process records in `dir`, and takes requests if `answers`. Returns
+    /// `None` if the file system has no locks: no requests are possible then.
     pub(super) fn hang(dir: &Path, answers: bool) -> Option<Self> {
         let path = dir.join(RECORDER);
         let file = create_private(&path).ok()?;
@@ -47,32 +47,32 @@ impl Bell {
         Some(bell)
     }
 
-    /// A snapshot begins, of what is there now.
+    /// Notes the start of a snapshot of the current rings.
     pub(super) fn begin(&mut self) {
         let done = self.begun;
         self.begun += 1;
         self.tell(done);
     }
 
-    /// It is on the disk.
+    /// Notes that the snapshot is on disk.
     pub(super) fn done(&mut self) {
         self.tell(self.begun);
     }
 
     fn tell(&mut self, done: u64) {
         let counts = format!("{:0DIGITS$} {done:0DIGITS$}\n", self.begun);
-        // Who waits for it says so, where it does not come.
+        // If this fails, the requester reports the timeout.
         let _ = self.file.write_all_at(counts.as_bytes(), 0);
     }
 
-    /// The recording is complete.
+    /// Removes the file, as the recording is complete.
     pub(super) fn take_down(&mut self) {
-        // Without a lock it says nothing.
+        // A file without a lock announces nothing.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// All of the file, for one.
+/// Returns a write lock of the whole file.
 fn lock() -> libc::flock {
     libc::flock {
         l_type: libc::c_short::try_from(libc::F_WRLCK).unwrap_or_default(),
@@ -83,20 +83,19 @@ fn lock() -> libc::flock {
     }
 }
 
-/// Who holds the lock; 0: somebody whom this process cannot see.
+/// Returns the holder of the lock, if any; 0 for a process that this one cannot see.
 fn holder(file: &File) -> Option<Pid> {
     let mut asked = lock();
     fcntl(file, FcntlArg::F_GETLK(&mut asked)).ok()?;
     (i32::from(asked.l_type) != libc::F_UNLCK).then_some(Pid(asked.l_pid))
 }
 
-/// The process that records in `dir` now, if one does.
+/// Returns the process that records in `dir` now, if any.
 pub fn recorder_of(dir: &Path) -> Option<Pid> {
     holder(&open_regular(&dir.join(RECORDER), Links::Refuse).ok()?)
 }
 
-/// How many snapshots were begun, and how many are on the disk. None: the recorder is not to be
-/// asked.
+/// Returns the numbers of snapshots started and on disk; `None` if the recorder takes no requests.
 pub(crate) fn counts(dir: &Path) -> Option<(u64, u64)> {
     let mut text = String::new();
     let file = open_regular(&dir.join(RECORDER), Links::Refuse).ok()?;
@@ -105,16 +104,16 @@ pub(crate) fn counts(dir: &Path) -> Option<(u64, u64)> {
     Some((begun.parse().ok()?, done.parse().ok()?))
 }
 
-/// Lets the recorder of a recording write what is in its rings, and waits until that is on the
-/// disk, or for so long.
+/// Makes the recorder of a recording write its rings, and waits until they are on disk, at most for
+/// the timeout.
 pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     let dir = dir.to_owned();
     let over = || Error::NotRecorded { dir: dir.clone() };
     let file = open_regular(&dir.join(RECORDER), Links::Refuse).map_err(|_| over())?;
     let pid = holder(&file).ok_or_else(over)?;
     let process = Process::open(pid).ok_or_else(|| Error::OutOfReach { dir: dir.clone() })?;
-    // Whoever holds the lock now is the process that was opened before, and no later one of its
-    // number.
+    // Check that the holder of the lock is still the process that was opened, and not a later one
+    // with its number.
     if holder(&file) != Some(pid) {
         return Err(over());
     }
@@ -124,7 +123,7 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     while started.elapsed() < timeout {
         let (begun, done) = match counts(&dir) {
             Some(counts) => counts,
-            // The recording is complete: all of it is on the disk.
+            // The recording is complete, so all of it is on disk.
             None if holder(&file).is_none() && dir.join("manifest.json").exists() => return Ok(()),
             None => return Err(over()),
         };
@@ -136,7 +135,7 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
         }
         if begun == before && asked.is_none_or(|asked| asked.elapsed() > AGAIN_PERIOD) {
             match process.signal(libc::SIGUSR2) {
-                // Its end is seen above.
+                // The check above notices its end.
                 Ok(()) | Err(Errno::ESRCH) => asked = Some(Instant::now()),
                 Err(errno) => return Err(Error::AskRefused { pid, errno }),
             }
@@ -146,7 +145,7 @@ pub fn snapshot(dir: &Path, timeout: Duration) -> Result<(), Error> {
     Err(Error::NoSnapshot { pid, seconds: timeout.as_secs() })
 }
 
-/// A process, by a file descriptor: no other one has it, whatever becomes of its number.
+/// A process, by a file descriptor, which never refers to another process that gets its number.
 struct Process(OwnedFd);
 
 impl Process {
@@ -154,7 +153,7 @@ impl Process {
         if pid.0 <= 0 {
             return None;
         }
-        // SAFETY: pidfd_open(2) touches no memory, and gives a descriptor that nobody else has.
+        // SAFETY: pidfd_open(2) touches no memory, and returns a new descriptor.
         unsafe {
             let fd = libc::syscall(libc::SYS_pidfd_open, pid.0, 0);
             let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
@@ -164,7 +163,7 @@ impl Process {
 
     fn signal(&self, signal: i32) -> Result<(), Errno> {
         let none = std::ptr::null::<libc::siginfo_t>();
-        // SAFETY: pidfd_send_signal(2) reads no memory where it is given none.
+        // SAFETY: pidfd_send_signal(2) reads no memory if the pointer is null.
         let result = unsafe {
             libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), signal, none, 0)
         };
@@ -198,7 +197,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ask = || snapshot(dir.path(), Duration::from_secs(5));
         assert!(matches!(ask(), Err(Error::NotRecorded { .. })));
-        // What a killed recorder leaves: counts, and nobody's lock.
+        // A killed recorder leaves counts, and no lock.
         fs::write(dir.path().join(RECORDER), "00000000000000000007 00000000000000000007\n")
             .unwrap();
         assert!(matches!(ask(), Err(Error::NotRecorded { .. })));

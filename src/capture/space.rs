@@ -1,4 +1,4 @@
-//! Records what changes in a process's mappings, and stores the files that its code comes from.
+//! Records the changes of a process's mappings, and stores the files of its code.
 
 use super::code_files::CodeFiles;
 use super::error::Error;
@@ -19,7 +19,7 @@ pub(super) struct MappingRecorder {
 /// The changes of code in the mappings.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// Code may be other than it was.
+    /// True if code may have changed.
     pub(super) code: bool,
     /// New mappings of code, or those whose extent or protection changed.
     pub(super) mapped: Vec<AddrRange>,
@@ -106,10 +106,10 @@ impl MappingRecorder {
         Ok(changed)
     }
 
-    /// Returns the pages of stored files that are the process's own copies, though it could not write
-    /// there.
+    /// Returns the pages of stored files that are private copies of the process, though it could
+    /// not write there.
     fn patched(&self, space: &AddressSpace, recorder: &Recorder) -> Vec<(AddrRange, Mapping)> {
-        // A kernel that does not tell has no such pages as far as anybody can know.
+        // Without information from the kernel, no such pages are known.
         let Some(pages) = PageMap::open(recorder.pid()) else { return Vec::new() };
         let fixed = |m: &&Mapping| {
             let p = m.protection;
@@ -151,7 +151,7 @@ impl MappingRecorder {
     }
 }
 
-/// Returns true for code, and for what may be data of a file with code: heaps are not recorded.
+/// Returns true for code, and for possible data of a file with code: heaps are not recorded.
 pub(super) fn is_recorded(mapping: &Mapping) -> bool {
     mapping.protection.execute || mapping.is_file()
 }

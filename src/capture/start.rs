@@ -1,5 +1,4 @@
-//! Lets a program run by itself, at its own speed, until it comes to the function where its
-//! recording is to begin.
+//! Runs a program natively until it reaches the function where its recording is to start.
 
 use super::Error;
 use super::error::gone_is_fine;
@@ -12,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const INT3: u8 = 0xcc;
 
-/// Runs a program that was just launched until a thread is about to execute `code`, and stops all
-/// its threads. Gives them, that one first.
+/// Runs a launched program until a thread is about to execute `code`, and stops all its threads.
+/// Returns them, that one first.
 pub(super) fn run_to(pid: Pid, code: &Code) -> Result<Vec<Tid>, Error> {
     let first = Tid(pid.0);
     let filter = Filter { only: vec![code.clone()], stop: Vec::new() };
@@ -37,9 +36,9 @@ struct Approach {
     name: String,
     resolver: Resolver,
     memory: Memory,
-    /// The bytes that INT3s stand for.
+    /// The bytes that INT3s replace, by address.
     planted: BTreeMap<u64, u8>,
-    /// The INT3s are taken out for a child that shares the memory.
+    /// True while the INT3s are removed for a child that shares the memory.
     lifted: bool,
     threads: BTreeSet<Tid>,
 }
@@ -56,7 +55,7 @@ impl Approach {
         }
     }
 
-    /// Plants an INT3 wherever the function is by now.
+    /// Inserts an INT3 wherever the function is mapped by now.
     fn look(&mut self) -> Result<(), Error> {
         self.resolver.update(mappings(self.pid)?.iter());
         let starts: Vec<Addr> = self.resolver.ranges().starts().collect();
@@ -77,20 +76,21 @@ impl Approach {
         })
     }
 
-    /// Takes the INT3s out.
+    /// Removes the INT3s.
     fn lift(&mut self) -> Result<(), Error> {
         let planted = std::mem::take(&mut self.planted);
         planted.into_iter().try_for_each(|(at, byte)| self.write(Addr(at), byte))
     }
 
-    /// While the function is not found, each new mapping is looked at.
+    /// Resumes a thread. Until the function is found, it stops at system calls, to look for new
+    /// mappings.
     fn resume(&self, tid: Tid, signal: Signo) -> Result<(), Error> {
         let tracee = Tracee(tid);
         let waits = self.planted.is_empty();
         gone_is_fine(if waits { tracee.resume_to_call(signal) } else { tracee.resume(signal) })
     }
 
-    /// Takes in a stop. Gives whether the thread stands where it is to.
+    /// Handles a stop. Returns true if the thread has reached the function.
     fn handle(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } => {
@@ -132,7 +132,7 @@ impl Approach {
         Ok(false)
     }
 
-    /// A thread that stopped behind an INT3 of ours stands before it again.
+    /// Moves a thread that stopped after one of our INT3s back to it.
     fn step_back(&self, tid: Tid) -> Result<bool, Error> {
         let mut registers = Tracee(tid).registers()?;
         if !self.planted.contains_key(&registers.rip.wrapping_sub(1)) {
@@ -143,12 +143,12 @@ impl Approach {
         Ok(true)
     }
 
-    /// A child process goes its own way, without our INT3s.
+    /// Detaches from a child process, without our INT3s.
     fn forked(&mut self, parent: Tid, shares_memory: bool) -> Result<(), Error> {
         let child = Tid(i32::try_from(Tracee(parent).event_message().unwrap_or(0)).unwrap_or(0));
         wait_for(child)?;
         if shares_memory {
-            // The parent waits for it, and stops where the call ends.
+            // The parent waits for the child, and stops where the call ends.
             self.lift()?;
             self.lifted = true;
         } else if let Ok(memory) = Memory::open(Pid(child.0)) {
@@ -160,7 +160,7 @@ impl Approach {
         gone_is_fine(Tracee(child).detach(0))
     }
 
-    /// A thread stands there: all others are stopped where they are.
+    /// Stops all other threads, once this one has reached the function.
     fn arrive(&mut self, tid: Tid) -> Result<Vec<Tid>, Error> {
         let mut standing = vec![tid];
         loop {
@@ -174,7 +174,7 @@ impl Approach {
         Ok(standing)
     }
 
-    /// Waits until a thread stands still. Gives whether it does, and not for its end.
+    /// Waits until a thread stops. Returns false if that is due to its end.
     fn stops(&mut self, tid: Tid) -> Result<bool, Error> {
         loop {
             match wait_for(tid)? {
@@ -190,7 +190,7 @@ impl Approach {
                 }
                 stop => {
                     if self.handle(tid, stop)? {
-                        // It came there, too. That it was to stop is told again, later.
+                        // It reached the function as well. The requested stop is reported later.
                         return Ok(true);
                     }
                 }

@@ -1,4 +1,4 @@
-//! The trap flag, which a step sets and the program must not see.
+//! The trap flag, which a step sets and which is hidden from the program.
 
 use crate::common::Addr;
 use crate::insn::Registers;
@@ -6,25 +6,25 @@ use crate::tracee::Memory;
 
 /// TF of EFLAGS.
 pub(super) const TRAP_FLAG: u64 = 0x100;
-/// RF, which SYSCALL does not leave.
+/// RF, which SYSCALL does not save in R11.
 const RESUME_FLAG: u64 = 0x1_0000;
 
-/// PUSHF was stepped, behind which these are the registers: takes the flag from the stack, unless it
-/// is the program's own.
+/// Clears the flag on the stack after a step of PUSHF with these resulting registers, unless the
+/// program itself has set it.
 pub(super) fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];
     if registers.eflags & TRAP_FLAG == 0 && memory.read(at, &mut byte) == 1 {
         byte[0] &= !1;
-        // The program pushed there a moment ago; if it is gone already, nobody sees it.
+        // The program has just pushed there. If the memory is already gone, nothing can see it.
         let _ = memory.write(at, &byte);
     }
 }
 
-/// What R11 is to be behind a system call. SYSCALL leaves the flags there, and its return address in
-/// RCX (SDM volume 2, "SYSCALL"); other ways into the kernel leave both as they were, and the return
-/// from a signal handler brings others. Where a signal waits, the kernel shows the flag in EFLAGS
-/// though it is not the program's, so that says nothing.
+/// Returns R11 as the program would see it after a system call. SYSCALL leaves the flags there, and
+/// its return address in RCX (SDM volume 2, "SYSCALL"). Other entries into the kernel leave both
+/// unchanged, and a return from a signal handler restores others. With a signal pending, the kernel
+/// shows the flag in EFLAGS although it is not the program's, so EFLAGS is no criterion.
 pub(super) fn hidden_in_r11(registers: &Registers) -> u64 {
     let differs = (registers.r11 ^ registers.eflags) & !(TRAP_FLAG | RESUME_FLAG);
     let is_left = registers.rcx == registers.rip && differs == 0;
@@ -43,9 +43,9 @@ mod tests {
         assert_eq!(hidden_in_r11(&behind), 0x246);
         // INT 0x80, or the return from a signal handler.
         assert_eq!(hidden_in_r11(&Registers { rcx: 5, ..behind }), 0x346);
-        // A signal handler had it in its frame.
+        // A return from a signal handler restored it from the frame.
         assert_eq!(hidden_in_r11(&Registers { r11: 0x9c06_35e4, ..behind }), 0x9c06_35e4);
-        // A signal waits.
+        // A signal is pending.
         assert_eq!(hidden_in_r11(&Registers { eflags: 0x346, ..behind }), 0x246);
     }
 }

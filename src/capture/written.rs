@@ -1,24 +1,24 @@
-//! How much was written, for whoever watches a recorder at work. Prints nothing.
+//! Reports of the amount written by a running recorder. Prints nothing.
 
 use std::time::{Duration, Instant};
 
-/// The first report comes after this time, and each after twice the time of the one before.
+/// The time of the first report. Each later one comes at twice the time of the one before.
 const FIRST: Duration = Duration::from_secs(4);
-/// But at least once in this time.
+/// The longest time between two reports.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What a recorder has written so far.
+/// The amount that a recorder has written so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// Bytes of trace and sideband, over all recordings.
     pub bytes: u64,
-    /// Since the start.
+    /// The time since the start.
     pub elapsed: Duration,
-    /// A recording has come to its largest size, and keeps only the end from there on.
+    /// True if a recording has reached its largest size, and keeps only the end from there on.
     pub is_ring: bool,
 }
 
-/// Tells now and then.
+/// The schedule of reports.
 #[derive(Debug)]
 pub(super) struct Reports {
     report: Option<fn(&Written)>,
@@ -31,7 +31,8 @@ impl Reports {
         Self { report, start: Instant::now(), next: FIRST }
     }
 
-    /// Tells of what `written` gives: bytes, and whether that is all there will be before the end.
+    /// Reports the result of `written`, if a report is due: bytes, and true if there will be no
+    /// more before the end.
     pub(super) fn tell(&mut self, written: impl FnOnce() -> (u64, bool)) {
         let elapsed = self.start.elapsed();
         if let Some(report) = self.report.filter(|_| elapsed >= self.next) {
@@ -42,7 +43,7 @@ impl Reports {
     }
 }
 
-/// When the report after one at `elapsed` is due.
+/// Returns the time of the report after one at `elapsed`.
 fn after(elapsed: Duration) -> Duration {
     elapsed + elapsed.min(LONGEST)
 }

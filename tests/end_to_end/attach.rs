@@ -240,5 +240,5 @@ fn a_recording_begins_at_a_function() {
     assert!(path[1].contains("puts+0x0"), "{}", path[1]);
     let (path, said) = from(&Scene::new(), "never", 2);
     assert!(path.is_empty());
-    assert!(said.contains("without coming to never: nothing is recorded"), "{said}");
+    assert!(said.contains("without reaching never: nothing is recorded"), "{said}");
 }

@@ -157,7 +157,7 @@ fn a_recording_that_begins_late() {
         ..traced.clone()
     };
     let refused = record_by_model(&never, 1 << 13, log, true).unwrap_err().to_string();
-    assert!(refused.contains("without coming to nowhere_in_it"), "{refused}");
+    assert!(refused.contains("without reaching nowhere_in_it"), "{refused}");
 }
 
 #[test]
