@@ -22,16 +22,23 @@ const FENCES: [(&str, &[&str]); 9] = [
 ];
 
 /// Rooms that keep the rules of wording below. Add a room once its comments follow them.
-const ROOMS_OF_PLAIN_WORDS: [&str; 11] = [
+const ROOMS_OF_PLAIN_WORDS: [&str; 18] = [
+    "cli",
     "common",
     "encode",
+    "engine",
     "flow",
+    "gdb",
     "image",
     "insn",
     "pt",
+    "recording",
+    "session",
     "sideband",
     "state",
     "symbols",
+    "syscalls",
+    "timeline",
     "tracee",
     "translate",
 ];

@@ -76,7 +76,7 @@ impl Catches {
 }
 
 /// At which births of processes a live program stops. Parent and child both stand still then, until
-/// one of them is left ([`Live::leave_process`]).
+/// one of them is left ([`super::Live::leave_process`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Forks {
     /// At those of children with memory of their own.

@@ -1,5 +1,5 @@
-//! From the trace buffers to packets, on a thread of its own: what the tracer sees goes in, in
-//! each traced thread's order, and packets come out.
+//! Encodes trace buffers as packets in another thread: items go in, in each traced thread's order,
+//! and packets come out.
 
 use super::dictionary::{Dictionary, News};
 use super::encoder::{BadRecord, Chains};
@@ -14,27 +14,34 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Packets are handed over when this many bytes have come together.
+/// The size of the packets that are handed over at a time.
 const OUTPUT_BYTES: usize = 256 << 10;
 /// Records are read by this many bytes, which stay in the cache.
 const READ_BYTES: usize = 16 << 10;
 
-/// What the tracer tells of a thread, or of all.
+/// Something that the encoder must know of a thread, or of all.
 #[derive(Debug)]
 pub enum Item {
-    /// What superblocks have from now on.
+    /// New edges of superblocks.
     Edges(News),
-    /// Another program runs in the process, with a memory and with edges of its own.
+    /// Another program runs in the process, with other shared memory and other edges.
     Program(Arc<Shared>),
-    /// The trace is of this code from now on.
+    /// The code that is traced from now on.
     Ranges(Ranges),
-    /// Records in the shared memory. The buffer is done with them if one is named.
-    Records { offset: u64, len: usize, frees: Option<(Arc<Busy>, usize)> },
+    /// Records in the shared memory. They are the last of a buffer if one is named.
+    Records {
+        /// Where they begin.
+        offset: u64,
+        /// Their size in bytes.
+        len: usize,
+        /// The buffer that is free after them.
+        frees: Option<(Arc<Busy>, usize)>,
+    },
     /// The thread is born at this time.
     Born { tsc: u64 },
     /// The thread's history begins here, at this time: what was before is overwritten.
     Begin { tsc: u64 },
-    /// Part of a path was executed, and the thread stands at `ip`.
+    /// Part of a path was executed, and the thread is at `ip`.
     Partial { steps: Vec<Step>, ip: u64 },
     /// The tracer executed an instruction.
     Native { insn: Insn, next: u64 },
@@ -42,20 +49,20 @@ pub enum Item {
     Leave { ip: u64 },
     /// The thread goes on in the program.
     Enter { ip: u64, tsc: u64 },
-    /// The thread's trace pointer makes no sense: nothing that comes of it counts.
+    /// The thread's trace pointer is invalid: its trace ends here.
     Damage,
-    /// Nothing more is known of the thread, which stands where its last record leads.
+    /// The thread ended where its last record leads.
     End,
-    /// A buffer is not used any more.
+    /// A buffer is no longer used.
     Free(Arc<Busy>, usize),
-    /// Everything so far is wanted.
+    /// Requests the packets so far.
     Flush,
-    /// Everything so far is wanted of all threads: somebody waits for that.
+    /// Requests the packets so far of all threads, and a message when they are there.
     Settled(Sender<()>),
 }
 
 impl Item {
-    /// Where the thread was before what this tells of, if it says so.
+    /// Returns where the thread was before, if the item shows that.
     fn place(&self) -> Option<u64> {
         match self {
             Self::Partial { steps, ip } => Some(steps.first().map_or(*ip, |step| step.ip)),
@@ -66,11 +73,12 @@ impl Item {
     }
 }
 
-/// What came of a thread.
+/// The result of encoding a thread.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
+    /// Instructions in the trace.
     pub instructions: u64,
-    /// Why the trace ends early, if it does.
+    /// The trace ends early, at records or a pointer that the program damaged.
     pub damaged: bool,
 }
 
@@ -119,7 +127,7 @@ impl Feed {
         }
     }
 
-    /// Waits until all that was told is encoded, and its packets are there.
+    /// Waits until all items are encoded, and their packets are ready.
     pub(super) fn settle(&self, tid: Tid) {
         let (done, is_done) = channel();
         self.tell(tid, Item::Settled(done));
@@ -127,12 +135,12 @@ impl Feed {
         let _ = is_done.recv();
     }
 
-    /// Packets that are there.
+    /// Returns packets that are ready.
     pub(super) fn packets(&self) -> impl Iterator<Item = Packets> + '_ {
         self.packets.try_iter()
     }
 
-    /// Waits until all is encoded. Gives the last packets, and what came of each thread.
+    /// Waits until all is encoded. Returns the last packets, and the result of each thread.
     pub(super) fn finish(mut self) -> (Vec<Packets>, HashMap<Tid, Tally>) {
         self.items = None;
         let tallies = self.worker.take().and_then(|worker| worker.join().ok()).unwrap_or_default();
@@ -149,7 +157,7 @@ fn encode_records(
     mut offset: u64,
     mut len: usize,
 ) -> Result<(), BadRecord> {
-    // What the program could change meanwhile is looked at once only, here.
+    // The program may change them at any time, so they are read once.
     let mut bytes = [0; READ_BYTES];
     while len > 0 {
         let bytes = &mut bytes[..len.min(READ_BYTES)];

@@ -7,7 +7,7 @@
 //! instruction through the model of the PT unit.
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
-//! translated, a [`Lane`] of buffers for each thread, and encodes them on a thread of its own.
+//! translated, a [`Lane`] of buffers for each thread, and encodes them on another thread.
 
 mod dictionary;
 mod encoder;

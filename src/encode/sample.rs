@@ -36,7 +36,7 @@ impl Sampler {
         let mut rest = &records[..len];
         while let Some(number) = rest.first_chunk() {
             let number = u32::from_le_bytes(*number);
-            // What the program wrote there itself is no record: the encoder finds that out.
+            // Bytes that the program itself wrote there are no record: the encoder finds that out.
             let Some(edge) = code.edges_from(number as usize).first() else { break };
             *sample.entry(number).or_default() += 1;
             rest = rest.get(edge.kind.record_bytes()..).unwrap_or_default();

@@ -26,7 +26,7 @@ pub struct BadPointer;
 pub struct Tracer {
     feed: Feed,
     shared: Arc<Shared>,
-    /// What waits for the end of each thread, where not all is kept.
+    /// The items that wait for the end of each thread, where not all is kept.
     ring: Option<Ring>,
     ranges: Ranges,
     sent: Sent,
@@ -44,7 +44,7 @@ struct Sent {
 }
 
 impl Tracer {
-    /// Starts an encoder on a thread of its own, which calls `prepare` first. Of a ring only the end
+    /// Starts an encoder on a new thread, which calls `prepare` first. Of a ring only the end
     /// of each thread's records is encoded, when it ends.
     pub fn start(
         shared: Arc<Shared>,
@@ -99,7 +99,7 @@ impl Tracer {
         self.feed.packets()
     }
 
-    /// Waits until all is encoded. Returns the last packets, what came of each thread, and whether
+    /// Waits until all is encoded. Returns the last packets, the result of each thread, and whether
     /// records were overwritten.
     pub fn finish(self) -> (Vec<Packets>, HashMap<Tid, Tally>, bool) {
         let (packets, tallies) = self.feed.finish();

@@ -1,4 +1,4 @@
-//! What is mapped in a process that runs translated: the program's own mappings as it made them,
+//! The mappings of a process that runs translated: the program's own as it made them,
 //! without those of its tracer, and with the permissions that its tracer took away.
 
 use super::error::Error;
@@ -49,7 +49,7 @@ impl AddressSpace {
         let stable = |m: &&Mapping| {
             let p = m.protection;
             let is_fixed = p.execute && !p.write && !p.shared;
-            // What is written to a file through another mapping is in this one, too.
+            // A write to a file through another mapping shows in this one.
             is_fixed && is_kept(m) && !written.iter().any(|w| w.is_same_file(m))
         };
         self.stable = self.set.iter().filter(stable).map(|m| m.range).collect();
@@ -154,7 +154,7 @@ impl AddressSpace {
         self.altered.extend(ranges);
     }
 
-    /// A mapping in the place of a writable one of the same file may hold what was written there.
+    /// Notes new mappings. One in the place of a writable one of the same file may hold what was written there.
     fn note_altered(&mut self, gone: &[Mapping], new: &[Mapping]) {
         let was_written = |m: &&Mapping| {
             let written = |g: &Mapping| g.protection.write && g.range.overlaps(m.range);

@@ -1,5 +1,5 @@
-//! A thread's part of the shared memory: its slots, the tables behind them, and its trace buffers,
-//! each with a page behind it that cannot be written.
+//! A thread's part of the shared memory: its slots, the tables after them, and its trace buffers, each
+//! followed by a page that cannot be written.
 
 use crate::common::{Addr, AddrRange};
 use crate::translate::slots;
@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// Trace buffers of a thread.
 pub const BUFFERS: usize = 4;
 const PAGE_BYTES: u64 = 0x1000;
-/// Where the first buffer begins.
+/// The offset of the first buffer.
 const FIRST_BUFFER: u64 = (slots::AREA_BYTES as u64).next_multiple_of(PAGE_BYTES) + PAGE_BYTES;
 /// A thread's area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,28 +22,28 @@ pub struct Area {
 }
 
 impl Area {
-    /// Bytes of the whole area.
+    /// Returns the size of the area in bytes.
     pub fn size_bytes(self) -> u64 {
         FIRST_BUFFER + BUFFERS as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
-    /// Where a slot is in the shared memory.
+    /// Returns the offset of a slot in the shared memory.
     pub fn slot(self, slot: u32) -> u64 {
         self.offset + u64::from(slot)
     }
 
-    /// The tables that all threads share are mapped here.
+    /// Returns where the tables that all threads share are mapped.
     pub fn tables(self) -> AddrRange {
         let start = self.base + u64::from(slots::PRIVATE_BYTES);
         AddrRange::sized(Addr(start), slots::SHARED_BYTES.into())
     }
 
-    /// A buffer's address.
+    /// Returns the address of a buffer.
     pub fn buffer(self, index: usize) -> u64 {
         self.base + FIRST_BUFFER + index as u64 * (self.buffer_bytes + PAGE_BYTES)
     }
 
-    /// The page behind a buffer.
+    /// Returns the page after a buffer.
     pub fn guard(self, index: usize) -> AddrRange {
         AddrRange::sized(Addr(self.buffer(index) + self.buffer_bytes), PAGE_BYTES)
     }
@@ -53,7 +53,7 @@ impl Area {
         (0..BUFFERS).any(|index| self.guard(index).contains(addr))
     }
 
-    /// Where an address of the area is in the shared memory.
+    /// Returns the offset of an address of the area in the shared memory.
     pub fn offset_of(self, addr: u64) -> u64 {
         self.offset + (addr - self.base)
     }
@@ -67,19 +67,19 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Takes a buffer into use, when the encoder is done with it.
+    /// Takes a buffer into use. Waits until the encoder has read it.
     pub fn take(&self, index: usize) {
         let guard = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self.freed.wait_while(guard, |busy| busy[index]);
         wait.unwrap_or_else(PoisonError::into_inner)[index] = true;
     }
 
-    /// The buffers in use.
+    /// Returns which buffers are in use.
     pub fn taken(&self) -> [bool; BUFFERS] {
         *self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The encoder has what was in a buffer.
+    /// Frees a buffer that the encoder has read.
     pub fn free(&self, index: usize) {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)[index] = false;
         self.freed.notify_all();

@@ -14,11 +14,11 @@ type Page = Box<[u8; PAGE_BYTES]>;
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     stable: AddressMap<u64, Option<Page>>,
-    /// Pages that can change, as the recording knows them.
+    /// Pages that can change, as they were last translated from.
     told: AddressMap<u64, Page>,
 }
 
-/// Code bytes that the recording does not know yet.
+/// Code bytes that changed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Change {
     pub addr: Addr,
@@ -26,26 +26,26 @@ pub struct Change {
 }
 
 impl Pages {
-    /// Code that does not change by itself may be other than it was.
+    /// Forgets the code of files.
     pub(super) fn forget_stable(&mut self) {
         self.stable.clear();
     }
 
-    /// What was told of pages in `ranges`.
+    /// Returns the changing code in `ranges`, as it was last translated from.
     pub(super) fn told_in(&self, ranges: &[AddrRange]) -> Vec<Change> {
         let inside = |page: u64| ranges.iter().any(|range| range.contains(Addr(page)));
         let pages = self.told.iter().filter(|(page, _)| inside(**page));
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
-    /// Whether a page that can change is not as it was told.
+    /// Returns true if a page that can change is not as it was last translated from.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];
         let told = self.told.get(&page);
         told.is_some_and(|told| memory.read(Addr(page), &mut now) == PAGE_BYTES && **told != now)
     }
 
-    /// A view for one translation.
+    /// Returns a view for one translation.
     pub(super) fn view<'a>(&'a mut self, memory: &'a Memory, space: &'a AddressSpace) -> View<'a> {
         View { pages: self, memory, space, changing: AddressMap::default() }
     }
@@ -77,7 +77,7 @@ impl View<'_> {
         known.as_deref()
     }
 
-    /// The pages that were read and can change, and what of them the recording does not know.
+    /// Returns the pages that were read and can change, and the changes since they were last read.
     pub(super) fn finish(self) -> (Vec<u64>, Vec<Change>) {
         let mut changes = Vec::new();
         let mut pages = Vec::new();
@@ -114,7 +114,7 @@ impl ProgramCode for View<'_> {
     }
 }
 
-/// The smallest run of bytes that holds all that changed.
+/// Returns the smallest run of bytes that holds all changes.
 fn difference(page: u64, old: Option<&[u8]>, new: &[u8]) -> Change {
     let differs = |i: &usize| old.is_none_or(|old| old[*i] != new[*i]);
     let first = (0..new.len()).find(differs).unwrap_or(0);

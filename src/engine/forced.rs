@@ -28,7 +28,7 @@ const RESET_HANDLER: u64 = 0x8000_0000;
 const SCRATCH: u32 = 0x80;
 const _: () = assert!(slots::JUMP + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
-/// What the program does at the signals in question; it does the default where none is here.
+/// The program's actions for the signals in question; the default where none is here.
 pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
 
 const fn bit(signal: Signo) -> u64 {
@@ -48,7 +48,7 @@ fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
     word(action, 0) == libc::SIG_IGN as u64
 }
 
-/// What a program begins with: handlers do not survive its execution.
+/// Returns the actions that a program begins with: handlers do not survive execve.
 pub(super) fn inherited(tid: Tid) -> Actions {
     let ignored = dispositions(tid).map_or(0, |known| known.ignored);
     let mut ignore = [0; ACTION_BYTES];
@@ -58,7 +58,7 @@ pub(super) fn inherited(tid: Tid) -> Actions {
 }
 
 impl TranslatedProcess {
-    /// Asks the kernel what the program does at the signals in question.
+    /// Reads the program's actions for the signals in question.
     pub fn read_actions(&mut self, tracee: Tracee) -> Result<(), Error> {
         let Some((area, _)) = self.window.spare_area() else { return Ok(()) };
         let (at, offset) = (area.base + u64::from(SCRATCH), area.slot(SCRATCH));
@@ -72,7 +72,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// The thread is about to set its mask of signals (`rt_sigprocmask`).
+    /// Notes that the thread is about to set its mask of signals (`rt_sigprocmask`).
     pub fn note_mask(&self, thread: &mut TranslatedThread, registers: &Registers) {
         let Some(set) = self.word_at(registers.rsi).filter(|_| registers.r10 == SET_BYTES) else {
             return;
@@ -86,14 +86,14 @@ impl TranslatedProcess {
         thread.blocked = blocked & FORCED;
     }
 
-    /// The thread is about to return from a handler.
+    /// Notes that the thread is about to return from a handler.
     pub fn note_frame(&self, thread: &mut TranslatedThread, registers: &Registers) {
         if let Some(mask) = self.word_at(registers.rsp.wrapping_add(FRAME_MASK)) {
             thread.blocked = mask & FORCED;
         }
     }
 
-    /// The thread is about to say what its process does at a signal (`rt_sigaction`).
+    /// Notes that the thread is about to set its process's action for a signal (`rt_sigaction`).
     pub fn note_action(&mut self, registers: &Registers) {
         let signal = Signo::try_from(registers.rdi).unwrap_or(0);
         let mut action = [0; ACTION_BYTES];
@@ -110,13 +110,17 @@ impl TranslatedProcess {
         thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0
     }
 
-    /// A stop for `signal` was the recorder's own affair: the program keeps its mask and handler.
-    pub fn mend(&mut self, thread: &mut TranslatedThread, signal: Signo) -> Result<(), Error> {
+    /// Restores the program's mask and handler after a stop for `signal` that was the tracer's.
+    pub fn restore_signal_state(
+        &mut self,
+        thread: &mut TranslatedThread,
+        signal: Signo,
+    ) -> Result<(), Error> {
         if !self.is_forced(thread, signal) {
             return Ok(());
         }
         let tracee = thread.tracee;
-        // The kernel leaves it at one signal where the program's own was waiting already.
+        // The kernel keeps one signal where the program's own was pending already.
         let mut of_program = thread.stands_in(&tracee.signal_info()?);
         if signal == libc::SIGSEGV {
             of_program |= std::mem::take(&mut thread.owes_fault);
@@ -138,8 +142,8 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// A signal of the program's is delivered. Gives nothing to mend any more where the kernel
-    /// forced it, or where its handler serves once only.
+    /// Notes the delivery of a signal of the program's. There is nothing to restore any more if the
+    /// kernel forced it, or if its handler serves once only.
     pub fn note_delivery(&mut self, thread: &mut TranslatedThread, info: &SiginfoBytes) {
         let signal = siginfo::signal_of(info);
         let forced = siginfo::code_of(info) > 0 && self.is_forced(thread, signal);
@@ -152,8 +156,8 @@ impl TranslatedProcess {
 }
 
 impl TranslatedThread {
-    /// Returns true if a signal of the program's, which it blocks, stands for one of the tracer's:
-    /// the kernel leaves it at one signal where another of its number is pending already.
+    /// Returns true if a signal of the program's, which it blocks, took the place of one of the
+    /// tracer's: the kernel keeps one signal where another of its number is pending already.
     pub fn stands_in(&self, info: &SiginfoBytes) -> bool {
         let blocked = self.blocked & bit(siginfo::signal_of(info)) != 0;
         blocked && siginfo::code_of(info) <= 0

@@ -20,7 +20,7 @@ const LARGEST_STORE_BYTES: u64 = 64;
 /// Code that a thread is about to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// What a thread in the cache asks for.
+    /// The code that a thread in the cache asks for.
     Asked(Request),
     /// The code at an address.
     At(u64),
@@ -69,7 +69,7 @@ impl TranslatedProcess {
                 Wanted::Bounded(ip, bound) => translator.get_bounded(ip, bound, &mut view),
             };
             let (pages, news) = view.finish();
-            // What one attempt found changed, the next one knows.
+            // The next attempt knows the changes that this one found.
             changes.extend(news);
             let superblock = match result {
                 Ok(superblock) => superblock,
@@ -131,7 +131,7 @@ impl TranslatedProcess {
         Ok(true)
     }
 
-    /// Gives the program its permission to write a page back.
+    /// Restores the program's permission to write a page.
     fn unprotect(&mut self, tracee: Tracee, page: u64) -> Result<(), Error> {
         match self.space.protection(Addr(page)) {
             Some(protection) if self.space.unmask(page) => {
@@ -141,13 +141,13 @@ impl TranslatedProcess {
         }
     }
 
-    /// Gives the program its permissions to write all pages back.
+    /// Restores the program's permissions to write all pages.
     pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
         let pages = self.space.masked_in(EVERYWHERE);
         pages.into_iter().try_for_each(|page| self.unprotect(tracee, page))
     }
 
-    /// Gives a child, which has a copy of the process's memory, its permissions to write back, by
+    /// Restores permissions to write in a child, which has a copy of the process's memory, by
     /// the SYSCALL instruction at `gadget`.
     pub fn unprotect_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
         for page in self.space.masked_in(EVERYWHERE) {
@@ -157,7 +157,7 @@ impl TranslatedProcess {
         Ok(())
     }
 
-    /// Gives the program its permissions to write in `range` back, and drops what was translated
+    /// Restores the program's permissions to write in `range`, and drops what was translated
     /// from there.
     pub fn give_back_protection(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
         for page in self.space.masked_in(range) {

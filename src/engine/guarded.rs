@@ -24,7 +24,7 @@ impl TranslatedProcess {
     }
 }
 
-/// The addresses whose mappings a call replaces, removes or changes.
+/// Returns the addresses whose mappings a call replaces, removes or changes.
 fn changed_by(number: u64, r: &Registers) -> [AddrRange; 2] {
     let pages = |start: u64, size: u64| {
         let end = start.saturating_add(size).checked_next_multiple_of(PAGE_BYTES);

@@ -1,6 +1,6 @@
-//! System calls that write into pages of the program whose write permission the recorder took
-//! away: the kernel would fail there, where the program could have written. While there are such
-//! pages, those calls stop, and the pages that they could write are given back first.
+//! System calls that write into pages whose write permission the tracer took away: the kernel would
+//! fail where the program could have written. While there are such pages, these calls stop, and
+//! the pages that they could write are given back first.
 
 use super::error::Error;
 use super::process::TranslatedProcess;
@@ -10,14 +10,14 @@ use crate::tracee::Tracee;
 use crate::tracee::call_numbers::MADVISE;
 
 const PAGE_BYTES: u64 = 0x1000;
-/// What a call may write behind a pointer is this large at least: a page holds any structure.
+/// The least that a call may write after a pointer: a page holds any structure.
 const SMALLEST_REACH: u64 = PAGE_BYTES;
-/// What is larger is taken for a pointer or a flag, not for the size of a buffer.
+/// The largest size of a buffer; a larger argument is a pointer or a flag.
 const LARGEST_REACH: u64 = 1 << 30;
 /// Numbers of system calls are below (`arch/x86/entry/syscalls/syscall_64.tbl`).
 const CALLS: u64 = 512;
-/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: where they write stands
-/// in memory.
+/// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments
+/// point to the addresses that they write.
 const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 /// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`, `sched_yield`,
 /// `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the ends `exit` and
@@ -25,8 +25,7 @@ const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 const QUIET: [u64; 15] = [1, 3, 8, 18, 20, 24, 39, 44, 46, 186, 202, 233, 234, 60, 231];
 
 impl TranslatedProcess {
-    /// From now on all calls that may write stop, where `masked` says that there are pages that
-    /// they must not find as they are.
+    /// Lets all calls that may write stop before they are made, from now on.
     pub(super) fn watch_kernel_writes(&mut self) {
         if self.watches_kernel_writes {
             return;
@@ -35,7 +34,7 @@ impl TranslatedProcess {
         self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 
-    /// The thread is about to make a call that the recorder wants to see for nothing else.
+    /// Restores the permissions of the pages that a call may write, which a thread is about to make.
     pub fn before_kernel_writes(
         &mut self,
         tracee: Tracee,

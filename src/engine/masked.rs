@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 const PAGE_BYTES: u64 = 0x1000;
 
-/// The mappings with the permission put back on the pages of `masked`, and joined again where
+/// Returns the mappings with the permission restored on the pages of `masked`, and joined again where
 /// that had split them.
 pub(super) fn unmask(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping> {
     if masked.is_empty() {

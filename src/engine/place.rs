@@ -1,5 +1,5 @@
-//! Where in a process's address space the recorder's own mappings go: out of the way of what the
-//! kernel places there for the program, and near to the code that is translated.
+//! Chooses the addresses of the tracer's mappings in a process: away from the places that the kernel
+//! takes for the program, and near the code that is translated.
 
 use crate::common::AddrRange;
 use crate::sideband::Mapping;
@@ -7,15 +7,15 @@ use crate::sideband::Mapping;
 /// The lowest address that is used: below it the kernel allows no mappings (`vm.mmap_min_addr`).
 const LOWEST: u64 = 0x10_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
-/// Kept free around the recorder's mappings.
+/// The free space around the tracer's mappings.
 const MARGIN: u64 = 0x10_0000;
-/// Programs at fixed low addresses have their heap behind them: the cache goes above both.
+/// Programs at fixed low addresses have their heap after them: the cache goes above both.
 const LOW_PROGRAM: u64 = 0x2000_0000;
 const ABOVE_LOW_PROGRAM: u64 = 0x5000_0000;
-/// What is left below mapped code before the cache, for libraries and heaps to come.
+/// The free space between the cache and the code above it, for libraries and heaps to come.
 const BELOW_CODE: u64 = 0x1800_0000;
 
-/// An address for `size` bytes, nearer than `reach` to `near`. None: all is taken.
+/// Returns an address for `size` bytes, nearer than `reach` to `near`; `None` if all is taken.
 pub(super) fn place(maps: &[Mapping], near: u64, size: u64, reach: u64) -> Option<u64> {
     let preferred = if near < LOW_PROGRAM {
         ABOVE_LOW_PROGRAM
@@ -30,7 +30,7 @@ pub(super) fn place(maps: &[Mapping], near: u64, size: u64, reach: u64) -> Optio
     candidates.into_iter().filter(in_reach).min_by_key(|addr| addr.abs_diff(preferred))
 }
 
-/// The free places nearest to `preferred`: itself, or at the edges of the mappings.
+/// Returns the free places nearest to `preferred`: itself, or at the edges of the mappings.
 fn free_near(maps: &[Mapping], preferred: u64, size: u64) -> Vec<u64> {
     let free = |addr: &u64| {
         let wanted = AddrRange::sized(addr.saturating_sub(MARGIN).into(), size + 2 * MARGIN);

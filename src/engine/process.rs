@@ -19,7 +19,7 @@ pub(super) const CLASSES: u64 = (slots::SYSCALL_CLASSES - slots::PRIVATE_BYTES) 
 /// System calls are classed by the low 16 bits of their numbers.
 const CLASS_COUNT: usize = 1 << 16;
 
-/// What translated code does besides the program's work.
+/// The task of translated code besides the program's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeKind {
     /// It writes a record for each exit of a superblock. R11 is the trace pointer.
@@ -39,7 +39,7 @@ pub struct TranslatedProcess {
     pub(super) window: Window,
     pub(super) translator: Translator<Arc<Shared>>,
     pub(super) pages: Pages,
-    /// What the program does at the signals that the code cache uses.
+    /// The program's actions for the signals that the code cache uses.
     pub(super) actions: Actions,
     pub(super) watches_kernel_writes: bool,
 }
@@ -192,7 +192,7 @@ impl TranslatedProcess {
         self.window.remove(child, gadget)
     }
 
-    /// Gives the program its pages' permissions back, and takes all of the tracer's mappings out
+    /// Restores the permissions of the program's pages, and takes all of the tracer's mappings out
     /// of the process. All threads are stopped in the program; `tracee` is one.
     pub fn leave(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.unprotect_all(tracee)?;

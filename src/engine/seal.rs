@@ -1,5 +1,5 @@
-//! Seals of the shared memory. A program that finds it, through `/proc/self/map_files` or a mapping
-//! of its own, can neither cut it short, which would be a SIGBUS of the recorder's, nor map it
+//! Seals of the shared memory. A program that finds it, through `/proc/self/map_files` or another
+//! mapping, can neither cut it short, which would be a SIGBUS of the recorder's, nor map it
 //! writable once more.
 
 use crate::tracee;

@@ -50,7 +50,7 @@ impl Shared {
         Ok(Arc::new(Self { start, size }))
     }
 
-    /// The place of `len` bytes at `offset`. Panics if they are not inside: offsets come from the
+    /// Returns the place of `len` bytes at `offset`. Panics if they are not inside: offsets come from the
     /// recorder's own layout, never from the program.
     fn at(&self, offset: u64, len: usize) -> *mut u8 {
         let offset = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -75,8 +75,8 @@ impl Shared {
     /// Copies bytes out.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) {
         let from = self.at(offset, bytes.len());
-        // SAFETY: both places are valid for the length and do not overlap. Should the program
-        // write there meanwhile, the bytes are whatever they are, and nothing depends on them.
+        // SAFETY: both places are valid for the length and do not overlap. If the program
+        // writes there at the same time, the bytes are arbitrary, and nothing depends on them.
         unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
 }

@@ -20,7 +20,7 @@ const SI_KERNEL: i32 = 0x80;
 /// The kernel's code where a stepped thread enters a signal handler.
 const HANDLER_ENTERED: i32 = libc::SIGTRAP;
 
-/// What a thread's tracer let it do before it stopped.
+/// The task of a thread before it stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Run.
@@ -48,7 +48,7 @@ pub enum SignalStop {
     Guard,
     /// It wrote to a page that code was translated from.
     CodeWrite(Addr),
-    /// It wrote to a page that another thread's write made writable meanwhile.
+    /// It wrote to a page that another thread's write has just made writable.
     StaleFault,
     /// It accessed what a debug register watches.
     Watchpoint,
@@ -65,7 +65,7 @@ pub enum SignalStop {
 
 impl SignalStop {
     /// Returns true if the stop is the tracer's own affair, so that the program keeps its mask and
-    /// its handler ([`TranslatedProcess::mend`]).
+    /// its handler ([`TranslatedProcess::restore_signal_state`]).
     pub fn is_tracers(&self) -> bool {
         match self {
             Self::Request
@@ -119,8 +119,8 @@ impl TranslatedProcess {
         Ok(own.unwrap_or(SignalStop::Program(info)))
     }
 
-    /// An INT3 of the cache. That of a request which was served before is the program's: a SIGTRAP
-    /// for it had come in the midst of the request, and is delivered now.
+    /// Classifies an INT3 of the cache. That of a request which was served before is the program's: a
+    /// SIGTRAP for it had come in the midst of the request, and is delivered now.
     fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
         let rip = thread.tracee.registers()?.rip;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
@@ -149,8 +149,8 @@ impl TranslatedProcess {
         Ok(is_stale.then_some(SignalStop::StaleFault))
     }
 
-    /// A store that a thread was about to execute where it is: another thread executed code of the
-    /// page, so that it was protected again, before the store was executed.
+    /// Classifies a fault of a store that a thread executes where it is: another thread executed code
+    /// of the page, so that it was protected again, before the store was executed.
     fn fault_of_step(
         &self,
         thread: &TranslatedThread,

@@ -40,7 +40,7 @@ pub struct TranslatedThread {
 }
 
 impl TranslatedThread {
-    /// Returns a thread with an area of its own, whose mask of signals is read now.
+    /// Returns a thread with its own area, whose mask of signals is read now.
     pub fn new(tid: Tid, pid: Pid, (area, busy): (Area, Arc<Busy>), place: Place) -> Self {
         let tracee = Tracee(tid);
         let blocked = tracee.signal_mask().unwrap_or(0) & FORCED;
@@ -76,7 +76,7 @@ impl TranslatedThread {
         Registers { gs_base: self.gs_base, ..*registers }
     }
 
-    /// Gives a thread, which its maker made in the cache and has not run yet, its own area.
+    /// Moves a thread to its own area, which was created in the cache and has not run yet.
     pub fn begin_in_cache(&mut self, maker_gs_base: u64) -> Result<(), Error> {
         // The kernel copied what the maker had in GS.
         self.gs_base = maker_gs_base;

@@ -9,7 +9,7 @@ use crate::insn::Registers;
 use crate::tracee::call_numbers::{GETCPU, GETTIMEOFDAY, TIME};
 use crate::tracee::{Memory, Tracee};
 
-/// Returns the number of the system call that stands at an address, if one does.
+/// Returns the number of the system call at an address of the page, if there is one.
 pub const fn call_at(ip: Addr) -> Option<u64> {
     match ip.0 {
         0xffff_ffff_ff60_0000 => Some(GETTIMEOFDAY),
@@ -19,9 +19,9 @@ pub const fn call_at(ip: Addr) -> Option<u64> {
     }
 }
 
-/// Makes the call that a thread stands at, through the SYSCALL instruction at `gadget`, and returns
-/// where the thread goes on. None: the thread stands elsewhere, or the call faults, as it does
-/// without a recorder.
+/// Makes the call that a thread is at, through the SYSCALL instruction at `gadget`, and returns
+/// where the thread goes on. None: the thread is elsewhere, or the call faults, as it does without a
+/// recorder.
 pub fn make_call(
     tracee: Tracee,
     memory: &Memory,

@@ -23,9 +23,9 @@ const CODE_BYTES: u64 = 4 << 30;
 pub(super) const ZONE_BYTES: u64 = 64 << 20;
 /// Zones are nearer than this to the code that is translated into them.
 const REACH_BYTES: u64 = 0x6800_0000;
-/// The window from which all else is mapped: below everything that the kernel maps by itself, and
-/// where the sanitizers of threads and of memory, which have plans for most of the address space,
-/// take it for the program's.
+/// The place of the window from which all else is mapped: below everything that the kernel places,
+/// and where the sanitizers of threads and memory, which use most of the address space, take it for the
+/// program's.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 /// Offset of the first zone, after the tables.
 const FIRST_ZONE: u64 = 1 << 20;
@@ -48,13 +48,13 @@ pub(super) struct Window {
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
     spare: Vec<(Area, Arc<Busy>)>,
-    /// Areas that threads will want whose making was seen to begin.
+    /// Areas for threads that are about to be created.
     promised: usize,
     pub(super) buffer_bytes: u64,
 }
 
 impl Window {
-    /// Makes the memory. `tracee` stands in the program, and nothing of it runs yet.
+    /// Makes the memory. `tracee` is stopped in the program, and nothing of it runs.
     pub(super) fn open(
         tracee: Tracee,
         pid: Pid,
@@ -97,7 +97,7 @@ impl Window {
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
         let map =
             |start, end| call("mmap", MMAP, [wanted + start, end - start, NONE, flags, fd, start]);
-        // What is mapped before the seal stays writable; what comes after it never becomes so.
+        // Mappings from before the seal stay writable; later ones never become so.
         let windows = || {
             map(CODE_BYTES, TOTAL_BYTES)?;
             seal(&file)?;
@@ -109,8 +109,8 @@ impl Window {
         };
         call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
         let base = base?;
-        // Neither the kernel's core dumps nor gcore's hold it. What is mapped from it a second time
-        // has the same flags.
+        // Neither the kernel's core dumps nor gcore's hold it. A second mapping of it has the same
+        // flags.
         call("madvise", MADVISE, [base, TOTAL_BYTES, DONTDUMP, 0, 0, 0])?;
         let ranges = vec![AddrRange::sized(Addr(base), TOTAL_BYTES)];
         Ok(Self {
@@ -126,7 +126,7 @@ impl Window {
         })
     }
 
-    /// Maps a zone of the code cache near `near`. Gives its address and its offset.
+    /// Maps a zone of the code cache near `near`. Returns its address and its offset.
     pub(super) fn zone(
         &mut self,
         tracee: Tracee,
@@ -154,7 +154,7 @@ impl Window {
         zone.and_then(|zone| restored.map(|()| zone))
     }
 
-    /// Has an area ready for one more thread.
+    /// Makes an area for one more thread.
     pub(super) fn prepare_area(&mut self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         self.promised += 1;
         if self.spare.len() >= self.promised {
@@ -185,23 +185,23 @@ impl Window {
         self.spare.pop()
     }
 
-    /// An area that is ready.
+    /// Returns an area that was made and not taken.
     pub(super) fn spare_area(&self) -> Option<&(Area, Arc<Busy>)> {
         self.spare.last()
     }
 
-    /// What was to become a thread is made, or became something else.
+    /// Notes that a thread whose area was prepared exists, or that there will be none.
     pub(super) fn keep_promise(&mut self) {
         self.promised = self.promised.saturating_sub(1);
     }
 
-    /// A thread is gone, and its area is free for another one.
+    /// Takes back the area of a thread that is gone.
     pub(super) fn give_area(&mut self, area: Area, busy: Arc<Busy>) {
         self.shared.store(area.slot(slots::REQUEST), 0);
         self.spare.insert(0, (area, busy));
     }
 
-    /// Takes all of the recorder's mappings out of a process that stands in the program, by the
+    /// Takes all of the tracer's mappings out of a process that is stopped in the program, by the
     /// SYSCALL instruction at `gadget`.
     pub(super) fn remove(&self, tracee: Tracee, gadget: Addr) -> Result<(), Error> {
         for range in &self.ranges {
@@ -211,7 +211,7 @@ impl Window {
         Ok(())
     }
 
-    /// The same, of a process that goes on by itself.
+    /// Takes all of the tracer's mappings out of a process that goes on natively.
     pub(super) fn leave(&self, tracee: Tracee, memory: &Memory) -> Result<(), Error> {
         let at = Addr(tracee.registers()?.rip);
         let text = Patch::syscall(memory, at)?;
@@ -245,14 +245,14 @@ fn allocate(next: &mut u64, size: u64, end: u64) -> Result<u64, Error> {
     if *next > end { Err(no_room()) } else { Ok(offset) }
 }
 
-/// Bytes of the program that were overwritten for a moment.
+/// Bytes of the program that are overwritten for a moment.
 struct Patch {
     at: Addr,
     old: Vec<u8>,
 }
 
 impl Patch {
-    /// A SYSCALL instruction, for a moment.
+    /// Writes a SYSCALL instruction.
     fn syscall(memory: &Memory, at: Addr) -> Result<Self, Error> {
         Self::write(memory, at, &SYSCALL_INSN)
     }
@@ -266,13 +266,13 @@ impl Patch {
         Ok(Self { at, old })
     }
 
-    /// The program's own bytes are there again.
+    /// Restores the program's bytes.
     fn restore(self, memory: &Memory) -> Result<(), Error> {
         Ok(memory.write(self.at, &self.old).map_err(|error| system("write", &error))?)
     }
 }
 
-/// The result of a system call that the traced process made.
+/// Checks the result of a system call that the traced process made.
 pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     const LAST_ERRNO: i64 = 4095;
     if (-LAST_ERRNO..0).contains(&result) {

@@ -35,11 +35,11 @@ pub(super) struct Counted {
     pub(super) count: Count,
     pub(super) header_bytes: u64,
     pub(super) unit_bytes: u64,
-    /// What areas before this one took of the same count.
+    /// The part of the same count that areas before this one took.
     pub(super) skip_bytes: u64,
 }
 
-/// What counts.
+/// The unit that is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Count {
     /// The call's result.
@@ -84,7 +84,7 @@ impl Count {
     }
 }
 
-/// The part of a range that a program can have; none if that is nothing. A null pointer asks for
+/// Returns the part of a range that a program can have; none if that is nothing. A null pointer asks for
 /// no result.
 fn range(start: Addr, size_bytes: u64) -> Option<AddrRange> {
     let range = AddrRange::sized(start, size_bytes.min(USER_END.saturating_sub(start.0)));

@@ -68,7 +68,7 @@ pub(super) fn add_message(
     add(word(&header, NAME), name_bytes, Some((NAME_LENGTH, 4)));
     add(word(&header, CONTROL), control_bytes, Some((CONTROL_LENGTH, 8)));
     add(at.wrapping_add(NAME_LENGTH as u64).0, 4, None);
-    // The length of the control data, and the flags behind it.
+    // The length of the control data, and the flags after it.
     add(at.wrapping_add(CONTROL_LENGTH as u64).0, 12, None);
     let (vector, elements) = (Addr(word(&header, VECTOR)), word(&header, VECTOR_COUNT));
     add_vector(vector, elements, Some(received), memory, areas);
@@ -99,7 +99,7 @@ pub(super) fn add_messages(
     }
 }
 
-/// The 8 bytes at an offset of a structure that was read.
+/// Returns the 8 bytes at an offset of a structure that was read.
 fn word(bytes: &[u8], offset: usize) -> u64 {
     let word = bytes.get(offset..offset + 8).and_then(|word| word.try_into().ok());
     word.map_or(0, u64::from_le_bytes)

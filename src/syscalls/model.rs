@@ -6,19 +6,19 @@ use super::table;
 use super::value::Value;
 use super::write::Write;
 
-/// What the table says of one system call.
+/// The table's line for one system call.
 #[derive(Debug)]
 pub struct Model {
     /// Its number (`arch/x86/entry/syscalls/syscall_64.tbl`).
     pub number: usize,
     /// Its name there.
     pub name: &'static str,
-    /// What a recorder must know of it, besides the memory that it writes.
+    /// Its properties, besides the memory that it writes.
     pub properties: &'static [Property],
     pub(super) writes: Writes,
 }
 
-/// What a recorder must know of a call.
+/// A property of a call that a recorder must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Property {
     /// It may wait without limit.
@@ -39,7 +39,7 @@ pub enum Property {
     Refused,
 }
 
-/// What a call writes.
+/// The memory that a call writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Writes {
     /// Always the same.
@@ -131,7 +131,7 @@ pub(super) const fn by_computed(compute: fn(&[u64; 6]) -> u64) -> Selector {
     Selector { value: Value::Computed(compute), shift: 0, mask: u64::MAX }
 }
 
-/// A call that writes the same each time.
+/// Returns a call that writes the same each time.
 pub(super) const fn call(
     number: usize,
     name: &'static str,
@@ -141,7 +141,7 @@ pub(super) const fn call(
     Model { number, name, properties, writes: Writes::List(writes) }
 }
 
-/// A call whose argument names an operation.
+/// Returns a call whose argument names an operation.
 pub(super) const fn multiplexed(
     number: usize,
     name: &'static str,
@@ -153,7 +153,7 @@ pub(super) const fn multiplexed(
     Model { number, name, properties, writes: Writes::ByOperation(operations) }
 }
 
-/// A call whose argument names an operation, most of which write the same.
+/// Returns a call whose argument names an operation, most of which write the same.
 pub(super) const fn mostly(
     number: usize,
     name: &'static str,
@@ -165,12 +165,12 @@ pub(super) const fn mostly(
     Model { number, name, properties: &[], writes: Writes::ByOperation(operations) }
 }
 
-/// An operation.
+/// Returns an operation.
 pub(super) const fn op(number: u64, _name: &'static str, writes: &'static [Write]) -> Operation {
     Operation { number, writes: Some(writes) }
 }
 
-/// An operation that may write anything.
+/// Returns an operation that may write anything.
 pub(super) const fn unknown_op(number: u64, _name: &'static str) -> Operation {
     Operation { number, writes: None }
 }

@@ -63,7 +63,7 @@ impl Registered {
     }
 }
 
-/// The futexes of a robust list (kernel/futex/core.c, `exit_robust_list`).
+/// Returns the futexes of a robust list (kernel/futex/core.c, `exit_robust_list`).
 fn locks_of(head: Addr, memory: &dyn CallerMemory) -> Vec<Addr> {
     let word = |addr| read_number(memory, addr, 8);
     let Some(offset) = word(head.wrapping_add(FUTEX_OFFSET)) else { return Vec::new() };

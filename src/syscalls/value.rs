@@ -13,26 +13,26 @@ pub(super) enum Value {
     Arg(usize),
     /// The field at `offset` of the structure that the argument `arg` points to.
     Field { arg: usize, offset: u64, width_bytes: usize },
-    /// What this function makes of the arguments.
+    /// The result of this function of the arguments.
     Computed(fn(&[u64; 6]) -> u64),
 }
 
-/// A field of 8 bits.
+/// Returns a field of 8 bits.
 pub(super) const fn u8_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 1 }
 }
 
-/// A field of 16 bits.
+/// Returns a field of 16 bits.
 pub(super) const fn u16_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 2 }
 }
 
-/// A field of 32 bits.
+/// Returns a field of 32 bits.
 pub(super) const fn u32_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 4 }
 }
 
-/// A field of 64 bits.
+/// Returns a field of 64 bits.
 pub(super) const fn u64_at(arg: usize, offset: u64) -> Value {
     Value::Field { arg, offset, width_bytes: 8 }
 }

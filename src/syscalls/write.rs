@@ -69,70 +69,70 @@ const fn buffer(pointer: Value, count: Value, unit_bytes: u64, extent: Extent) -
     })
 }
 
-/// A structure of a fixed size.
+/// Returns a structure of a fixed size.
 pub(super) const fn structure(arg: usize, size_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Constant(size_bytes), 1, Extent::Whole)
 }
 
-/// All of a buffer whose size is argument `size_arg`.
+/// Returns all of a buffer whose size is argument `size_arg`.
 pub(super) const fn sized(arg: usize, size_arg: usize) -> Write {
     array(arg, size_arg, 1)
 }
 
-/// All of an array whose number of elements is argument `count_arg`.
+/// Returns all of an array whose number of elements is argument `count_arg`.
 pub(super) const fn array(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Whole)
 }
 
-/// All of a buffer whose size follows from the arguments.
+/// Returns all of a buffer whose size follows from the arguments.
 pub(super) const fn computed(arg: usize, size_bytes: fn(&[u64; 6]) -> u64) -> Write {
     buffer(Value::Arg(arg), Value::Computed(size_bytes), 1, Extent::Whole)
 }
 
-/// The bytes that the result counts, at most argument `size_arg`.
+/// Returns the bytes that the result counts, at most argument `size_arg`.
 pub(super) const fn filled(arg: usize, size_arg: usize) -> Write {
     items(arg, size_arg, 1)
 }
 
-/// The elements that the result counts, at most argument `count_arg`.
+/// Returns the elements that the result counts, at most argument `count_arg`.
 pub(super) const fn items(arg: usize, count_arg: usize, unit_bytes: u64) -> Write {
     buffer(Value::Arg(arg), Value::Arg(count_arg), unit_bytes, Extent::Result)
 }
 
-/// A length of 4 bytes: the caller sets it to the room that it has, the kernel to the size of the
+/// Returns a length of 4 bytes: the caller sets it to the room that it has, the kernel to the size of the
 /// answer.
 pub(super) const fn length_word(arg: usize) -> Write {
     structure(arg, 4).always()
 }
 
-/// A buffer whose length is such a word.
+/// Returns a buffer whose length is such a word.
 pub(super) const fn by_length(arg: usize, length_arg: usize) -> Write {
     let length = super::value::u32_at(length_arg, 0);
     buffer(Value::Arg(arg), length, 1, Extent::Length(length))
 }
 
-/// All of a buffer that a structure points to.
+/// Returns all of a buffer that a structure points to.
 pub(super) const fn pointed(pointer: Value, count: Value, unit_bytes: u64) -> Write {
     buffer(pointer, count, unit_bytes, Extent::Whole)
 }
 
-/// The buffers of a `struct iovec` array, filled in order with the bytes that the result counts.
+/// Returns the buffers of a `struct iovec` array, filled in order with the bytes that the result counts.
 pub(super) const fn vector(arg: usize, count_arg: usize) -> Write {
     let (pointer, count) = (Value::Arg(arg), Value::Arg(count_arg));
     Write::Vector { pointer, count, extent: Extent::Result }
 }
 
-/// All of the buffers of a `struct iovec` array.
+/// Returns all of the buffers of a `struct iovec` array.
 pub(super) const fn whole_vector(pointer: Value, count: Value) -> Write {
     Write::Vector { pointer, count, extent: Extent::Whole }
 }
 
-/// The `struct msghdr` of recvmsg(2).
+/// Returns the `struct msghdr` of recvmsg(2).
 pub(super) const fn message(arg: usize) -> Write {
     Write::Message { arg }
 }
 
-/// The `struct mmsghdr` array of recvmmsg(2).
+/// Returns the `struct mmsghdr` array of recvmmsg(2).
 pub(super) const fn messages(arg: usize, count_arg: usize) -> Write {
     Write::Messages { arg, count: Value::Arg(count_arg) }
 }

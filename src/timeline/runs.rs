@@ -211,7 +211,7 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// Threads `1` and `2` are of the timeline, `3` is not, and `0` is the idle task.
+    /// Checks turns where threads `1` and `2` are of the timeline, `3` is not, and `0` is the idle task.
     fn runs(switches: &[(u64, char, i32)]) -> Vec<(u64, Vec<usize>, &'static str)> {
         runs_of(switches, None)
     }

@@ -38,7 +38,7 @@ enum Mark {
 }
 
 impl Timeline {
-    /// Counts the instructions of a thread and visits its events and gaps in order. Gives the same
+    /// Counts the instructions of a thread and visits its events and gaps in order. Returns the same
     /// result as [`Self::visit`], but faster.
     pub fn count<B>(
         &self,

@@ -36,7 +36,7 @@ impl Process {
         thread: &mut Thread,
         signal: Signo,
     ) -> Result<Option<Stop>, Error> {
-        self.engine.mend(&mut thread.translated, signal)?;
+        self.engine.restore_signal_state(&mut thread.translated, signal)?;
         let stop = news_of(thread.tid())?;
         if stop.is_none() {
             thread.tracee().resume(0)?;
@@ -49,7 +49,7 @@ impl Process {
     fn signal_stop(&mut self, thread: &mut Thread, signal: Signo) -> Result<Option<Stop>, Error> {
         let why = self.engine.signal_stop(&thread.translated, thread.phase(), signal)?;
         if why.is_tracers() {
-            self.engine.mend(&mut thread.translated, signal)?;
+            self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
         match why {
             SignalStop::Request => self.requested(thread)?,

@@ -16,7 +16,7 @@ impl Process {
         thread: &mut Thread,
         watch: Addr,
     ) -> Result<Option<Stop>, Error> {
-        self.engine.mend(&mut thread.translated, libc::SIGTRAP)?;
+        self.engine.restore_signal_state(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
             // It is told all the same, a little later.
             thread.pending.news = Some(News::Watch(watch));

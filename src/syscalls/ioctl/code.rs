@@ -10,28 +10,28 @@ const WRITE: u32 = 1;
 const READ: u32 = 2;
 
 impl Code {
-    /// The number in an argument.
+    /// Returns the number in an argument.
     pub(super) fn of(argument: u64) -> Self {
         let [a, b, c, d, ..] = argument.to_le_bytes();
         Self(u32::from_le_bytes([a, b, c, d]))
     }
 
-    /// The kind of device, mostly a letter.
+    /// Returns the kind of device, mostly a letter.
     pub(super) const fn kind(self) -> u8 {
         self.0.to_le_bytes()[1]
     }
 
-    /// The size of the structure.
+    /// Returns the size of the structure.
     pub(super) fn size_bytes(self) -> u64 {
         u64::from(self.0 >> 16 & SIZE_MASK)
     }
 
-    /// Whether the kernel writes the structure.
+    /// Returns true if the kernel writes the structure.
     pub(super) const fn is_read(self) -> bool {
         self.0 >> 30 & READ != 0
     }
 
-    /// Whether the number says anything of a structure.
+    /// Returns true if the number says anything of a structure.
     pub(super) const fn has_direction(self) -> bool {
         self.0 >> 30 & (READ | WRITE) != 0
     }

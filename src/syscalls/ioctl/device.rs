@@ -19,7 +19,7 @@ const NVME_CMD: &[Write] = &[
     pointed(u64_at(2, 16), u32_at(2, 32), 1),
 ];
 
-/// What `struct i2c_smbus_ioctl_data` points to.
+/// The data that `struct i2c_smbus_ioctl_data` points to.
 const SMBUS_BLOCK: Value = Value::Constant(34);
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[

@@ -7,7 +7,7 @@ use crate::syscalls::write::{pointed, structure};
 
 const INT: u64 = 4;
 const LONG: u64 = 8;
-/// The structure behind the argument.
+/// The structure that the argument points to.
 const ARGUMENT: Value = Value::Arg(2);
 
 pub(super) const REQUESTS: &[IoctlRequest] = &[

@@ -1,4 +1,4 @@
-//! What ioctl(2) requests write.
+//! The memory that ioctl(2) requests write.
 //!
 //! Most numbers encode it: the direction and size of the structure that the argument points to.
 //! The tables list the exceptions: numbers older than that rule, structures with pointers, arrays
@@ -39,7 +39,7 @@ const FAMILIES: [&[IoctlRequest]; 6] = [
 /// The argument of the request.
 const ARGUMENT: usize = 2;
 
-/// What is known of a request.
+/// The effects of a request, as far as they are known.
 pub(super) enum RequestWrites {
     Listed(&'static [Write]),
     /// Derived from its number.
@@ -89,17 +89,17 @@ fn encoded(code: Code) -> RequestWrites {
     RequestWrites::Encoded(write, knowledge)
 }
 
-/// A request that writes this.
+/// Returns a request that writes this.
 const fn request(number: u32, name: &'static str, writes: &'static [Write]) -> IoctlRequest {
     IoctlRequest { number, name, writes: Some(writes) }
 }
 
-/// A request that writes nothing.
+/// Returns a request that writes nothing.
 const fn silent(number: u32, name: &'static str) -> IoctlRequest {
     request(number, name, &[])
 }
 
-/// A request that may write anything.
+/// Returns a request that may write anything.
 const fn unknown(number: u32, name: &'static str) -> IoctlRequest {
     IoctlRequest { number, name, writes: None }
 }

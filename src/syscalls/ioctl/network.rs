@@ -66,7 +66,7 @@ pub(super) const REQUESTS: &[IoctlRequest] = &[
     request(0x8938, "SIOCGIFCOUNT", &[IFREQ]),
     request(0x8942, "SIOCGIFTXQLEN", &[IFREQ]),
     request(0x8943, "SIOCSIFTXQLEN", &[IFREQ]),
-    // Its structures are of a hundred kinds, behind a pointer.
+    // A pointer leads to structures of a hundred kinds.
     unknown(0x8946, "SIOCETHTOOL"),
     request(0x8947, "SIOCGMIIPHY", &[IFREQ]),
     request(0x8948, "SIOCGMIIREG", &[IFREQ]),

@@ -65,7 +65,7 @@ const KEYCTL: &[Operation] = &[
     op(28, "KEYCTL_PKEY_VERIFY", &[]),
     op(29, "KEYCTL_RESTRICT_KEYRING", &[]),
     op(30, "KEYCTL_MOVE", &[]),
-    // What is behind the capabilities is set to zeros.
+    // The rest of the buffer is set to zeros.
     op(31, "KEYCTL_CAPABILITIES", &[sized(1, 2)]),
     op(32, "KEYCTL_WATCH_KEY", &[]),
 ];

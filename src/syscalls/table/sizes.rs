@@ -27,7 +27,7 @@ pub(super) const IO_EVENT: u64 = 32;
 pub(super) const FLOCK: u64 = 32;
 pub(super) const MQ_ATTR: u64 = 64;
 pub(super) const USER_DESC: u64 = 16;
-/// What waitid(2) writes of a `siginfo_t`: up to `si_status`.
+/// The part of a `siginfo_t` that waitid(2) writes: up to `si_status`.
 pub(super) const WAITID_INFO: u64 = 28;
 pub(super) const CACHESTAT: u64 = 40;
 
@@ -35,17 +35,17 @@ const PAGE_BYTES: u64 = 4096;
 /// More descriptors than a process can have (fs/file.c, `sysctl_nr_open_max`).
 const MAX_DESCRIPTORS: u64 = 0x7fff_ffc0;
 
-/// The sets of select(2): whole words of 64 descriptors, of which argument 0 is the number.
+/// Returns the sets of select(2): whole words of 64 descriptors, of which argument 0 is the number.
 pub(super) fn descriptor_set(args: &[u64; 6]) -> u64 {
     (args[0] & 0xffff_ffff).min(MAX_DESCRIPTORS).div_ceil(64) * 8
 }
 
-/// A byte for each page of a range that is argument 1 bytes long.
+/// Returns a byte for each page of a range that is argument 1 bytes long.
 pub(super) fn byte_per_page(args: &[u64; 6]) -> u64 {
     args[1].div_ceil(PAGE_BYTES)
 }
 
-/// Whole words of a node mask, of whose bits argument 2 is the number, plus one (mm/mempolicy.c,
+/// Returns whole words of a node mask, of whose bits argument 2 is the number, plus one (mm/mempolicy.c,
 /// `copy_nodes_to_user`).
 pub(super) fn node_mask(args: &[u64; 6]) -> u64 {
     args[2].saturating_sub(1).div_ceil(64) * 8

@@ -57,7 +57,7 @@ const GETSOCKOPT: &[Operation] = &[
     unknown_op(at(SOL_TCP, 35), "TCP_ZEROCOPY_RECEIVE"),
 ];
 
-/// Level and name of an option in one number.
+/// Returns level and name of an option in one number.
 const fn at(level: u64, name: u64) -> u64 {
     level << 32 | name
 }

@@ -5,7 +5,7 @@ use crate::common::Addr;
 use crate::syscalls::{Call, Registered, ioctl_requests};
 use proptest::prelude::*;
 
-/// Addresses at the memory's start, small numbers, and anything.
+/// Returns addresses at the memory's start, small numbers, and anything.
 fn argument() -> impl Strategy<Value = u64> {
     prop_oneof![BASE..BASE + 0x200, 0..2000_u64, any::<u64>(), Just(u64::MAX)]
 }

@@ -55,13 +55,13 @@ impl FakeMemory {
         known(&open.end(result, &|addr, buf: &mut [u8]| self.read(addr, buf)))
     }
 
-    /// A call during which the memory does not change.
+    /// Returns a call during which the memory does not change.
     fn whole(&self, name: &str, args: &[u64], result: i64) -> Vec<(u64, u64)> {
         self.end(&self.begin(name, args), result)
     }
 }
 
-/// A call by its name.
+/// Returns a call by its name.
 fn call(name: &str, args: &[u64]) -> Call {
     let model: &Model = super::models().find(|model| model.name == name).expect(name);
     let mut all = [0; 6];
@@ -75,7 +75,7 @@ fn known(effects: &Effects) -> Vec<(u64, u64)> {
     ranges.iter().map(|range: &AddrRange| (range.start.0, range.size_bytes())).collect()
 }
 
-/// What a call writes whose buffers do not depend on memory.
+/// Returns what a call writes whose buffers do not depend on memory.
 fn written(name: &str, args: &[u64], result: i64) -> Vec<(u64, u64)> {
     FakeMemory::new().whole(name, args, result)
 }

@@ -154,7 +154,7 @@ impl Thread {
         }
     }
 
-    /// Returns: mostly to the caller, else out of several frames at once, else to a random address.
+    /// Executes a return: mostly to the caller, else out of several frames at once, else to a random address.
     fn give_back(&mut self, ip: Addr, next: Addr, program: &Program, random: &mut Random) {
         let returns: Vec<Addr> =
             self.stack.iter().rev().filter(|f| !f.signal).map(|f| f.return_address).collect();
@@ -172,7 +172,7 @@ impl Thread {
         }
     }
 
-    /// Resumes, mostly where the innermost handler interrupted the program.
+    /// Resumes the program, mostly where the innermost handler interrupted the program.
     fn sigreturn(&mut self, ip: Addr, next: Addr, program: &Program, random: &mut Random) {
         self.branch(BranchKind::Far, ip, next, KERNEL);
         let interrupted = self.stack.iter().rev().find(|frame| frame.signal);
