@@ -2,13 +2,14 @@
 //! so that nothing is run or stopped in vain, and removed again if there is no process.
 
 use super::Error;
+use super::backend::Backend;
 use super::recorder::{Prepared, Request};
 use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch};
 
 impl Prepared {
     /// Launches the program, stopped at its first instruction.
-    pub(super) fn launch(request: &Request, backend: &str) -> Result<(Self, Pid), Error> {
+    pub(super) fn launch(request: &Request, backend: Backend) -> Result<(Self, Pid), Error> {
         let env = request.environment();
         let launch = Launch {
             program: &request.program,
@@ -24,7 +25,7 @@ impl Prepared {
     /// stopped threads.
     pub(super) fn attach(
         request: &Request,
-        backend: &str,
+        backend: Backend,
         pid: Pid,
     ) -> Result<(Self, Vec<Tid>), Error> {
         Self::with(request, backend, || match request.only_thread {
@@ -35,7 +36,7 @@ impl Prepared {
 
     fn with<T>(
         request: &Request,
-        backend: &str,
+        backend: Backend,
         begin: impl FnOnce() -> Result<T, tracee::Error>,
     ) -> Result<(Self, T), Error> {
         let prepared = Self::of_program(request, backend).map_err(Error::Destination)?;

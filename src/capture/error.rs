@@ -1,5 +1,6 @@
 //! The errors of recording a program.
 
+use super::backend::Backend;
 use crate::common::{Addr, Pid, Tid};
 use crate::translate::TranslateError;
 use crate::{engine, image, recording, tracee};
@@ -61,7 +62,7 @@ pub enum Error {
     )]
     FromStartOnly {
         /// Its name.
-        backend: &'static str,
+        backend: Backend,
     },
     /// The backend can only record all threads of a process.
     #[error(
@@ -69,7 +70,7 @@ pub enum Error {
     )]
     WholeProcessOnly {
         /// Its name.
-        backend: &'static str,
+        backend: Backend,
     },
     /// The thread is gone, or at its exit stop.
     #[error("thread {tid} has ended, so its registers cannot be changed")]

@@ -65,7 +65,7 @@ impl Live {
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
-            Backend::Step => Err(Error::FromStartOnly { backend: "step" }),
+            Backend::Step => Err(Error::FromStartOnly { backend }),
             Backend::Perf => perf::Live::attach(request, pid).map(Self::perf),
         }
     }

@@ -1,6 +1,7 @@
 //! Captures a live process as a recording. One contract, several backends; `step` is the slow
 //! reference that the others are compared with. Imported by `cli` and `session` only.
 
+mod backend;
 mod begin;
 mod clock;
 mod code_files;
@@ -29,6 +30,7 @@ mod step;
 mod trap_flag;
 mod written;
 
+pub use backend::Backend;
 pub use contract::{Catches, Forks, Go, News, Watch};
 pub use error::Error;
 pub use filter::{Code, Filter};
@@ -48,26 +50,6 @@ pub(crate) use snapshot::counts;
 pub use snapshot::{recorder_of, snapshot};
 pub use written::Written;
 
-/// A backend: a means to capture control flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Backend {
-    /// Hardware: the CPU's PT unit, through Linux perf.
-    Perf,
-    /// Translation: the program runs in a code cache that logs its branches.
-    Soft,
-    /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
-    Step,
-}
-
-impl Backend {
-    /// Returns true if a live program's newborn children can be kept stopped. Those of a program
-    /// that the CPU traces run on at once.
-    pub fn can_keep_children(self) -> bool {
-        self != Self::Perf
-    }
-}
-
 /// Returns an error if the CPU here cannot trace the request.
 pub fn hardware(request: &Request) -> Result<(), Error> {
     perf::probe(request)
@@ -82,8 +64,7 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     if request.only_thread.is_some() {
         match backend {
             Backend::Perf => {}
-            Backend::Soft => return Err(Error::WholeProcessOnly { backend: "soft" }),
-            Backend::Step => return Err(Error::WholeProcessOnly { backend: "step" }),
+            Backend::Soft | Backend::Step => return Err(Error::WholeProcessOnly { backend }),
         }
     }
     match (backend, request.attach, &request.start_at) {
@@ -92,6 +73,6 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
         (Backend::Soft, None, _) => soft::record(request),
         (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
         (Backend::Step, None, None) => step::record(request),
-        (Backend::Step, ..) => Err(Error::FromStartOnly { backend: "step" }),
+        (Backend::Step, ..) => Err(Error::FromStartOnly { backend }),
     }
 }

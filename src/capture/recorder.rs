@@ -1,6 +1,7 @@
 //! The parts of a recording that all backends share: its files, the threads' entries, the sideband.
 //! Independent of how control flow is captured.
 
+use super::backend::Backend;
 use super::clock::{Clock, now};
 use super::error::Error;
 use super::filter::{Code, Filter};
@@ -143,7 +144,10 @@ pub(super) struct Prepared {
 
 impl Prepared {
     /// Creates the recording of a program that is about to run.
-    pub(super) fn of_program(request: &Request, backend: &str) -> Result<Self, recording::Error> {
+    pub(super) fn of_program(
+        request: &Request,
+        backend: Backend,
+    ) -> Result<Self, recording::Error> {
         if request.follow_forks && request.output.is_some() {
             // Make sure that the store can hold the children's recordings.
             Destination::in_store(&request.store, &request.program)?.give_up();
@@ -156,7 +160,7 @@ impl Prepared {
     }
 
     /// Creates the recording of a process that the program forked.
-    pub(super) fn of_child(request: &Request, backend: &str) -> Result<Self, recording::Error> {
+    pub(super) fn of_child(request: &Request, backend: Backend) -> Result<Self, recording::Error> {
         let destination = Destination::in_store(&request.store, &request.program)?;
         Self::in_place(destination, request, backend)
     }
@@ -164,7 +168,7 @@ impl Prepared {
     /// Creates the recording of a process that a debugger follows, beside the one of its parent.
     pub(super) fn of_followed(
         request: &Request,
-        backend: &str,
+        backend: Backend,
         pid: Pid,
     ) -> Result<Self, recording::Error> {
         let Some(dir) = &request.output else { return Self::of_child(request, backend) };
@@ -177,7 +181,7 @@ impl Prepared {
     fn in_place(
         destination: Destination,
         request: &Request,
-        backend: &str,
+        backend: Backend,
     ) -> Result<Self, recording::Error> {
         let manifest = starting_manifest(request, backend);
         match Writer::create(destination.dir(), &manifest) {
@@ -383,7 +387,7 @@ fn now_unix_ns() -> u64 {
 }
 
 /// Returns the manifest as it is known before there is a process.
-fn starting_manifest(request: &Request, backend: &str) -> Manifest {
+fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     let (format, written_by) = Manifest::versions();
     let variable = |(name, value): (OsString, OsString)| {
         format!("{}={}", argument_text(&name), argument_text(&value))
@@ -406,7 +410,7 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
         started_unix_ns: now_unix_ns(),
         cpu: host_cpu(),
         capture: Capture {
-            backend: backend.to_owned(),
+            backend: backend.into(),
             psb_period_bytes: request.psb_period_bytes.into(),
             aslr: request.aslr,
             filter: {
@@ -423,10 +427,10 @@ fn starting_manifest(request: &Request, backend: &str) -> Manifest {
 }
 
 /// Describes the history. Single-stepping keeps all.
-fn history_of(request: &Request, backend: &str) -> String {
+fn history_of(request: &Request, backend: Backend) -> String {
     match (backend, request.history) {
-        ("step", _) => History::Full.words(),
-        ("perf", History::Ring { .. }) => "the last of each thread's trace".to_owned(),
+        (Backend::Step, _) => History::Full.words(),
+        (Backend::Perf, History::Ring { .. }) => "the last of each thread's trace".to_owned(),
         (_, history) => history.words(),
     }
 }

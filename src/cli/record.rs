@@ -12,7 +12,7 @@ use crate::capture::{
 };
 use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
-use crate::recording::{Exit, Manifest, Reader, Store};
+use crate::recording::{BackendName, Exit, Manifest, Reader, Store};
 use crate::timeline::{Options, Timeline};
 use crate::tracee::{self, command_line, executable, process_of, resolve, state};
 use std::ffi::OsString;
@@ -213,7 +213,7 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
         say(&hint);
     }
     // Decoding a stepped recording takes almost no time.
-    if outcome.manifest.capture.backend == "step" {
+    if outcome.manifest.capture.backend == BackendName::Step {
         outcome.recordings.iter().for_each(|dir| check(dir));
     }
 }

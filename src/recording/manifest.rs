@@ -1,5 +1,6 @@
 //! The manifest: the program, the machine, the capture, and the ending.
 
+use super::backend::BackendName;
 use super::format::FORMAT_VERSION;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::pt::{ClockConfig, CrystalRatio};
@@ -67,8 +68,8 @@ impl fmt::Display for HostCpu {
 /// The settings of the capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Capture {
-    /// The backend: `step`, `soft`, `perf`, or `import`.
-    pub backend: String,
+    /// The backend.
+    pub backend: BackendName,
     /// Bytes of trace between PSB packets; 0 if unknown.
     pub psb_period_bytes: u64,
     /// True if address space randomization was left on.

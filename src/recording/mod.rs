@@ -5,6 +5,7 @@
 //! last, by rename. The files of a killed recorder can therefore be opened, cut at the last whole
 //! chunk, and are never taken for a complete recording.
 
+mod backend;
 mod check;
 mod chunk;
 mod debug_files;
@@ -22,6 +23,7 @@ mod store;
 mod sums;
 mod writer;
 
+pub use backend::BackendName;
 pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};

@@ -293,7 +293,7 @@ impl History for Recording {
                 None => Ending::Unknown,
             },
             cpu: cpu.to_string(),
-            backend: manifest.capture.backend.clone(),
+            backend: manifest.capture.backend.to_string(),
         }
     }
 

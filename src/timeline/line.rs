@@ -12,7 +12,7 @@ use super::stack::Frame;
 use super::walk::{Caches, Walker};
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::flow::{Config, Gap, GapReason};
-use crate::recording::{self, Reader, Trace};
+use crate::recording::{self, BackendName, Reader, Trace};
 use crate::sideband::Record;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -164,7 +164,7 @@ impl Timeline {
     /// may have executed instructions in the same range, in an unknown order.
     pub fn overlap(&self, tid: Tid, index: u64) -> Option<(Tsc, Tsc)> {
         // The step backend runs one thread at a time, with a time at each change.
-        if self.reader.manifest().capture.backend == "step" {
+        if self.reader.manifest().capture.backend == BackendName::Step {
             return None;
         }
         let (number, _) = self.thread(tid)?;

@@ -135,8 +135,7 @@ impl Attached {
     }
 
     fn is_ours(&self, tid: Tid) -> bool {
-        let own = i32::try_from(std::process::id()).unwrap_or(0);
-        !self.seized.is_empty() && state(Pid(tid.0)).is_some_and(|state| state.tracer == own)
+        !self.seized.is_empty() && is_traced_here(tid)
     }
 
     /// Waits until the thread is in the requested stop. Passes other stops on.

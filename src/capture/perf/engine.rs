@@ -14,7 +14,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{History, Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
-use crate::capture::{Error, final_state};
+use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
 use crate::recording::Exit;
@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The backend's name in a manifest.
-pub(super) const BACKEND: &str = "perf";
+pub(super) const BACKEND: Backend = Backend::Perf;
 /// The size of the AUX area of a thread whose whole trace is kept.
 const FULL_BYTES: u64 = 4 << 20;
 

@@ -12,15 +12,15 @@ use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
 use crate::capture::written::Reports;
-use crate::capture::{Error, final_state};
+use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::engine::{Place, TranslatedThread};
 use crate::recording::Exit;
 use crate::tracee::{self, Stop, Tracee, wait_for, wait_or_signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The backend's name, in manifests.
-pub(super) const BACKEND: &str = "soft";
+/// The backend, as manifests name it.
+pub(super) const BACKEND: Backend = Backend::Soft;
 
 /// Runs a program, translated, and records it.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {

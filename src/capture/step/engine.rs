@@ -10,7 +10,7 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Forwarding, Leaving};
-use crate::capture::{Error, final_state};
+use crate::capture::{Backend, Error, final_state};
 use crate::common::{Pid, Tid};
 use crate::encode::{Path, Ranges};
 use crate::recording::{Exit, Manifest};
@@ -22,7 +22,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 /// The backend's name in a manifest.
-pub(super) const BACKEND: &str = "step";
+pub(super) const BACKEND: Backend = Backend::Step;
 /// The number of steps in a thread's turn, if another one is ready.
 pub(super) const TURN_STEPS: u32 = 1000;
 /// The number of stops between two looks at the clock.

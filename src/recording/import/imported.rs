@@ -1,5 +1,6 @@
 //! An imported trace in memory, and its conversion to a recording.
 
+use super::super::backend::BackendName;
 use super::super::error::Error;
 use super::super::format::TraceId;
 use super::super::manifest::{
@@ -164,7 +165,7 @@ impl Imported {
             started_unix_ns: 0,
             cpu: self.cpu.clone().unwrap_or_default(),
             capture: Capture {
-                backend: "import".to_owned(),
+                backend: BackendName::Import,
                 psb_period_bytes: 0,
                 aslr: true,
                 filter: Vec::new(),

@@ -7,7 +7,7 @@ use crate::capture::{
 };
 use crate::common::{Pid, Tid};
 use crate::pt::{Packet, Packets};
-use crate::recording::{Exit, Reader, Store};
+use crate::recording::{BackendName, Exit, Reader, Store};
 use crate::sideband::Event;
 use crate::timeline::{Options, Timeline};
 use std::path::{Path, PathBuf};
@@ -125,7 +125,7 @@ fn what_the_hardware_backend_records_is_the_path_of_stepping() {
         assert_eq!(timeline.path_end(*model), entry.unwrap().final_pc);
     }
     let capture = &timeline.reader().manifest().capture;
-    assert_eq!((capture.backend.as_str(), capture.is_of_cpu()), ("perf", true));
+    assert_eq!((&capture.backend, capture.is_of_cpu()), (&BackendName::Perf, true));
     // The kernel's second event reported the code that was mapped by hand, and the handler.
     let told = |is_it: fn(&Event) -> bool| {
         timeline.records().iter().filter(|record| is_it(&record.event)).count()

@@ -2,7 +2,9 @@
 
 use super::machine::Ran;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
-use crate::recording::{Capture, End, HostCpu, Manifest, Reader, ThreadEntry, TscClock, Writer};
+use crate::recording::{
+    BackendName, Capture, End, HostCpu, Manifest, Reader, ThreadEntry, TscClock, Writer,
+};
 use crate::sideband::{Backing, Event, FileId, Protection, Record};
 use crate::timeline::{Options, Timeline};
 use std::path::PathBuf;
@@ -124,7 +126,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         started_unix_ns: 0,
         cpu: HostCpu::default(),
         capture: Capture {
-            backend: "step".to_owned(),
+            backend: BackendName::Step,
             psb_period_bytes: 4096,
             aslr: false,
             filter: Vec::new(),

@@ -1,0 +1,65 @@
+//! The name of the backend in a manifest.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The backend that took a trace. A manifest with a name that this version does not know opens too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+#[non_exhaustive]
+pub enum BackendName {
+    /// The CPU's PT unit, through Linux perf.
+    Perf,
+    /// Translation.
+    Soft,
+    /// Single-stepping.
+    Step,
+    /// None: the trace was imported.
+    Import,
+    /// One of another version.
+    Other(String),
+}
+
+impl fmt::Display for BackendName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Perf => "perf",
+            Self::Soft => "soft",
+            Self::Step => "step",
+            Self::Import => "import",
+            Self::Other(name) => name,
+        })
+    }
+}
+
+impl From<String> for BackendName {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "perf" => Self::Perf,
+            "soft" => Self::Soft,
+            "step" => Self::Step,
+            "import" => Self::Import,
+            _ => Self::Other(name),
+        }
+    }
+}
+
+impl From<BackendName> for String {
+    fn from(backend: BackendName) -> Self {
+        backend.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_also_those_of_other_versions() {
+        for name in ["perf", "soft", "step", "import", "exact"] {
+            let backend = BackendName::from(name.to_owned());
+            assert_eq!(backend.to_string(), name);
+            assert_eq!(matches!(backend, BackendName::Other(_)), name == "exact");
+        }
+    }
+}
