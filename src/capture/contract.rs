@@ -23,12 +23,12 @@ pub struct Go {
     pub stops: BTreeSet<Addr>,
     /// Signals that are delivered without a stop; signal 1 in bit 0.
     pub passed: u64,
-    /// The same of the thread that steps. A debugger wants to hear of all of them: the step would
-    /// end in a handler otherwise.
+    /// Signals that are delivered to the stepping thread without a stop. gdb stops for all of them,
+    /// since the step would end in a handler otherwise.
     pub passed_to_stepper: u64,
-    /// Memory that threads stop behind an access of.
+    /// Memory after an access of which threads stop.
     pub watches: Vec<Watch>,
-    /// System calls that threads stop at, before and behind.
+    /// System calls before and after which threads stop.
     pub catches: Catches,
     /// Births of processes that threads stop at.
     pub forks: Forks,
@@ -52,7 +52,7 @@ pub struct Watch {
     pub reads: bool,
 }
 
-/// At which system calls a live program stops, before and behind each.
+/// The system calls before and after which a live program stops.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Catches {
     /// At none.

@@ -8,28 +8,27 @@ use super::error::gone_is_fine;
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::Exit;
-
 use crate::tracee::{SiginfoBytes, Signo, Tracee, is_first_thread_gone, siginfo};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the debugger is to hear of a thread.
+/// The events of a thread for the debugger.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
-    /// What it has not been told yet.
+    /// An event that was not reported yet.
     pub(super) news: Option<News>,
-    /// What it is to hear as soon as the thread is to go on: that a step is done in whose midst a
-    /// child was born; or of that child, where the step was told first.
+    /// The event to report as soon as the thread is to go on: the end of a step during which a child
+    /// was born; or that birth, if the step was reported first.
     pub(super) owed: Option<News>,
-    /// A signal that it sent the thread, and is not asked about.
+    /// A signal that the debugger sent, so that it is delivered without a stop.
     pub(super) sent: Signo,
-    /// Where the thread stands, if it was told that threads stop there.
+    /// The place where the thread is, if its stop there was reported.
     pub(super) reported: Option<Addr>,
-    /// What the signal that the debugger gives it next is to bring along.
+    /// The information for the next signal that the debugger gives it.
     pub(super) siginfo: Option<SiginfoBytes>,
 }
 
 impl Pending {
-    /// Whether the debugger is asked about a signal that comes, where it passes some.
+    /// Returns true if the thread stops for a signal, where `passed` are delivered without a stop.
     pub(super) fn asks(&mut self, signal: Signo, passed: u64) -> bool {
         if self.sent == signal {
             self.sent = 0;
@@ -38,7 +37,7 @@ impl Pending {
         passed & 1 << (signal - 1).clamp(0, 63) == 0
     }
 
-    /// The thread goes on, with a signal (0: none).
+    /// Notes that the thread goes on, with a signal (0: none).
     pub(super) fn go_on(&mut self, signal: Signo) {
         (self.news, self.reported) = (None, None);
         if signal == 0 {
@@ -46,13 +45,13 @@ impl Pending {
         }
     }
 
-    /// Returns what a signal that has come is to bring along, if the debugger sent it and says so.
+    /// Returns the debugger's information for a signal that came, if the debugger sent it.
     pub(super) fn take_siginfo(&mut self, signal: Signo) -> Option<SiginfoBytes> {
         let is_sent = self.sent == signal;
         self.siginfo.take_if(|info| is_sent && siginfo::signal_of(info) == signal)
     }
 
-    /// Nobody is to hear of children.
+    /// Forgets births that were not reported.
     fn forget_births(&mut self) {
         self.news.take_if(|news| news.is_birth());
         self.owed.take_if(|news| news.is_birth());
@@ -64,7 +63,7 @@ pub(super) trait DebuggedThread {
     fn process(&self) -> Pid;
     fn pending(&mut self) -> &mut Pending;
 
-    /// Stands at its end.
+    /// Returns true if it is at its exit stop.
     fn is_at_end(&self) -> bool;
 
     /// Returns true while another program begins in the thread.
@@ -72,17 +71,17 @@ pub(super) trait DebuggedThread {
         false
     }
 
-    /// What is executed next, of a thread that stands in the program.
+    /// Returns the address of the next instruction, if the thread is stopped in the program.
     fn next_ip(&self) -> Option<Addr>;
 
-    /// What the signal that it stands at brings along.
+    /// Returns the information of the signal for which it stopped.
     fn held(&mut self) -> Option<&mut SiginfoBytes>;
 
-    /// Its registers, and the signal that it stands at.
+    /// Returns its registers, and the signal for which it stopped.
     fn state(&self) -> Option<core::Thread>;
 }
 
-/// The program, and what is recorded beside it.
+/// The program, and the other recorded processes.
 pub(super) trait Debugged {
     type Thread: DebuggedThread;
 

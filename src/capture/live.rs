@@ -47,12 +47,12 @@ macro_rules! either {
 }
 
 impl Live {
-    /// No program: as one that is gone, and has left nothing.
+    /// Returns a program that is gone, and has left nothing.
     pub fn vacant(request: &Request) -> Self {
         Self::soft(soft::Live::vacant(request))
     }
 
-    /// Launches a program. It stands at its first instruction.
+    /// Launches a program, stopped at its first instruction.
     pub fn launch(backend: Backend, request: &Request) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
@@ -61,7 +61,7 @@ impl Live {
         }
     }
 
-    /// Takes over a running process, which stands still then.
+    /// Attaches to a running process, and stops it.
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
@@ -82,28 +82,28 @@ impl Live {
         Self { program: Program::Step(Box::new(live)) }
     }
 
-    /// Lets the program go on until there is something to tell, and of which thread. All threads
-    /// stand still then. `interrupted` is asked now and then.
+    /// Lets the program go on until there is an event, and returns that and its thread. All threads
+    /// are stopped then. Polls `interrupted`.
     pub fn go(&mut self, go: &Go, interrupted: &dyn Fn() -> bool) -> Result<(Tid, News), Error> {
         either!(self, live => live.go(go, interrupted))
     }
 
-    /// Whether the CPU can watch all of this at once.
+    /// Returns true if the CPU can watch all of this at once.
     pub fn can_watch(watches: &[Watch]) -> bool {
         can_watch(watches)
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn pid(&self) -> Pid {
         either!(ref self, live => live.pid())
     }
 
-    /// Its threads; none when it is gone.
+    /// Returns its threads; none if it is gone.
     pub fn threads(&self) -> Vec<Tid> {
         either!(ref self, live => live.threads())
     }
 
-    /// The name of a thread, also of one that has ended.
+    /// Returns the name of a thread, also of one that has ended.
     pub fn name(&self, tid: Tid) -> String {
         match self.beside().into_iter().find(|(beside, _)| *beside == tid) {
             Some((_, pid)) => comm(pid, tid),
@@ -111,7 +111,7 @@ impl Live {
         }
     }
 
-    /// The registers of a thread, and the signal that it stands at.
+    /// Returns the registers of a thread, and the signal for which it stopped.
     pub fn thread(&self, tid: Tid) -> Option<core::Thread> {
         either!(ref self, live => live.thread(tid))
     }
@@ -151,51 +151,51 @@ impl Live {
         either!(self, live => live.write(addr, bytes))
     }
 
-    /// The time-stamp counter's rate from the start to now; none when the program is gone.
+    /// Returns the time-stamp counter's rate so far; `None` if the program is gone.
     pub fn clock(&self) -> Option<TscClock> {
         either!(ref self, live => live.clock())
     }
 
-    /// Writes all that was recorded so far, and gives the recording's directory.
+    /// Writes all that was recorded so far, and returns the recording's directory.
     pub fn save(&mut self) -> Result<&Path, Error> {
         either!(self, live => live.save())
     }
 
-    /// The threads of processes that stand still beside the program: children whose birth was told
-    /// of, and the parent of a followed one that waits for it.
+    /// Returns the threads of stopped processes other than the program: children whose birth was
+    /// reported, and the parent of a followed child that waits for it.
     pub fn beside(&self) -> Vec<(Tid, Pid)> {
         either!(ref self, live => live.beside())
     }
 
-    /// Whether a thread may go on while other processes stand still. One at a time runs, and only
-    /// of one whose parent waits for it is that any other than the program.
+    /// Returns true if a thread may go on while other processes are stopped. One process runs at a
+    /// time: the program, or a child whose parent waits for it.
     pub fn may_go(&self, tid: Tid) -> bool {
         either!(ref self, live => live.may_go(tid))
     }
 
-    /// Reads the memory of a process that stands beside the program.
+    /// Reads the memory of a stopped process other than the program.
     pub fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
         either!(ref self, live => live.read_beside(pid, addr, buf))
     }
 
-    /// Leaves one of the processes, which goes on by itself. Where it was the program, one that
-    /// stands beside it becomes the program, with a recording of its own from here on; where there
-    /// is none, this is [`Self::detach`].
+    /// Leaves one of the processes, which goes on natively. If it was the program, another stopped
+    /// one becomes the program, with its own recording from here on; if there is none, this is
+    /// [`Self::detach`].
     pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         either!(self, live => live.leave_process(pid))
     }
 
-    /// Ends a process that stands beside the program.
+    /// Kills a stopped process other than the program.
     pub fn kill_beside(&mut self, pid: Pid) -> Result<(), Error> {
         either!(self, live => live.kill_beside(pid))
     }
 
-    /// All that stands beside the program goes on by itself, also what nobody was told of yet.
+    /// Lets all processes but the program go on natively, also those that were not reported yet.
     pub fn leave_all_beside(&mut self) -> Result<(), Error> {
         either!(self, live => live.leave_all_beside())
     }
 
-    /// Leaves the program, which goes on by itself.
+    /// Leaves the program, which goes on natively.
     pub fn detach(&mut self) -> Result<(), Error> {
         either!(self, live => live.detach())
     }

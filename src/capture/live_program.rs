@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// A live program of one backend. Its defaults are those of a backend that follows no processes.
 pub(super) trait LiveProgram {
-    /// What runs its threads.
+    /// The object that runs its threads.
     type Engine: Debugged;
 
     fn engine(&self) -> &Self::Engine;

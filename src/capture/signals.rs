@@ -48,7 +48,7 @@ fn take(signal: libc::c_int) -> Option<libc::sigaction> {
         libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU => {
             Some(set_action(signal, stop as usize, libc::SA_RESTART))
         }
-        // The runtime's handlers would let the second one end the recorder. A fault of its own does
+        // The runtime's handlers would let the second one end the recorder. A fault of the recorder does
         // so even where they are ignored (`force_sig_info_to_task` in the kernel). A file that may
         // not become larger (SIGXFSZ) is an error like others.
         libc::SIGINT | libc::SIGQUIT | libc::SIGSEGV | libc::SIGBUS | libc::SIGXFSZ => {
@@ -81,7 +81,7 @@ fn stays_ignored(signal: libc::c_int) -> bool {
     old.sa_sigaction == libc::SIG_IGN
 }
 
-/// The signal by which the kernel tells a recorder that its front (`front`) ended.
+/// The signal that the kernel sends a recorder when its front (`front`) ends.
 pub(super) const ORPHANED_SIGNAL: libc::c_int = libc::SIGPWR;
 
 static ORPHANED: AtomicBool = AtomicBool::new(false);

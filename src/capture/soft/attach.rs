@@ -1,4 +1,4 @@
-//! Takes over a process that runs already.
+//! Attaches to a running process.
 
 use super::engine::Engine;
 use super::left::{FORBIDS_TIME, PR_TSC_SIGSEGV};
@@ -12,7 +12,7 @@ use crate::engine::Place;
 use crate::tracee::{self, Tracee, USER_CS_64};
 
 impl Engine {
-    /// Begins to record a process whose threads all stand still.
+    /// Begins to record a process whose threads are all stopped.
     pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
         let pid = self.program;
         let refused = tids.iter().try_for_each(|&tid| leave_call(Tracee(tid), pid));
@@ -41,7 +41,7 @@ impl Engine {
                 process.enter(thread)
             })?;
         }
-        // None of them runs before all are in the cache: one could change what another stands in.
+        // No thread runs before all are in the cache: it could change the code that another is in.
         tids.iter()
             .try_for_each(|&tid| self.with(tid, |_, thread| Ok(thread.tracee().resume(0)?)))
     }

@@ -1,5 +1,5 @@
-//! Births: of threads, and of child processes, which are recorded, left, or run by themselves in
-//! their parent's memory. Whoever is killed meanwhile was not there.
+//! Births of threads and of child processes. Children are recorded, left, or run natively in their
+//! parent's memory. A child killed before its first instruction gets no recording.
 
 use super::engine::{BACKEND, Engine};
 use super::events::{disturbed, leave_system_call, runs_64_bit_code};
@@ -23,7 +23,7 @@ use nix::errno::Errno;
 const SYSCALL_BYTES: u64 = 2;
 
 impl Engine {
-    /// The thread made a thread or a process.
+    /// Handles the birth of a thread or process, which its parent reports.
     pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let Ok(message) = Tracee(parent).event_message() else { return Ok(()) };
         let child = Tid(i32::try_from(message).unwrap_or(0));
@@ -36,8 +36,8 @@ impl Engine {
         gone_is_fine(Tracee(parent).resume(0))
     }
 
-    /// A thread stands at its end. One that was killed as it made a child did not stop to tell of
-    /// that, which would stand still for good.
+    /// Handles a birth that a parent at its end could not report, since it was killed in that call.
+    /// The child would stay stopped for ever.
     pub(super) fn untold_birth(&mut self, parent: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get(&parent) else { return Ok(()) };
         let Some((child, event)) = child_of(parent) else { return Ok(()) };
@@ -47,14 +47,14 @@ impl Engine {
         // In another PID namespace the number is not ours.
         let is_there = || self.early.contains_key(&child) || is_traced_here(child);
         if !is_known && is_there() && self.birth(parent, child, event)? {
-            // Nobody was told that it was made.
+            // The debugger has not heard of it.
             return gone_is_fine(Tracee(child).detach(0));
         }
         Ok(())
     }
 
-    /// A thread or a process begins. Gives whether it is to stand at its birth until a debugger has
-    /// seen it.
+    /// Begins a thread or process. Returns true if it stays stopped at its birth until a debugger
+    /// has seen it.
     fn birth(&mut self, parent: Tid, child: Tid, event: PtraceEvent) -> Result<bool, Error> {
         let first = match self.early.remove(&child) {
             Some(stop) => stop,
@@ -68,7 +68,7 @@ impl Engine {
             process.engine.keep_promise();
         }
         if first.is_end() {
-            // It did not live to run.
+            // It ended before it ran.
             return self.let_end(child, first).map(|()| false);
         }
         let is_thread = is_thread_of(child, pid);
@@ -104,8 +104,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// A child process stands at its birth, in a copy of the code cache or in the very same. Gives
-    /// whether it is to stand there until a debugger has seen it.
+    /// Handles a child process at its birth, in a copy of the code cache or in the same one.
+    /// Returns true if it stays stopped there until a debugger has seen it.
     fn forked(
         &mut self,
         parent: Tid,
@@ -149,7 +149,8 @@ impl Engine {
         Ok(false)
     }
 
-    /// A child that shares its parent's memory runs by itself, until it executes a program.
+    /// Handles a stop of a child that shares its parent's memory, and runs natively until an
+    /// execve.
     pub(super) fn borrower(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         let tracee = Tracee(tid);
         match stop {
@@ -175,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// A child that shared its parent's memory has one of its own, with another program.
+    /// Begins to record a child that has executed a program, and with it has its own memory.
     fn adopt_borrower(&mut self, tid: Tid) -> Result<(), Error> {
         let tracee = Tracee(tid);
         if !runs_64_bit_code(tracee)? {
@@ -186,7 +187,7 @@ impl Engine {
         self.adopt_child(Pid(tid.0))
     }
 
-    /// Begins to record a child. Of one that does not live to run there is no recording.
+    /// Begins to record a child. One that ends before it runs gets no recording.
     fn adopt_child(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_child(&self.request, BACKEND)?;
         let dir = prepared.dir().to_owned();
@@ -194,14 +195,14 @@ impl Engine {
             let killed = self.killed_meanwhile(Tid(child.0), error);
             let refused = killed.or_else(|error| self.leave_child(child, &error));
             if !self.processes.contains_key(&child) {
-                // What cannot be removed is a recording without a thread.
+                // A directory that cannot be removed is a recording without threads.
                 let _ = std::fs::remove_dir_all(dir);
             }
             refused
         })
     }
 
-    /// A child that stands at its birth cannot be recorded, and goes on by itself.
+    /// Leaves a child at its birth that cannot be recorded, so that it goes on natively.
     fn leave_child(&mut self, child: Pid, error: &Error) -> Result<(), Error> {
         self.notes.push(format!("process {child} is not recorded: {error}"));
         self.release(child);
@@ -210,14 +211,14 @@ impl Engine {
         gone_is_fine(Tracee(Tid(child.0)).detach(0))
     }
 
-    /// A thread that stood still could not be made ready: fine where it was killed meanwhile.
+    /// Handles an error of preparing a stopped thread: none if the thread was killed.
     pub(super) fn killed_meanwhile(&mut self, tid: Tid, error: Error) -> Result<(), Error> {
         let is_recorded = self.processes.contains_key(&Pid(tid.0));
         let stop = match &error {
             Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,
-            // What was killed leaves its stop at once, and comes to its end some time.
+            // A killed thread leaves its stop at once, and reaches its end some time later.
             _ if Tracee(tid).registers().is_err() => match wait_for(tid) {
-                // Its end was told already.
+                // Its end was reported already.
                 Err(tracee::Error::System { errno: Errno::ECHILD, .. }) if !is_recorded => {
                     return Ok(());
                 }
@@ -238,7 +239,7 @@ impl Engine {
         self.let_end(tid, stop)
     }
 
-    /// A thread that the recording does not have comes to its end.
+    /// Lets a thread end that is not in the recording.
     fn let_end(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if stop != Stop::Event(PtraceEvent::Exit) {
             return Ok(());
@@ -248,8 +249,8 @@ impl Engine {
     }
 }
 
-/// The child that a thread at its end has made by its last system call, and what would have told of
-/// it.
+/// Returns the child that a thread at its end created by its last system call, and the event that
+/// would have reported it.
 fn child_of(parent: Tid) -> Option<(Tid, PtraceEvent)> {
     let registers = Tracee(parent).registers().ok()?;
     let event = match registers.orig_rax {

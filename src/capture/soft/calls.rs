@@ -1,5 +1,5 @@
-//! System calls that change what the recorder knows of the process. The thread stands before
-//! them, in the code cache; all other calls run without a stop.
+//! System calls that change the recorder's view of the process. The thread is stopped before them,
+//! in the code cache; all other calls run without a stop.
 
 use super::left::reason_to_leave;
 use super::process::Process;
@@ -20,7 +20,7 @@ use crate::tracee::call_numbers::{
     SHMDT,
 };
 
-/// System calls that the tracer wants to see. All others run without a stop.
+/// System calls that stop before they are made. All others run without a stop.
 pub(super) const SEEN_CALLS: [u64; 17] = [
     MMAP,
     MPROTECT,
@@ -45,7 +45,7 @@ const PROT_EXEC: u64 = 4;
 const MAP_ANONYMOUS: u64 = 0x20;
 
 impl Process {
-    /// The thread is about to make a call that the tracer wants to see.
+    /// Handles a system call that the thread is about to make.
     pub(super) fn enter_call(
         &mut self,
         thread: &mut Thread,
@@ -68,7 +68,7 @@ impl Process {
         }
         match call.number {
             CLONE | CLONE3 => {
-                // The new thread finds its area ready.
+                // The new thread needs an area.
                 self.engine.prepare_area(thread.tracee())?;
                 return Ok(thread.tracee().resume(0)?);
             }
@@ -91,7 +91,7 @@ impl Process {
             // must never find it there: the call fails as on a kernel that does not have it.
             RSEQ => return pass_over(thread, registers, i64::from(-libc::ENOSYS)),
             MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
-                // What the recorder did to the protection must not meet what the program does.
+                // The recorder's change of the protection must not interfere with the program's.
                 self.engine
                     .give_back_protection(thread.tracee(), AddrRange::sized(Addr(r.rdi), r.rsi))?;
             }
@@ -106,7 +106,7 @@ impl Process {
         Ok(thread.tracee().step(0)?)
     }
 
-    /// The call is done, and the thread goes on.
+    /// Goes on after a system call that is done.
     pub(super) fn leave_call(&mut self, thread: &mut Thread, call: Call) -> Result<(), Error> {
         let tid = thread.tid();
         let registers = thread.tracee().registers()?;
@@ -176,15 +176,15 @@ impl Process {
     }
 }
 
-/// The thread goes on behind a system call that it does not make, with this result.
+/// Lets the thread go on after a system call that it does not make, with this result.
 fn pass_over(thread: &Thread, registers: &Registers, result: i64) -> Result<(), Error> {
     thread.tracee().set_registers(&after_call(registers, result))?;
     Ok(thread.tracee().resume(0)?)
 }
 
-/// A thread of a process that the recorder came to late: its C library counts on restartable
-/// sequences, since they worked for the thread that made this one. The kernel hears of them
-/// when the recorder leaves; until then no CPU number is told, and the library asks for it.
+/// Answers rseq(2) for a thread of a process that the recorder attached to: its C library relies on
+/// restartable sequences, since they worked for the parent. The kernel gets the registration when
+/// the recorder leaves. Until then no CPU number is written, and the library asks for it.
 fn pretend_rseq(thread: &mut Thread, registers: &Registers) -> Result<(), Error> {
     let r = registers;
     let size = u32::try_from(r.rsi).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What a debugger wants of a process: where its threads stop, and how they stand then.
+//! The debugger's requests to a process, and the stops of its threads.
 
 use super::process::Process;
 use super::thread::{Doing, Thread};
@@ -11,31 +11,31 @@ use crate::encode::Item;
 use crate::tracee::Signo;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What the debugger of a process wants to stop for.
+/// The stops that the debugger of a process requested.
 #[derive(Debug, Default)]
 pub(super) struct Debugger {
     pub(super) stops: BTreeSet<u64>,
     /// The thread that executes one instruction.
     pub(super) stepping: Option<Tid>,
-    /// The others stand still meanwhile, because the debugger wants it.
+    /// The other threads stay stopped, since the debugger wants that.
     pub(super) steps_alone: bool,
-    /// One thread runs alone, and a thread that it makes waits at its birth.
+    /// One thread runs alone, and a thread that it creates waits at its birth.
     pub(super) holds_newborns: bool,
-    /// Where that one stops behind its instruction, if it runs in the cache.
+    /// The place after its instruction where that thread stops, if it runs in the cache.
     pub(super) behind: Option<u64>,
-    /// How many single instructions it has executed so, one after the other.
+    /// The single instructions that it has executed in a row.
     pub(super) lone_steps: u32,
-    /// What the threads' debug registers watch.
+    /// The contents of the threads' debug registers.
     pub(super) slots: Vec<Slot>,
     /// Signals that are delivered without a stop.
     pub(super) passed: u64,
-    /// The same of the thread that steps.
+    /// Signals that are delivered to the stepping thread without a stop.
     pub(super) passed_to_stepper: u64,
-    /// System calls that threads stop at.
+    /// System calls at which threads stop.
     pub(super) catches: Catches,
-    /// Births of processes that threads stop at.
+    /// Births of processes at which threads stop.
     pub(super) forks: Forks,
-    /// Threads in a system call that they stop behind: where, and its number.
+    /// Threads that stop after the system call that they are in: the place, and its number.
     pub(super) calling: BTreeMap<Tid, (u64, u64)>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct Debugger {
 const SYSCALL_BYTES: u64 = 2;
 
 impl Debugger {
-    /// All places where threads leave the cache.
+    /// Returns all places where threads leave the cache.
     pub(super) fn stops(&self) -> BTreeSet<u64> {
         let behind_calls = self.calling.values().map(|(ip, _)| ip);
         self.stops.iter().chain(&self.behind).chain(behind_calls).copied().collect()
@@ -51,13 +51,13 @@ impl Debugger {
 }
 
 impl Thread {
-    /// The thread stands still until the debugger lets it go on.
+    /// Stops the thread until the debugger lets it go on.
     pub(super) fn stand(&mut self, news: News) {
         self.doing = Doing::Standing;
         self.pending.news = Some(news);
     }
 
-    /// Lets a thread that stands at a signal have it, or another.
+    /// Delivers the signal at which a thread stopped, or another.
     pub(super) fn deliver(&mut self, signal: Signo, caught: bool) -> Result<(), Error> {
         if caught {
             self.doing = Doing::Diverting;
@@ -71,12 +71,12 @@ impl Thread {
 }
 
 impl Process {
-    /// Whether the thread executes one instruction for the debugger.
+    /// Returns true if the thread executes one instruction for the debugger.
     pub(super) fn is_stepping(&self, thread: &Thread) -> bool {
         self.debugger.as_ref().is_some_and(|debugger| debugger.stepping == Some(thread.tid()))
     }
 
-    /// Whether the debugger wants to stop for a signal.
+    /// Returns true if the debugger wants to stop for a signal.
     pub(super) fn wants(&self, thread: &mut Thread, signal: Signo) -> bool {
         let steps = self.is_stepping(thread);
         self.debugger.as_ref().is_some_and(|debugger| {
@@ -85,7 +85,7 @@ impl Process {
         })
     }
 
-    /// The thread has come out of the cache where threads stop, at `ip`.
+    /// Stops a thread that left the cache at `ip`, where threads stop.
     pub(super) fn stop_at(&mut self, thread: &mut Thread, ip: u64) -> Result<(), Error> {
         self.tell(thread.tid(), Item::Leave { ip });
         let Some(debugger) = &self.debugger else { return Ok(()) };
@@ -104,27 +104,27 @@ impl Process {
         Ok(())
     }
 
-    /// Whether a thread is to stop at a system call that it is about to make at `ip`: once.
+    /// Returns true if a thread stops, once, at a system call that it is about to make at `ip`.
     pub(super) fn catches(&self, thread: &mut Thread, number: u64, ip: u64) -> bool {
         let passes = thread.caught.take().is_some_and(|caught| caught == (ip, number));
         !passes && self.debugger.as_ref().is_some_and(|debugger| debugger.catches.has(number))
     }
 
-    /// The thread has come into the program before a system call, and stands there.
+    /// Stops a thread in the program, before a system call.
     pub(super) fn stand_at_call(&mut self, thread: &mut Thread, number: u64, ip: u64) {
         self.tell(thread.tid(), Item::Leave { ip });
         thread.caught = Some((ip, number));
         thread.stand(News::Call(number));
     }
 
-    /// System calls that the debugger wants to stop at come to the recorder from now on.
+    /// Lets the system calls that the debugger catches stop before they are made.
     pub(super) fn catch_calls(&mut self, catches: &Catches) {
         let debugger = self.debugger.get_or_insert_default();
         if debugger.catches == *catches {
             return;
         }
         debugger.catches.clone_from(catches);
-        // What is not caught any more goes on stopping, and passes.
+        // Calls that are no longer caught still stop, and go on.
         match catches {
             Catches::None => {}
             Catches::Of(numbers) => self.engine.see_calls(numbers.iter().copied()),
@@ -132,7 +132,7 @@ impl Process {
         }
     }
 
-    /// Threads that stood before a system call make it, and are to stop behind it.
+    /// Notes the threads that make the system call at which they stopped, and stop after it.
     pub(super) fn note_calling(&mut self, threads: &BTreeMap<Tid, Thread>) {
         let Some(debugger) = &mut self.debugger else { return };
         debugger
@@ -147,14 +147,14 @@ impl Process {
         }
     }
 
-    /// A thread is stopped in a system call that its debugger wants to hear the return of. Returns
-    /// that, to be reported next; once.
+    /// Returns the return of a system call that the debugger catches, of a thread stopped in that
+    /// call. It is to be reported next, once.
     pub(super) fn take_return(&mut self, tid: Tid) -> Option<News> {
         let (_, number) = self.debugger.as_mut()?.calling.remove(&tid)?;
         Some(News::CallReturn(number))
     }
 
-    /// A thread that stands in the program goes on, even where threads stop.
+    /// Lets a thread that is stopped in the program go on, even where threads stop.
     pub(super) fn go_on_in_cache(&mut self, thread: &mut Thread) -> Result<(), Error> {
         if thread.waits {
             return thread.wait_for_child();
@@ -166,7 +166,7 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// The thread, which was told to stop, stands in the program.
+    /// Stops a thread in the program that was interrupted.
     pub(super) fn halt(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.tell(thread.tid(), Item::Leave { ip: registers.rip });

@@ -1,5 +1,5 @@
-//! Leaves processes that run on: their threads go back to the program's own code, and nothing of
-//! the recorder stays.
+//! Leaves processes that go on natively: their threads go back to the program's own code, and
+//! nothing of the recorder stays.
 
 use super::engine::Engine;
 use super::events::disturbed;
@@ -14,15 +14,14 @@ use crate::insn::Registers;
 use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
-    /// The recorder wants to leave: stops all threads. What else they report meanwhile is handled
-    /// as ever.
+    /// Interrupts all threads, since the recorder leaves. Their other stops are handled as usual.
     pub(super) fn leave(&self) -> Result<(), Error> {
         let threads = self.threads.values().map(Thread::tracee);
         let borrowers = self.borrowers.keys().map(|&tid| Tracee(tid));
         threads.chain(borrowers).try_for_each(|tracee| gone_is_fine(tracee.interrupt()))
     }
 
-    /// Whether a stop was one that leaving wants, and is dealt with.
+    /// Handles a stop while the recorder leaves. Returns true if it was for that.
     pub(super) fn handle_leaving(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
         let pid = self.threads.get(&tid).map(Thread::pid);
         let handled = self.bring_out(tid, stop, Process::part)?;
@@ -34,8 +33,8 @@ impl Engine {
         Ok(handled)
     }
 
-    /// Brings a thread that was told to stop into the program, where `then` is done with it. Gives
-    /// whether its stop is dealt with.
+    /// Brings a thread that was interrupted into the program, and calls `then`. Returns true if its
+    /// stop is handled.
     pub(super) fn bring_out(
         &mut self,
         tid: Tid,
@@ -50,20 +49,20 @@ impl Engine {
         let Some(thread) = self.threads.get(&tid) else { return Ok(false) };
         let pid = thread.pid();
         if !is_wanted {
-            // It goes on after this, and is told to stop again: any stop makes the kernel forget
-            // that it was (`ptrace_stop` in the kernel's signal.c).
+            // It goes on after this, and is interrupted again: any stop makes the kernel forget the
+            // request (`ptrace_stop` in the kernel's signal.c).
             self.handle(tid, stop)?;
             let stands = |t: &Thread| matches!(t.doing, Doing::AtEnd | Doing::Standing);
             let goes_on = self.threads.get(&tid).is_some_and(|t| !stands(t));
             if goes_on {
                 gone_is_fine(Tracee(tid).interrupt())?;
             }
-            // Others may have been born.
+            // It may have created threads.
             self.interrupt_young(pid)?;
             return Ok(true);
         }
         if thread.doing != Doing::Running || thread.translated.is_forced_pending()? {
-            // In the midst of one instruction or call, or of a trap: that ends first.
+            // An instruction, a call or a trap that has begun ends first.
             return Ok(false);
         }
         let mut disturbance = None;
@@ -80,7 +79,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Threads of the process that were made since all were stopped.
+    /// Interrupts threads of the process that were created since all were.
     fn interrupt_young(&mut self, pid: Pid) -> Result<(), Error> {
         let young =
             self.threads.values_mut().filter(|thread| thread.pid() == pid && thread.is_young);
@@ -104,7 +103,7 @@ impl Engine {
 }
 
 impl Process {
-    /// The thread stands in the program: its trace ends here.
+    /// Ends the trace of a thread that is stopped in the program.
     fn part(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.tell(thread.tid(), Item::Leave { ip: registers.rip });
@@ -113,8 +112,8 @@ impl Process {
         Ok(())
     }
 
-    /// All threads stand in the program: writes the final state, takes everything that is the
-    /// recorder's out of the process, and lets it go.
+    /// Leaves a process whose threads are all stopped in the program: writes the final state,
+    /// removes the recorder's memory, and detaches.
     pub(super) fn depart(&mut self, threads: &[&Thread]) -> Result<(), Error> {
         let Some(first) = threads.first() else { return Ok(()) };
         self.end_turns();

@@ -1,4 +1,4 @@
-//! The loop: waiting, and the end. What a stop means stands in `events`.
+//! The loop over stops, and the end. `events` handles the stops.
 
 use super::harm::harm_behind;
 use super::process::{Finished, Process};
@@ -22,9 +22,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// The backend, as manifests name it.
 pub(super) const BACKEND: Backend = Backend::Soft;
 
-/// Runs a program, translated, and records it.
+/// Records a program in translation.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
-    // Where the kernel does not let them take turns on one CPU, it is slower.
+    // Without turns on one CPU it is slower.
     let turns = request.start_at.is_none().then(Turns::begin).and_then(Result::ok);
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
@@ -50,7 +50,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     engine.outcome()
 }
 
-/// Records a process that runs already, until it ends or somebody asks the recorder to leave it.
+/// Records a running process, until it ends or the recorder is asked to leave it.
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _asking = Asking::on_signal();
@@ -64,34 +64,33 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     engine.outcome()
 }
 
-/// All processes and threads that are recorded.
+/// The processes and threads that are recorded.
 #[derive(Debug)]
 pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) program: Pid,
     pub(super) processes: BTreeMap<Pid, Process>,
     pub(super) threads: BTreeMap<Tid, Thread>,
-    /// First stops of threads whose birth was not told yet.
+    /// First stops of threads whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
-    /// Threads that did not live to run and are at their end.
+    /// Threads that are at their end before they ran.
     pub(super) unborn: BTreeSet<Tid>,
-    /// Stops that came while another one was being handled.
+    /// Stops that came while another one was handled.
     pub(super) waiting: VecDeque<(Tid, Stop)>,
-    /// Children that share the memory of their parent, and run untranslated until they execute a
-    /// program.
+    /// Children that share their parent's memory, and run natively until they execute a program.
     pub(super) borrowers: BTreeMap<Tid, Pid>,
-    /// Children that a debugger says what becomes of.
+    /// Children whose fate a debugger decides.
     pub(super) newborns: Newborns,
-    /// The one of them that the debugger follows, and has left the program for, which waits for it:
-    /// the two part when it executes a program or ends.
+    /// The one of them that the debugger follows instead of its parent, which waits for it: the two
+    /// part when the child executes a program or ends.
     pub(super) parting: Option<Pid>,
     pub(super) finished: Vec<Finished>,
     pub(super) notes: Vec<String>,
     /// The recorder leaves the program when it is asked to.
     pub(super) leaving: Option<Leaving>,
-    /// The program and the recorder began on one CPU.
+    /// Set if the program and the recorder began on one CPU.
     pub(super) turns: Option<Turns>,
-    /// How the program ended, once it has.
+    /// The program's end, if it has ended.
     pub(super) exit: Option<Exit>,
     pub(super) reports: Reports,
 }
@@ -123,7 +122,7 @@ impl Engine {
         self.adopt(prepared, self.program)
     }
 
-    /// Begins to record a process whose only thread stands in the program.
+    /// Begins to record a process whose only thread is stopped in the program.
     pub(super) fn adopt(&mut self, prepared: Prepared, pid: Pid) -> Result<(), Error> {
         let turns = self.turns.as_ref().filter(|_| pid == self.program);
         let process = Process::start(prepared, &self.request, pid, Tracee(Tid(pid.0)), turns)?;
@@ -164,7 +163,7 @@ impl Engine {
                 self.waiting.push_back((tid, stop));
                 Ok(())
             }
-            // Somebody killed it meanwhile: its end will be reported.
+            // The thread was killed: its end will be reported.
             Err(Error::Tracee(error)) if error.is_gone() => Ok(()),
             result => result,
         }
@@ -192,7 +191,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The next stop. None: the recorder took a signal.
+    /// Returns the next stop; `None` if the recorder took a signal.
     pub(super) fn wait(&mut self) -> Result<Option<(Tid, Stop)>, Error> {
         match self.waiting.pop_front() {
             Some(news) => Ok(Some(news)),
@@ -200,14 +199,14 @@ impl Engine {
         }
     }
 
-    /// Ends processes whose threads wait for a first thread of whose end nobody tells.
+    /// Ends processes whose threads wait for a first thread of whose end the kernel does not tell.
     pub(super) fn end_those_that_wait_in_vain(&mut self) -> Result<(), Error> {
         let pids = self.processes.keys().copied();
         let waiting: Vec<Pid> = pids.filter(|&pid| self.awaits_lost_first_thread(pid)).collect();
         waiting.into_iter().try_for_each(|pid| self.end_if_all_are(pid))
     }
 
-    /// All threads of a process stand at their end: writes the final state and lets them end.
+    /// Writes the final state if all threads of a process are at their end, and lets them end.
     pub(super) fn end_if_all_are(&mut self, pid: Pid) -> Result<(), Error> {
         if self.awaits_lost_first_thread(pid) {
             self.lost(Tid(pid.0));
@@ -226,13 +225,13 @@ impl Engine {
             final_state::write(&process.recorder, &process.engine.memory, ending, signal, hidden)?;
         }
         if process.debugger.is_some() {
-            // It looks at the end first.
+            // The debugger looks at the end first.
             return Ok(());
         }
         threads.into_iter().try_for_each(|thread| gone_is_fine(thread.tracee().resume(0)))
     }
 
-    /// The process is gone: completes its recording.
+    /// Completes the recording of a process that is gone.
     pub(super) fn finish(&mut self, pid: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if pid == self.program {
             self.exit = exit;
@@ -247,14 +246,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Something failed: all threads go on untraced, and the program is waited for, so that its
-    /// terminal is not taken away.
+    /// Lets all threads go on untraced after an error, and waits for the program, so that it keeps
+    /// its terminal.
     pub(super) fn let_go(&mut self) {
         let pids: Vec<Pid> = self.processes.keys().copied().collect();
         for &pid in &pids {
             self.release(pid);
         }
-        // Threads that never came into the cache.
+        // Threads that never entered the cache.
         tracee::detach_all(self.program);
         tracee::detach_rest();
         let program = Tid(self.program.0);
@@ -266,7 +265,7 @@ impl Engine {
                 break;
             }
             let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
-            // What could not be detached from before.
+            // It could not be detached from before.
             let _ = Tracee(program).detach(signal);
         }
     }

@@ -1,5 +1,5 @@
-//! What a stop means: requests of the code cache, system calls, ends. Births stand in `births`,
-//! signals in `signals`.
+//! Handles stops: requests of the code cache, system calls, ends. `births` handles births,
+//! `signals` signals.
 
 use super::engine::Engine;
 use super::exact::Exactness;
@@ -18,7 +18,7 @@ use crate::insn::Registers;
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
 
 impl Engine {
-    /// Takes in a stop of a thread.
+    /// Handles a stop of a thread.
     pub(super) fn handle(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         if self.borrowers.contains_key(&tid) {
             return self.borrower(tid, stop);
@@ -35,7 +35,7 @@ impl Engine {
             }
             self.early.insert(tid, stop);
             if stop == Stop::Event(PtraceEvent::Exit) {
-                // Its process ends, and nobody may live to tell of its birth.
+                // Its process ends, and its birth may never be reported.
                 return gone_is_fine(Tracee(tid).resume(0));
             }
             return Ok(());
@@ -61,7 +61,7 @@ impl Engine {
         }
     }
 
-    /// Another program runs in the thread's process, which has this thread only.
+    /// Handles an execve: the process has another program, and this thread only.
     fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         let message = Tracee(tid).event_message();
         let old = message.map_or(tid, |old| Tid(i32::try_from(old).unwrap_or(tid.0)));
@@ -93,7 +93,7 @@ impl Engine {
         })
     }
 
-    /// A thread, the only one of its process, stands in the execve(2) that brought its program.
+    /// Begins with the program of an execve, in which the only thread of its process is stopped.
     fn begin_program(&mut self, tid: Tid, pid: Pid) -> Result<(), Error> {
         if !runs_64_bit_code(Tracee(tid))? {
             gone_is_fine(Tracee(tid).detach(0))?;
@@ -116,7 +116,7 @@ impl Engine {
         })
     }
 
-    /// A thread stands at its end: its registers are read now or never.
+    /// Handles a thread at its exit stop, the last moment to read its registers.
     fn ending(&mut self, tid: Tid) -> Result<(), Error> {
         self.untold_birth(tid)?;
         let status = Tracee(tid).event_message().unwrap_or(0);
@@ -152,11 +152,11 @@ impl Engine {
         self.end_if_all_are(pid)
     }
 
-    /// The thread, or its process, is gone.
+    /// Handles the end of a thread, or of its process.
     fn ended(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         self.early.remove(&tid);
         let pid = self.threads.get(&tid).map_or(Pid(tid.0), Thread::pid);
-        // The others may have waited for this one.
+        // The others may have waited for it.
         let was_awaited = self.lost(tid);
         if Tid(pid.0) == tid {
             return self.finish(pid, exit_of(stop));
@@ -164,7 +164,7 @@ impl Engine {
         if was_awaited { self.end_if_all_are(pid) } else { Ok(()) }
     }
 
-    /// A thread is gone. Returns true if it was not seen at its end.
+    /// Forgets a thread that is gone. Returns true if its exit stop was not seen.
     pub(super) fn lost(&mut self, tid: Tid) -> bool {
         let thread = self.threads.remove(&tid);
         let Some(thread) = thread.filter(|t| t.doing != Doing::AtEnd) else { return false };
@@ -176,16 +176,15 @@ impl Engine {
 }
 
 impl Process {
-    /// The thread stands in the program, where its history begins or goes on after what is not
-    /// part of it.
+    /// Begins or continues the history of a thread that is stopped in the program.
     pub(super) fn enter(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.tell(thread.tid(), Item::Enter { ip, tsc: now().0 });
         self.dispatch(thread)
     }
 
-    /// The thread was killed and did not stop at its end: what it recorded before its last system
-    /// call, at least, is there.
+    /// Keeps what a thread recorded at least up to its last system call: it was killed without an
+    /// exit stop.
     pub(super) fn lost(&mut self, mut thread: Thread) {
         let pointer = thread.translated.trace_pointer(self.engine.shared());
         if thread.lane.holds(pointer) {
@@ -195,8 +194,8 @@ impl Process {
         self.close(thread);
     }
 
-    /// Tells the encoder how a thread's path ends, and gives the program's registers there. None
-    /// where they are not known.
+    /// Reports the end of a thread's path, and returns the program's registers there; `None` if
+    /// they are unknown.
     fn last_state(&mut self, thread: &mut Thread, registers: &Registers) -> Option<Registers> {
         let tid = thread.tid();
         if thread.translated.place == Place::Program {
@@ -212,7 +211,7 @@ impl Process {
             self.tell(tid, Item::Leave { ip: registers.rip });
             return Some(thread.translated.own_registers(registers));
         }
-        // What was made of its registers cannot be relied on.
+        // Registers made of damaged memory are unreliable.
         let exact = (self.harm == Harm::None).then(|| self.exact_soon(thread, registers)).flatten();
         let Some(exact) = exact else {
             self.take_what_is_there(thread, registers);
@@ -226,8 +225,8 @@ impl Process {
         Some(exact.program)
     }
 
-    /// A thread stands at its end where its state is not known: tells what it recorded up to its
-    /// last system call, at least.
+    /// Keeps what a thread at its end recorded at least up to its last system call: its state is
+    /// unknown.
     fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
         let in_glue = self.engine.translator().locate(registers.rip);
         let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
@@ -240,7 +239,7 @@ impl Process {
     }
 }
 
-/// A thread that stands inside the execve(2) that brought its program is taken out of it.
+/// Takes a thread out of the execve(2) that brought its program.
 pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
     tracee.step(0)?;
     match wait_for(tracee.0)? {
@@ -253,7 +252,7 @@ pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
     Ok(tracee.registers()?.cs == USER_CS_64)
 }
 
-/// What [`Process::make_exact`] could not do is done by whoever handles the stop.
+/// Returns the stop that [`Process::make_exact`] met, which its caller has to handle.
 pub(super) fn disturbed(exactness: Exactness) -> Option<Stop> {
     match exactness {
         Exactness::Exact => None,

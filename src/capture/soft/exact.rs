@@ -105,7 +105,7 @@ impl Process {
             // The program accessed the page itself.
             return Ok(false);
         }
-        // First, for it may have been killed: then it is where it was, and is not carried over.
+        // First, since it may have been killed: then it stays where it was.
         let fresh = self.tracer.next_start(&thread.lane);
         thread.tracee().set_registers(&Registers { r11: fresh, ..registers })?;
         self.learn(thread);
@@ -117,7 +117,7 @@ impl Process {
     /// Moves a record that does not fit the thread's buffer to the next one, and returns its place
     /// there.
     fn carry_over(&mut self, thread: &mut Thread, record: u64) -> u64 {
-        // What the store did not fault for is there already.
+        // The part before the fault is stored already.
         let mut begun =
             vec![0; usize::try_from(thread.lane.end().saturating_sub(record)).unwrap_or(0)];
         let shared = self.engine.shared().clone();
@@ -130,8 +130,8 @@ impl Process {
         fresh
     }
 
-    /// Takes an indirect branch back that led to where no program can be: the thread executes it
-    /// where it is, so that its fault is the CPU's own. Returns true if that could be.
+    /// Takes back an indirect branch to where no program can be: the thread executes it in the
+    /// program, so that its fault is the CPU's own. Returns true if that was possible.
     pub(super) fn take_back(&mut self, thread: &mut Thread) -> Result<bool, Error> {
         let registers = thread.tracee().registers()?;
         let pointer = registers.r11.wrapping_sub(RECORD_BYTES);

@@ -1,5 +1,5 @@
-//! Forks under a debugger: parent and child both stand still until the debugger says which one it
-//! follows. A child that shares its parent's memory runs by itself until it executes a program.
+//! Forks under a debugger: parent and child both stay stopped until the debugger says which one it
+//! follows. A child that shares its parent's memory runs natively until it executes a program.
 
 use super::engine::{BACKEND, Engine};
 use super::events::{disturbed, leave_system_call, runs_64_bit_code};
@@ -18,7 +18,7 @@ use crate::recording::Exit;
 use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for};
 
 impl Engine {
-    /// Whether the debugger of a process is told of its children.
+    /// Returns true if the debugger of a process wants to know of its children.
     pub(super) fn tells_of_fork(&self, pid: Pid, event: PtraceEvent) -> bool {
         let debugger = self.processes.get(&pid).and_then(|process| process.debugger.as_ref());
         debugger.is_some_and(|debugger| match event {
@@ -27,7 +27,7 @@ impl Engine {
         })
     }
 
-    /// A child stands at its birth, in the program, and so is its parent to.
+    /// Stops a parent whose child is stopped at its birth, in the program.
     pub(super) fn stand_at_fork(
         &mut self,
         parent: Tid,
@@ -38,7 +38,7 @@ impl Engine {
         let program = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let newborn = Newborn::new(child, program, waits)?;
         if !waits {
-            // The parent's call ends, so that both stand behind it.
+            // The parent's call ends, so that both are after it.
             gone_is_fine(Tracee(parent).resume_to_call(0))?;
             let stop = wait_for(parent)?;
             if stop != Stop::Call {
@@ -63,7 +63,7 @@ impl Engine {
             let steps = process.is_stepping(thread);
             let returned = process.take_return(thread.tid());
             if steps && process.debugger.as_ref().is_some_and(|debugger| debugger.steps_alone) {
-                // gdb, which steps over a breakpoint so, takes no other answer.
+                // gdb, which steps over a breakpoint so, accepts no other answer.
                 thread.pending.owed = Some(birth);
                 thread.stand(News::Stepped);
             } else {
@@ -84,7 +84,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A system call ends that a thread was let make.
+    /// Handles the end of a system call for which a thread waited.
     pub(super) fn call_ended(&mut self, tid: Tid) -> Result<(), Error> {
         self.with(tid, |process, thread| {
             if thread.doing != Doing::Waiting {
@@ -103,7 +103,7 @@ impl Engine {
         })
     }
 
-    /// Lets no thread of a process wait for a child any more.
+    /// Ends the waits of a process's threads for children.
     fn end_waits(&mut self, pid: Pid) -> Result<(), Error> {
         let waiting = |t: &&mut Thread| t.pid() == pid && (t.waits || t.doing == Doing::Waiting);
         for thread in self.threads.values_mut().filter(waiting) {
@@ -118,7 +118,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The threads of what stands beside the program, as far as that was told.
+    /// Returns the threads of processes other than the program, as far as they were reported.
     pub(super) fn beside(&self) -> Vec<(Tid, Pid)> {
         if self.parting.is_some() {
             return Vec::new();
@@ -127,8 +127,8 @@ impl Engine {
         newborns.chain(self.tids_beside()).collect()
     }
 
-    /// Lets a child that was told of run by itself, until it executes a program, and is the one
-    /// that is debugged from then on.
+    /// Lets a reported child run natively until it executes a program. From then on it is the one
+    /// that is debugged.
     pub(super) fn run_newborn(
         &mut self,
         child: Pid,
@@ -165,7 +165,7 @@ impl Engine {
         }
     }
 
-    /// If a child that is gone was the one that is debugged, its parent goes on by itself.
+    /// Lets the parent of a child that is gone go on natively, if the child was debugged.
     pub(super) fn part_for_good(&mut self, child: Pid, exit: Option<Exit>) -> Result<(), Error> {
         if self.parting.take().is_none() {
             return Ok(());
@@ -175,7 +175,7 @@ impl Engine {
         self.part_from(parent)
     }
 
-    /// A child that stands in the program is the one that is debugged from now on.
+    /// Follows a child that is stopped in the program.
     fn follow(&mut self, child: Pid) -> Result<(), Error> {
         let prepared = Prepared::of_followed(&self.request, BACKEND, child)?;
         let (parent, newborn) = (self.program, self.newborns.take(child));
@@ -218,7 +218,7 @@ impl Engine {
         self.part_from(pid)
     }
 
-    /// A process all of whose threads stand still goes on by itself, and its recording ends here.
+    /// Lets a process whose threads are all stopped go on natively, and ends its recording.
     pub(super) fn part_from(&mut self, pid: Pid) -> Result<(), Error> {
         self.end_waits(pid)?;
         let threads: Vec<&Thread> = self.threads.values().filter(|t| t.pid() == pid).collect();
@@ -255,15 +255,14 @@ impl Engine {
 }
 
 impl Thread {
-    /// The thread, which stands in the program as far as its registers go, waits in the kernel for
-    /// its child.
+    /// Lets the thread wait in the kernel for its child. Its registers are those after the call.
     pub(super) fn wait_for_child(&mut self) -> Result<(), Error> {
         self.ending = final_state::thread(self.tracee(), None);
         self.doing = Doing::Waiting;
         Ok(self.tracee().resume_to_call(0)?)
     }
 
-    /// The call by which it waited for its child has ended.
+    /// Ends the call by which the thread waited for its child.
     fn end_wait(&mut self) -> Result<(), Error> {
         (self.waits, self.ending) = (false, None);
         self.doing = Doing::Standing;

@@ -20,9 +20,9 @@ use crate::tracee::dispositions;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How often a running program is looked after: whether somebody interrupts, what it recorded.
+/// The period at which a running program is checked for interrupts and its records are saved.
 const LOOK_PERIOD: Duration = Duration::from_millis(50);
-/// A thread that executes so many single instructions lets the others run for one of them.
+/// The single instructions in a row after which the other threads may run for one.
 const LONE_STEPS: u32 = 256;
 /// SYSCALL.
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
@@ -86,7 +86,7 @@ impl Engine {
         let stands = self.threads.get(&go.thread).is_some_and(stands);
         let mut has_signal = false;
         if let Some(thread) = self.threads.get_mut(&go.thread) {
-            // Kept, for it may be that another thread is told of before this one goes on.
+            // Kept, since another thread's event may be reported before this one goes on.
             if go.signal != 0 {
                 thread.chosen = go.signal;
             }
@@ -146,8 +146,8 @@ impl Engine {
         Ok(Begun::Runs(if others_run { Runs::All } else { Runs::One }))
     }
 
-    /// Where a thread that steps stops behind its instruction, if that is a system call, which it
-    /// makes from the cache.
+    /// Returns where a stepping thread stops after its instruction, if that is a system call, which
+    /// it makes from the cache.
     fn next_call(&self, go: &Go) -> Result<Option<u64>, Error> {
         let (Some(thread), true) = (self.threads.get(&go.thread), go.step) else { return Ok(None) };
         if thread.doing == Doing::Waiting {
@@ -217,15 +217,15 @@ impl Debugged for Engine {
     }
 }
 
-/// What came of letting threads go on.
+/// The result of letting threads go on.
 enum Begun {
     /// Some run.
     Runs(Runs),
-    /// A thread that was to run had something to tell before.
+    /// A thread that was to run had an event to report.
     Already(Tid, News),
 }
 
-/// Which threads run.
+/// The threads that run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runs {
     All,
@@ -237,7 +237,7 @@ fn runs(thread: &Thread) -> bool {
 }
 
 impl Process {
-    /// A thread that stands goes on, with a signal if it is to have one.
+    /// Lets a stopped thread go on, with its signal if it has one.
     fn let_go_on(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let held = std::mem::take(&mut thread.held);
         let signal = std::mem::take(&mut thread.chosen);
@@ -247,18 +247,18 @@ impl Process {
         if signal == 0 {
             return self.go_on_in_cache(thread);
         }
-        // What neither ends the thread nor brings it to a handler is dealt with in the cache.
+        // A signal that neither ends the thread nor has a handler is delivered in the cache.
         let known = dispositions(thread.tid())?;
         if held != 0 && !leaves_it_running(signal, known) {
             let caught = known.caught & 1 << (signal - 1).clamp(0, 63) != 0;
             return thread.deliver(signal, caught);
         }
-        // Only where a signal stopped it can a thread be given one.
+        // Only a thread that stopped for a signal can be given one.
         thread.pending.sent = signal;
         thread.tracee().send(thread.pid(), signal)?;
         if held != 0 {
-            // gdb, which steps over a breakpoint as the signal comes, has one put there for when the
-            // signal is dealt with, be it that nothing is done.
+            // gdb, which steps over a breakpoint as the signal comes, inserts one for when the
+            // signal is delivered, even if nothing happens then.
             self.enter(thread)?;
             thread.doing = Doing::Running;
             return Ok(thread.tracee().resume(0)?);

@@ -1,5 +1,5 @@
-//! Programs that harm their recorder: what they share with it makes no sense any more, so nobody
-//! knows their state, and they are ended. What they recorded up to there is kept.
+//! Programs that harm their recorder: the memory that they share with it is inconsistent, so their
+//! state is unknown, and they are killed. Their recording up to there is kept.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -8,20 +8,20 @@ use crate::common::Pid;
 use crate::tracee::{Error as TraceeError, Signo, Stop};
 use nix::sys::signal::{Signal, kill};
 
-/// What a program did to its recorder.
+/// The harm that a program did to its recorder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Harm {
-    /// Nothing that anybody has seen.
+    /// None that was noticed.
     #[default]
     None,
-    /// This, of the process; nothing was done about it yet.
+    /// This harm, as said of the process. Nothing was done about it yet.
     Found(&'static str),
-    /// The process was ended for it.
+    /// Some, for which the process was killed.
     Ended,
 }
 
 impl Process {
-    /// What the process shares with the recorder makes no sense.
+    /// Notes that the memory which the process shares with the recorder is inconsistent.
     pub(super) fn note_harm(&mut self, what: &'static str) {
         if self.harm == Harm::None {
             self.harm = Harm::Found(what);
@@ -30,7 +30,7 @@ impl Process {
 }
 
 impl Engine {
-    /// Ends a process that harmed its recorder. Its end is reported like others.
+    /// Kills a process that harmed its recorder. Its end is reported like others.
     pub(super) fn end_if_harmed(&mut self, pid: Pid) {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Harm::Found(what) = process.harm else { return };
@@ -44,11 +44,12 @@ impl Engine {
     }
 }
 
-/// What of the recorder's part of a process is broken, if that is why `error` came.
+/// Returns the harm to the recorder's memory that an error shows, if it does.
 pub(super) fn harm_behind(error: &Error) -> Option<&'static str> {
     match error {
         Error::Inexact { .. } => Some("left the code cache's ways"),
-        // The recorder's calls are made with all signals blocked: only a fault of theirs stops them.
+        // The recorder's calls are made with all signals blocked, so only their own faults stop
+        // them.
         Error::Tracee(TraceeError::Disturbed { stop: Stop::Signal(signal), .. })
             if is_fault(*signal) =>
         {

@@ -1,5 +1,5 @@
-//! Processes that are left to themselves: taken out of the code cache, without a trace of the
-//! recorder, and detached from.
+//! Processes that are left alone: taken out of the code cache, without a trace of the recorder, and
+//! detached from.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -23,8 +23,7 @@ const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 pub(super) const FORBIDS_TIME: &str = "forbids itself the time-stamp counter (PR_SET_TSC)";
 const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
 
-/// What a thread that stands before a system call is about to do that no recorder may be in the
-/// way of.
+/// Returns why a process must be left alone before the system call that a thread is about to make.
 pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str> {
     let limits_space = match number {
         SETRLIMIT => r.rdi == RLIMIT_AS,
@@ -40,27 +39,27 @@ pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str
         return Some("limits its address space, which the recorder needs a part of,");
     }
     if filters {
-        // Those that the recorder makes it do would be filtered as well.
+        // The recorder's own calls would be filtered as well.
         return Some("filters its system calls (seccomp)");
     }
     if number == CLONE && r.rdi & CLONE_UNTRACED != 0 {
-        // It would run in the code cache with nobody to turn to. LeakSanitizer looks at the
-        // program's threads so, which it could not do with those of a recorder either.
+        // It would run in the code cache without a tracer. LeakSanitizer looks at the program's
+        // threads this way, which it could not do with traced ones.
         return Some("makes a process that must not be traced (CLONE_UNTRACED)");
     }
     if number == PRCTL && r.rdi == PR_SET_TSC && r.rsi == PR_TSC_SIGSEGV {
-        // The code cache reads it after each system call.
+        // The code cache reads the counter after each system call.
         return Some(FORBIDS_TIME);
     }
-    // What is mapped where is hidden then even from a tracer (`__ptrace_may_access` in the kernel).
+    // The mappings are hidden from a tracer then (`__ptrace_may_access` in the kernel).
     let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
     let may_look = nix::unistd::geteuid().is_root();
     (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
 }
 
 impl Engine {
-    /// The process does something that cannot be recorded: its recording ends here, and it goes on
-    /// by itself.
+    /// Ends the recording of a process that does something which cannot be recorded, and lets it go
+    /// on natively.
     pub(super) fn leave_alone(&mut self, pid: Pid, why: &str) -> Result<(), Error> {
         let path = executable(pid).map(|path| path.display().to_string()).unwrap_or_default();
         self.notes.push(format!("process {pid} {why} ({path}) and is recorded up to there"));
@@ -73,7 +72,7 @@ impl Engine {
                 process.thread_ended(tid, None);
             }
         }
-        // The recorder's own child tells of its end even now.
+        // The recorder's own child reports its end even now.
         let is_child = pid == self.program && self.request.attach.is_none();
         if is_child { Ok(()) } else { self.finish(pid, None) }
     }
@@ -84,20 +83,20 @@ impl Engine {
         process.end_turns();
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut().filter(|thread| thread.pid() == pid) {
-            // What is gone cannot be detached from, and need not be.
+            // A thread that is gone needs no detaching.
             if let Ok(signal) = stop(process, thread) {
                 stopped.push((&*thread, signal));
             }
         }
         let unharmed = stopped.iter().filter(|(_, signal)| *signal != libc::SIGKILL);
         let mut threads: Vec<_> = unharmed.copied().collect();
-        // A call that a signal interrupts is the kernel's to end: let others make the recorder's.
+        // The kernel ends a call that a signal interrupts: let others make the recorder's calls.
         threads.sort_by_key(|(_, signal)| *signal != 0);
         let first = threads.first().map(|(thread, _)| thread.tracee());
         let quiet: Vec<_> =
             threads.iter().filter(|(_, signal)| *signal == 0).map(|(thread, _)| *thread).collect();
         if let Some(first) = first {
-            // If that fails, it is as it is.
+            // If this fails, nothing better is possible.
             let _ = process.withdraw(first, &quiet);
         }
         for (thread, signal) in stopped {
@@ -108,8 +107,8 @@ impl Engine {
 }
 
 impl Process {
-    /// Takes everything that is the recorder's out of the process, all of whose threads stand in
-    /// the program: by calls that `first` makes, and each of `threads` for itself.
+    /// Removes the recorder's memory from a process whose threads are all stopped in the program,
+    /// by calls of `first`. Each of `threads` registers its restartable sequences again.
     pub(super) fn withdraw(&mut self, first: Tracee, threads: &[&Thread]) -> Result<(), Error> {
         self.engine.unprotect_all(first)?;
         for thread in threads {
@@ -119,7 +118,7 @@ impl Process {
     }
 }
 
-/// The program's signal that a stop is for. A SIGTRAP is the code cache's.
+/// Returns the program's signal that a stop is for. A SIGTRAP is the code cache's.
 fn stopped_by(stop: Stop) -> Signo {
     match stop {
         Stop::Signal(number) if number != libc::SIGTRAP => number,
@@ -127,7 +126,7 @@ fn stopped_by(stop: Stop) -> Signo {
     }
 }
 
-/// Stops a thread and gives it its own registers. Gives the signal that it is to have.
+/// Stops a thread and gives it its own registers. Returns the signal to detach with.
 fn stop(process: &mut Process, thread: &mut Thread) -> Result<Signo, Error> {
     let tracee = thread.tracee();
     let mut signal = 0;

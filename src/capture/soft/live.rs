@@ -1,5 +1,5 @@
-//! A translated program under a debugger: it runs in the code cache between two stops, and all its
-//! threads stand in the program, with their exact registers, at each.
+//! A translated program under a debugger: it runs in the code cache between two stops. At each, all
+//! its threads are in the program, with their exact registers.
 
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
@@ -128,7 +128,7 @@ impl LiveProgram for Live {
     }
 
     fn read_beside(&self, pid: Pid, addr: Addr, buf: &mut [u8]) -> usize {
-        // What shares its parent's memory must not show more of it than that.
+        // A process that shares its parent's memory must not show the recorder's.
         let newborn = self.engine.newborns.get(pid);
         let is_shared = newborn.is_some_and(|newborn| newborn.is_awaited);
         let owner = if is_shared { self.engine.program } else { pid };
@@ -186,13 +186,13 @@ impl LiveProgram for Live {
 }
 
 impl Engine {
-    /// Begins to record a program that was just launched, which stands at its first instruction.
+    /// Begins to record a program that was just launched and is at its first instruction.
     fn begin_debugging(&mut self, prepared: Prepared) -> Result<(), Error> {
         prepared.set_latest(&self.request.store)?;
         self.begin_at(prepared)
     }
 
-    /// Begins to record the program, whose only thread stands in it, for a debugger.
+    /// Begins to record the program, whose only thread is stopped in it, for a debugger.
     pub(super) fn begin_at(&mut self, prepared: Prepared) -> Result<(), Error> {
         let pid = self.program;
         let tracee = Tracee(Tid(pid.0));
@@ -205,7 +205,7 @@ impl Engine {
         self.attend()
     }
 
-    /// A debugger looks at the program from now on.
+    /// Notes that a debugger controls the program.
     fn attend(&mut self) -> Result<(), Error> {
         let Some(process) = self.processes.get_mut(&self.program) else {
             let program = self.request.program.clone();
@@ -267,7 +267,7 @@ impl Engine {
 impl Process {
     fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         let range = AddrRange::sized(addr, bytes.len() as u64);
-        // Other code, as a debugger puts there for its expressions, is read again before it runs.
+        // Code that a debugger writes for its expressions is read again before it runs.
         let fixed = |at: Addr| {
             let protection = self.engine.space.protection(at);
             let is_fixed = protection.is_some_and(|p| p.execute && bits_of(p) & PROT_WRITE == 0);

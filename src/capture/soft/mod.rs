@@ -1,5 +1,5 @@
-//! Software PT: the program runs translated, in a code cache that logs its branches, and an
-//! encoder makes the packets that a PT unit would have written.
+//! Software PT: the program runs translated, in a code cache that logs its branches, and an encoder
+//! makes the packets that a PT unit would have written.
 //!
 //! The traced process holds the cache and its trace buffers in memory shared with the recorder,
 //! which translates from outside: no code of the recorder runs in the program but the translated

@@ -1,4 +1,4 @@
-//! A process that runs translated: its recording, its code cache, its encoder.
+//! A process that is recorded in translation.
 
 use super::calls::SEEN_CALLS;
 use super::debugger::Debugger;
@@ -23,7 +23,7 @@ use std::path::PathBuf;
 const PAGE_BYTES: u64 = 0x1000;
 const LARGEST_BUFFER_BYTES: u64 = 256 << 20;
 
-/// A recording that is complete: where it is, its manifest, and bytes of trace.
+/// A complete recording: its directory, its manifest, and bytes of trace.
 pub(super) type Finished = (PathBuf, Manifest, u64);
 
 /// A thread that ended.
@@ -34,7 +34,7 @@ struct Ended {
     final_pc: Option<Addr>,
 }
 
-/// A process.
+/// A recorded process.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) recorder: Recorder,
@@ -44,26 +44,26 @@ pub(super) struct Process {
     buffer_bytes: u64,
     pub(super) tracer: Tracer,
     pub(super) sampler: Sampler,
-    /// Bytes of the recording at which only the end of what comes is kept.
+    /// The size of the recording after which only the end of its history is kept.
     pub(super) limit_bytes: Option<u64>,
     pub(super) resolver: Resolver,
     ended: Vec<Ended>,
-    /// It ran by itself before the recorder came.
+    /// Set if the recorder attached to it.
     pub(super) was_running: bool,
-    /// It is on the recorder's CPU, and has one thread.
+    /// Set while it has one thread, on the recorder's CPU.
     pub(super) turns: Option<Turns>,
-    /// Why the process must be left alone, once it must.
+    /// The reason to leave the process alone, if there is one.
     pub(super) leaves: Option<&'static str>,
-    /// What the program did to the recorder's part of it, if it did.
+    /// The harm that the program did to the recorder.
     pub(super) harm: Harm,
-    /// What a debugger wants to stop for, if there is one.
+    /// The debugger's requests, if there is one.
     pub(super) debugger: Option<Debugger>,
     /// The thread that ended the process, and the signal that did, if one did.
     pub(super) culprit: Culprit,
 }
 
 impl Process {
-    /// Starts the recording of a process whose threads stand in the program. `tracee` is one.
+    /// Starts the recording of a process whose threads are stopped in the program. `tracee` is one.
     pub(super) fn start(
         prepared: Prepared,
         request: &Request,
@@ -104,13 +104,13 @@ impl Process {
         };
         let begun = process.begin(tracee);
         if begun.as_ref().is_err_and(|error| !error.is_of_end()) {
-            // If that fails, it is as it is.
+            // If this fails, nothing better is possible.
             let _ = process.engine.give_up(tracee);
         }
         begun.map(|()| process)
     }
 
-    /// Looks at a program that is new, and has an area ready for the first thread.
+    /// Reads the mappings of a new program, and makes an area for its first thread.
     fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
         self.look_at_mappings(tracee.0)?;
         self.engine.prepare_area(tracee)?;
@@ -118,7 +118,7 @@ impl Process {
         Ok(())
     }
 
-    /// Another program runs in the process, whose only thread stands in it.
+    /// Begins with another program of the process, in which its only thread is stopped.
     pub(super) fn exec(&mut self, tid: Tid) -> Result<(), Error> {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
@@ -143,7 +143,7 @@ impl Process {
         self.begin(Tracee(tid))
     }
 
-    /// The mappings may have changed.
+    /// Reads the mappings again, since they may have changed.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
         let changes = self.mappings.refresh(
             &mut self.engine.space,
@@ -158,7 +158,7 @@ impl Process {
                 self.tracer.set_ranges(tid, self.resolver.ranges());
             }
         }
-        // A mapping that is told anew is told without what was written there.
+        // A mapping that is recorded anew lacks the bytes that were written there.
         for Change { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
             self.recorder.event(tid, Event::Code { addr, bytes })?;
         }
@@ -177,15 +177,15 @@ impl Process {
             if !translation.pages.is_empty() {
                 self.tracer.code_is_since(translation.first_edge, now().0);
             }
-            // All that was read is told before: the thread may be killed any time.
+            // All bytes that were read are recorded by now: the thread may be killed at any time.
             if self.engine.protect_all(thread.tracee(), &translation.pages)? {
                 return Ok(translation.address);
             }
         }
     }
 
-    /// Records code that is other than the recording has it, for a thread that is about to execute
-    /// what is at `ip`.
+    /// Records code that differs from the recording, for a thread that is about to execute the code
+    /// at `ip`.
     fn record_changes(
         &mut self,
         thread: &mut Thread,
@@ -219,7 +219,7 @@ impl Process {
         self.enter_cache(thread, Wanted::At(ip))
     }
 
-    /// The same, even where threads are to stop.
+    /// Lets a thread that is stopped in the program go on in the cache, even where threads stop.
     pub(super) fn dispatch_passing(&mut self, thread: &mut Thread) -> Result<(), Error> {
         let ip = thread.tracee().registers()?.rip;
         self.enter_cache(thread, Wanted::Passing(ip))
@@ -233,13 +233,13 @@ impl Process {
         Ok(self.engine.enter(&mut thread.translated, address)?)
     }
 
-    /// The name of a thread, or the last one that it had.
+    /// Returns the name of a thread, or its last one.
     pub(super) fn name_of(&self, tid: Tid) -> String {
         let ended = self.ended.iter().rfind(|ended| ended.tid == tid);
         ended.map_or_else(|| comm(self.recorder.pid(), tid), |ended| ended.name.clone())
     }
 
-    /// Nothing more comes of a thread.
+    /// Ends the history of a thread.
     pub(super) fn thread_ended(&mut self, tid: Tid, final_pc: Option<Addr>) {
         let name = comm(self.recorder.pid(), tid);
         self.tell(tid, Item::End);
@@ -264,7 +264,7 @@ impl Process {
             notes.push(note.to_owned());
         }
         for Ended { tid, name, final_pc } in self.ended {
-            // A number that went to another thread, at its exec, ends twice and has one tally.
+            // A number that an execve gave to another thread ends twice and has one tally.
             let tally = tallies.remove(&tid).unwrap_or_default();
             if tally.damaged {
                 notes.push(format!(
@@ -277,7 +277,7 @@ impl Process {
     }
 }
 
-/// Bytes of each of a thread's trace buffers.
+/// Returns the size of each trace buffer in bytes.
 fn buffer_bytes(history: History) -> u64 {
     const FULL: u64 = 1 << 20;
     const SMALLEST: u64 = 64 << 10;
@@ -289,7 +289,7 @@ fn buffer_bytes(history: History) -> u64 {
     }
 }
 
-/// The system calls that stop before they are made.
+/// Returns the system calls that stop before they are made.
 fn seen_calls() -> impl Iterator<Item = u64> {
     SEEN_CALLS.into_iter().chain(LEAVING_CALLS)
 }

@@ -1,4 +1,4 @@
-//! Stops for a signal: the code cache's own traps and faults, and the program's signals.
+//! Stops for a signal: the code cache's own, and the program's signals.
 
 use super::engine::Engine;
 use super::events::disturbed;
@@ -30,7 +30,7 @@ impl Engine {
 }
 
 impl Process {
-    /// The thread has room for records again. Gives a stop that came while it waited for that.
+    /// Goes on in the next trace buffer. Returns a stop that came while the thread waited for it.
     fn go_on_recording(
         &mut self,
         thread: &mut Thread,
@@ -41,7 +41,7 @@ impl Process {
         if stop.is_none() {
             thread.tracee().resume(0)?;
         }
-        // Otherwise it was killed, and stands at its end.
+        // Otherwise it was killed, and is at its exit stop.
         Ok(stop)
     }
 
@@ -104,7 +104,7 @@ impl Process {
         }
     }
 
-    /// The thread is about to make a call, where it stands if the debugger wants that.
+    /// Handles a system call that the thread is about to make, or stops before it for the debugger.
     fn before_call(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = &thread.tracee().registers()?;
         // The kernel looks at the low half only.
@@ -117,8 +117,8 @@ impl Process {
         self.enter_call(thread, registers)
     }
 
-    /// The thread came out of the cache before an instruction that is not translated, which it
-    /// executes where it is, or where it is to stop.
+    /// Takes a thread out of the cache before an instruction that it executes in the program, or
+    /// where it is to stop.
     fn outside(&mut self, thread: &mut Thread, at: &Location) -> Result<(), Error> {
         let registers = thread.tracee().registers()?;
         self.come_out(thread, &registers, at)?;
@@ -128,7 +128,7 @@ impl Process {
         self.step_natively(thread, Addr(at.point.ip))
     }
 
-    /// The thread, which stands at the beginning of a superblock, comes into the program.
+    /// Takes a thread at the beginning of a superblock into the program.
     fn come_out(
         &mut self,
         thread: &mut Thread,
@@ -162,7 +162,7 @@ impl Process {
         Ok(thread.tracee().step(0)?)
     }
 
-    /// The instruction is executed.
+    /// Goes on after an instruction that the thread executed in the program.
     fn stepped(
         &mut self,
         thread: &mut Thread,
@@ -199,7 +199,7 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// The thread has come to the handler of a signal.
+    /// Goes on in a signal's handler.
     fn in_handler(&mut self, thread: &mut Thread) -> Result<(), Error> {
         thread.doing = Doing::Running;
         thread.translated.update_mask()?;
@@ -211,8 +211,8 @@ impl Process {
         Ok(thread.tracee().resume(0)?)
     }
 
-    /// A store into a page that code was translated from: the code is forgotten, and the store
-    /// executed where it is.
+    /// Drops the code that a store overwrites, and lets the thread execute the store in the
+    /// program.
     fn write_to_code(&mut self, thread: &mut Thread, addr: Addr) -> Result<Option<Stop>, Error> {
         if let Some(stop) = disturbed(self.make_exact(thread)?) {
             return Ok(Some(stop));
@@ -223,7 +223,7 @@ impl Process {
         Ok(None)
     }
 
-    /// A signal is about to be delivered to the program.
+    /// Delivers a signal to the program.
     fn signalled(
         &mut self,
         thread: &mut Thread,
@@ -246,7 +246,7 @@ impl Process {
         if let Doing::Stepping(Some(insn)) = thread.doing
             && insn.ip.0 != fault
         {
-            // INT3 and its kin trap behind themselves.
+            // INT3 and its kin trap after themselves.
             self.tell(thread.tid(), Item::Native { insn, next: fault });
         }
         let was_in_cache = thread.translated.place == Place::Cache;
@@ -278,7 +278,7 @@ impl Process {
     }
 }
 
-/// Whether a thread that is given a signal goes on where it is, if need be when its process is
+/// Returns true if a thread goes on where it is after a signal, if need be when its process is
 /// continued: there is no handler, and the signal is ignored, or stops the process (signal(7)).
 pub(super) fn leaves_it_running(signal: Signo, known: Dispositions) -> bool {
     let bit = 1_u64 << (signal - 1).clamp(0, 63);

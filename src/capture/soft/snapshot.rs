@@ -1,5 +1,5 @@
-//! What is in the rings, written while the program runs: threads that are in the program stand
-//! still for a moment; what the others recorded before their system calls is there.
+//! Writes the contents of the rings while the program runs. Threads that run stop in the program
+//! for a moment; of the others all is known up to their system calls.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -11,7 +11,7 @@ use crate::tracee::{Stop, Tracee, state};
 use std::collections::BTreeSet;
 
 impl Engine {
-    /// Writes what all threads have recorded.
+    /// Writes the records of all threads.
     pub(super) fn snapshot(&mut self) -> Result<(), Error> {
         self.processes.values_mut().for_each(|process| process.recorder.begin_snapshot());
         self.hold_running()?;
@@ -31,7 +31,7 @@ impl Engine {
         tids.into_iter().try_for_each(|tid| self.with(tid, Process::go_on_in_cache))
     }
 
-    /// Lets threads that run stand in the program.
+    /// Stops running threads in the program.
     fn hold_running(&mut self) -> Result<(), Error> {
         let mut awaited: BTreeSet<Tid> =
             self.threads.values().filter(|thread| runs(thread)).map(Thread::tid).collect();
@@ -46,7 +46,7 @@ impl Engine {
             }
             let Some((tid, stop)) = self.wait()? else { continue };
             if matches!(stop, Stop::Group(_)) {
-                // Job control stops it: what it recorded is there, too.
+                // Job control stops it: its records are complete.
                 awaited.remove(&tid);
                 self.handle(tid, stop)?;
             } else if !self.bring_out(tid, stop, Process::halt)? {
@@ -56,15 +56,15 @@ impl Engine {
     }
 }
 
-/// Whether a thread executes its program just now, or stands at a stop that nobody has seen. Of one
-/// that waits in the kernel, all is known.
+/// Returns true if a thread executes its program, or is at a stop that was not handled. Of one that
+/// waits in the kernel, all is known.
 fn runs(thread: &Thread) -> bool {
     let letter = state(Pid(thread.tid().0)).map(|state| state.letter);
     thread.doing == Doing::Running && matches!(letter, Some('R' | 't'))
 }
 
 impl Process {
-    /// Tells the encoder all that is known of a thread.
+    /// Sends the encoder all that is known of a thread.
     fn take_snapshot(&mut self, thread: &mut Thread) {
         if thread.doing == Doing::Running {
             self.note_so_far(thread);

@@ -1,4 +1,4 @@
-//! A thread that runs translated.
+//! A recorded thread.
 
 use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
@@ -11,60 +11,60 @@ use crate::insn::Insn;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 
-/// A system call that the tracer wants to see.
+/// A system call that stops before it is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) number: u64,
     pub(super) args: [u64; 6],
 }
 
-/// What a thread is doing, as far as its tracer knows.
+/// The activity of a thread, as far as its tracer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Doing {
-    /// Runs by itself.
+    /// Runs in the cache.
     Running,
-    /// Executes a system call that the tracer wants to see; its stop comes when the call is done.
+    /// Makes a system call at whose end it stops.
     Calling(Call),
-    /// Executes one instruction of the program where it is.
+    /// Executes one instruction in the program.
     Stepping(Option<Insn>),
-    /// Goes to the handler of a signal.
+    /// Enters the handler of a signal.
     Diverting,
-    /// Stands at its end, with its registers read, until all of its process do.
+    /// Is at its exit stop, with its registers read, until all of its process are.
     AtEnd,
-    /// Stands in the program, and is about to be left.
+    /// Is stopped in the program, about to be detached from.
     Left,
-    /// Stands in the program, and a debugger looks at it.
+    /// Is stopped in the program, and a debugger looks at it.
     Standing,
-    /// Waits in the kernel until its child executes a program or ends, and comes into the program
-    /// then. It counts as standing still: nobody could stop it.
+    /// Waits in the kernel until its child executes a program or ends. It counts as stopped:
+    /// nothing could stop it.
     Waiting,
 }
 
-/// A thread.
+/// A recorded thread.
 #[derive(Debug)]
 pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
     pub(super) lane: Lane,
     pub(super) siginfo: Option<SiginfoBytes>,
-    /// The signal that it stands at, which was not delivered.
+    /// The signal for which it stopped, not delivered yet.
     pub(super) held: Signo,
-    /// The signal that the debugger wants it to have when it goes on.
+    /// The signal that the debugger gives it when it goes on.
     pub(super) chosen: Signo,
-    /// Where it stands before a system call that the debugger was told of, and its number.
+    /// The place and number of the system call before which it stopped for the debugger.
     pub(super) caught: Option<(u64, u64)>,
-    /// It waits for its child in a call whose return the debugger is to hear of.
+    /// The event for the return of the call in which it waits for its child.
     pub(super) returns: Option<News>,
-    /// What the debugger is to hear of it.
+    /// Its events for the debugger.
     pub(super) pending: Pending,
     pub(super) watched: Watched,
-    /// The thread or process that it made last.
+    /// The thread or process that it created last.
     pub(super) last_child: Option<Tid>,
-    /// It stands in a system call that waits for its child.
+    /// Set while it is in a system call that waits for its child.
     pub(super) waits: bool,
-    /// Nothing has asked it to stop since it was made.
+    /// Set until it is interrupted for the first time.
     pub(super) is_young: bool,
-    /// What it had registered with the kernel when the recorder came.
+    /// The registration that it had when the recorder attached.
     pub(super) rseq: Option<Rseq>,
     pub(super) ending: Option<core::Thread>,
 }
@@ -113,10 +113,10 @@ impl Thread {
         }
     }
 
-    /// Delivers `signal` (0: none), which changes nothing of what the thread is doing.
+    /// Delivers `signal` (0: none) without a change of the thread's activity.
     pub(super) fn go_on(&self, signal: Signo) -> Result<(), Error> {
         match self.doing {
-            // What it was about to execute is still to come.
+            // Its instruction or call is still to come.
             Doing::Calling(_) | Doing::Stepping(_) | Doing::Diverting => {
                 self.tracee().step(signal)?;
             }

@@ -1,5 +1,5 @@
-//! A tick now and then, at which what threads recorded is encoded and written, so that a recorder
-//! that is killed loses little. No thread is stopped for that.
+//! A periodic tick at which records are encoded and written, so that a killed recorder loses
+//! little. No thread is stopped for it.
 
 use super::engine::Engine;
 use super::process::Process;
@@ -7,14 +7,14 @@ use crate::capture::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Half of the most that is lost: packets of one tick are written at the next.
+/// Half of the longest history that is lost: packets of one tick are written at the next.
 pub(super) const PERIOD: Duration = Duration::from_millis(500);
-/// Nobody else uses it here.
+/// A signal that nothing else uses here.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 
 static DUE: AtomicBool = AtomicBool::new(false);
 
-/// While it lives, a signal interrupts the wait of the thread that made it.
+/// Lets a signal interrupt the waiting of the thread that made it, while it exists.
 #[derive(Debug)]
 pub(super) struct Ticks {
     old: libc::sigaction,
@@ -48,7 +48,7 @@ impl Ticks {
         }
     }
 
-    /// Whether there was a tick since the last call.
+    /// Returns true if there was a tick since the last call.
     pub(super) fn are_due() -> bool {
         DUE.swap(false, Ordering::Relaxed)
     }
@@ -71,7 +71,7 @@ extern "C" fn tick(_: libc::c_int) {
 }
 
 impl Engine {
-    /// Encodes and writes what all threads recorded so far.
+    /// Encodes and writes the records of all threads so far.
     pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
         for thread in self.threads.values_mut() {
             if let Some(process) = self.processes.get_mut(&thread.pid()) {

@@ -1,4 +1,4 @@
-//! What threads recorded, on its way to the recording.
+//! The records of threads, on their way to the recording.
 
 use super::process::Process;
 use super::thread::Thread;
@@ -68,7 +68,7 @@ impl Process {
         self.tracer.tell_kept_so_far(self.engine.translator(), tid);
     }
 
-    /// Gives up the buffers of a thread that ended.
+    /// Frees the buffers of a thread that ended.
     pub(super) fn close(&mut self, thread: Thread) {
         self.tracer.close(self.engine.translator(), &thread.lane);
         self.engine.give_area(thread.translated.area, thread.translated.busy);

@@ -1,22 +1,22 @@
-//! Recorder and program take turns for every stretch of code that is new, which is several times
-//! as fast on one CPU as on two. A program with one thread begins on the recorder's CPU, and is
-//! given back its own as soon as that could be seen or felt: when it asks for them, makes a thread
-//! or a process, or is left alone.
+//! Recorder and program take turns for each stretch of new code, which is several times as fast on
+//! one CPU as on two. A program with one thread begins on the recorder's CPU. It gets its own CPUs
+//! back before it can notice: when it asks for them, creates a thread or a process, or is left
+//! alone.
 
 use super::process::Process;
 use crate::common::Tid;
 use crate::tracee::{self, Cpus};
 
-/// What the program and the recorder would have if they took no turns.
+/// The CPUs of program and recorder without turns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turns {
     own: Cpus,
-    /// The CPUs that are left for encoders.
+    /// The CPUs for encoders.
     others: Cpus,
 }
 
 impl Turns {
-    /// From now on this thread, and what it starts, is on the CPU where it is.
+    /// Keeps this thread, and those that it creates, on its current CPU.
     pub(super) fn begin() -> Result<Self, tracee::Error> {
         let own = Cpus::of_this_thread()?;
         let here = Cpus::current()?;
@@ -24,21 +24,21 @@ impl Turns {
         Ok(Self { own, others: own.without(here).unwrap_or(own) })
     }
 
-    /// The thread has the program's CPUs. That fails where it is gone, and where the kernel took
-    /// these CPUs away, of which it says nothing to a program either.
+    /// Moves a thread to the program's CPUs. Fails if it is gone, and if the kernel took these CPUs
+    /// away, which it does not report to a program either.
     pub(super) fn end(self, tid: Tid) {
         let _ = self.own.keep(tid);
     }
 
-    /// This thread, which encodes, leaves the program's CPU to the program.
+    /// Moves this thread, which encodes, off the program's CPU.
     pub(super) fn make_way(self) {
-        // If that cannot be, it is slower.
+        // If this fails, it is slower.
         let _ = self.others.keep_this_thread();
     }
 }
 
 impl Process {
-    /// The process and the recorder run where they like from now on.
+    /// Ends the turns: process and recorder run on any CPU.
     pub(super) fn end_turns(&mut self) {
         if let Some(turns) = self.turns.take() {
             turns.end(Tid(self.recorder.pid().0));

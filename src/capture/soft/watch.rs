@@ -10,7 +10,7 @@ use crate::encode::Item;
 use crate::tracee::Stop;
 
 impl Process {
-    /// The thread, in the cache, stopped behind an access. Gives a stop that came in between.
+    /// Stops a thread, in the cache, after an access. Returns a stop that came in between.
     pub(super) fn watched(
         &mut self,
         thread: &mut Thread,
@@ -18,7 +18,7 @@ impl Process {
     ) -> Result<Option<Stop>, Error> {
         self.engine.restore_signal_state(&mut thread.translated, libc::SIGTRAP)?;
         if let Exactness::Disturbed(stop) = self.make_exact(thread)? {
-            // It is told all the same, a little later.
+            // It is reported later.
             thread.pending.news = Some(News::Watch(watch));
             return Ok(Some(stop));
         }

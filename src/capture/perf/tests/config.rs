@@ -166,5 +166,10 @@ fn what_is_missing_is_named() {
     }
     plant(devices.path(), &[SKYLAKE]);
     std::fs::remove_file(devices.path().join("intel_pt/type")).unwrap();
-    assert!(PtPmu::read(devices.path()).unwrap_err().to_string().contains("type: does not say"));
+    assert!(
+        PtPmu::read(devices.path())
+            .unwrap_err()
+            .to_string()
+            .contains("type: holds no valid number")
+    );
 }
