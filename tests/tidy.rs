@@ -139,20 +139,65 @@ fn code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The rooms that a line of code names.
-fn rooms_named<'a>(line: &'a str, levels: &BTreeMap<String, usize>) -> Vec<&'a str> {
-    let behind = |(at, _): (usize, &str)| line.get(at + "crate::".len()..);
+/// Returns the code of a file by statement: trees of `use` are in one piece.
+fn statements(source: &Source) -> Vec<(usize, String)> {
+    let mut statements: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (number, line) in code(source) {
+        match statements.last_mut().filter(|_| is_open) {
+            Some((_, statement)) => statement.push_str(line),
+            None => statements.push((number, line.to_owned())),
+        }
+        let (_, statement) = statements.last().expect("one was pushed");
+        is_open = statement.contains("use crate::{") && !statement.contains(';');
+    }
+    statements
+}
+
+/// Returns the rooms that a statement names.
+fn rooms_named<'a>(statement: &'a str, levels: &BTreeMap<String, usize>) -> Vec<&'a str> {
+    let after = |(at, _): (usize, &str)| statement.get(at + "crate::".len()..);
     let mut named = Vec::new();
-    for rest in line.match_indices("crate::").filter_map(behind) {
-        let list = rest.strip_prefix('{').map_or(rest, |list| list.split('}').next().unwrap());
-        let items = if rest.starts_with('{') { list.split(',').collect() } else { vec![list] };
-        for item in items {
+    for rest in statement.match_indices("crate::").filter_map(after) {
+        for item in items(rest) {
             let word = |c: char| !c.is_alphanumeric() && c != '_';
             let name = item.trim().split(word).next().unwrap_or_default();
             named.extend(levels.contains_key(name).then_some(name));
         }
     }
     named
+}
+
+/// Returns the items of a tree of `use` at its first level, or all of the text.
+fn items(text: &str) -> Vec<&str> {
+    let Some(tree) = text.strip_prefix('{') else { return vec![text] };
+    let (mut items, mut depth, mut start) = (Vec::new(), 0, 0);
+    for (at, character) in tree.char_indices() {
+        match character {
+            '{' => depth += 1,
+            '}' if depth == 0 => {
+                items.push(&tree[start..at]);
+                break;
+            }
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                items.push(&tree[start..at]);
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    items
+}
+
+#[test]
+fn trees_of_use_are_read_in_one_piece() {
+    let levels = BTreeMap::from(["insn", "pt", "flow"].map(|room| (room.to_owned(), 0)));
+    let text = "use crate::{\n    insn::{Class, pt},\n    flow,\n};\nuse crate::pt::Packet;\n";
+    let source = Source { path: String::new(), room: String::new(), text: text.to_owned() };
+    let statements = statements(&source);
+    let named: Vec<_> = statements.iter().map(|(_, text)| rooms_named(text, &levels)).collect();
+    assert_eq!(named, [vec!["insn", "flow"], vec!["pt"]]);
 }
 
 /// The files of the rooms that keep the rules of wording.
@@ -267,8 +312,8 @@ fn rooms_use_only_lower_rooms() {
     let levels = levels();
     let mut faults = Vec::new();
     for source in sources().iter().filter(|source| levels.contains_key(&source.room)) {
-        for (number, line) in code(source) {
-            for used in rooms_named(line, &levels) {
+        for (number, line) in statements(source) {
+            for used in rooms_named(&line, &levels) {
                 if used != source.room && levels[used] >= levels[&source.room] {
                     faults.push(format!("{}:{number}: {} uses {used}", source.path, source.room));
                 }
@@ -283,8 +328,8 @@ fn gdb_reaches_no_deeper_than_the_session_and_capture_is_for_the_top() {
     let levels = levels();
     let mut faults = Vec::new();
     for source in sources() {
-        for (number, line) in code(&source) {
-            for used in rooms_named(line, &levels) {
+        for (number, line) in statements(&source) {
+            for used in rooms_named(&line, &levels) {
                 let fine = match (source.room.as_str(), used) {
                     ("gdb", used) => matches!(used, "gdb" | "session" | "common"),
                     (room, "capture") => matches!(room, "capture" | "session" | "cli"),
