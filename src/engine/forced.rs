@@ -1,61 +1,25 @@
-//! The signals that the code cache lives by. Its INT3s and its steps are SIGTRAPs, full buffers and
-//! written code are SIGSEGVs. Where the program blocks or ignores these, the kernel forces them
-//! through, and takes the program's block and its handler away (`force_sig_info_to_task` in the
-//! kernel's signal.c). Both are put back.
+//! Restores what the kernel takes from a program when it forces the code cache's signals through:
+//! their block, and their handler (`force_sig_info_to_task` in the kernel's signal.c).
 
+use super::actions::{ACTION_BYTES, FORCED, SEGV_BIT, bit, is_ignoring, word};
 use super::error::Error;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
 use super::window::checked;
-use crate::common::{Addr, Tid};
+use crate::common::Addr;
 use crate::insn::Registers;
 use crate::tracee::call_numbers::RT_SIGACTION;
-use crate::tracee::{SiginfoBytes, Signo, TRAP_BIT, Tracee, dispositions, siginfo};
+use crate::tracee::{SiginfoBytes, Signo, Tracee, siginfo};
 use crate::translate::{CacheMemory, slots};
-use std::collections::BTreeMap;
 
-const SEGV_BIT: u64 = 1 << (libc::SIGSEGV - 1);
-/// The signals in question.
-pub const FORCED: u64 = TRAP_BIT | SEGV_BIT;
 /// Bytes of the kernel's signal set.
 const SET_BYTES: u64 = 8;
 /// Where the mask is from `RT_SIGRETURN`'s stack pointer on: `uc_sigmask` in the kernel's ucontext.
 const FRAME_MASK: u64 = 296;
-/// Bytes of the kernel's `struct sigaction`: handler, flags, restorer, mask.
-const ACTION_BYTES: usize = 32;
 const RESET_HANDLER: u64 = 0x8000_0000;
 /// A place among the thread's own slots that is used for nothing else.
 const SCRATCH: u32 = 0x80;
 const _: () = assert!(slots::JUMP + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
-
-/// The program's actions for the signals in question; the default where none is here.
-pub type Actions = BTreeMap<Signo, [u8; ACTION_BYTES]>;
-
-const fn bit(signal: Signo) -> u64 {
-    match signal {
-        libc::SIGTRAP => TRAP_BIT,
-        libc::SIGSEGV => SEGV_BIT,
-        _ => 0,
-    }
-}
-
-fn word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
-    let bytes = action.as_chunks::<8>().0;
-    u64::from_le_bytes(bytes[index])
-}
-
-fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
-    word(action, 0) == libc::SIG_IGN as u64
-}
-
-/// Returns the actions that a program begins with: handlers do not survive execve.
-pub(super) fn inherited(tid: Tid) -> Actions {
-    let ignored = dispositions(tid).map_or(0, |known| known.ignored);
-    let mut ignore = [0; ACTION_BYTES];
-    ignore[0] = 1;
-    let signals = [libc::SIGTRAP, libc::SIGSEGV].into_iter();
-    signals.filter(|&signal| ignored & bit(signal) != 0).map(|signal| (signal, ignore)).collect()
-}
 
 impl TranslatedProcess {
     /// Reads the program's actions for the signals in question.

@@ -3,6 +3,7 @@
 //!
 //! Knows nothing of recordings, traces or debuggers.
 
+mod actions;
 mod address_space;
 mod area;
 mod calls;
@@ -25,6 +26,7 @@ mod thread;
 mod vsyscall;
 mod window;
 
+pub use actions::{Actions, FORCED};
 pub use address_space::{AddressSpace, visible};
 pub use area::{Area, BUFFERS, Busy};
 pub use calls::after_call;
@@ -32,7 +34,6 @@ pub use code::Change;
 pub use counted::{Distance, Ran, RunEnd};
 pub use error::Error;
 pub use exact::{Exact, PROGRAM_END, STEPS_LIMIT, Soon};
-pub use forced::{Actions, FORCED};
 pub use guard::{Translation, Wanted, bits_of};
 pub use process::{CodeKind, Request, TranslatedProcess};
 pub use shared::Shared;

@@ -1,10 +1,10 @@
 //! A process that runs translated: its code cache, its memory, its mappings.
 
+use super::actions::{Actions, inherited};
 use super::address_space::AddressSpace;
 use super::area::{Area, Busy};
 use super::code::Pages;
 use super::error::Error;
-use super::forced::{Actions, inherited};
 use super::shared::Shared;
 use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};

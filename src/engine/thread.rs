@@ -1,7 +1,7 @@
 //! A thread of a translated process.
 
+use super::actions::FORCED;
 use super::area::{Area, Busy};
-use super::forced::FORCED;
 use super::shared::Shared;
 use crate::common::{Pid, Tid};
 use crate::insn::Registers;
@@ -33,7 +33,7 @@ pub struct TranslatedThread {
     pub busy: Arc<Busy>,
     /// The program's own GS base.
     pub(super) gs_base: u64,
-    /// The signals of [`super::forced::FORCED`] that the program blocks.
+    /// The signals of [`FORCED`] that the program blocks.
     pub(super) blocked: u64,
     /// A SIGSEGV that the program blocks was taken from it, and is to be given back.
     pub(super) owes_fault: bool,
