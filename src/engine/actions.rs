@@ -29,7 +29,7 @@ pub(super) fn word(action: &[u8; ACTION_BYTES], index: usize) -> u64 {
     u64::from_le_bytes(bytes[index])
 }
 
-/// Returns true for SIG_IGN.
+/// Returns true for `SIG_IGN`.
 pub(super) fn is_ignoring(action: &[u8; ACTION_BYTES]) -> bool {
     word(action, 0) == libc::SIG_IGN as u64
 }
