@@ -10,7 +10,7 @@ use crate::insn::MAX_INSN_BYTES;
 use crate::tracee::{SiginfoBytes, Stop, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_counted, is_spent};
 
-/// How far a thread may run.
+/// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// Until a budget is spent, as [`TranslatedProcess::budget`] returns it.
@@ -19,7 +19,18 @@ pub enum Distance {
     Bound(Bound),
 }
 
-/// The end of a run. The thread is stopped in the program, with its own registers.
+/// The result of a run.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// The thread is stopped in the program, with its own registers.
+    Ran(Ran),
+    /// The thread is stopped in the cache for a signal of the program.
+    Signal(SiginfoBytes),
+    /// Something else happened to the thread, which is where that left it.
+    Other(Stop),
+}
+
+/// The distance that a thread ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
     /// Branches that it executed.
@@ -40,10 +51,6 @@ pub enum RunEnd {
     /// It is at an instruction that its tracer has to execute, and what that asks for if it does
     /// not follow from the program's state.
     Native(Option<Hook>),
-    /// A signal for the program came.
-    Signal(SiginfoBytes),
-    /// Something else happened to the thread: where it is is not known.
-    Other(Stop),
 }
 
 impl TranslatedProcess {
@@ -53,13 +60,13 @@ impl TranslatedProcess {
         self.translator.budget(branches)
     }
 
-    /// Runs a thread, which is stopped in the program, in code that counts. Places to stop count
-    /// from the second instruction on. Returns how far it came, and how many requests it made.
+    /// Runs a thread, which is stopped in the program, in code that counts. A place to stop where it
+    /// begins is passed. Returns the result, and the times that the thread left the cache.
     pub fn run_counted(
         &mut self,
         thread: &mut TranslatedThread,
         distance: Distance,
-    ) -> Result<(Ran, u64), Error> {
+    ) -> Result<(Run, u64), Error> {
         let ip = thread.tracee.registers()?.rip;
         let (wanted, budget) = match distance {
             Distance::Budget(budget) => (Wanted::Passing(ip), budget),
@@ -73,10 +80,13 @@ impl TranslatedProcess {
             thread.tracee.resume(0)?;
             let signal = match wait_for(thread.tid())? {
                 Stop::Signal(signal) => signal,
-                stop => return Ok((Ran::unknown(RunEnd::Other(stop)), requests)),
+                stop => return Ok((Run::Other(stop), requests)),
             };
             requests += 1;
             let stop = self.signal_stop(thread, Phase::Runs, signal)?;
+            if stop.is_tracers() {
+                self.restore_signal_state(thread, signal)?;
+            }
             let registers = thread.tracee.registers()?;
             let branches = budget.wrapping_sub(registers.r11);
             match stop {
@@ -84,7 +94,8 @@ impl TranslatedProcess {
                     let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
                     let instructions = bounded.and_then(|s| self.tail_of(thread, s, registers.r11));
                     self.leave_cache(thread)?;
-                    return Ok((Ran { branches, instructions, end: RunEnd::Distance }, requests));
+                    let ran = Ran { branches, instructions, end: RunEnd::Distance };
+                    return Ok((Run::Ran(ran), requests));
                 }
                 SignalStop::Request => {
                     let Some(request) = self.request(thread) else { continue };
@@ -97,12 +108,10 @@ impl TranslatedProcess {
                     let (program, _) = self.convert(thread, &registers, &at);
                     self.enter_program(thread, &program, 0)?;
                     let end = if is_stop { RunEnd::Stop } else { RunEnd::Native(hook) };
-                    return Ok((Ran { branches, instructions: None, end }, requests));
+                    return Ok((Run::Ran(Ran { branches, instructions: None, end }), requests));
                 }
-                SignalStop::Program(info) => {
-                    return Ok((Ran::unknown(RunEnd::Signal(info)), requests));
-                }
-                _ => return Ok((Ran::unknown(RunEnd::Other(Stop::Signal(signal))), requests)),
+                SignalStop::Program(info) => return Ok((Run::Signal(info), requests)),
+                _ => return Ok((Run::Other(Stop::Signal(signal)), requests)),
             }
         }
     }
@@ -143,11 +152,5 @@ impl TranslatedProcess {
             Some(exact) => self.enter_program(thread, &exact.program, 0),
             None => Err(Error::Inexact { tid: thread.tid(), at: registers.rip.into() }),
         }
-    }
-}
-
-impl Ran {
-    fn unknown(end: RunEnd) -> Self {
-        Self { branches: 0, instructions: None, end }
     }
 }

@@ -1,7 +1,9 @@
 //! A process of one thread whose translated code counts: the least that a user of the engine does.
 
 use super::stepper::{Answer, Place, Stepper};
-use contraflow::engine::{CodeKind, Distance, Ran, RunEnd, TranslatedProcess, TranslatedThread};
+use contraflow::engine::{
+    CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
+};
 use contraflow::translate::{Bound, Hook, is_counted};
 use iced_x86::Mnemonic;
 use std::collections::BTreeSet;
@@ -62,7 +64,7 @@ impl Machine {
     fn run(&mut self, distance: Distance) -> bool {
         self.at.tracee.set_registers(&self.at.registers).unwrap();
         let (ran, requests) = self.process.run_counted(&mut self.thread, distance).unwrap();
-        let Ran { branches, instructions, end } = ran;
+        let Run::Ran(Ran { branches, instructions, end }) = ran else { panic!("{ran:?}") };
         self.requests += requests;
         self.at.registers = self.at.tracee.registers().unwrap();
         let is_bound = matches!(distance, Distance::Bound(_));
@@ -76,7 +78,6 @@ impl Machine {
                 self.at.step();
                 assert_eq!(self.at.place.branches - before, u64::from(is_counted(&bytes)));
             }
-            end => panic!("{end:?}"),
         }
         false
     }
