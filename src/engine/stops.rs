@@ -107,8 +107,10 @@ impl TranslatedProcess {
         };
         let own = match (phase, signal, code) {
             (Phase::Runs, libc::SIGTRAP, SI_KERNEL) if in_cache => self.trap(thread)?,
-            (Phase::Runs, libc::SIGSEGV, 1..) if in_cache => self.fault(thread, &info, code)?,
-            (Phase::Steps, libc::SIGSEGV, 1..) => self.fault_of_step(thread, &info, code)?,
+            (Phase::Runs, libc::SIGSEGV, 1..) if in_cache => {
+                self.fault(thread, phase, &info, code)?
+            }
+            (Phase::Steps, libc::SIGSEGV, 1..) => self.fault(thread, phase, &info, code)?,
             (Phase::Runs, libc::SIGTRAP, TRAP_HWBKPT) if in_cache => Some(SignalStop::Watchpoint),
             (Phase::Calls | Phase::Steps, libc::SIGTRAP, TRAP_TRACE | TRAP_BRKPT) => {
                 Some(SignalStop::Done)
@@ -122,7 +124,7 @@ impl TranslatedProcess {
     /// Classifies an INT3 of the cache. That of a request which was served before is the program's: a
     /// SIGTRAP for it had come in the midst of the request, and is delivered now.
     fn trap(&self, thread: &TranslatedThread) -> Result<Option<SignalStop>, Error> {
-        let rip = thread.tracee.registers()?.rip;
+        let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
             return Ok(Some(SignalStop::BeforeCall(at)));
         }
@@ -132,41 +134,32 @@ impl TranslatedProcess {
         Ok(self.locate(rip.wrapping_sub(1)).filter(is_native).map(SignalStop::Native))
     }
 
+    /// Classifies a fault. A thread that steps over a store faults too if another thread executed
+    /// code of the page, so that it was protected again; its store is opened once more in any case.
     fn fault(
         &self,
         thread: &TranslatedThread,
+        phase: Phase,
         info: &SiginfoBytes,
         code: i32,
     ) -> Result<Option<SignalStop>, Error> {
         let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
-        if thread.area.is_guarded(addr) {
+        let steps = phase == Phase::Steps;
+        if !steps && thread.area.is_guarded(addr) {
             return Ok(Some(SignalStop::Guard));
         }
         if self.space.is_masked(addr.page().0) {
             return Ok(Some(SignalStop::CodeWrite(addr)));
         }
         let is_stale = code == SEGV_ACCERR && self.is_of_store(thread, addr)?;
-        Ok(is_stale.then_some(SignalStop::StaleFault))
-    }
-
-    /// Classifies a fault of a store that a thread executes where it is: another thread executed code
-    /// of the page, so that it was protected again, before the store was executed.
-    fn fault_of_step(
-        &self,
-        thread: &TranslatedThread,
-        info: &SiginfoBytes,
-        code: i32,
-    ) -> Result<Option<SignalStop>, Error> {
-        let Some(addr) = siginfo::fault_address(info) else { return Ok(None) };
-        let is_own = self.space.is_masked(addr.page().0)
-            || code == SEGV_ACCERR && self.is_of_store(thread, addr)?;
-        Ok(is_own.then_some(SignalStop::CodeWrite(addr)))
+        let stale = if steps { SignalStop::CodeWrite(addr) } else { SignalStop::StaleFault };
+        Ok(is_stale.then_some(stale))
     }
 
     /// Returns true if a fault at `addr` is one of a store that could be executed now. A fault at
     /// the instruction itself is one of execution.
     fn is_of_store(&self, thread: &TranslatedThread, addr: Addr) -> Result<bool, Error> {
-        let ip = Addr(thread.tracee.registers()?.rip);
+        let ip = thread.tracee.instruction_pointer()?;
         let itself = AddrRange::sized(ip, MAX_INSN_BYTES as u64);
         Ok(!itself.contains(addr) && self.is_writable(addr)?)
     }

@@ -84,13 +84,11 @@ impl TranslatedThread {
         self.tracee.set_registers(&Registers { gs_base: self.area.base, ..registers })
     }
 
-    /// Takes a thread, which has returned from a signal's handler, out of the cache. Returns where
-    /// it is in the program.
-    pub fn return_from_handler(&mut self) -> Result<u64, Error> {
+    /// Takes a thread, which has returned from a signal's handler with these registers, out of the
+    /// cache.
+    pub fn return_from_handler(&mut self, registers: &Registers) -> Result<(), Error> {
         self.place = Place::Program;
-        let registers = self.tracee.registers()?;
-        self.tracee.set_registers(&self.own_registers(&registers))?;
-        Ok(registers.rip)
+        self.tracee.set_registers(&self.own_registers(registers))
     }
 
     /// Reads the mask of signals again: the thread entered a handler.

@@ -119,7 +119,7 @@ impl Process {
         if call.number == RT_SIGRETURN {
             let pointer = thread.translated.trace_pointer(self.engine.shared());
             self.take_records(thread, pointer);
-            thread.translated.return_from_handler()?;
+            thread.translated.return_from_handler(&registers)?;
             if self.is_stepping(thread) {
                 thread.stand(News::Stepped);
                 return Ok(());
