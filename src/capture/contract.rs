@@ -46,7 +46,7 @@ impl Go {
 pub struct Watch {
     /// Its first byte.
     pub addr: Addr,
-    /// How many bytes.
+    /// Its size in bytes.
     pub size_bytes: u64,
     /// Reads count, and not only writes.
     pub reads: bool,

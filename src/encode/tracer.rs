@@ -34,7 +34,7 @@ pub struct Tracer {
     young: Vec<(usize, u64)>,
 }
 
-/// How much of what the translator knows the encoder was sent.
+/// The counts of the translator's items that the encoder was sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sent {
     edges: usize,
@@ -288,17 +288,17 @@ impl Tracer {
     }
 }
 
-/// Returns which of `count` edges, the first of which has the number `told`, are of code that is as
-/// it is since a time. Each of `young` says so from a number on, up to the next one; they are in
-/// order. A program that makes code as it runs has as many as edges.
+/// Returns ranges of the `count` edges from number `first` on, each with the time since which its
+/// code is unchanged. An entry of `young` holds from its number up to the next entry's; entries are in
+/// order. A program that generates code may have as many entries as edges.
 fn since(
     young: &[(usize, u64)],
-    told: usize,
+    first: usize,
     count: usize,
 ) -> impl Iterator<Item = (Range<usize>, u64)> {
-    let inside = move |number: usize| number.saturating_sub(told).min(count);
-    let ends = young.iter().skip(1).map(|(first, _)| *first).chain([usize::MAX]);
-    young.iter().zip(ends).map(move |((first, tsc), end)| (inside(*first)..inside(end), *tsc))
+    let inside = move |number: usize| number.saturating_sub(first).min(count);
+    let ends = young.iter().skip(1).map(|(number, _)| *number).chain([usize::MAX]);
+    young.iter().zip(ends).map(move |((number, tsc), end)| (inside(*number)..inside(end), *tsc))
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) struct Area {
     pub(super) least_result: u64,
 }
 
-/// How much of an area is written.
+/// The part of an area that is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Size {
     /// Up to its limit.

@@ -5,7 +5,7 @@ use Outcome::{Failed, Interrupted, Refused, Succeeded};
 /// The largest error number (include/linux/err.h, `MAX_ERRNO`).
 const MAX_ERRNO: i64 = 4095;
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// With this result.

@@ -9,7 +9,7 @@ use super::model::{Model, Writes};
 use super::write::{Buffer, Extent, Write};
 use crate::common::Addr;
 
-/// How much the areas of a call say.
+/// The certainty of a call's areas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
     /// Nothing else is written.

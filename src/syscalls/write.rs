@@ -34,7 +34,7 @@ pub(super) struct Buffer {
     pub(super) condition: Option<(Value, u64)>,
 }
 
-/// How much of a buffer is written.
+/// The part of a buffer that is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Extent {
     /// All of it.

@@ -164,9 +164,9 @@ impl Unit {
         }
     }
 
-    /// Writes a PIP if paging differs from `told`, its last reported value.
-    fn tell_paging(&mut self, told: Paging) {
-        if self.context.paging != told {
+    /// Writes a PIP if paging is not as it was `before`.
+    fn tell_paging(&mut self, before: Paging) {
+        if self.context.paging != before {
             self.put_pip();
         }
     }
