@@ -14,6 +14,8 @@ pub enum BackendName {
     Soft,
     /// Single-stepping.
     Step,
+    /// Translation that counts: the recording has a log, and replays.
+    Exact,
     /// None: the trace was imported.
     Import,
     /// One of another version.
@@ -26,6 +28,7 @@ impl fmt::Display for BackendName {
             Self::Perf => "perf",
             Self::Soft => "soft",
             Self::Step => "step",
+            Self::Exact => "exact",
             Self::Import => "import",
             Self::Other(name) => name,
         })
@@ -38,6 +41,7 @@ impl From<String> for BackendName {
             "perf" => Self::Perf,
             "soft" => Self::Soft,
             "step" => Self::Step,
+            "exact" => Self::Exact,
             "import" => Self::Import,
             _ => Self::Other(name),
         }
@@ -56,10 +60,10 @@ mod tests {
 
     #[test]
     fn names_are_kept_also_those_of_other_versions() {
-        for name in ["perf", "soft", "step", "import", "exact"] {
+        for name in ["perf", "soft", "step", "exact", "import", "gpu"] {
             let backend = BackendName::from(name.to_owned());
             assert_eq!(backend.to_string(), name);
-            assert_eq!(matches!(backend, BackendName::Other(_)), name == "exact");
+            assert_eq!(matches!(backend, BackendName::Other(_)), name == "gpu");
         }
     }
 }

@@ -3,8 +3,10 @@
 use crate::common::Tid;
 use std::fmt;
 
-/// The version in every manifest. Readers reject other versions.
-pub const FORMAT_VERSION: u32 = 2;
+/// The version in every manifest.
+pub const FORMAT_VERSION: u32 = 3;
+/// The oldest version that readers know. It has no logs.
+pub(super) const OLDEST_VERSION: u32 = 2;
 
 /// The manifest of a complete recording.
 pub(super) const MANIFEST: &str = "manifest.json";
@@ -17,6 +19,8 @@ pub const RECORDER: &str = "recorder";
 pub(super) const CHECKSUMS: &str = "checksums";
 /// The events of the operating system.
 pub(super) const SIDEBAND: &str = "sideband.bin";
+/// The log of an exact recording.
+pub(super) const LOG: &str = "log.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
 /// The index of the decoded traces; optional, and never trusted.

@@ -15,6 +15,7 @@ pub mod export;
 mod format;
 pub mod import;
 mod index_file;
+pub mod log;
 mod manifest;
 mod mapped;
 mod reader;

@@ -4,9 +4,10 @@
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
-    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, MANIFEST, SIDEBAND, STARTING, TEXT_LIMIT_BYTES,
-    TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, SIDEBAND, STARTING,
+    TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
+use super::log::Log;
 use super::manifest::Manifest;
 use super::mapped::Mapped;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
@@ -224,6 +225,34 @@ impl Reader {
         Ok(records)
     }
 
+    /// Returns the log of an exact recording, up to its last whole chunk; `None` for other
+    /// recordings.
+    pub fn log(&self) -> Result<Option<Log>, Error> {
+        let path = self.dir.join(LOG);
+        let mapped = match &self.sums {
+            Some(sums) if !sums.lists(LOG) => return Ok(None),
+            Some(sums) => Mapped::of_file(&sums.check_file(&self.dir, LOG)?),
+            None => Mapped::open_own(&path),
+        };
+        let mapped = match mapped {
+            Err(error) if self.is_cut() && error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            mapped => mapped.at(&path)?,
+        };
+        let size_bytes = mapped.as_ref().len() as u64;
+        let (log, whole) = Log::of_file(&path, mapped);
+        if whole.broken && !self.is_cut() {
+            return Err(not_whole(&path, &whole, None, size_bytes));
+        }
+        Ok(Some(log))
+    }
+
+    /// Returns the path of a stored image, checked.
+    pub fn image_path(&self, id: &ImageId) -> Result<PathBuf, Error> {
+        self.image(id).map(|_| self.dir.join(IMAGE_DIR).join(&id.0))
+    }
+
     /// Returns the stored image of a mapped file, checked.
     pub fn image(&self, id: &ImageId) -> Result<Mapped, Error> {
         let Some(sums) = &self.sums else { return self.named_image(id) };
@@ -304,7 +333,7 @@ fn check_version(path: &Path, text: &[u8]) -> Result<(), Error> {
     }
     let version: Version = serde_json::from_slice(text)
         .map_err(|error| Error::new(path, ErrorKind::Manifest(error)))?;
-    if version.format != FORMAT_VERSION {
+    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version.format) {
         let kind = ErrorKind::Version { found: version.format, expected: FORMAT_VERSION };
         return Err(Error::new(path, kind));
     }

@@ -3,9 +3,10 @@
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
-    CHECKSUMS, CORE, IMAGE_DIR, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
+    CHECKSUMS, CORE, IMAGE_DIR, LOG, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
     TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
+use super::log::{Entry, LogFile};
 use super::manifest::Manifest;
 use super::regular::{Links, open_regular, replace_private};
 use super::sums::{Sum, Sums};
@@ -27,6 +28,8 @@ pub struct Writer {
     dir: PathBuf,
     sideband: Appender,
     pending: Vec<u8>,
+    /// The log of an exact recording.
+    log: Option<LogFile>,
     traces: BTreeMap<TraceId, TraceFile>,
     /// The traces that are complete.
     ended: Vec<TraceId>,
@@ -54,7 +57,7 @@ impl Writer {
         let sideband = Appender::create(dir.join(SIDEBAND))?;
         let dir = dir.to_owned();
         let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Ok(Self { dir, sideband, pending, traces, ended })
+        Ok(Self { dir, sideband, pending, log: None, traces, ended })
     }
 
     /// Writes the values known at the start again, after the process has started.
@@ -144,9 +147,26 @@ impl Writer {
         Ok(())
     }
 
+    /// Begins the log of an exact recording.
+    pub fn start_log(&mut self) -> Result<(), Error> {
+        self.log = Some(LogFile::create(self.dir.join(LOG))?);
+        Ok(())
+    }
+
+    /// Appends an entry to the log, if this is an exact recording.
+    pub fn log(&mut self, entry: &Entry) -> Result<(), Error> {
+        self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
+    }
+
+    /// Returns the size of the log so far, in bytes.
+    pub fn log_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, LogFile::size_bytes)
+    }
+
     /// Writes out all buffered data, so that they survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending)?;
+        self.log.as_mut().map_or(Ok(()), LogFile::flush)?;
         let count = self.traces.len();
         self.traces.values_mut().try_for_each(|trace| {
             trace.flush()?;
@@ -161,14 +181,14 @@ impl Writer {
         trace.map_or(0, |t| t.bytes.size_bytes() + t.pending.len() as u64)
     }
 
-    /// Returns the size in bytes of the files that grow during a run: traces and sideband.
+    /// Returns the size in bytes of the files that grow during a run: traces, sideband and log.
     pub fn grown_bytes(&self) -> u64 {
         let of_trace = |trace: &TraceFile| {
             let pending = trace.pending.len() as u64;
             trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
         };
         let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
-        sideband + self.traces.values().map(of_trace).sum::<u64>()
+        sideband + self.log_bytes() + self.traces.values().map(of_trace).sum::<u64>()
     }
 
     /// Stores a file's contents, by reflink if the file system supports it.
@@ -221,6 +241,7 @@ impl Writer {
     /// Returns the checksums of all files but the manifest and the traces, which have `.sum` files.
     fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
+        names.extend(self.log.is_some().then(|| LOG.to_owned()));
         let traces = self.traces.keys().chain(&self.ended);
         names.extend(traces.map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
         let images = self.dir.join(IMAGE_DIR);

@@ -1,0 +1,235 @@
+//! The entries of a log.
+
+use super::bytes::Bytes;
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::insn::Registers;
+use crate::sideband::{ImageId, Protection};
+use serde::{Deserialize, Serialize};
+
+/// One entry: what happened to a thread, and where it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The thread.
+    pub tid: Tid,
+    /// The ticks that it executed since its last entry, or since it began.
+    pub ticks: u64,
+    /// The [`check_of`] its registers there.
+    pub check: u32,
+    /// What happened.
+    pub happening: Happening,
+}
+
+/// What happened to a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Happening {
+    /// Its process executed a program: everything begins anew. The memory follows, as
+    /// [`Happening::Memory`].
+    Start(Box<Start>),
+    /// Memory of the program that begins. No instruction is executed before the last of these.
+    Memory(Write),
+    /// It made the system call that it is at, during which no other thread executed anything.
+    Call {
+        /// The call's number.
+        number: u64,
+        /// RAX after it.
+        result: i64,
+        /// The memory that the kernel wrote.
+        writes: Vec<Write>,
+        /// The changes of the mappings.
+        maps: Vec<MapChange>,
+        /// The thread's registers after it, if they are not those before with another result.
+        state: Option<Box<ThreadState>>,
+    },
+    /// It entered the system call that it is at, which did not return at once.
+    Enters {
+        /// The call's number.
+        number: u64,
+    },
+    /// The system call returned which it entered before.
+    Returns {
+        /// RAX after it.
+        result: i64,
+        /// The memory that the kernel wrote.
+        writes: Vec<Write>,
+    },
+    /// It executed the instruction that it is at, whose result does not follow from its state.
+    Executes {
+        /// Its registers after the instruction.
+        registers: Box<Words>,
+        /// The memory that the instruction wrote.
+        writes: Vec<Write>,
+    },
+    /// It received a signal.
+    Signal {
+        /// Where it was.
+        place: Place,
+        /// The `siginfo_t`.
+        siginfo: Bytes,
+        /// Its state at the beginning of the handler; none if it went on where it was.
+        handler: Option<Box<ThreadState>>,
+        /// The frame, and what else the kernel wrote.
+        writes: Vec<Write>,
+    },
+    /// Another thread executes next.
+    Switch {
+        /// Where it was.
+        place: Place,
+    },
+    /// It was born, by a call that another thread made just before.
+    Born {
+        /// Its state.
+        state: Box<ThreadState>,
+        /// What the kernel wrote at its birth.
+        writes: Vec<Write>,
+    },
+    /// It ended.
+    Ends {
+        /// What the kernel wrote at its end.
+        writes: Vec<Write>,
+    },
+    /// Its process ended, or the recording did: the last entry of a whole log.
+    Finish {
+        /// Where it was.
+        place: Place,
+    },
+}
+
+/// A process at its first instruction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// The process.
+    pub pid: Pid,
+    /// The path of the program.
+    pub program: String,
+    /// The thread's state.
+    pub state: ThreadState,
+    /// All mappings.
+    pub mappings: Vec<Mapped>,
+}
+
+/// The registers of a thread.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ThreadState {
+    /// The general registers.
+    pub registers: Words,
+    /// The extended state, in the layout of XSAVE (`NT_X86_XSTATE`).
+    pub extended: Bytes,
+}
+
+/// General registers as words in the kernel's order (`user_regs_struct`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Words(#[serde(with = "words")] [u64; 27]);
+
+impl From<Registers> for Words {
+    fn from(registers: Registers) -> Self {
+        Self(registers.to_words())
+    }
+}
+
+impl From<Words> for Registers {
+    fn from(words: Words) -> Self {
+        Self::from_words(words.0)
+    }
+}
+
+/// The place of a thread that is at no call and at no instruction of its own choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Its instruction pointer. Within a tick no address occurs twice.
+    pub ip: Addr,
+    /// RCX: the iterations left of a REP instruction that was begun.
+    pub rcx: u64,
+}
+
+/// Bytes that were written to memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    /// Where.
+    pub addr: Addr,
+    /// The bytes.
+    pub bytes: Bytes,
+}
+
+/// A change of what is mapped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MapChange {
+    /// Something was mapped, in place of what was there.
+    Map(Mapped),
+    /// Nothing is mapped there any more.
+    Unmap(AddrRange),
+    /// Pages have another protection.
+    Protect {
+        /// The pages.
+        range: AddrRange,
+        /// The new protection.
+        protection: Protection,
+    },
+    /// Pages moved, or their number changed (`mremap(2)`).
+    Move {
+        /// The old pages.
+        from: AddrRange,
+        /// The new pages.
+        to: AddrRange,
+    },
+    /// The kernel forgot what was written to pages (`MADV_DONTNEED` and its kin).
+    Discard(AddrRange),
+}
+
+/// A mapping.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mapped {
+    /// Its addresses.
+    pub range: AddrRange,
+    /// Its protection.
+    pub protection: Protection,
+    /// True if it grows down, as stacks do.
+    pub grows_down: bool,
+    /// What it held at first.
+    pub content: Content,
+    /// The path of its file, a name in brackets, or empty.
+    pub name: String,
+}
+
+/// What a mapping held at first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Content {
+    /// Zeros.
+    Zeros,
+    /// A file that is stored in the recording.
+    File {
+        /// The stored file.
+        image: ImageId,
+        /// The offset of the mapping's first byte in it.
+        offset: u64,
+    },
+}
+
+/// Returns a hash of a thread's general registers, by which a replay checks itself. The number of the
+/// last system call and the flag of single steps are no part of it.
+pub fn check_of(registers: &Registers) -> u32 {
+    const STEPS: u64 = 1 << 8;
+    /// RF: set by the kernel as it returns from some stops.
+    const RESUME: u64 = 1 << 16;
+    let eflags = registers.eflags & !(STEPS | RESUME);
+    let compared = Registers { orig_rax: 0, eflags, ..*registers };
+    let mut hash = crc32fast::Hasher::new();
+    for word in compared.to_words() {
+        hash.update(&word.to_le_bytes());
+    }
+    hash.finalize()
+}
+
+/// serde knows no arrays of 27.
+mod words {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(words: &[u64; 27], to: S) -> Result<S::Ok, S::Error> {
+        words.as_slice().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<[u64; 27], D::Error> {
+        let words = Vec::deserialize(from)?;
+        words.try_into().map_err(|_| D::Error::custom("a thread has 27 general registers"))
+    }
+}

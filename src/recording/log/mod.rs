@@ -1,0 +1,19 @@
+//! The log of an exact recording: everything that decides how a run goes and that does not follow
+//! from the run itself. It is one sequence of entries, in the order in which they happened, for all
+//! threads, since only one thread of the program executes at a time.
+//!
+//! The position of an entry is its thread's position: so many ticks after that thread's last entry.
+//! [`Entry::check`] is a hash of the thread's registers there, by which a replay notices at once
+//! that it is not the recorded run.
+
+mod bytes;
+mod entry;
+mod read;
+mod write;
+
+pub use bytes::Bytes;
+pub use entry::{
+    Content, Entry, Happening, MapChange, Mapped, Place, Start, ThreadState, Words, Write, check_of,
+};
+pub use read::{Cursor, Log};
+pub(super) use write::LogFile;
