@@ -1,13 +1,16 @@
 //! Runs of code that counts: up to a number of branches or instructions, a place to stop, or an
 //! instruction that the tracer executes.
 
+use super::actions::FORCED;
 use super::error::Error;
+use super::exact::STEPS_LIMIT;
 use super::guard::Wanted;
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
-use super::thread::TranslatedThread;
-use crate::insn::MAX_INSN_BYTES;
-use crate::tracee::{SiginfoBytes, Stop, wait_for};
+use super::thread::{Place, TranslatedThread};
+use crate::common::Addr;
+use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
+use crate::tracee::{SiginfoBytes, Stop, Stopped, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_counted, is_spent};
 
 /// The limit of a run.
@@ -19,13 +22,23 @@ pub enum Distance {
     Bound(Bound),
 }
 
+/// A run that was begun.
+#[derive(Clone, Copy, Debug)]
+pub struct Running {
+    budget: u64,
+    /// The superblock that ends at a bound.
+    bounded: Option<u32>,
+    /// Times that the thread left the cache.
+    pub requests: u64,
+}
+
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
     /// The thread is stopped in the program, with its own registers.
     Ran(Ran),
-    /// The thread is stopped in the cache for a signal of the program.
-    Signal(SiginfoBytes),
+    /// So it is, and a signal of the program is to be delivered to it.
+    Signal(Ran, SiginfoBytes),
     /// Something else happened to the thread, which is where that left it.
     Other(Stop),
 }
@@ -41,6 +54,17 @@ pub struct Ran {
     pub end: RunEnd,
 }
 
+/// The result of a step.
+#[derive(Clone, Copy, Debug)]
+pub enum Stepped {
+    /// The instruction is executed.
+    Done,
+    /// A signal of the program is to be delivered first, or came of the instruction.
+    Signal(SiginfoBytes),
+    /// Something else happened to the thread.
+    Other(Stop),
+}
+
 /// Why a run ended.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEnd {
@@ -51,6 +75,10 @@ pub enum RunEnd {
     /// It is at an instruction that its tracer has to execute, and what that asks for if it does
     /// not follow from the program's state.
     Native(Option<Hook>),
+    /// It is behind an instruction that accessed what a debug register watches.
+    Watchpoint,
+    /// A signal came.
+    Signal,
 }
 
 impl TranslatedProcess {
@@ -67,6 +95,18 @@ impl TranslatedProcess {
         thread: &mut TranslatedThread,
         distance: Distance,
     ) -> Result<(Run, u64), Error> {
+        let mut running = self.begin_run(thread, distance)?;
+        thread.tracee.resume(0)?;
+        let run = self.go_on(thread, &mut running)?;
+        Ok((run, running.requests))
+    }
+
+    /// Prepares a thread, which is stopped in the program, for a run. It is to be resumed.
+    pub fn begin_run(
+        &mut self,
+        thread: &mut TranslatedThread,
+        distance: Distance,
+    ) -> Result<Running, Error> {
         let ip = thread.tracee.registers()?.rip;
         let (wanted, budget) = match distance {
             Distance::Budget(budget) => (Wanted::Passing(ip), budget),
@@ -75,29 +115,38 @@ impl TranslatedProcess {
         let (superblock, address) = self.translate_whole(thread, wanted)?;
         thread.set_trace_pointer(&self.window.shared, budget);
         self.enter(thread, address)?;
-        let mut requests = 0;
+        let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
+        Ok(Running { budget, bounded, requests: 0 })
+    }
+
+    /// Waits for the end of a run, whose thread was resumed.
+    pub fn go_on(
+        &mut self,
+        thread: &mut TranslatedThread,
+        running: &mut Running,
+    ) -> Result<Run, Error> {
         loop {
-            thread.tracee.resume(0)?;
             let signal = match wait_for(thread.tid())? {
                 Stop::Signal(signal) => signal,
-                stop => return Ok((Run::Other(stop), requests)),
+                stop => return Ok(Run::Other(stop)),
             };
-            requests += 1;
+            running.requests += 1;
             let stop = self.signal_stop(thread, Phase::Runs, signal)?;
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;
             }
-            let registers = thread.tracee.registers()?;
-            let branches = budget.wrapping_sub(registers.r11);
             match stop {
-                SignalStop::Request if is_spent(registers.r11) => {
-                    let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
-                    let instructions = bounded.and_then(|s| self.tail_of(thread, s, registers.r11));
-                    self.leave_cache(thread)?;
-                    let ran = Ran { branches, instructions, end: RunEnd::Distance };
-                    return Ok((Run::Ran(ran), requests));
-                }
                 SignalStop::Request => {
+                    let spent = thread.tracee.registers()?.r11;
+                    if is_spent(spent) {
+                        let tail = |superblock| self.tail_of(thread, superblock, spent);
+                        let instructions = running.bounded.and_then(tail);
+                        let run = self.come_out(thread, running, RunEnd::Distance)?;
+                        return Ok(match run {
+                            Run::Ran(ran) => Run::Ran(Ran { instructions, ..ran }),
+                            run => run,
+                        });
+                    }
                     let Some(request) = self.request(thread) else { continue };
                     let (_, address) = self.translate_whole(thread, Wanted::Asked(request))?;
                     self.respond(thread, address);
@@ -105,15 +154,108 @@ impl TranslatedProcess {
                 SignalStop::Native(at) => {
                     let is_stop = self.translator.stops_at(at.superblock);
                     let hook = self.translator.superblock(at.superblock).and_then(|s| s.hook);
+                    let registers = thread.tracee.registers()?;
                     let (program, _) = self.convert(thread, &registers, &at);
                     self.enter_program(thread, &program, 0)?;
                     let end = if is_stop { RunEnd::Stop } else { RunEnd::Native(hook) };
-                    return Ok((Run::Ran(Ran { branches, instructions: None, end }), requests));
+                    let branches = running.budget.wrapping_sub(registers.r11);
+                    return Ok(Run::Ran(Ran { branches, instructions: None, end }));
                 }
-                SignalStop::Program(info) => return Ok((Run::Signal(info), requests)),
-                _ => return Ok((Run::Other(Stop::Signal(signal)), requests)),
+                SignalStop::CodeWrite(addr) => {
+                    let run = self.come_out(thread, running, RunEnd::Native(None))?;
+                    self.open_for_write(thread.tracee, addr)?;
+                    return Ok(run);
+                }
+                SignalStop::Watchpoint => {
+                    return self.come_out(thread, running, RunEnd::Watchpoint);
+                }
+                SignalStop::HiddenFault => thread.fault_again()?,
+                SignalStop::StaleFault => {}
+                SignalStop::Program(info) => {
+                    return Ok(match self.come_out(thread, running, RunEnd::Signal)? {
+                        Run::Ran(ran) => Run::Signal(ran, info),
+                        run => run,
+                    });
+                }
+                _ => return Ok(Run::Other(Stop::Signal(signal))),
+            }
+            thread.tracee.resume(0)?;
+        }
+    }
+
+    /// Takes a thread out of the cache, at the next place where the program's state is exact.
+    fn come_out(
+        &self,
+        thread: &mut TranslatedThread,
+        running: &Running,
+        end: RunEnd,
+    ) -> Result<Run, Error> {
+        let tracee = thread.tracee;
+        let (mut mask, mut stopped) = (None, Stopped::default());
+        for _ in 0..STEPS_LIMIT {
+            let registers = tracee.registers()?;
+            let at = self.request(thread).is_none().then(|| self.locate(registers.rip)).flatten();
+            if let Some(exact) = self.exact_at(thread, &registers) {
+                let begun = at.map_or(0, |at| self.translator.branches_to(&at));
+                let branches = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
+                self.enter_program(thread, &exact.program, 0)?;
+                mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
+                tracee.stop_again(stopped)?;
+                return Ok(Run::Ran(Ran { branches, instructions: None, end }));
+            }
+            if mask.is_none() {
+                mask = Some(tracee.signal_mask()?);
+                tracee.set_signal_mask(!FORCED)?;
+            }
+            tracee.step(0)?;
+            match wait_for(thread.tid())? {
+                Stop::Signal(libc::SIGTRAP) => {}
+                stop if stopped.puts_off(stop) => {}
+                stop if stop.is_end() => return Ok(Run::Other(stop)),
+                _ => break,
             }
         }
+        let at = tracee.instruction_pointer()?;
+        Err(Error::Inexact { tid: thread.tid(), at })
+    }
+
+    /// Lets a thread that is stopped in the program execute one instruction there, with all its
+    /// repetitions.
+    pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
+        debug_assert_eq!(thread.place, Place::Program);
+        let tracee = thread.tracee;
+        let before = tracee.instruction_pointer()?;
+        loop {
+            tracee.step(0)?;
+            let signal = match wait_for(thread.tid())? {
+                Stop::Signal(signal) => signal,
+                stop => return Ok(Stepped::Other(stop)),
+            };
+            let stop = self.signal_stop(thread, Phase::Steps, signal)?;
+            if stop.is_tracers() {
+                self.restore_signal_state(thread, signal)?;
+            }
+            match stop {
+                SignalStop::Done if tracee.instruction_pointer()? == before => {
+                    if !self.repeats(before) {
+                        return Ok(Stepped::Done);
+                    }
+                }
+                SignalStop::Done => return Ok(Stepped::Done),
+                SignalStop::CodeWrite(addr) => self.open_for_write(tracee, addr)?,
+                SignalStop::StaleFault => {}
+                SignalStop::HiddenFault => thread.fault_again()?,
+                SignalStop::Program(info) => return Ok(Stepped::Signal(info)),
+                _ => return Ok(Stepped::Other(Stop::Signal(signal))),
+            }
+        }
+    }
+
+    /// Returns true if the instruction at `ip` has a REP prefix.
+    fn repeats(&self, ip: Addr) -> bool {
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = self.memory.read(ip, &mut bytes);
+        decode(&bytes[..known], ip, ExecMode::Bits64).is_some_and(|insn| insn.rep)
     }
 
     /// Translates code, and makes sure that it is as it was read.
@@ -144,13 +286,5 @@ impl TranslatedProcess {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip.into(), &mut bytes);
         is_counted(&bytes[..known])
-    }
-
-    fn leave_cache(&self, thread: &mut TranslatedThread) -> Result<(), Error> {
-        let registers = thread.tracee.registers()?;
-        match self.exact_at(thread, &registers) {
-            Some(exact) => self.enter_program(thread, &exact.program, 0),
-            None => Err(Error::Inexact { tid: thread.tid(), at: registers.rip.into() }),
-        }
     }
 }

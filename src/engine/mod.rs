@@ -31,7 +31,7 @@ pub use address_space::{AddressSpace, visible};
 pub use area::{Area, BUFFERS, Busy};
 pub use calls::after_call;
 pub use code::Change;
-pub use counted::{Distance, Ran, Run, RunEnd};
+pub use counted::{Distance, Ran, Run, RunEnd, Running, Stepped};
 pub use error::Error;
 pub use exact::{Exact, PROGRAM_END, STEPS_LIMIT, Soon};
 pub use guard::{Translation, Wanted, bits_of};
