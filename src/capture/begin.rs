@@ -5,7 +5,7 @@ use super::Error;
 use super::backend::Backend;
 use super::recorder::{Prepared, Request};
 use crate::common::{Pid, Tid};
-use crate::tracee::{self, Launch};
+use crate::tracee::{self, Launch, Tracee, USER_CS_64, wait_for};
 
 impl Prepared {
     /// Launches the program, stopped at its first instruction.
@@ -48,4 +48,17 @@ impl Prepared {
             }
         }
     }
+}
+
+/// Takes a thread out of the execve(2) that brought its program.
+pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
+    tracee.step(0)?;
+    match wait_for(tracee.0)? {
+        stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
+    Ok(tracee.registers()?.cs == USER_CS_64)
 }

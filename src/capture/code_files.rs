@@ -16,6 +16,8 @@ use std::path::Path;
 pub(super) struct CodeFiles {
     files: Vec<CodeFile>,
     count: u32,
+    /// Store files without code as well.
+    stores_data: bool,
 }
 
 /// A file at the time when it was mapped.
@@ -46,6 +48,17 @@ impl CodeFile {
 }
 
 impl CodeFiles {
+    /// Returns an empty set that also stores files which are mapped as data.
+    pub(super) fn with_data() -> Self {
+        Self { stores_data: true, ..Self::default() }
+    }
+
+    /// Returns the stored content of the mapping's file.
+    pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
+        let of_file = self.files.iter().find(|file| file.is_of(mapping));
+        of_file.and_then(|file| file.stored.as_ref()).map(|stored| &stored.image)
+    }
+
     /// Returns true if the content of the mapping's file is stored.
     pub(super) fn stored(&self, mapping: &Mapping) -> bool {
         self.files.iter().any(|file| file.is_of(mapping) && file.stored.is_some())
@@ -65,7 +78,8 @@ impl CodeFiles {
             None => self.add(mapping, recorder, tid)?,
         };
         let Some(file) = self.files.get_mut(at) else { return Ok(FileId(u32::MAX)) };
-        if mapping.protection.execute && file.stored.is_none() {
+        let is_wanted = mapping.protection.execute || self.stores_data;
+        if is_wanted && file.stored.is_none() {
             file.stored = store(mapping, recorder)?;
             if let Some(stored) = &file.stored {
                 let event = Event::Image { file: file.id, image: stored.image.clone() };

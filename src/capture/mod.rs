@@ -9,6 +9,7 @@ mod contract;
 mod culprit;
 mod debug_registers;
 mod debugged;
+mod delivery;
 mod error;
 mod filter;
 mod final_state;
@@ -28,6 +29,8 @@ mod space;
 mod start;
 mod step;
 mod trap_flag;
+mod turns;
+mod unrecordable;
 mod written;
 
 pub use backend::Backend;

@@ -11,6 +11,7 @@ use super::signals::Asking;
 use super::snapshot::Bell;
 use super::written::Written;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
+use crate::recording::log::Entry;
 use crate::recording::{
     self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, TscClock,
     Writer, argument_text,
@@ -242,6 +243,16 @@ impl Recorder {
     /// Returns the clock from the start to now.
     pub(super) fn clock_so_far(&self) -> TscClock {
         self.clock.so_far()
+    }
+
+    /// Begins the log of an exact recording.
+    pub(super) fn start_log(&mut self) -> Result<(), recording::Error> {
+        self.writer.start_log()
+    }
+
+    /// Appends an entry to the log.
+    pub(super) fn log(&mut self, entry: &Entry) -> Result<(), recording::Error> {
+        self.writer.log(entry)
     }
 
     pub(super) fn writer(&self) -> &Writer {

@@ -26,6 +26,16 @@ pub(super) struct Changes {
 }
 
 impl MappingRecorder {
+    /// Returns a recorder that stores all mapped files, with code or without.
+    pub(super) fn of_all_files() -> Self {
+        Self { files: CodeFiles::with_data() }
+    }
+
+    /// Returns the stored content of the mapping's file.
+    pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
+        self.files.image(mapping)
+    }
+
     /// Reads the mappings again and records what changed.
     pub(super) fn refresh(
         &mut self,

@@ -10,7 +10,7 @@ use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
-use crate::tracee::{SiginfoBytes, Stop, Stopped, wait_for};
+use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_counted, is_spent};
 
 /// The limit of a run.
@@ -171,16 +171,29 @@ impl TranslatedProcess {
                 }
                 SignalStop::HiddenFault => thread.fault_again()?,
                 SignalStop::StaleFault => {}
-                SignalStop::Program(info) => {
-                    return Ok(match self.come_out(thread, running, RunEnd::Signal)? {
-                        Run::Ran(ran) => Run::Signal(ran, info),
-                        run => run,
-                    });
-                }
+                SignalStop::Program(info) => return self.signalled(thread, running, info),
                 _ => return Ok(Run::Other(Stop::Signal(signal))),
             }
             thread.tracee.resume(0)?;
         }
+    }
+
+    /// Takes a thread, which a signal of the program stopped, out of the cache.
+    fn signalled(
+        &self,
+        thread: &mut TranslatedThread,
+        running: &Running,
+        mut info: SiginfoBytes,
+    ) -> Result<Run, Error> {
+        let is_of_ip = siginfo::fault_address(&info) == Some(thread.tracee.instruction_pointer()?);
+        let run = self.come_out(thread, running, RunEnd::Signal)?;
+        let Run::Ran(ran) = run else { return Ok(run) };
+        if is_of_ip {
+            // The faulting instruction's address is the program's.
+            let ip = thread.tracee.instruction_pointer()?;
+            siginfo::set_fault_address(&mut info, ip);
+        }
+        Ok(Run::Signal(ran, info))
     }
 
     /// Takes a thread out of the cache, at the next place where the program's state is exact.

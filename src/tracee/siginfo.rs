@@ -21,3 +21,8 @@ pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     let bytes = siginfo[16..24].try_into().ok()?;
     from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
 }
+
+/// Sets `si_addr`.
+pub fn set_fault_address(siginfo: &mut SiginfoBytes, addr: Addr) {
+    siginfo[16..24].copy_from_slice(&addr.0.to_ne_bytes());
+}

@@ -1,12 +1,12 @@
 //! Attaches to a running process.
 
 use super::engine::Engine;
-use super::left::{FORBIDS_TIME, PR_TSC_SIGSEGV};
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::stand_before_call;
+use crate::capture::unrecordable::{FORBIDS_TIME, PR_TSC_SIGSEGV};
 use crate::common::Tid;
 use crate::engine::Place;
 use crate::tracee::{self, Tracee, USER_CS_64};

@@ -2,9 +2,10 @@
 //! parent's memory. A child killed before its first instruction gets no recording.
 
 use super::engine::{BACKEND, Engine};
-use super::events::{disturbed, leave_system_call, runs_64_bit_code};
+use super::events::disturbed;
 use super::thread::Thread;
 use crate::capture::Error;
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::clock::now;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;

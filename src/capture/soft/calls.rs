@@ -1,12 +1,12 @@
 //! System calls that change the recorder's view of the process. The thread is stopped before them,
 //! in the code cache; all other calls run without a stop.
 
-use super::left::reason_to_leave;
 use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
 use crate::capture::trap_flag::TRAP_FLAG;
+use crate::capture::unrecordable::reason_to_leave;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
 use crate::encode::Item;

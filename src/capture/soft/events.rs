@@ -6,6 +6,7 @@ use super::exact::Exactness;
 use super::harm::Harm;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::clock::now;
 use crate::capture::culprit::{LastStop, exit_of, one_executes};
 use crate::capture::error::gone_is_fine;
@@ -15,7 +16,7 @@ use crate::common::{Addr, Pid, Tid};
 use crate::encode::Item;
 use crate::engine::Place;
 use crate::insn::Registers;
-use crate::tracee::{self, PtraceEvent, Stop, Tracee, USER_CS_64, wait_for};
+use crate::tracee::{PtraceEvent, Stop, Tracee};
 
 impl Engine {
     /// Handles a stop of a thread.
@@ -237,19 +238,6 @@ impl Process {
             self.take_records(thread, pointer);
         }
     }
-}
-
-/// Takes a thread out of the execve(2) that brought its program.
-pub(super) fn leave_system_call(tracee: Tracee) -> Result<(), Error> {
-    tracee.step(0)?;
-    match wait_for(tracee.0)? {
-        stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
-        _ => Ok(()),
-    }
-}
-
-pub(super) fn runs_64_bit_code(tracee: Tracee) -> Result<bool, Error> {
-    Ok(tracee.registers()?.cs == USER_CS_64)
 }
 
 /// Returns the stop that [`Process::make_exact`] met, which its caller has to handle.

@@ -2,8 +2,9 @@
 //! follows. A child that shares its parent's memory runs natively until it executes a program.
 
 use super::engine::{BACKEND, Engine};
-use super::events::{disturbed, leave_system_call, runs_64_bit_code};
+use super::events::disturbed;
 use super::thread::{Doing, Thread};
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::contract::{Go, News};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;

@@ -2,7 +2,6 @@
 
 use super::engine::Engine;
 use super::process::Process;
-use super::signals::leaves_it_running;
 use super::thread::{Doing, Thread};
 use super::ticks::Ticks;
 use crate::capture::Error;
@@ -11,6 +10,7 @@ use crate::capture::contract::{Go, News};
 use crate::capture::culprit::Culprit;
 use crate::capture::debug_registers::slots;
 use crate::capture::debugged::Debugged;
+use crate::capture::delivery::leaves_it_running;
 use crate::capture::error::gone_is_fine;
 use crate::capture::signals::Forwarding;
 use crate::common::{Addr, Pid, Tid};

@@ -8,54 +8,7 @@ use crate::capture::Error;
 use crate::capture::restart::stand_before_call;
 use crate::common::{Pid, Tid};
 use crate::encode::Item;
-use crate::insn::Registers;
-use crate::tracee::call_numbers::{CLONE, PRCTL, PRLIMIT64, SECCOMP, SETRLIMIT};
 use crate::tracee::{Signo, Stop, Tracee, executable, wait_for};
-
-/// The calls after which a process may have to be left.
-pub(super) const LEAVING_CALLS: [u64; 4] = [SETRLIMIT, PRCTL, PRLIMIT64, SECCOMP];
-const PR_SET_DUMPABLE: u64 = 4;
-const PR_SET_SECCOMP: u64 = 22;
-const PR_SET_TSC: u64 = 26;
-pub(super) const PR_TSC_SIGSEGV: u64 = 2;
-const SECCOMP_SET_MODE_FILTER: u64 = 1;
-const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
-pub(super) const FORBIDS_TIME: &str = "forbids itself the time-stamp counter (PR_SET_TSC)";
-const RLIMIT_AS: u64 = libc::RLIMIT_AS as u64;
-
-/// Returns why a process must be left alone before the system call that a thread is about to make.
-pub(super) fn reason_to_leave(number: u64, r: &Registers) -> Option<&'static str> {
-    let limits_space = match number {
-        SETRLIMIT => r.rdi == RLIMIT_AS,
-        PRLIMIT64 => r.rsi == RLIMIT_AS && r.rdx != 0,
-        _ => false,
-    };
-    let filters = match number {
-        PRCTL => r.rdi == PR_SET_SECCOMP,
-        SECCOMP => r.rdi <= SECCOMP_SET_MODE_FILTER,
-        _ => false,
-    };
-    if limits_space {
-        return Some("limits its address space, which the recorder needs a part of,");
-    }
-    if filters {
-        // The recorder's own calls would be filtered as well.
-        return Some("filters its system calls (seccomp)");
-    }
-    if number == CLONE && r.rdi & CLONE_UNTRACED != 0 {
-        // It would run in the code cache without a tracer. LeakSanitizer looks at the program's
-        // threads this way, which it could not do with traced ones.
-        return Some("makes a process that must not be traced (CLONE_UNTRACED)");
-    }
-    if number == PRCTL && r.rdi == PR_SET_TSC && r.rsi == PR_TSC_SIGSEGV {
-        // The code cache reads the counter after each system call.
-        return Some(FORBIDS_TIME);
-    }
-    // The mappings are hidden from a tracer then (`__ptrace_may_access` in the kernel).
-    let hides = number == PRCTL && r.rdi == PR_SET_DUMPABLE && r.rsi == 0;
-    let may_look = nix::unistd::geteuid().is_root();
-    (hides && !may_look).then_some("forbids that it is looked into (PR_SET_DUMPABLE)")
-}
 
 impl Engine {
     /// Ends the recording of a process that does something which cannot be recorded, and lets it go

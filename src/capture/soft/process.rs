@@ -3,14 +3,14 @@
 use super::calls::SEEN_CALLS;
 use super::debugger::Debugger;
 use super::harm::Harm;
-use super::left::LEAVING_CALLS;
 use super::thread::Thread;
-use super::turns::Turns;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::MappingRecorder;
+use crate::capture::turns::Turns;
+use crate::capture::unrecordable::LEAVING_CALLS;
 use crate::capture::{Catches, Error};
 use crate::common::{Addr, Pid, Tid};
 use crate::encode::{Item, Sampler, Tracer};

@@ -5,6 +5,7 @@ use super::events::disturbed;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
+use crate::capture::delivery::leaves_it_running;
 use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
@@ -13,7 +14,7 @@ use crate::engine::{Place, SignalStop, make_call};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;
 use crate::tracee::siginfo;
-use crate::tracee::{Dispositions, SiginfoBytes, Signo, Stop, dispositions, news_of};
+use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, news_of};
 use crate::translate::Location;
 
 impl Engine {
@@ -257,7 +258,7 @@ impl Process {
         let ip = thread.tracee().registers()?.rip;
         if was_in_cache && siginfo::fault_address(&info) == Some(Addr(fault)) {
             // The faulting instruction's address is the program's.
-            info[16..24].copy_from_slice(&ip.to_ne_bytes());
+            siginfo::set_fault_address(&mut info, Addr(ip));
         }
         let event = Event::Signal {
             number: signal,
@@ -276,15 +277,4 @@ impl Process {
         thread.deliver(signal, caught)?;
         Ok(None)
     }
-}
-
-/// Returns true if a thread goes on where it is after a signal, if need be when its process is
-/// continued: there is no handler, and the signal is ignored, or stops the process (signal(7)).
-pub(super) fn leaves_it_running(signal: Signo, known: Dispositions) -> bool {
-    let bit = 1_u64 << (signal - 1).clamp(0, 63);
-    let stops = matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
-    let harmless = matches!(signal, libc::SIGCHLD | libc::SIGWINCH | libc::SIGURG | libc::SIGCONT);
-    known.caught & bit == 0
-        && (known.ignored & bit != 0 || harmless || stops)
-        && signal != libc::SIGKILL
 }

@@ -1,41 +1,7 @@
-//! Recorder and program take turns for each stretch of new code, which is several times as fast on
-//! one CPU as on two. A program with one thread begins on the recorder's CPU. It gets its own CPUs
-//! back before it can notice: when it asks for them, creates a thread or a process, or is left
-//! alone.
+//! The turns of a translated process and its recorder end when the program could notice them.
 
 use super::process::Process;
 use crate::common::Tid;
-use crate::tracee::{self, Cpus};
-
-/// The CPUs of program and recorder without turns.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Turns {
-    own: Cpus,
-    /// The CPUs for encoders.
-    others: Cpus,
-}
-
-impl Turns {
-    /// Keeps this thread, and those that it creates, on its current CPU.
-    pub(super) fn begin() -> Result<Self, tracee::Error> {
-        let own = Cpus::of_this_thread()?;
-        let here = Cpus::current()?;
-        here.keep_this_thread()?;
-        Ok(Self { own, others: own.without(here).unwrap_or(own) })
-    }
-
-    /// Moves a thread to the program's CPUs. Fails if it is gone, and if the kernel took these CPUs
-    /// away, which it does not report to a program either.
-    pub(super) fn end(self, tid: Tid) {
-        let _ = self.own.keep(tid);
-    }
-
-    /// Moves this thread, which encodes, off the program's CPU.
-    pub(super) fn make_way(self) {
-        // If this fails, it is slower.
-        let _ = self.others.keep_this_thread();
-    }
-}
 
 impl Process {
     /// Ends the turns: process and recorder run on any CPU.

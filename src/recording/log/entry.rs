@@ -6,6 +6,11 @@ use crate::insn::Registers;
 use crate::sideband::{ImageId, Protection};
 use serde::{Deserialize, Serialize};
 
+/// TF: set while a thread is stepped.
+const STEPS: u64 = 1 << 8;
+/// RF: set by the kernel as it returns from some stops.
+const RESUME: u64 = 1 << 16;
+
 /// One entry: what happened to a thread, and where it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
@@ -31,14 +36,8 @@ pub enum Happening {
     Call {
         /// The call's number.
         number: u64,
-        /// RAX after it.
-        result: i64,
-        /// The memory that the kernel wrote.
-        writes: Vec<Write>,
-        /// The changes of the mappings.
-        maps: Vec<MapChange>,
-        /// The thread's registers after it, if they are not those before with another result.
-        state: Option<Box<ThreadState>>,
+        /// What the call did.
+        done: Done,
     },
     /// It entered the system call that it is at, which did not return at once.
     Enters {
@@ -47,10 +46,8 @@ pub enum Happening {
     },
     /// The system call returned which it entered before.
     Returns {
-        /// RAX after it.
-        result: i64,
-        /// The memory that the kernel wrote.
-        writes: Vec<Write>,
+        /// What the call did.
+        done: Done,
     },
     /// It executed the instruction that it is at, whose result does not follow from its state.
     Executes {
@@ -89,9 +86,37 @@ pub enum Happening {
     },
     /// Its process ended, or the recording did: the last entry of a whole log.
     Finish {
-        /// Where it was.
-        place: Place,
+        /// Where it was; none where that is not known, after its last entry.
+        place: Option<Place>,
     },
+}
+
+/// What a system call did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// RAX after it.
+    pub result: i64,
+    /// The memory that the kernel wrote.
+    pub writes: Vec<Write>,
+    /// The changes of the mappings, before the writes.
+    pub maps: Vec<MapChange>,
+    /// The thread's state after it, if that is not [`after_call`].
+    pub state: Option<Box<ThreadState>>,
+}
+
+/// Returns the registers of a thread after a system call that changed nothing else.
+pub fn after_call(before: &Registers, result: i64) -> Registers {
+    /// Bytes of SYSCALL.
+    const SYSCALL_BYTES: u64 = 2;
+    let next = before.rip.wrapping_add(SYSCALL_BYTES);
+    // SYSCALL leaves the flags, but for RF, and the return address (SDM volume 2, "SYSCALL").
+    Registers {
+        rip: next,
+        rcx: next,
+        r11: before.eflags & !RESUME,
+        rax: result.cast_unsigned(),
+        ..*before
+    }
 }
 
 /// A process at its first instruction.
@@ -207,9 +232,6 @@ pub enum Content {
 /// Returns a hash of a thread's general registers, by which a replay checks itself. The number of the
 /// last system call and the flag of single steps are no part of it.
 pub fn check_of(registers: &Registers) -> u32 {
-    const STEPS: u64 = 1 << 8;
-    /// RF: set by the kernel as it returns from some stops.
-    const RESUME: u64 = 1 << 16;
     let eflags = registers.eflags & !(STEPS | RESUME);
     let compared = Registers { orig_rax: 0, eflags, ..*registers };
     let mut hash = crc32fast::Hasher::new();
