@@ -13,6 +13,8 @@ pub enum Backend {
     Soft,
     /// Single-stepping with ptrace: some 40 thousand instructions a second, exact.
     Step,
+    /// Translation that counts: all inputs of the run go to a log, from which it can be replayed.
+    Exact,
 }
 
 impl Backend {
@@ -29,6 +31,7 @@ impl From<Backend> for BackendName {
             Backend::Perf => Self::Perf,
             Backend::Soft => Self::Soft,
             Backend::Step => Self::Step,
+            Backend::Exact => Self::Exact,
         }
     }
 }

@@ -57,6 +57,7 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
             Backend::Step => step::Live::launch(request).map(Self::step),
+            Backend::Exact => Err(Error::FromStartOnly { backend }),
             Backend::Perf => perf::Live::launch(request).map(Self::perf),
         }
     }
@@ -65,7 +66,7 @@ impl Live {
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
-            Backend::Step => Err(Error::FromStartOnly { backend }),
+            Backend::Step | Backend::Exact => Err(Error::FromStartOnly { backend }),
             Backend::Perf => perf::Live::attach(request, pid).map(Self::perf),
         }
     }

@@ -11,6 +11,7 @@ mod debug_registers;
 mod debugged;
 mod delivery;
 mod error;
+mod exact;
 mod filter;
 mod final_state;
 mod foreground;
@@ -67,7 +68,9 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
     if request.only_thread.is_some() {
         match backend {
             Backend::Perf => {}
-            Backend::Soft | Backend::Step => return Err(Error::WholeProcessOnly { backend }),
+            Backend::Soft | Backend::Step | Backend::Exact => {
+                return Err(Error::WholeProcessOnly { backend });
+            }
         }
     }
     match (backend, request.attach, &request.start_at) {
@@ -76,6 +79,7 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
         (Backend::Soft, None, _) => soft::record(request),
         (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
         (Backend::Step, None, None) => step::record(request),
-        (Backend::Step, ..) => Err(Error::FromStartOnly { backend }),
+        (Backend::Exact, None, None) => exact::record(request),
+        (Backend::Step | Backend::Exact, ..) => Err(Error::FromStartOnly { backend }),
     }
 }

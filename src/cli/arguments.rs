@@ -83,6 +83,13 @@ pub(super) struct Record {
     /// end, as with --ring
     #[arg(long, visible_alias = "size-limit", value_name = "SIZE", requires = "full", value_parser = byte_count)]
     pub(super) max_size: Option<u64>,
+    /// Record exactly: everything that decides how the run goes, so that `replay` shows every
+    /// register and all memory at every place, in both directions. Threads take turns
+    #[arg(long, conflicts_with_all = [
+        "full", "max_size", "ring", "filter", "filter_range", "start_at", "stop_at", "attach", "tid",
+        "backend", "follow_forks", "on_recorder_death", "step_log",
+    ])]
+    pub(super) exact: bool,
     /// Keep the end of the history: the last MIB MiB of records of each thread, in memory during
     /// the run (a record has 4 bytes and covers some 5 to 30 instructions) [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]

@@ -55,7 +55,8 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         report: (arguments.full && !arguments.quiet && stderr().is_terminal()).then_some(progress),
         store: Store::of_user(),
     };
-    let backend = backend(arguments.backend, &request);
+    let backend =
+        if arguments.exact { Backend::Exact } else { backend(arguments.backend, &request) };
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config requires --backend perf".into());
@@ -82,7 +83,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
                 let why = "the perf backend keeps all or a ring: --max-size requires soft";
                 return Err(why.into());
             }
-            Backend::Soft => {}
+            Backend::Soft | Backend::Exact => {}
         }
     }
     if arguments.on_recorder_death == RecorderDeath::GoOn {

@@ -1,10 +1,11 @@
-//! The memory that one instruction read, from its bytes and the registers before and after it.
+//! The memory that one instruction read or wrote, from its bytes and the registers before and after
+//! it.
 
 use super::Registers;
 use crate::common::{Addr, AddrRange};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
 
-/// Upper bound in bytes for an operand without a fixed size (XRSTOR).
+/// Upper bound in bytes for an operand without a fixed size (XRSTOR, XSAVE).
 const LARGEST_BYTES: u64 = 4096;
 
 /// RFLAGS.DF: string instructions run downwards.
@@ -14,6 +15,30 @@ const DF: u64 = 1 << 10;
 /// registers before it and after it. Gathers yield nothing: their addresses are in a vector
 /// register.
 pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
+    touched(bytes, registers, behind, |access| {
+        matches!(
+            access,
+            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    })
+}
+
+/// Returns the memory that such an instruction may have written. Scatters yield nothing.
+pub fn writes(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<AddrRange> {
+    touched(bytes, registers, behind, |access| {
+        matches!(
+            access,
+            OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite
+        )
+    })
+}
+
+fn touched(
+    bytes: &[u8],
+    registers: &Registers,
+    behind: &Registers,
+    is_wanted: impl Fn(OpAccess) -> bool,
+) -> Vec<AddrRange> {
     let mut insn = Instruction::default();
     let options = DecoderOptions::NONE;
     Decoder::with_ip(64, bytes, registers.rip, options).decode_out(&mut insn);
@@ -21,12 +46,6 @@ pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<Add
         return Vec::new();
     }
     let mut factory = InstructionInfoFactory::new();
-    let reads = |access| {
-        matches!(
-            access,
-            OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite
-        )
-    };
     let repeats = insn.has_rep_prefix() || insn.has_repne_prefix();
     let repeats = repeats && insn.is_string_instruction();
     let rounds = if repeats { registers.rcx.wrapping_sub(behind.rcx) } else { 1 };
@@ -42,7 +61,7 @@ pub fn reads(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<Add
         let down = if registers.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
-    used.filter(|memory| reads(memory.access())).filter_map(range).collect()
+    used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
 }
 
 /// Returns the value that a register contributes to an address.

@@ -9,6 +9,7 @@ pub const MUNMAP: u64 = 11;
 pub const RT_SIGACTION: u64 = 13;
 pub const RT_SIGPROCMASK: u64 = 14;
 pub const RT_SIGRETURN: u64 = 15;
+pub const BRK: u64 = 12;
 pub const MREMAP: u64 = 25;
 pub const MADVISE: u64 = 28;
 pub const SHMAT: u64 = 30;

@@ -1,0 +1,121 @@
+//! Births of threads, which are recorded, and of processes, which go on natively.
+
+use super::effects::contents;
+use super::engine::Engine;
+use super::process::state_of;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::capture::error::gone_is_fine;
+use crate::capture::newborn::shares_memory;
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::engine::{Place, TranslatedThread};
+use crate::insn::Registers;
+use crate::recording::log::Happening;
+use crate::sideband::Event;
+use crate::syscalls::{Call, Registered};
+use crate::tracee::call_numbers::{CLONE, CLONE3};
+use crate::tracee::{Stop, Tracee, is_thread_of, wait_for};
+
+/// Bytes of SYSCALL.
+const SYSCALL_BYTES: u64 = 2;
+const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
+
+impl Engine {
+    /// Handles the birth of a thread or process, at the stop in the call of its parent.
+    pub(super) fn born(&mut self, parent: Tid, _: Stop) -> Result<(), Error> {
+        let message = Tracee(parent).event_message().unwrap_or(0);
+        let child = Tid(i32::try_from(message).unwrap_or(0));
+        let first = match self.early.remove(&child) {
+            Some(stop) => stop,
+            None => wait_for(child)?,
+        };
+        if first.is_end() {
+            self.stop_unborn(child, first)?;
+        } else if is_thread_of(child, self.pid) {
+            self.newborn_thread(parent, child)?;
+        } else {
+            self.newborn_process(parent, child)?;
+        }
+        self.with(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
+        // The parent may wait for a child that has its memory.
+        self.wait_a_moment(parent, true)
+    }
+
+    fn stop_unborn(&mut self, child: Tid, first: Stop) -> Result<(), Error> {
+        if matches!(first, Stop::Exited(_) | Stop::Killed { .. }) {
+            return Ok(());
+        }
+        self.left.insert(child);
+        gone_is_fine(Tracee(child).resume(0))
+    }
+
+    /// Adds a thread, which executes nothing before its parent's call is logged.
+    fn newborn_thread(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
+        let pid = self.pid;
+        let gs_base = self.threads.get(&parent).map_or(0, |maker| maker.translated.gs_base());
+        let made = self.with(parent, |process, _| {
+            process.engine.keep_promise();
+            process.recorder.thread(child)?;
+            Ok(process.engine.take_area())
+        })?;
+        let Some(Some(area)) = made else { return Ok(()) };
+        let tracee = Tracee(child);
+        let registers = tracee.registers()?;
+        tracee.set_registers(&Registers { gs_base, orig_rax: u64::MAX, ..registers })?;
+        let translated = TranslatedThread::new(child, pid, area, Place::Program);
+        self.unborn = Some(Thread::new(translated));
+        Ok(())
+    }
+
+    /// Logs the birth of the thread that a call made.
+    pub(super) fn after_birth_call(&mut self, parent: Tid, call: &Call) -> Result<(), Error> {
+        let Some(mut child) = self.unborn.take() else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let tracee = child.tracee();
+        let mut registers = tracee.registers()?;
+        if let Some(maker) = self.threads.get(&parent).and_then(|t| t.tracee().registers().ok())
+            && registers.rcx == registers.rip
+        {
+            // As SYSCALL left it, without the trap flag of its parent's step.
+            registers.r11 = maker.r11;
+            tracee.set_registers(&registers)?;
+        }
+        let memory = |addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf);
+        child.registered = Registered::of_child(call, &memory);
+        let (flags, child_tid) = match call.number {
+            CLONE => (call.args[0], call.args[3]),
+            CLONE3 => (process.word(call.args[0]), process.word(call.args[0] + 16)),
+            _ => (0, 0),
+        };
+        let told = (flags & CLONE_CHILD_SETTID != 0).then(|| AddrRange::sized(Addr(child_tid), 4));
+        let writes = contents(&process.engine, told);
+        let state = Box::new(state_of(tracee, &registers)?);
+        process.log(&mut child, &registers, Happening::Born { state, writes })?;
+        self.threads.insert(child.tid(), child);
+        Ok(())
+    }
+
+    /// Lets a child process go on natively. It has a copy of the code cache, or the same one.
+    fn newborn_process(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
+        let turns = self.turns;
+        self.with(parent, |process, thread| {
+            if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
+                process.engine.keep_promise();
+            }
+            process.recorder.event(parent, Event::Fork { child: Pid(child.0) })?;
+            if let Some(turns) = turns {
+                turns.end(child);
+            }
+            let tracee = Tracee(child);
+            let registers = tracee.registers()?;
+            let memory = &process.engine.memory;
+            if !shares_memory(&registers, memory) {
+                let gadget = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
+                process.engine.unprotect_in(tracee, gadget)?;
+                process.engine.remove_from(tracee, gadget)?;
+            }
+            gone_is_fine(tracee.detach(0))
+        })?;
+        Ok(())
+    }
+}

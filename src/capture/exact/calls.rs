@@ -1,0 +1,227 @@
+//! System calls: made by the thread itself, where it is in the program, and logged when they are
+//! done.
+
+use super::effects::{Before, contents, ranges_of};
+use super::engine::Engine;
+use super::process::{Process, state_of};
+use super::thread::{Calling, Doing, Thread};
+use crate::capture::Error;
+use crate::capture::error::gone_is_fine;
+use crate::capture::restart::asks_to_restart;
+use crate::capture::trap_flag::hidden_in_r11;
+use crate::common::{Addr, Tid};
+use crate::engine::{Phase, SignalStop};
+use crate::insn::Registers;
+use crate::recording::log::{Done, Happening, Write, after_call};
+use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
+use crate::tracee::call_numbers::RT_SIGRETURN;
+use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
+
+/// A handler's frame replaces this result of an interrupted call.
+const INTERRUPTED: i64 = -libc::EINTR as i64;
+
+/// What a stop in a system call means.
+enum InCall {
+    /// The call goes on.
+    GoesOn,
+    /// The thread has another stop, to be waited for.
+    Resumed,
+    /// It is done.
+    Done,
+    /// A signal is to be delivered.
+    Signal(SiginfoBytes),
+}
+
+impl Engine {
+    /// Handles a system call that the thread with the token is about to make.
+    pub(super) fn enter_call(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(Some(registers)) = self.with(tid, |process, thread| {
+            let registers = thread.tracee().registers()?;
+            let call = call_of(&registers);
+            if let Some(result) = process.answer(thread, &call, &registers)? {
+                process.pass_over(thread, &registers, result)?;
+                return Ok(None);
+            }
+            Ok(Some(registers))
+        })?
+        else {
+            return Ok(());
+        };
+        let call = call_of(&registers);
+        if let Some(why) = self.reason_to_leave(&call, &registers) {
+            return self.leave(why);
+        }
+        if self.is_end(&call) {
+            self.log_finish(tid, &registers)?;
+        }
+        self.answer_for_cpus(&call);
+        let begun = self.with(tid, |process, thread| {
+            process.prepare_call(thread, &call, &registers)?;
+            let open =
+                call.begin(&|addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf));
+            let before = process.before_unknown(&call, &registers, &open);
+            let calling = Calling { call, open, registers, before, is_logged: false };
+            thread.doing = Doing::Calls(Box::new(calling));
+            Ok(thread.tracee().step(0)?)
+        })?;
+        if begun.is_none() {
+            return Ok(());
+        }
+        let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
+        self.wait_a_moment(tid, may_block)
+    }
+
+    /// Handles a stop of the thread with the token, which is in a system call.
+    pub(super) fn go_on_in_call(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if let Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) = stop {
+            return self.born(tid, stop);
+        }
+        let meaning = self.with(tid, |process, thread| process.in_call(thread, stop))?;
+        match meaning {
+            Some(InCall::Done) => self.call_is_done(tid),
+            Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
+            Some(InCall::GoesOn) => {
+                let resumed = self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
+                if resumed.is_some() { self.wait_a_moment(tid, true) } else { Ok(()) }
+            }
+            Some(InCall::Resumed) | None => Ok(()),
+        }
+    }
+
+    fn call_is_done(&mut self, tid: Tid) -> Result<(), Error> {
+        let made = self.with(tid, |process, thread| {
+            let Some(calling) = thread.take_call() else { return Ok(None) };
+            process.call_is_done(thread, &calling)?;
+            Ok(Some(calling.call))
+        })?;
+        if let Some(Some(call)) = made {
+            self.after_birth_call(tid, &call)?;
+            self.restore_cpus(&call)?;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Finds out what a stop of a thread in a system call means.
+    fn in_call(&mut self, thread: &mut Thread, stop: Stop) -> Result<InCall, Error> {
+        let signal = match stop {
+            Stop::Signal(signal) => signal,
+            Stop::Group(_) => {
+                gone_is_fine(thread.tracee().listen())?;
+                return Ok(InCall::Resumed);
+            }
+            _ => return Ok(InCall::GoesOn),
+        };
+        let why = self.engine.signal_stop(&thread.translated, Phase::Calls, signal)?;
+        if why.is_tracers() {
+            self.engine.restore_signal_state(&mut thread.translated, signal)?;
+        }
+        Ok(match why {
+            // The kernel makes it again, unless a handler begins.
+            SignalStop::Done if asks_to_restart(&thread.tracee().registers()?) => InCall::GoesOn,
+            SignalStop::Done => InCall::Done,
+            SignalStop::Program(info) => InCall::Signal(info),
+            SignalStop::HiddenFault => {
+                thread.translated.fault_again()?;
+                InCall::GoesOn
+            }
+            _ => InCall::GoesOn,
+        })
+    }
+
+    /// Lets the thread go on after a system call that it does not make, with this result.
+    pub(super) fn pass_over(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+        result: i64,
+    ) -> Result<(), Error> {
+        let number = call_of(registers).number;
+        let written = self.written_for(number, registers, result);
+        let writes = contents(&self.engine, written);
+        let done = Done { result, writes, maps: Vec::new(), state: None };
+        self.log(thread, registers, Happening::Call { number, done })?;
+        Ok(thread.tracee().set_registers(&after_call(registers, result))?)
+    }
+
+    /// Reads the memory that can be written before a call whose effects are not known.
+    fn before_unknown(
+        &mut self,
+        call: &Call,
+        registers: &Registers,
+        open: &OpenCall,
+    ) -> Option<Before> {
+        let is_known = matches!(open.limit(), Effects::Known(_));
+        let is_shared = crate::capture::newborn::shares_memory(
+            &Registers { orig_rax: call.number, ..*registers },
+            &self.engine.memory,
+        ) && !self.makes_thread(call);
+        if is_known && !is_shared {
+            return None;
+        }
+        if !is_shared {
+            let name = Model::of(call.number).map_or("?", |model| model.name);
+            self.note(format!(
+                "what the system call {name} ({}) writes was found by comparing memory",
+                call.number
+            ));
+        }
+        Some(Before::read(&self.engine, self.pid()))
+    }
+
+    /// Logs a call that is done.
+    fn call_is_done(&mut self, thread: &mut Thread, calling: &Calling) -> Result<(), Error> {
+        let Calling { call, registers: before, .. } = calling;
+        let mut after = thread.tracee().registers()?;
+        if call.number == RT_SIGRETURN {
+            thread.translated.return_from_handler(&after)?;
+        } else {
+            after.r11 = hidden_in_r11(&after);
+        }
+        after.orig_rax = u64::MAX;
+        thread.tracee().set_registers(&after)?;
+        let result = after.rax.cast_signed();
+        thread.registered.note(call, result);
+        let maps = self.map_changes(thread, call, result)?;
+        let writes = self.writes_of(calling, result);
+        let expected = after_call(before, result);
+        let same =
+            crate::recording::log::check_of(&expected) == crate::recording::log::check_of(&after);
+        let state = if same && call.number != RT_SIGRETURN {
+            None
+        } else {
+            Some(Box::new(state_of(thread.tracee(), &after)?))
+        };
+        let done = Done { result, writes, maps, state };
+        let happening = match calling.is_logged {
+            true => Happening::Returns { done },
+            false => Happening::Call { number: call.number, done },
+        };
+        self.log(thread, before, happening)
+    }
+
+    /// Reads the memory that a call wrote.
+    fn writes_of(&self, calling: &Calling, result: i64) -> Vec<Write> {
+        let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
+        let written = ranges_of(calling.open.end(result, &memory));
+        let mut writes = contents(&self.engine, written);
+        if let Some(before) = &calling.before {
+            writes.extend(before.changes(&self.engine, self.pid()));
+        }
+        writes
+    }
+
+    /// Reads the memory that a call wrote which a signal ends.
+    pub(super) fn writes_of_interrupted(&self, calling: &Calling, rax: u64) -> Vec<Write> {
+        let registers = Registers { rax, orig_rax: 0, ..Registers::default() };
+        let result = if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() };
+        self.writes_of(calling, result)
+    }
+}
+
+/// Returns the call that a thread with these registers is about to make. The kernel looks at the low
+/// half of the number only.
+pub(super) fn call_of(r: &Registers) -> Call {
+    Call { number: r.rax & u64::from(u32::MAX), args: [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9] }
+}

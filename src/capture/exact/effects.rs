@@ -1,0 +1,93 @@
+//! The memory that the kernel wrote.
+
+use crate::common::{Addr, AddrRange, Pid};
+use crate::engine::TranslatedProcess;
+use crate::recording::log::{Bytes, Write};
+use crate::syscalls::Effects;
+use crate::tracee::{PageMap, PageState};
+use std::collections::BTreeMap;
+
+const PAGE_BYTES: usize = 4096;
+/// Bytes of one write in the log.
+const LARGEST_WRITE_BYTES: u64 = 1 << 20;
+
+/// The pages of a process that can be written, as they were.
+#[derive(Debug)]
+pub(super) struct Before(BTreeMap<u64, Box<[u8; PAGE_BYTES]>>);
+
+impl Before {
+    /// Reads all memory that the process can write.
+    pub(super) fn read(process: &TranslatedProcess, pid: Pid) -> Self {
+        Self(written_pages(process, pid))
+    }
+
+    /// Returns what is not as it was.
+    pub(super) fn changes(&self, process: &TranslatedProcess, pid: Pid) -> Vec<Write> {
+        let now = written_pages(process, pid);
+        let mut writes = Vec::new();
+        for (page, bytes) in now {
+            let before = self.0.get(&page);
+            let differs = |at: &usize| before.map_or(0, |before| before[*at]) != bytes[*at];
+            let Some(first) = (0..PAGE_BYTES).find(differs) else { continue };
+            let last = (0..PAGE_BYTES).rev().find(differs).unwrap_or(first);
+            let bytes = Bytes(bytes[first..=last].to_vec());
+            writes.push(Write { addr: Addr(page + first as u64), bytes });
+        }
+        writes
+    }
+}
+
+/// Returns the pages that can be written and were touched.
+fn written_pages(process: &TranslatedProcess, pid: Pid) -> BTreeMap<u64, Box<[u8; PAGE_BYTES]>> {
+    let mut pages = BTreeMap::new();
+    let map = PageMap::open(pid);
+    let writable = process.space.mappings().filter(|mapping| mapping.protection.write);
+    for mapping in writable {
+        let states = map.as_ref().and_then(|map| map.states(mapping.range));
+        let count = mapping.range.size_bytes() / PAGE_BYTES as u64;
+        for number in 0..count {
+            let index = usize::try_from(number).unwrap_or(usize::MAX);
+            let state = states.as_ref().and_then(|states| states.get(index));
+            let is_touched = mapping.protection.shared || state != Some(&PageState::Absent);
+            let page = mapping.range.start.0 + number * PAGE_BYTES as u64;
+            let mut bytes = Box::new([0; PAGE_BYTES]);
+            if is_touched && process.memory.read(Addr(page), &mut bytes[..]) == PAGE_BYTES {
+                pages.insert(page, bytes);
+            }
+        }
+    }
+    pages
+}
+
+/// Returns the ranges that a call is known to have written.
+pub(super) fn ranges_of(effects: Effects) -> Vec<AddrRange> {
+    match effects {
+        Effects::Known(ranges) | Effects::Assumed(ranges) => ranges,
+        Effects::Unknown => Vec::new(),
+    }
+}
+
+/// Reads ranges, as far as the process has memory there.
+pub(super) fn contents(
+    process: &TranslatedProcess,
+    ranges: impl IntoIterator<Item = AddrRange>,
+) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for range in ranges {
+        let mut start = range.start;
+        while start < range.end {
+            let size = (range.end.0 - start.0).min(LARGEST_WRITE_BYTES);
+            let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+            let known = process.read_visible(start, &mut bytes);
+            bytes.truncate(known);
+            if !bytes.is_empty() {
+                writes.push(Write { addr: start, bytes: Bytes(bytes) });
+            }
+            if (known as u64) < size {
+                break;
+            }
+            start = start.wrapping_add(size);
+        }
+    }
+    writes
+}

@@ -1,0 +1,203 @@
+//! The ends of threads and of the process.
+
+use super::effects::contents;
+use super::engine::Engine;
+use super::process::place_of;
+use super::thread::{Doing, Thread};
+use crate::capture::culprit::exit_of;
+use crate::capture::error::gone_is_fine;
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, Tid};
+use crate::engine::Place;
+use crate::insn::Registers;
+use crate::recording::log::Happening;
+use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT};
+use crate::tracee::{self, Stop, Tracee, comm, executable, siginfo, wait_for};
+use std::time::Duration;
+
+impl Engine {
+    /// Logs the last place of the program.
+    pub(super) fn log_finish(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
+        let place = Some(place_of(registers));
+        self.with(tid, |process, thread| {
+            process.log(thread, registers, Happening::Finish { place })
+        })?;
+        self.is_finished = true;
+        Ok(())
+    }
+
+    /// Handles the end of a thread: its exit stop, or that it is gone.
+    pub(super) fn ending(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
+            return self.gone(tid, stop);
+        }
+        let executes = |thread: &Thread| {
+            thread.tid() != tid
+                && thread.calling().is_some_and(|c| matches!(c.call.number, EXECVE | EXECVEAT))
+        };
+        if self.threads.values().any(executes) {
+            // It makes way for another program.
+            self.threads.remove(&tid);
+            self.left.insert(tid);
+            return gone_is_fine(Tracee(tid).resume(0));
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let chose_to = thread.calling().is_some_and(|calling| calling.call.number == EXIT);
+        thread.ending = last_state(thread);
+        if chose_to && self.threads.len() > 1 {
+            return self.thread_ends(tid);
+        }
+        if !self.is_finished {
+            self.log_end(tid)?;
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.doing = Doing::AtEnd;
+        }
+        self.end_if_all_are()
+    }
+
+    /// Logs where the program ended that did not choose to.
+    fn log_end(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
+        let is_known = thread.translated.place == Place::Program;
+        let at = match thread.calling() {
+            Some(calling) => Some(calling.registers),
+            None => thread.tracee().registers().ok().filter(|_| is_known),
+        };
+        match at {
+            Some(registers) => self.log_finish(tid, &registers),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets a thread end that others outlive, and waits until it is gone, so that what the kernel
+    /// writes then is in the log before another thread runs.
+    fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
+        gone_is_fine(Tracee(tid).resume(0))?;
+        self.wait_until_gone(tid)?;
+        let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let name = comm(process.pid(), tid);
+        let memory = |addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf);
+        let written = thread.registered.at_end(&memory);
+        let writes = contents(&process.engine, written);
+        let calling = thread.take_call();
+        let registers = calling.map(|calling| calling.registers).unwrap_or_default();
+        process.log(&mut thread, &registers, Happening::Ends { writes })?;
+        process.recorder.thread_ended(tid, name, 0, None)?;
+        let Thread { translated, .. } = thread;
+        process.engine.give_area(translated.area, translated.busy);
+        Ok(())
+    }
+
+    /// Waits until a thread has left its memory. The first thread of a process is reported last.
+    fn wait_until_gone(&mut self, tid: Tid) -> Result<(), Error> {
+        if tid.0 != self.pid.0 {
+            while !matches!(wait_for(tid), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {}
+            return Ok(());
+        }
+        while !tracee::is_first_thread_gone(self.pid) {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        Ok(())
+    }
+
+    /// Writes the final state if all threads are at their end, and lets them end.
+    fn end_if_all_are(&mut self) -> Result<(), Error> {
+        if self.threads.values().any(|thread| !matches!(thread.doing, Doing::AtEnd)) {
+            return Ok(());
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let first = self.holder;
+        let threads = self.threads.values().filter_map(|thread| thread.ending.clone()).collect();
+        let last = self.threads.get(&first).and_then(|thread| thread.siginfo);
+        let status = Tracee(first).event_message().unwrap_or(0) & 0x7f;
+        let signal = last.map_or(0, |info| siginfo::signal_of(&info));
+        let signal = if u64::from(signal.unsigned_abs()) == status { signal } else { 0 };
+        let hidden = process.engine.space.hidden();
+        let threads = final_state::in_order(threads, first);
+        final_state::write(&process.recorder, &process.engine.memory, threads, signal, hidden)?;
+        for &tid in self.threads.keys() {
+            let name = comm(process.pid(), tid);
+            process.recorder.thread_ended(tid, name, 0, None)?;
+        }
+        self.threads.values().try_for_each(|thread| gone_is_fine(thread.tracee().resume(0)))
+    }
+
+    fn gone(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        self.threads.remove(&tid);
+        if tid.0 == self.pid.0 {
+            return self.finish(exit_of(stop));
+        }
+        self.end_if_all_are()
+    }
+
+    /// Ends the recording where the program is, which goes on natively.
+    pub(super) fn leave(&mut self, why: &str) -> Result<(), Error> {
+        let holder = self.holder;
+        if let Some(thread) = self.threads.get(&holder)
+            && let Ok(registers) = thread.tracee().registers()
+        {
+            self.log_finish(holder, &registers)?;
+        }
+        let path = executable(self.pid).map(|path| path.display().to_string()).unwrap_or_default();
+        if let Some(process) = &mut self.process {
+            let pid = process.pid();
+            process.note(format!("process {pid} {why} ({path}) and is recorded up to there"));
+        }
+        self.let_go();
+        self.finish(None)
+    }
+
+    /// Takes the process out of the cache, and lets it go on untraced. Waits for its end, so that it
+    /// keeps its terminal.
+    pub(super) fn let_go(&mut self) {
+        let Some(process) = &mut self.process else {
+            tracee::detach_all(self.pid);
+            return tracee::detach_rest();
+        };
+        let mut stopped = Vec::new();
+        for thread in self.threads.values() {
+            let tracee = thread.tracee();
+            if tracee.registers().is_err() && tracee.interrupt().is_ok() {
+                // If it ends now, there is nothing to detach from.
+                let _ = wait_for(thread.tid());
+            }
+            if let Ok(registers) = tracee.registers() {
+                let _ =
+                    tracee.set_registers(&crate::capture::restart::stand_before_call(&registers));
+                stopped.push(tracee);
+            }
+        }
+        if let Some(first) = stopped.first() {
+            // If this fails, nothing better is possible.
+            let _ = process.engine.leave(*first);
+        }
+        for tracee in stopped {
+            let _ = tracee.detach(0);
+        }
+        tracee::detach_rest();
+        if let Some(turns) = self.turns.take() {
+            turns.end(Tid(self.pid.0));
+        }
+        while let Ok(stop) = wait_for(Tid(self.pid.0)) {
+            if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
+                self.exit = exit_of(stop);
+                break;
+            }
+            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
+            let _ = Tracee(Tid(self.pid.0)).detach(signal);
+        }
+    }
+}
+
+/// Returns a thread's registers at its exit stop, as the program had them.
+fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
+    let at_stop = thread.tracee().registers().ok()?;
+    let program = match thread.calling() {
+        Some(calling) => calling.registers,
+        None if thread.translated.place == Place::Program => at_stop,
+        None => return None,
+    };
+    Some(final_state::thread_with(thread.tracee(), &program, thread.siginfo))
+}

@@ -1,0 +1,319 @@
+//! The loop: who goes on, and what stopped it.
+
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::culprit::exit_of;
+use crate::capture::error::gone_is_fine;
+use crate::capture::recorder::{Outcome, Prepared, Request};
+use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
+use crate::capture::turns::Turns;
+use crate::capture::{Backend, Error};
+use crate::common::{Pid, Tid};
+use crate::engine::{Distance, Ran, Run, RunEnd, Stepped, call_at};
+use crate::recording::log::Happening;
+use crate::recording::{Exit, Manifest};
+use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
+use crate::translate::{Hook, is_counted};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Ticks of a slice while other threads wait for something: less than a millisecond.
+const SLICE_TICKS: u64 = 250_000;
+/// Ticks after which the recorder looks around if there is one thread alone.
+const LONG_SLICE_TICKS: u64 = 50_000_000;
+/// How long a thread keeps the token in a call that may wait, and in one that should not.
+const SHORT_CALL: Duration = Duration::from_micros(30);
+const LONG_CALL: Duration = Duration::from_millis(2);
+
+/// Records a program.
+pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
+    // Without turns on one CPU it is slower. Threads take turns anyway.
+    let turns = Turns::begin().ok();
+    let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
+    let _forwarding = Forwarding::to(pid);
+    let mut engine = Engine::new(request, pid, turns);
+    let result = engine.start(prepared).and_then(|()| engine.run());
+    if let Some(turns) = turns {
+        let _ = turns.own.keep_this_thread();
+    }
+    if let Err(error) = result {
+        engine.let_go();
+        return Err(error);
+    }
+    engine.outcome()
+}
+
+/// The recorded program.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) request: Request,
+    pub(super) pid: Pid,
+    pub(super) process: Option<Process>,
+    pub(super) threads: BTreeMap<Tid, Thread>,
+    /// The thread that has the token.
+    pub(super) holder: Tid,
+    /// True if it had it for long enough.
+    pub(super) is_slice_over: bool,
+    /// First stops of threads and processes whose birth was not reported yet.
+    pub(super) early: BTreeMap<Tid, Stop>,
+    /// Children that were left at their birth, and whose end may be reported.
+    pub(super) left: BTreeSet<Tid>,
+    /// A thread whose parent's call is not logged yet.
+    pub(super) unborn: Option<Thread>,
+    pub(super) turns: Option<Turns>,
+    pub(super) leaving: Option<Leaving>,
+    pub(super) exit: Option<Exit>,
+    /// True once the log has its last entry.
+    pub(super) is_finished: bool,
+    finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
+}
+
+impl Engine {
+    fn new(request: &Request, pid: Pid, turns: Option<Turns>) -> Self {
+        Self {
+            request: request.clone(),
+            pid,
+            process: None,
+            threads: BTreeMap::new(),
+            holder: Tid(pid.0),
+            is_slice_over: false,
+            early: BTreeMap::new(),
+            left: BTreeSet::new(),
+            unborn: None,
+            turns,
+            leaving: Leaving::when_orphaned(),
+            exit: None,
+            is_finished: false,
+            finished: None,
+        }
+    }
+
+    /// Acts on a thread and its process, if both are there. That the thread was killed is no error:
+    /// its end will be reported.
+    pub(super) fn with<T>(
+        &mut self,
+        tid: Tid,
+        act: impl FnOnce(&mut Process, &mut Thread) -> Result<T, Error>,
+    ) -> Result<Option<T>, Error> {
+        let (Some(process), Some(thread)) = (&mut self.process, self.threads.get_mut(&tid)) else {
+            return Ok(None);
+        };
+        match act(process, thread) {
+            Err(Error::Tracee(tracee::Error::Disturbed { tid: whose, stop })) => {
+                self.note_stop(whose, stop)?;
+                Ok(None)
+            }
+            Err(Error::Tracee(error)) if error.is_gone() => {
+                let stop = wait_for(tid)?;
+                self.note_stop(tid, stop)?;
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Error> {
+        while self.finished.is_none() {
+            if let Some(process) = &mut self.process {
+                process.recorder.flush_if_due()?;
+            }
+            if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
+                return self.leave("was left by its recorder");
+            }
+            if self.threads.len() > 1 || !self.left.is_empty() {
+                self.collect()?;
+            }
+            match self.next_thread() {
+                Some(tid) => {
+                    self.give_token(tid)?;
+                    self.advance(tid)?;
+                }
+                None => {
+                    if let Some((tid, stop)) = wait_or_signal()? {
+                        self.note_stop(tid, stop)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets the thread with the token go on.
+    fn advance(&mut self, tid: Tid) -> Result<(), Error> {
+        let stop = self.threads.get_mut(&tid).and_then(|thread| thread.stop.take());
+        match stop {
+            Some(stop) if stop.is_end() => self.ending(tid, stop),
+            Some(stop) => self.go_on_in_call(tid, stop),
+            None => self.run_slice(tid),
+        }
+    }
+
+    /// Notes a stop of a thread. Those in calls are handled when the thread has the token; ends at
+    /// once.
+    pub(super) fn note_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if stop == Stop::Event(PtraceEvent::Exec) {
+            return self.executed(tid);
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return self.stop_of_stranger(tid, stop);
+        };
+        match stop {
+            stop if stop.is_end() => self.ending(tid, stop),
+            Stop::Group(signal) => {
+                gone_is_fine(thread.tracee().listen())?;
+                stop_with_program(signal);
+                Ok(())
+            }
+            stop => {
+                thread.stop = Some(stop);
+                Ok(())
+            }
+        }
+    }
+
+    /// Handles a stop of a thread that is not recorded: one that is not born yet, or left.
+    fn stop_of_stranger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } if tid.0 == self.pid.0 => {
+                self.finish(exit_of(stop))
+            }
+            Stop::Exited(_) | Stop::Killed { .. } => {
+                self.left.remove(&tid);
+                Ok(())
+            }
+            Stop::Event(PtraceEvent::Exit) => gone_is_fine(Tracee(tid).resume(0)),
+            stop => {
+                self.early.insert(tid, stop);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs the program's code up to the next system call, signal, or the end of the slice.
+    fn run_slice(&mut self, tid: Tid) -> Result<(), Error> {
+        let is_alone = self.threads.len() == 1;
+        let ticks = if is_alone { LONG_SLICE_TICKS } else { SLICE_TICKS };
+        let run = self.with(tid, |process, thread| {
+            let mut running = match thread.running.take() {
+                Some(running) => running,
+                None => {
+                    let budget = process.engine.budget(ticks).unwrap_or(ticks);
+                    let distance = Distance::Budget(budget);
+                    process.engine.begin_run(&mut thread.translated, distance)?
+                }
+            };
+            thread.tracee().resume(0)?;
+            let run = process.engine.go_on(&mut thread.translated, &mut running)?;
+            if let Run::Other(_) = run {
+                thread.running = Some(running);
+            }
+            Ok(run)
+        })?;
+        let Some(run) = run else { return Ok(()) };
+        if let Run::Ran(ran) | Run::Signal(ran, _) = run
+            && let Some(thread) = self.threads.get_mut(&tid)
+        {
+            thread.ticks += ran.branches;
+        }
+        match run {
+            Run::Ran(Ran { end: RunEnd::Native(Some(Hook::SystemCall)), .. }) => {
+                self.enter_call(tid)
+            }
+            Run::Ran(Ran { end: RunEnd::Native(hook), .. }) => self.execute(tid, hook),
+            Run::Ran(_) => {
+                self.is_slice_over = true;
+                Ok(())
+            }
+            Run::Signal(_, info) => self.signalled(tid, info),
+            Run::Other(stop) => self.interrupted(tid, stop),
+        }
+    }
+
+    /// Handles a stop that is no affair of the program's code.
+    fn interrupted(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        match stop {
+            stop if stop.is_end() => self.ending(tid, stop),
+            Stop::Group(signal) => {
+                gone_is_fine(Tracee(tid).listen())?;
+                stop_with_program(signal);
+                let stop = wait_for(tid)?;
+                self.interrupted(tid, stop)
+            }
+            Stop::Event(PtraceEvent::Exec) => self.executed(tid),
+            // The run goes on.
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets a thread execute an instruction that is not translated, or that has a result which does
+    /// not follow from its state.
+    fn execute(&mut self, tid: Tid, hook: Option<Hook>) -> Result<(), Error> {
+        let stepped = self.with(tid, |process, thread| {
+            let before = thread.tracee().registers()?;
+            if call_at(before.rip.into()).is_some() && process.call_vsyscall(thread, &before)? {
+                return Ok(Stepped::Done);
+            }
+            let bytes = process.bytes_at(before.rip);
+            let ticks = u64::from(is_counted(&bytes));
+            let stepped = process.engine.step_in_program(&mut thread.translated)?;
+            if let (Stepped::Done, Some(_)) = (stepped, hook) {
+                let after = thread.tracee().registers()?;
+                let written = crate::insn::writes(&bytes, &before, &after);
+                let writes = super::effects::contents(&process.engine, written);
+                let registers = Box::new(after.into());
+                process.log(thread, &before, Happening::Executes { registers, writes })?;
+            }
+            if let Stepped::Done = stepped {
+                thread.ticks += if hook.is_none() { ticks } else { 0 };
+            }
+            Ok(stepped)
+        })?;
+        match stepped {
+            Some(Stepped::Signal(info)) => self.signalled(tid, info),
+            Some(Stepped::Other(stop)) => self.interrupted(tid, stop),
+            Some(Stepped::Done) | None => Ok(()),
+        }
+    }
+
+    /// Waits a moment for a thread in a system call, before it loses the token.
+    pub(super) fn wait_a_moment(&mut self, tid: Tid, may_block: bool) -> Result<(), Error> {
+        if self.is_alone(tid) {
+            return Ok(());
+        }
+        let limit = if may_block { SHORT_CALL } else { LONG_CALL };
+        let begun = Instant::now();
+        loop {
+            if let Some(stop) = news_of(tid)? {
+                return self.note_stop(tid, stop);
+            }
+            if begun.elapsed() > limit {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Completes the recording of the process, which is gone.
+    pub(super) fn finish(&mut self, exit: Option<Exit>) -> Result<(), Error> {
+        self.exit = exit;
+        self.threads.clear();
+        if let Some(mut process) = self.process.take() {
+            if !self.is_finished {
+                let tid = self.holder;
+                process.log_beside(tid, Happening::Finish { place: None })?;
+            }
+            let Process { recorder, notes, .. } = process;
+            let (dir, manifest, trace_bytes) = recorder.finish(exit)?;
+            self.finished = Some((dir, manifest, trace_bytes, notes));
+        }
+        Ok(())
+    }
+
+    fn outcome(self) -> Result<Outcome, Error> {
+        let Some((dir, manifest, trace_bytes, notes)) = self.finished else {
+            return Err(tracee::Error::EndedEarly { program: self.request.program }.into());
+        };
+        Ok(Outcome { recordings: vec![dir], manifest, trace_bytes, notes })
+    }
+}

@@ -1,0 +1,22 @@
+//! Exact recording: the program runs in code that counts, one thread at a time, and all that does
+//! not follow from the run itself goes to a log (`recording::log`), from which the run can be
+//! repeated.
+//!
+//! The thread that executes holds the *token*. It gives the token up at the end of its slice if
+//! another thread can run, and in a system call that does not return at once. What happens to a
+//! thread is logged while it has the token, so that the log is one sequence for all threads.
+
+mod births;
+mod calls;
+mod effects;
+mod ends;
+mod engine;
+mod maps;
+mod process;
+mod schedule;
+mod signals;
+mod special;
+mod start;
+mod thread;
+
+pub(super) use engine::record;

@@ -1,0 +1,81 @@
+//! The process of an exact recording: its translated code, its mappings, its log.
+
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::capture::recorder::Recorder;
+use crate::capture::space::MappingRecorder;
+use crate::common::{Pid, Tid};
+use crate::engine::TranslatedProcess;
+use crate::insn::Registers;
+use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
+use crate::tracee::Tracee;
+
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// A recorded process.
+#[derive(Debug)]
+pub(super) struct Process {
+    pub(super) recorder: Recorder,
+    pub(super) engine: TranslatedProcess,
+    pub(super) mappings: MappingRecorder,
+    /// The end of its heap, as brk(2) last returned it.
+    pub(super) heap_end: u64,
+    /// Sentences for the user.
+    pub(super) notes: Vec<String>,
+}
+
+impl Process {
+    pub(super) fn pid(&self) -> Pid {
+        self.recorder.pid()
+    }
+
+    /// Logs what happened to a thread that is where its registers say.
+    pub(super) fn log(
+        &mut self,
+        thread: &mut Thread,
+        registers: &Registers,
+        happening: Happening,
+    ) -> Result<(), Error> {
+        let ticks = std::mem::take(&mut thread.ticks);
+        let check = check_of(registers);
+        let entry = Entry { tid: thread.tid(), ticks, check, happening };
+        Ok(self.recorder.log(&entry)?)
+    }
+
+    /// Logs what happened to no thread in particular, or to one that has not executed anything.
+    pub(super) fn log_beside(&mut self, tid: Tid, happening: Happening) -> Result<(), Error> {
+        Ok(self.recorder.log(&Entry { tid, ticks: 0, check: 0, happening })?)
+    }
+
+    /// Reads the mappings again.
+    pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
+        let changes = self.mappings.refresh(
+            &mut self.engine.space,
+            &mut self.recorder,
+            &self.engine.memory,
+            tid,
+        )?;
+        if changes.code {
+            self.engine.forget_stable_code();
+        }
+        Ok(())
+    }
+
+    /// Adds a sentence for the user, unless it was said before.
+    pub(super) fn note(&mut self, sentence: String) {
+        if !self.notes.contains(&sentence) {
+            self.notes.push(sentence);
+        }
+    }
+}
+
+/// Reads the state of a thread that is stopped in the program.
+pub(super) fn state_of(tracee: Tracee, registers: &Registers) -> Result<ThreadState, Error> {
+    let extended = Bytes(tracee.register_set(NT_X86_XSTATE)?);
+    Ok(ThreadState { registers: (*registers).into(), extended })
+}
+
+/// Returns the place of a thread with these registers.
+pub(super) fn place_of(registers: &Registers) -> Place {
+    Place { ip: registers.rip.into(), rcx: registers.rcx }
+}

@@ -1,0 +1,63 @@
+//! Which thread has the token.
+
+use super::engine::Engine;
+use super::process::place_of;
+use super::thread::Doing;
+use crate::capture::Error;
+use crate::common::Tid;
+use crate::recording::log::Happening;
+use crate::tracee::wait_any;
+
+impl Engine {
+    /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
+    /// the next one in turn.
+    pub(super) fn next_thread(&self) -> Option<Tid> {
+        let can_go = |tid: &Tid| self.threads.get(tid).is_some_and(super::thread::Thread::can_go);
+        if !self.is_slice_over && can_go(&self.holder) {
+            return Some(self.holder);
+        }
+        let after = self.threads.range(self.holder..).skip_while(|(tid, _)| **tid == self.holder);
+        let all = after.chain(self.threads.range(..=self.holder));
+        all.map(|(tid, _)| *tid).find(can_go)
+    }
+
+    /// Gives the token to a thread, and logs that.
+    pub(super) fn give_token(&mut self, tid: Tid) -> Result<(), Error> {
+        self.is_slice_over = false;
+        if self.holder == tid {
+            return Ok(());
+        }
+        let before = std::mem::replace(&mut self.holder, tid);
+        let Some(process) = &mut self.process else { return Ok(()) };
+        if let Some(thread) = self.threads.get_mut(&before)
+            && thread.ticks > 0
+            && matches!(thread.doing, Doing::Runs)
+            && let Ok(registers) = thread.tracee().registers()
+        {
+            let place = place_of(&registers);
+            process.log(thread, &registers, Happening::Switch { place })?;
+        }
+        // Calls that were not done before another thread runs.
+        for (&other, thread) in &mut self.threads {
+            let Doing::Calls(calling) = &mut thread.doing else { continue };
+            if other != tid && !std::mem::replace(&mut calling.is_logged, true) {
+                let (number, registers) = (calling.call.number, calling.registers);
+                process.log(thread, &registers, Happening::Enters { number })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if no other thread could execute anything now.
+    pub(super) fn is_alone(&self, tid: Tid) -> bool {
+        self.threads.values().all(|thread| thread.tid() == tid || !thread.can_go())
+    }
+
+    /// Notes all stops that are there.
+    pub(super) fn collect(&mut self) -> Result<(), Error> {
+        while let Some((tid, stop)) = wait_any(false)? {
+            self.note_stop(tid, stop)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! System calls that the recorder answers itself, or prepares.
+
+use super::engine::Engine;
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::capture::unrecordable::reason_to_leave;
+use crate::common::{Addr, AddrRange};
+use crate::engine::make_call;
+use crate::insn::{MAX_INSN_BYTES, Registers};
+use crate::recording::log::Happening;
+use crate::syscalls::{Call, Model, Property};
+use crate::tracee::call_numbers::{
+    ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, MADVISE, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT,
+    REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY,
+    SCHED_SETAFFINITY,
+};
+
+const ENOSYS: i64 = -libc::ENOSYS as i64;
+const ENOMEM: i64 = -libc::ENOMEM as i64;
+const EINVAL: i64 = -libc::EINVAL as i64;
+/// `arch_prctl(2)`: GS's base is the recorder's in the cache.
+const ARCH_GET_GS: u64 = 0x1004;
+const ARCH_SHSTK_ENABLE: u64 = 0x5001;
+/// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
+const MADV_FREE: u64 = 8;
+const MADV_GUARD_INSTALL: u64 = 102;
+/// modify_ldt, set_thread_area.
+const SEGMENT_CALLS: [u64; 2] = [154, 205];
+/// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
+const VSYSCALL_REACH_BYTES: u64 = 16;
+
+impl Engine {
+    /// Returns why the process cannot be recorded beyond a call.
+    pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<&'static str> {
+        reason_to_leave(call.number, r)
+    }
+
+    /// Returns true if a call ends the process.
+    pub(super) fn is_end(&self, call: &Call) -> bool {
+        call.number == EXIT_GROUP
+    }
+
+    /// Gives the threads the program's own CPUs for the duration of a call that reads or sets them.
+    pub(super) fn answer_for_cpus(&mut self, call: &Call) {
+        if let (Some(turns), SCHED_GETAFFINITY | SCHED_SETAFFINITY) = (self.turns, call.number) {
+            for thread in self.threads.values() {
+                turns.end(thread.tid());
+            }
+        }
+    }
+
+    /// Keeps the threads on one CPU again, if the program did not choose others.
+    pub(super) fn restore_cpus(&mut self, call: &Call) -> Result<(), Error> {
+        if let (Some(_), SCHED_GETAFFINITY) = (self.turns, call.number) {
+            let here = crate::tracee::Cpus::of_this_thread()?;
+            for thread in self.threads.values() {
+                here.keep(thread.tid())?;
+            }
+        }
+        if call.number == SCHED_SETAFFINITY
+            && let Some(turns) = self.turns.take()
+        {
+            let _ = turns.own.keep_this_thread();
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Returns the result of a call that the thread does not make.
+    pub(super) fn answer(
+        &mut self,
+        thread: &mut Thread,
+        call: &Call,
+        registers: &Registers,
+    ) -> Result<Option<i64>, Error> {
+        let number = call.number;
+        if self.engine.reaches_tracer(number, registers) {
+            return Ok(Some(ENOMEM));
+        }
+        let is_refused = Model::of(number).is_some_and(|model| model.has(Property::Refused));
+        Ok(match number {
+            // The kernel moves the IP of a thread that it preempts in a restartable sequence.
+            RSEQ | REMAP_FILE_PAGES => Some(ENOSYS),
+            number if is_refused || SEGMENT_CALLS.contains(&number) => Some(ENOSYS),
+            MADVISE if matches!(call.args[2], MADV_FREE | MADV_GUARD_INSTALL) => Some(EINVAL),
+            ARCH_PRCTL if call.args[0] == ARCH_SHSTK_ENABLE => Some(EINVAL),
+            ARCH_PRCTL => {
+                let result = self.engine.gs_call(&mut thread.translated, registers);
+                if result.is_some() {
+                    let gs_base = thread.translated.gs_base();
+                    thread.tracee().set_registers(&Registers { gs_base, ..*registers })?;
+                }
+                result
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the memory that the recorder wrote for a call which it answered.
+    pub(super) fn written_for(&self, number: u64, r: &Registers, result: i64) -> Vec<AddrRange> {
+        let is_read = number == ARCH_PRCTL && r.rdi == ARCH_GET_GS && result == 0;
+        is_read.then(|| AddrRange::sized(Addr(r.rsi), 8)).into_iter().collect()
+    }
+
+    /// Notes what the engine must know of a call that a thread is about to make.
+    pub(super) fn prepare_call(
+        &mut self,
+        thread: &mut Thread,
+        call: &Call,
+        registers: &Registers,
+    ) -> Result<(), Error> {
+        let tracee = thread.tracee();
+        match call.number {
+            CLONE | CLONE3 => self.engine.prepare_area(tracee)?,
+            RT_SIGPROCMASK => self.engine.note_mask(&mut thread.translated, registers),
+            RT_SIGACTION => self.engine.note_action(registers),
+            RT_SIGRETURN => self.engine.note_frame(&mut thread.translated, registers),
+            MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT => {
+                let range = AddrRange::sized(Addr(call.args[0]), call.args[1]);
+                self.engine.give_back_protection(tracee, range)?;
+            }
+            BRK => {
+                let (from, to) = (call.args[0].min(self.heap_end), self.heap_end);
+                self.engine.give_back_protection(tracee, AddrRange::new(Addr(from), Addr(to)))?;
+            }
+            _ => {}
+        }
+        Ok(self.engine.before_kernel_writes(tracee, registers)?)
+    }
+
+    /// Returns true if a call creates a thread of the process.
+    pub(super) fn makes_thread(&self, call: &Call) -> bool {
+        const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
+        let flags = match call.number {
+            CLONE => call.args[0],
+            CLONE3 => self.word(call.args[0]),
+            _ => 0,
+        };
+        flags & CLONE_THREAD != 0
+    }
+
+    /// Reads a word of the program's memory; 0 if it is not there.
+    pub(super) fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.engine.memory.read(Addr(at), &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// Reads the bytes of an instruction.
+    pub(super) fn bytes_at(&self, ip: u64) -> Vec<u8> {
+        let mut bytes = vec![0; MAX_INSN_BYTES];
+        let known = self.engine.memory.read(Addr(ip), &mut bytes);
+        bytes.truncate(known);
+        bytes
+    }
+
+    /// Makes a call of the vsyscall page, and logs it. Returns false if there is none.
+    pub(super) fn call_vsyscall(
+        &mut self,
+        thread: &mut Thread,
+        before: &Registers,
+    ) -> Result<bool, Error> {
+        let (tracee, gadget) = (thread.tracee(), self.engine.gadget());
+        let made = make_call(tracee, &self.engine.memory, &self.engine.space, gadget)?;
+        if made.is_none() {
+            return Ok(false);
+        }
+        let after = tracee.registers()?;
+        let reach =
+            [before.rdi, before.rsi].map(|at| AddrRange::sized(Addr(at), VSYSCALL_REACH_BYTES));
+        let writes = super::effects::contents(&self.engine, reach);
+        let registers = Box::new(after.into());
+        self.log(thread, before, Happening::Executes { registers, writes })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,215 @@
+//! The first instruction of a program: its memory and registers go to the log.
+
+use super::effects::contents;
+use super::engine::Engine;
+use super::process::{Process, state_of};
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::recorder::{Prepared, Recorder};
+use crate::capture::space::MappingRecorder;
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
+use crate::recording::log::{Content, Happening, Mapped, Start, Write};
+use crate::sideband::{Event, Mapping};
+use crate::tracee::call_numbers::{BRK, MUNMAP};
+use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
+
+const PAGE_BYTES: u64 = 4096;
+/// Threads of exact recordings write no records.
+const BUFFER_BYTES: u64 = PAGE_BYTES;
+/// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
+const AT_IGNORE: u64 = 1;
+const AT_SYSINFO_EHDR: u64 = 33;
+/// The kernel's own mappings, which a replay does not have.
+const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
+
+impl Engine {
+    /// Begins to record a program that was launched.
+    pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
+        prepared.set_latest(&self.request.store)?;
+        let mut recorder = Recorder::start(prepared, self.pid)?;
+        recorder.start_log()?;
+        leave_system_call(Tracee(Tid(self.pid.0)))?;
+        self.begin(recorder, MappingRecorder::of_all_files())
+    }
+
+    /// Begins with a program whose only thread is stopped before its first instruction.
+    fn begin(&mut self, recorder: Recorder, files: MappingRecorder) -> Result<(), Error> {
+        let tid = Tid(self.pid.0);
+        let tracee = Tracee(tid);
+        hide_vdso(tracee, self.pid)?;
+        let seen = std::iter::empty();
+        let engine =
+            TranslatedProcess::open(tracee, self.pid, CodeKind::Counting, BUFFER_BYTES, seen)?;
+        let mut process =
+            Process { recorder, engine, mappings: files, heap_end: 0, notes: Vec::new() };
+        process.recorder.thread(tid)?;
+        process.begin(tracee)?;
+        if let Some(area) = process.engine.take_area() {
+            let translated = TranslatedThread::new(tid, self.pid, area, Place::Program);
+            self.threads.insert(tid, Thread::new(translated));
+        }
+        self.holder = tid;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Handles an execve: the process has another program, and this thread only.
+    pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+        self.threads.clear();
+        let Some(process) = self.process.take() else { return Ok(()) };
+        let Process { mut recorder, notes, .. } = process;
+        if !runs_64_bit_code(Tracee(tid))? {
+            let mut process = Process { recorder, notes, ..process };
+            process
+                .note(format!("process {tid} runs a 32-bit program, and is recorded up to there"));
+            process.log_beside(tid, Happening::Finish { place: None })?;
+            self.process = Some(process);
+            self.is_finished = true;
+            self.left.insert(tid);
+            return crate::capture::error::gone_is_fine(Tracee(tid).detach(0));
+        }
+        leave_system_call(Tracee(tid))?;
+        let path = executable(self.pid)?.to_string_lossy().into_owned();
+        recorder.event(tid, Event::Exec { path })?;
+        self.begin(recorder, MappingRecorder::of_all_files())?;
+        if let Some(process) = &mut self.process {
+            process.notes = notes;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Logs the memory and the registers of a program at its first instruction.
+    fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
+        let tid = tracee.0;
+        self.look_at_mappings(tid)?;
+        self.engine.prepare_area(tracee)?;
+        self.engine.keep_promise();
+        self.engine.read_actions(tracee)?;
+        let gadget = self.engine.gadget();
+        self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
+        let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
+        let mapped: Vec<&Mapping> = mapped.iter().filter(|m| m.name != "[vsyscall]").collect();
+        let start = Start {
+            pid: self.pid(),
+            program: executable(self.pid())?.to_string_lossy().into_owned(),
+            state: state_of(tracee, &tracee.registers()?)?,
+            mappings: mapped
+                .iter()
+                .map(|mapping| self.mapped(mapping))
+                .collect::<Result<_, _>>()?,
+        };
+        self.log_beside(tid, Happening::Start(Box::new(start)))?;
+        let pages = PageMap::open(self.pid());
+        for mapping in mapped {
+            for write in self.own_pages(mapping, pages.as_ref()) {
+                self.log_beside(tid, Happening::Memory(write))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Describes a mapping as it is now, and stores the file that it is of.
+    pub(super) fn mapped(&self, mapping: &Mapping) -> Result<Mapped, Error> {
+        let content = match self.mappings.image(mapping) {
+            Some(image) => Content::File { image: image.clone(), offset: mapping.offset },
+            None => Content::Zeros,
+        };
+        Ok(Mapped {
+            range: mapping.range,
+            protection: mapping.protection,
+            grows_down: mapping.name == "[stack]",
+            content,
+            name: mapping.name.clone(),
+        })
+    }
+
+    /// Reads the pages of a mapping that are not what a replay maps there.
+    pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<Write> {
+        let is_stored = self.mappings.image(mapping).is_some();
+        let states = pages.and_then(|pages| pages.states(mapping.range));
+        let is_own = |number: u64| {
+            let index = usize::try_from(number).unwrap_or(usize::MAX);
+            match states.as_ref().and_then(|states| states.get(index)) {
+                Some(PageState::Absent) => mapping.is_file() && !is_stored,
+                Some(PageState::OfFile) => !is_stored,
+                Some(PageState::Private) | None => true,
+            }
+        };
+        let count = mapping.range.size_bytes() / PAGE_BYTES;
+        let mut ranges: Vec<AddrRange> = Vec::new();
+        for number in (0..count).filter(|number| is_own(*number)) {
+            let page = Addr(mapping.range.start.0 + number * PAGE_BYTES);
+            match ranges.last_mut() {
+                Some(last) if last.end == page => last.end = page.wrapping_add(PAGE_BYTES),
+                _ => ranges.push(AddrRange::sized(page, PAGE_BYTES)),
+            }
+        }
+        contents(&self.engine, ranges)
+    }
+}
+
+/// Takes the kernel's vdso out of a program that has not begun: what its functions return does not
+/// follow from the program's state, and they make no system calls that could be logged.
+fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<(), Error> {
+    let memory = Memory::open(pid)?;
+    let registers = tracee.registers()?;
+    let vector = auxv(pid);
+    if let Some(at) = auxv_on_stack(&memory, Addr(registers.rsp), &vector) {
+        for (index, entry) in vector.chunks_exact(16).enumerate() {
+            let kind = u64::from_le_bytes(entry[..8].try_into().unwrap_or_default());
+            if kind == AT_SYSINFO_EHDR {
+                let addr = at.wrapping_add(index as u64 * 16);
+                // The stack of a program that has not begun can be written.
+                let _ = memory.write(addr, &AT_IGNORE.to_le_bytes());
+            }
+        }
+    }
+    let gone = |mapping: &Mapping| OF_KERNEL.iter().any(|name| mapping.name.starts_with(name));
+    for mapping in mappings(pid)?.iter().filter(|mapping| gone(mapping)) {
+        unmap(tracee, &memory, mapping.range)?;
+    }
+    Ok(())
+}
+
+/// Finds the auxiliary vector behind the arguments and the environment.
+fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
+    const LARGEST_BYTES: u64 = 16 << 20;
+    let word = |addr: Addr| {
+        let mut bytes = [0; 8];
+        (memory.read(addr, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+    };
+    let count = word(rsp)?;
+    let mut at = rsp.wrapping_add((count.checked_add(2)?).checked_mul(8)?);
+    while word(at)? != 0 {
+        at = at.wrapping_add(8);
+        if at.0 - rsp.0 > LARGEST_BYTES {
+            return None;
+        }
+    }
+    at = at.wrapping_add(8);
+    let mut there = vec![0; vector.len()];
+    (memory.read(at, &mut there) == vector.len() && there == vector).then_some(at)
+}
+
+/// Unmaps a range of a program that has not begun, by a SYSCALL instruction in the place of its
+/// first instruction.
+fn unmap(tracee: Tracee, memory: &Memory, range: AddrRange) -> Result<(), Error> {
+    const SYSCALL: [u8; 2] = [0x0f, 0x05];
+    let at = tracee.instruction_pointer()?;
+    let mut old = [0; 2];
+    memory.read(at, &mut old);
+    let fail = |error: std::io::Error| {
+        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        Error::from(crate::tracee::Error::System { call: "write", errno })
+    };
+    memory.write(at, &SYSCALL).map_err(fail)?;
+    let args = [range.start.0, range.size_bytes(), 0, 0, 0, 0];
+    let unmapped = tracee.inject(at, MUNMAP, args);
+    memory.write(at, &old).map_err(fail)?;
+    unmapped?;
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A thread of an exactly recorded program.
+
+use super::effects::Before;
+use crate::common::{Pid, Tid};
+use crate::engine::{Running, TranslatedThread};
+use crate::image::core;
+use crate::insn::Registers;
+use crate::syscalls::{Call, OpenCall, Registered};
+use crate::tracee::{SiginfoBytes, Stop, Tracee};
+
+/// What a thread does.
+#[derive(Debug)]
+pub(super) enum Doing {
+    /// It executes the program, when it has the token.
+    Runs,
+    /// It is in a system call.
+    Calls(Box<Calling>),
+    /// It is at its exit stop.
+    AtEnd,
+}
+
+/// A system call that was begun.
+#[derive(Debug)]
+pub(super) struct Calling {
+    pub(super) call: Call,
+    pub(super) open: OpenCall,
+    /// The registers before it.
+    pub(super) registers: Registers,
+    /// The memory before a call whose effects the model does not know.
+    pub(super) before: Option<Before>,
+    /// True once the log says that other threads run while it is in the call.
+    pub(super) is_logged: bool,
+}
+
+/// A thread.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) translated: TranslatedThread,
+    pub(super) doing: Doing,
+    /// A run that something interrupted which is no affair of the program's.
+    pub(super) running: Option<Running>,
+    /// A stop that was seen, and not handled yet.
+    pub(super) stop: Option<Stop>,
+    /// The ticks that it executed since its last entry in the log.
+    pub(super) ticks: u64,
+    pub(super) registered: Registered,
+    /// The last signal that it got.
+    pub(super) siginfo: Option<SiginfoBytes>,
+    pub(super) ending: Option<core::Thread>,
+}
+
+impl Thread {
+    pub(super) fn new(translated: TranslatedThread) -> Self {
+        Self {
+            translated,
+            doing: Doing::Runs,
+            running: None,
+            stop: None,
+            ticks: 0,
+            registered: Registered::default(),
+            siginfo: None,
+            ending: None,
+        }
+    }
+
+    pub(super) fn tracee(&self) -> Tracee {
+        self.translated.tracee
+    }
+
+    pub(super) fn tid(&self) -> Tid {
+        self.tracee().0
+    }
+
+    pub(super) fn pid(&self) -> Pid {
+        self.translated.pid
+    }
+
+    /// Returns true if the thread has something to do with the token.
+    pub(super) fn can_go(&self) -> bool {
+        match self.doing {
+            Doing::Runs => true,
+            Doing::Calls(_) => self.stop.is_some(),
+            Doing::AtEnd => false,
+        }
+    }
+
+    pub(super) fn calling(&self) -> Option<&Calling> {
+        if let Doing::Calls(calling) = &self.doing { Some(calling) } else { None }
+    }
+
+    /// Takes the thread out of its system call.
+    pub(super) fn take_call(&mut self) -> Option<Box<Calling>> {
+        match std::mem::replace(&mut self.doing, Doing::Runs) {
+            Doing::Calls(calling) => Some(calling),
+            other => {
+                self.doing = other;
+                None
+            }
+        }
+    }
+}
