@@ -9,7 +9,7 @@ use crate::tracee::mappings;
 use std::collections::BTreeSet;
 
 /// The mappings of one process.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AddressSpace {
     set: MappingSet,
     /// Code whose bytes are those of a file that the tracer keeps, as far as the mappings say.

@@ -38,6 +38,16 @@ impl Pages {
         pages.map(|(&page, bytes)| Change { addr: Addr(page), bytes: bytes.to_vec() }).collect()
     }
 
+    /// Returns the pages that can change and were translated from.
+    pub(super) fn changing(&self) -> Vec<u64> {
+        self.told.keys().copied().collect()
+    }
+
+    /// Forgets a page that can change.
+    pub(super) fn forget(&mut self, page: u64) {
+        self.told.remove(&page);
+    }
+
     /// Returns true if a page that can change is not as it was last translated from.
     pub(super) fn is_overwritten(&self, page: u64, memory: &Memory) -> bool {
         let mut now = [0; PAGE_BYTES];

@@ -2,7 +2,6 @@
 //! takes for the program, and near the code that is translated.
 
 use crate::common::AddrRange;
-use crate::sideband::Mapping;
 
 /// The lowest address that is used: below it the kernel allows no mappings (`vm.mmap_min_addr`).
 const LOWEST: u64 = 0x10_0000;
@@ -16,7 +15,7 @@ const ABOVE_LOW_PROGRAM: u64 = 0x5000_0000;
 const BELOW_CODE: u64 = 0x1800_0000;
 
 /// Returns an address for `size` bytes, nearer than `reach` to `near`; `None` if all is taken.
-pub(super) fn place(maps: &[Mapping], near: u64, size: u64, reach: u64) -> Option<u64> {
+pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Option<u64> {
     let preferred = if near < LOW_PROGRAM {
         ABOVE_LOW_PROGRAM
     } else {
@@ -26,19 +25,19 @@ pub(super) fn place(maps: &[Mapping], near: u64, size: u64, reach: u64) -> Optio
         let inside = *addr >= LOWEST && *addr <= HIGHEST - size;
         inside && addr.abs_diff(near).saturating_add(size) < reach
     };
-    let candidates = free_near(maps, preferred, size);
+    let candidates = free_near(taken, preferred, size);
     candidates.into_iter().filter(in_reach).min_by_key(|addr| addr.abs_diff(preferred))
 }
 
 /// Returns the free places nearest to `preferred`: itself, or at the edges of the mappings.
-fn free_near(maps: &[Mapping], preferred: u64, size: u64) -> Vec<u64> {
+fn free_near(taken: &[AddrRange], preferred: u64, size: u64) -> Vec<u64> {
     let free = |addr: &u64| {
         let wanted = AddrRange::sized(addr.saturating_sub(MARGIN).into(), size + 2 * MARGIN);
-        !maps.iter().any(|mapping| mapping.range.overlaps(wanted))
+        !taken.iter().any(|range| range.overlaps(wanted))
     };
-    let edges = maps.iter().flat_map(|mapping| {
-        let below = mapping.range.start.0.saturating_sub(size + MARGIN) & !0xf_ffff;
-        let above = mapping.range.end.0.saturating_add(2 * MARGIN) & !0xf_ffff;
+    let edges = taken.iter().flat_map(|range| {
+        let below = range.start.0.saturating_sub(size + MARGIN) & !0xf_ffff;
+        let above = range.end.0.saturating_add(2 * MARGIN) & !0xf_ffff;
         [below, above]
     });
     std::iter::once(preferred).chain(edges).filter(free).collect()
@@ -47,19 +46,22 @@ fn free_near(maps: &[Mapping], preferred: u64, size: u64) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sideband::parse_maps;
+
+    fn taken(maps: &str) -> Vec<AddrRange> {
+        let maps = crate::sideband::parse_maps(maps).unwrap();
+        maps.into_iter().map(|mapping| mapping.range).collect()
+    }
 
     const REACH: u64 = 0x6000_0000;
 
     #[test]
     fn the_cache_keeps_its_distance() {
-        let maps = parse_maps(
+        let maps = taken(
             "555555554000-555555560000 r-xp 0 00:00 1 /bin/p\n\
              555555560000-555555590000 rw-p 0 00:00 0 [heap]\n\
              7ffff7dd0000-7ffff7fff000 r-xp 0 00:00 2 /lib/ld\n\
              7ffffffde000-7ffffffff000 rw-p 0 00:00 0 [stack]\n",
-        )
-        .unwrap();
+        );
         let size = 0x400_0000;
         for near in [0x5555_5555_4000, 0x7fff_f7dd_0000] {
             let at = place(&maps, near, size, REACH).unwrap();
@@ -70,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_full_neighbourhood_is_left_for_the_next_gap() {
-        let maps = parse_maps("7fff00000000-7ffff7fff000 rw-p 0 00:00 0 \n").unwrap();
+        let maps = taken("7fff00000000-7ffff7fff000 rw-p 0 00:00 0 \n");
         let at = place(&maps, 0x7fff_0000_0000, 0x100_0000, REACH).unwrap();
         assert!(at + 0x100_0000 <= 0x7fff_0000_0000);
-        let full = parse_maps("100000-7ffffffff000 rw-p 0 00:00 0 \n").unwrap();
+        let full = taken("100000-7ffffffff000 rw-p 0 00:00 0 \n");
         assert_eq!(place(&full, 0x7fff_0000_0000, 0x1000, REACH), None);
     }
 }

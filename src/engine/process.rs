@@ -55,8 +55,21 @@ impl TranslatedProcess {
         buffer_bytes: u64,
         seen: impl IntoIterator<Item = u64>,
     ) -> Result<Self, Error> {
+        Self::open_beside(tracee, pid, code, buffer_bytes, seen, Vec::new())
+    }
+
+    /// Makes the code cache of a process, away from `reserved`, where the process will have
+    /// mappings of its own.
+    pub fn open_beside(
+        tracee: Tracee,
+        pid: Pid,
+        code: CodeKind,
+        buffer_bytes: u64,
+        seen: impl IntoIterator<Item = u64>,
+        reserved: Vec<AddrRange>,
+    ) -> Result<Self, Error> {
         let memory = Memory::open(pid)?;
-        let mut window = Window::open(tracee, pid, &memory, buffer_bytes)?;
+        let mut window = Window::open(tracee, pid, &memory, buffer_bytes, reserved)?;
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
         let create = match code {
             CodeKind::Recording => Translator::new,

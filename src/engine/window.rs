@@ -47,10 +47,14 @@ pub(super) struct Window {
     next_area: u64,
     /// Ranges of the process's address space that are the recorder's.
     pub(super) ranges: Vec<AddrRange>,
+    /// The zones of the code cache, with their offsets.
+    zones: Vec<(AddrRange, u64)>,
     spare: Vec<(Area, Arc<Busy>)>,
     /// Areas for threads that are about to be created.
     promised: usize,
     pub(super) buffer_bytes: u64,
+    /// Where nothing may be placed, though nothing is mapped there yet.
+    reserved: Vec<AddrRange>,
 }
 
 impl Window {
@@ -60,6 +64,7 @@ impl Window {
         pid: Pid,
         memory: &Memory,
         buffer_bytes: u64,
+        reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let registers = tracee.registers()?;
         let gadget = Addr(registers.rip);
@@ -68,7 +73,7 @@ impl Window {
         let name_at = Addr(gadget.page().0 + offset);
         let text = Patch::syscall(memory, gadget)?;
         let name = Patch::write(memory, name_at, b"contraflow\0")?;
-        let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes);
+        let result = Self::make(tracee, pid, gadget, name_at, buffer_bytes, reserved);
         let restored = name.restore(memory).and(text.restore(memory));
         result.and_then(|window| restored.map(|()| window))
     }
@@ -79,6 +84,7 @@ impl Window {
         gadget: Addr,
         name_at: Addr,
         buffer_bytes: u64,
+        reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         const CLOEXEC_ALLOW_SEALING: u64 = 3;
         const SHARED: u64 = 0x1;
@@ -93,7 +99,8 @@ impl Window {
         let file = file.map_err(|error| tracee::Error::Proc { path: path.into(), error })?;
         file.set_len(TOTAL_BYTES).map_err(|error| system("ftruncate", &error))?;
         let shared = Shared::map(&file, TOTAL_BYTES)?;
-        let wanted = place(&mappings(pid)?, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
+        let taken = taken(pid, &reserved)?;
+        let wanted = place(&taken, WINDOW_NEAR, TOTAL_BYTES, u64::MAX).unwrap_or(0);
         let flags = SHARED | NORESERVE | FIXED_NOREPLACE;
         let map =
             |start, end| call("mmap", MMAP, [wanted + start, end - start, NONE, flags, fd, start]);
@@ -120,9 +127,11 @@ impl Window {
             next_zone: FIRST_ZONE,
             next_area: CODE_BYTES,
             ranges,
+            zones: Vec::new(),
             spare: Vec::new(),
             promised: 0,
             buffer_bytes,
+            reserved,
         })
     }
 
@@ -133,12 +142,33 @@ impl Window {
         gadget: Addr,
         near: u64,
     ) -> Result<(u64, u64), Error> {
-        let maps = mappings(self.pid)?;
-        let base = place(&maps, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
+        let taken = taken(self.pid, &self.reserved)?;
+        let base = place(&taken, near, ZONE_BYTES, REACH_BYTES).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_zone, ZONE_BYTES, CODE_BYTES)?;
         self.alias(tracee, gadget, offset, AddrRange::sized(Addr(base), ZONE_BYTES), READ_EXECUTE)?;
         self.ranges.push(AddrRange::sized(Addr(base), ZONE_BYTES));
+        self.zones.push((AddrRange::sized(Addr(base), ZONE_BYTES), offset));
         Ok((base, offset))
+    }
+
+    /// Turns to a copy of the process, in which the zones from number `first` on are missing.
+    pub(super) fn switch(
+        &mut self,
+        tracee: Tracee,
+        pid: Pid,
+        gadget: Addr,
+        first: usize,
+    ) -> Result<(), Error> {
+        self.pid = pid;
+        for (range, offset) in self.zones.iter().skip(first) {
+            self.alias(tracee, gadget, *offset, *range, READ_EXECUTE)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of zones.
+    pub(super) fn zone_count(&self) -> usize {
+        self.zones.len()
     }
 
     /// Maps the first zone, by the program's own code.
@@ -163,8 +193,8 @@ impl Window {
         let buffer_bytes = self.buffer_bytes;
         let size = Area { base: 0, offset: 0, buffer_bytes }.size_bytes();
         // Not by the code: what is in reach of that is for zones.
-        let maps = mappings(self.pid)?;
-        let base = place(&maps, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
+        let taken = taken(self.pid, &self.reserved)?;
+        let base = place(&taken, WINDOW_NEAR, size, u64::MAX).ok_or_else(no_room)?;
         let offset = allocate(&mut self.next_area, size, TOTAL_BYTES)?;
         let area = Area { base, offset, buffer_bytes };
         let range = AddrRange::sized(Addr(base), size);
@@ -236,6 +266,12 @@ impl Window {
         checked("mprotect", tracee.inject(gadget, MPROTECT, args)?)?;
         Ok(())
     }
+}
+
+/// Returns the ranges of a process's address space that are not free.
+fn taken(pid: Pid, reserved: &[AddrRange]) -> Result<Vec<AddrRange>, Error> {
+    let mapped = mappings(pid)?.into_iter().map(|mapping| mapping.range);
+    Ok(mapped.chain(reserved.iter().copied()).collect())
 }
 
 /// Takes `size` bytes of the shared memory, from `next` on. They end at `end` at the latest.

@@ -5,6 +5,7 @@
 
 mod attach;
 pub mod call_numbers;
+mod copy;
 mod cpus;
 mod error;
 mod launch;
@@ -16,6 +17,7 @@ pub mod siginfo;
 mod stop;
 
 pub use attach::{attach, attach_thread, detach_all, detach_rest};
+pub use copy::start_empty;
 pub use cpus::Cpus;
 pub use error::Error;
 pub use launch::{Launch, end};

@@ -1,0 +1,61 @@
+//! Copies of a translated process, made by fork. They share the code cache, so only one of them may
+//! run at a time: [`TranslatedProcess::switch`] turns from one to another.
+
+use super::address_space::AddressSpace;
+use super::error::Error;
+use super::process::TranslatedProcess;
+use crate::common::{Addr, AddrRange, Pid};
+use crate::sideband::Mapping;
+use crate::tracee::{Memory, Tracee};
+
+const PAGE_BYTES: usize = 4096;
+
+/// What is known of a copy at the moment when it was made.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    space: AddressSpace,
+    zones: usize,
+}
+
+impl TranslatedProcess {
+    /// Notes what a copy has that is made now.
+    pub fn copied(&self) -> Copied {
+        Copied { space: self.space.clone(), zones: self.window.zone_count() }
+    }
+
+    /// Turns to a copy of the process, whose only thread is stopped in the program. Drops the code
+    /// that is not the same there, and protects the rest.
+    pub fn switch(&mut self, tracee: Tracee, pid: Pid, copied: &Copied) -> Result<(), Error> {
+        self.pid = pid;
+        self.memory = Memory::open(pid)?;
+        let gadget = self.gadget();
+        self.window.switch(tracee, pid, gadget, copied.zones)?;
+        let before = std::mem::replace(&mut self.space, copied.space.clone());
+        let hidden = before.hidden().iter().skip(self.space.hidden().len());
+        hidden.for_each(|range| self.space.hide(*range));
+        for range in differing_code(&before, &self.space) {
+            self.forget_code(range);
+        }
+        for page in self.pages.changing() {
+            let is_same = !self.pages.is_overwritten(page, &self.memory);
+            if !is_same || !self.space.is_executable(Addr(page)) {
+                self.forget_code(AddrRange::sized(Addr(page), PAGE_BYTES as u64));
+                self.pages.forget(page);
+            } else if !self.space.is_stable(Addr(page)) {
+                self.protect_all(tracee, &[page])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns the ranges in which the code of files is not the same.
+fn differing_code(before: &AddressSpace, now: &AddressSpace) -> Vec<AddrRange> {
+    let code = |space: &AddressSpace| -> Vec<Mapping> {
+        space.mappings().filter(|mapping| mapping.protection.execute).cloned().collect()
+    };
+    let (before, now) = (code(before), code(now));
+    let gone = before.iter().filter(|mapping| !now.contains(mapping));
+    let new = now.iter().filter(|mapping| !before.contains(mapping));
+    gone.chain(new).map(|mapping| mapping.range).collect()
+}

@@ -1,0 +1,180 @@
+//! Copies of a stopped process, and processes with nothing in them.
+
+use super::error::Error;
+use super::launch::end;
+use super::memory::Memory;
+use super::procfs::mappings;
+use super::ptrace::Tracee;
+use super::stop::{PtraceEvent, Stop, wait_for};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::insn::Registers;
+use nix::errno::Errno;
+use nix::unistd::{ForkResult, fork};
+
+const CLONE: u64 = libc::SYS_clone as u64;
+const CLOSE_RANGE: u64 = libc::SYS_close_range as u64;
+const MMAP: u64 = libc::SYS_mmap as u64;
+const MUNMAP: u64 = libc::SYS_munmap as u64;
+const RSEQ: u64 = libc::SYS_rseq as u64;
+const SETSID: u64 = libc::SYS_setsid as u64;
+const RSEQ_UNREGISTER: u64 = 1;
+/// SYSCALL; INT3.
+const GADGET: [u8; 3] = [0x0f, 0x05, 0xcc];
+const SYSCALL_BYTES: u64 = 2;
+const PAGE_BYTES: u64 = 4096;
+/// The end of a program's addresses (arch/x86 in the kernel: `TASK_SIZE_MAX`).
+const PROGRAM_END: u64 = (1 << 47) - PAGE_BYTES;
+
+impl Tracee {
+    /// Lets the only thread of a stopped process make a copy of it, by the SYSCALL instruction at
+    /// `gadget`. The copy is stopped where this process is, and has the same registers.
+    pub fn copy_process(self, gadget: Addr) -> Result<Pid, Error> {
+        let registers = self.registers()?;
+        let mask = self.signal_mask()?;
+        // No signal comes of its end, and this process is its parent's sibling.
+        let flags = libc::CLONE_PARENT as u64;
+        let call = Registers {
+            rip: gadget.0,
+            rax: CLONE,
+            orig_rax: u64::MAX,
+            rdi: flags,
+            rsi: 0,
+            rdx: 0,
+            r10: 0,
+            r8: 0,
+            ..registers
+        };
+        self.set_signal_mask(u64::MAX)?;
+        self.set_registers(&call)?;
+        let settled = Registers { orig_rax: u64::MAX, ..registers };
+        let mut child = None;
+        let mut entered = false;
+        loop {
+            self.resume_to_call(0)?;
+            match wait_for(self.0)? {
+                Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork) => {
+                    let tid = Tid(i32::try_from(self.event_message()?).unwrap_or(0));
+                    wait_for(tid)?;
+                    let copy = Self(tid);
+                    copy.set_registers(&settled)?;
+                    copy.set_signal_mask(mask)?;
+                    child = Some(Pid(tid.0));
+                }
+                Stop::Call if !std::mem::replace(&mut entered, true) => {}
+                Stop::Call => break,
+                Stop::Group(_) | Stop::Event(PtraceEvent::Stop) | Stop::Signal(_) => {}
+                stop => return Err(Error::Disturbed { tid: self.0, stop }),
+            }
+        }
+        let result = self.registers()?.rax.cast_signed();
+        self.set_registers(&settled)?;
+        self.set_signal_mask(mask)?;
+        let errno = Errno::from_raw(i32::try_from(-result).unwrap_or(libc::EIO));
+        child.ok_or(Error::System { call: "clone", errno })
+    }
+}
+
+/// Starts a process with nothing in it but one page: a SYSCALL instruction, at which it is stopped,
+/// and room. Returns it, and the page, which overlaps none of `reserved`. It has no files open and
+/// no terminal.
+pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
+    // SAFETY: the child makes one system call, again and again.
+    let pid = match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
+        ForkResult::Child => loop {
+            // SAFETY: pause(2) touches no memory.
+            unsafe { libc::pause() };
+        },
+        ForkResult::Parent { child } => Pid(child.as_raw()),
+    };
+    let emptied = empty(pid, reserved);
+    if emptied.is_err() {
+        end(pid);
+    }
+    emptied.map(|page| (pid, page))
+}
+
+fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
+    let tracee = Tracee(Tid(pid.0));
+    tracee.seize()?;
+    tracee.interrupt()?;
+    wait_for(tracee.0)?;
+    // It is in pause(2), or about to be. The library's function has the instruction.
+    let memory = Memory::open(pid)?;
+    let own = mappings(pid)?;
+    let here = syscall_near(&memory, tracee.registers()?.rip);
+    let here = here.ok_or(Error::System { call: "pause", errno: Errno::ENOEXEC })?;
+    if let Some(rseq) = tracee.rseq().ok().flatten() {
+        let (size, signature) = (rseq.size_bytes.into(), rseq.signature.into());
+        tracee.inject(here, RSEQ, [rseq.addr, size, RSEQ_UNREGISTER, signature, 0, 0])?;
+    }
+    tracee.inject(here, CLOSE_RANGE, [0, u64::from(u32::MAX), 0, 0, 0, 0])?;
+    tracee.inject(here, SETSID, [0; 6])?;
+    let taken: Vec<AddrRange> =
+        own.iter().map(|mapping| mapping.range).chain(reserved.iter().copied()).collect();
+    let page = free_page(&taken).ok_or(Error::System { call: "mmap", errno: Errno::ENOMEM })?;
+    let prot = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE) as u64;
+    let at = tracee.inject(here, MMAP, [page.0, PAGE_BYTES, prot, flags, u64::MAX, 0])?;
+    if at.cast_unsigned() != page.0 {
+        let errno = Errno::from_raw(i32::try_from(-at).unwrap_or(libc::EIO));
+        return Err(Error::System { call: "mmap", errno });
+    }
+    memory.write(page, &GADGET).map_err(|error| {
+        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        Error::System { call: "write", errno }
+    })?;
+    let registers = tracee.registers()?;
+    tracee.set_registers(&Registers { rip: page.0, orig_rax: u64::MAX, ..registers })?;
+    let behind = page.0 + PAGE_BYTES;
+    for range in [(0, page.0), (behind, PROGRAM_END - behind)] {
+        tracee.inject(page, MUNMAP, [range.0, range.1, 0, 0, 0, 0])?;
+    }
+    Ok(page)
+}
+
+/// Returns the SYSCALL instruction before or behind an address.
+fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
+    const REACH_BYTES: u64 = 64;
+    let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);
+    candidates.map(Addr).find(|at| {
+        let mut bytes = [0; 2];
+        memory.read(*at, &mut bytes) == 2 && bytes == GADGET[..2]
+    })
+}
+
+/// Returns a page far from everything.
+fn free_page(taken: &[AddrRange]) -> Option<Addr> {
+    const FIRST: u64 = 0x1000_0000_0000;
+    const STEP: u64 = 0x40_0000_0000;
+    let mut candidates = (0..64).map(|number| Addr(FIRST + number * STEP));
+    candidates.find(|page| {
+        let wanted = AddrRange::sized(*page, PAGE_BYTES);
+        !taken.iter().any(|range| range.overlaps(wanted))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_process_has_one_page_and_can_be_copied() {
+        let reserved = [AddrRange::sized(Addr(0x1000_0000_0000), 1 << 40)];
+        let (pid, page) = start_empty(&reserved).unwrap();
+        let own = |pid| -> Vec<AddrRange> {
+            let maps = mappings(pid).unwrap().into_iter();
+            maps.filter(|m| m.name != "[vsyscall]").map(|m| m.range).collect()
+        };
+        assert_eq!(own(pid), [AddrRange::sized(page, PAGE_BYTES)]);
+        assert!(!reserved[0].contains(page));
+        let tracee = Tracee(Tid(pid.0));
+        let before = tracee.registers().unwrap();
+        let copy = tracee.copy_process(page).unwrap();
+        assert_eq!(tracee.registers().unwrap(), before);
+        assert_eq!(Tracee(Tid(copy.0)).registers().unwrap(), before);
+        assert_eq!(own(copy), own(pid));
+        for pid in [pid, copy] {
+            end(pid);
+        }
+    }
+}
