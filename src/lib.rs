@@ -20,6 +20,7 @@ pub mod image;
 pub mod insn;
 pub mod pt;
 pub mod recording;
+pub mod replay;
 pub mod session;
 pub mod sideband;
 pub mod state;

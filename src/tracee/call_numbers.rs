@@ -2,6 +2,7 @@
 //! `arch/x86/entry/syscalls/syscall_64.tbl`).
 #![expect(missing_docs, reason = "the names of the calls")]
 
+pub const OPEN: u64 = 2;
 pub const CLOSE: u64 = 3;
 pub const MMAP: u64 = 9;
 pub const MPROTECT: u64 = 10;

@@ -102,6 +102,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// Returns the error of a system call that failed with `errno`.
+    pub fn of_call(call: &'static str, errno: i32) -> Self {
+        Self::System { call, errno: Errno::from_raw(errno) }
+    }
+
     /// Returns true if the thread is gone, for example killed: a wait reports its end.
     pub fn is_gone(&self) -> bool {
         match self {

@@ -34,3 +34,9 @@ impl Hook {
         })
     }
 }
+
+/// Returns the hook of the instruction with these bytes, if it has one. For instructions that the
+/// caller executes.
+pub fn hook_of(bytes: &[u8]) -> Option<Hook> {
+    super::insn::decode(bytes, 0).and_then(|(insn, _)| Hook::of(&insn))
+}

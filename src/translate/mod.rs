@@ -38,7 +38,7 @@ pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_counted, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
-pub use hook::Hook;
+pub use hook::{Hook, hook_of};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use translator::{CacheMemory, TranslateError, Translator};
 pub use zone::Zone;

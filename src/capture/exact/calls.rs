@@ -38,7 +38,7 @@ impl Engine {
         let Some(Some(registers)) = self.with(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             let call = call_of(&registers);
-            if let Some(result) = process.answer(thread, &call, &registers)? {
+            if let Some(result) = process.answer(thread, &call, &registers) {
                 process.pass_over(thread, &registers, result)?;
                 return Ok(None);
             }
@@ -142,7 +142,9 @@ impl Process {
         let writes = contents(&self.engine, written);
         let done = Done { result, writes, maps: Vec::new(), state: None };
         self.log(thread, registers, Happening::Call { number, done })?;
-        Ok(thread.tracee().set_registers(&after_call(registers, result))?)
+        let gs_base = thread.translated.gs_base();
+        let after = Registers { gs_base, ..after_call(registers, result) };
+        Ok(thread.tracee().set_registers(&after)?)
     }
 
     /// Reads the memory that can be written before a call whose effects are not known.

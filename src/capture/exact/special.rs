@@ -74,28 +74,21 @@ impl Process {
         thread: &mut Thread,
         call: &Call,
         registers: &Registers,
-    ) -> Result<Option<i64>, Error> {
+    ) -> Option<i64> {
         let number = call.number;
         if self.engine.reaches_tracer(number, registers) {
-            return Ok(Some(ENOMEM));
+            return Some(ENOMEM);
         }
         let is_refused = Model::of(number).is_some_and(|model| model.has(Property::Refused));
-        Ok(match number {
+        match number {
             // The kernel moves the IP of a thread that it preempts in a restartable sequence.
             RSEQ | REMAP_FILE_PAGES => Some(ENOSYS),
             number if is_refused || SEGMENT_CALLS.contains(&number) => Some(ENOSYS),
             MADVISE if matches!(call.args[2], MADV_FREE | MADV_GUARD_INSTALL) => Some(EINVAL),
             ARCH_PRCTL if call.args[0] == ARCH_SHSTK_ENABLE => Some(EINVAL),
-            ARCH_PRCTL => {
-                let result = self.engine.gs_call(&mut thread.translated, registers);
-                if result.is_some() {
-                    let gs_base = thread.translated.gs_base();
-                    thread.tracee().set_registers(&Registers { gs_base, ..*registers })?;
-                }
-                result
-            }
+            ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
             _ => None,
-        })
+        }
     }
 
     /// Returns the memory that the recorder wrote for a call which it answered.

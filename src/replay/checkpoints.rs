@@ -1,0 +1,95 @@
+//! Copies of the replay's process that were kept on the way, from which it can go on.
+
+use super::contexts::Contexts;
+use super::epoch::Epoch;
+use super::error::Error;
+use super::position::Position;
+use crate::common::{Pid, Tid};
+use crate::engine::Copied;
+use crate::recording::log::Cursor;
+use crate::tracee::{Tracee, end};
+use std::collections::BTreeMap;
+
+/// Checkpoints that are kept: where there are more, every second one goes.
+const MOST: usize = 32;
+
+/// A copy of the process, stopped at a position between two ticks.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pid: Pid,
+    copied: Copied,
+    contexts: Contexts,
+    cursor: Cursor,
+}
+
+impl Drop for Checkpoint {
+    fn drop(&mut self) {
+        end(self.pid);
+    }
+}
+
+/// The checkpoints of an epoch.
+#[derive(Debug, Default)]
+pub(super) struct Checkpoints {
+    kept: BTreeMap<Position, Checkpoint>,
+}
+
+impl Checkpoints {
+    /// Returns the last position at or before `position` that has a checkpoint.
+    pub(super) fn before(&self, position: Position) -> Option<Position> {
+        self.kept.range(..=position).next_back().map(|(position, _)| *position)
+    }
+
+    /// Returns the last position before `position` that has a checkpoint.
+    pub(super) fn strictly_before(&self, position: Position) -> Option<Position> {
+        self.kept.range(..position).next_back().map(|(position, _)| *position)
+    }
+
+    /// Returns the number of checkpoints.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    /// Removes every second checkpoint but the first.
+    fn thin(&mut self) {
+        let mut number = 0;
+        self.kept.retain(|_, _| {
+            number += 1;
+            number % 2 == 1
+        });
+    }
+}
+
+impl Epoch {
+    /// Keeps a copy of the process as it is.
+    pub(super) fn keep(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
+        if self.checkpoints.kept.contains_key(&position) {
+            return Ok(());
+        }
+        let tracee = self.thread.tracee;
+        self.contexts.save(tracee)?;
+        let copied = self.engine.copied();
+        let pid = tracee.copy_process(self.page)?;
+        let (contexts, cursor) = (self.contexts.clone(), cursor.clone());
+        let checkpoint = Checkpoint { pid, copied, contexts, cursor };
+        self.checkpoints.kept.insert(position, checkpoint);
+        if self.checkpoints.len() > MOST {
+            self.checkpoints.thin();
+        }
+        Ok(())
+    }
+
+    /// Turns to a copy of a checkpoint. Returns the log's cursor there.
+    pub(super) fn restore(&mut self, position: Position) -> Result<Option<Cursor>, Error> {
+        let Some(checkpoint) = self.checkpoints.kept.get(&position) else { return Ok(None) };
+        let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
+        let tracee = Tracee(Tid(pid.0));
+        let before = std::mem::replace(&mut self.thread.pid, pid);
+        self.thread.tracee = tracee;
+        self.contexts = checkpoint.contexts.clone();
+        let cursor = checkpoint.cursor.clone();
+        end(before);
+        self.engine.switch(tracee, pid, &checkpoint.copied)?;
+        Ok(Some(cursor))
+    }
+}

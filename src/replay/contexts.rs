@@ -1,0 +1,111 @@
+//! The threads of the program, as contexts of the one thread that executes.
+
+use super::error::Error;
+use crate::common::Tid;
+use crate::insn::Registers;
+use crate::recording::log::{Bytes, ThreadState};
+use crate::tracee::Tracee;
+use std::collections::BTreeMap;
+
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// A thread of the program.
+#[derive(Clone, Debug)]
+pub(super) struct Context {
+    pub(super) registers: Registers,
+    pub(super) extended: Bytes,
+    /// The number of the system call that it is in while others run.
+    pub(super) call: Option<u64>,
+    /// The last signal that it got.
+    pub(super) siginfo: Option<Bytes>,
+}
+
+impl Context {
+    pub(super) fn new(state: &ThreadState) -> Self {
+        Self {
+            registers: state.registers.into(),
+            extended: state.extended.clone(),
+            call: None,
+            siginfo: None,
+        }
+    }
+}
+
+/// All threads, one of which is loaded into the process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contexts {
+    threads: BTreeMap<Tid, Context>,
+    loaded: Option<Tid>,
+}
+
+impl Contexts {
+    /// Returns the threads that exist.
+    pub(super) fn tids(&self) -> impl Iterator<Item = Tid> {
+        self.threads.keys().copied()
+    }
+
+    pub(super) fn get(&self, tid: Tid) -> Option<&Context> {
+        self.threads.get(&tid)
+    }
+
+    pub(super) fn get_mut(&mut self, tid: Tid) -> Option<&mut Context> {
+        self.threads.get_mut(&tid)
+    }
+
+    /// Adds a thread.
+    pub(super) fn add(&mut self, tid: Tid, context: Context) {
+        self.threads.insert(tid, context);
+    }
+
+    /// Removes a thread, which has ended.
+    pub(super) fn remove(&mut self, tid: Tid) {
+        self.threads.remove(&tid);
+        if self.loaded == Some(tid) {
+            self.loaded = None;
+        }
+    }
+
+    /// Returns the thread whose registers the process has.
+    pub(super) fn loaded(&self) -> Option<Tid> {
+        self.loaded
+    }
+
+    /// Gives the process the registers of a thread. Returns false if there is no such thread.
+    pub(super) fn load(&mut self, tid: Tid, tracee: Tracee) -> Result<bool, Error> {
+        if self.loaded == Some(tid) {
+            return Ok(true);
+        }
+        self.save(tracee)?;
+        let Some(context) = self.threads.get(&tid) else { return Ok(false) };
+        tracee.set_register_set(NT_X86_XSTATE, &context.extended.0)?;
+        tracee.set_registers(&Registers { orig_rax: u64::MAX, ..context.registers })?;
+        self.loaded = Some(tid);
+        Ok(true)
+    }
+
+    /// Takes the registers of the loaded thread from the process.
+    pub(super) fn save(&mut self, tracee: Tracee) -> Result<(), Error> {
+        if let Some(context) = self.loaded.and_then(|tid| self.threads.get_mut(&tid)) {
+            context.registers = tracee.registers()?;
+            context.extended = Bytes(tracee.register_set(NT_X86_XSTATE)?);
+        }
+        Ok(())
+    }
+
+    /// Sets all registers of a thread.
+    pub(super) fn set(
+        &mut self,
+        tid: Tid,
+        state: &ThreadState,
+        tracee: Tracee,
+    ) -> Result<(), Error> {
+        let Some(context) = self.threads.get_mut(&tid) else { return Ok(()) };
+        context.registers = state.registers.into();
+        context.extended = state.extended.clone();
+        if self.loaded == Some(tid) {
+            tracee.set_register_set(NT_X86_XSTATE, &context.extended.0)?;
+            tracee.set_registers(&Registers { orig_rax: u64::MAX, ..context.registers })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a replay does not go on.
+
+use super::position::Position;
+use crate::common::{Addr, Tid};
+use crate::{engine, recording, tracee};
+
+/// An error of a replay.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The recording has no log.
+    #[error("the recording has no log: only exact recordings can be replayed")]
+    NoLog,
+    /// The recording could not be read.
+    #[error(transparent)]
+    Recording(#[from] recording::Error),
+    /// The process of the replay could not be controlled.
+    #[error("the replay's process: {0}")]
+    Tracee(#[from] tracee::Error),
+    /// The program's code could not be run.
+    #[error("the replay's process: {0}")]
+    Engine(#[from] engine::Error),
+    /// The log ends in the middle of something, or makes no sense.
+    #[error("the log makes no sense at entry {entry}: {what}")]
+    BadLog {
+        /// The number of the entry.
+        entry: u64,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The run was not the recorded one.
+    #[error(
+        "the replay differs from the recording at {position}, in thread {tid} at {ip}: {what}; what \
+         comes before is exact"
+    )]
+    Diverged {
+        /// The place.
+        position: Position,
+        /// The thread that executed.
+        tid: Tid,
+        /// Its instruction pointer.
+        ip: Addr,
+        /// The difference.
+        what: String,
+    },
+    /// Somebody killed the process of the replay.
+    #[error("the replay's process was killed")]
+    Killed,
+}

@@ -1,0 +1,199 @@
+//! What the log says happened: applied to the replay's process.
+
+use super::contexts::Context;
+use super::epoch::Epoch;
+use super::error::Error;
+use super::position::Position;
+use super::process::Replay;
+use crate::common::{Addr, Tid};
+use crate::insn::Registers;
+use crate::recording::log::{Done, Entry, Happening, Place, after_call, check_of};
+use crate::tracee::call_numbers::ARCH_PRCTL;
+
+/// `arch_prctl(2)`, which sets a base that the recorder keeps.
+const ARCH_SET_GS: u64 = 0x1001;
+
+/// Where the thread of an entry must be before it happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Site {
+    /// At an instruction that the recorder executed: a system call, or one with a hook.
+    Hook,
+    /// At this place.
+    Place(Place),
+    /// Where it is already.
+    Here,
+}
+
+impl Replay {
+    /// Returns where the thread of an entry must be before it happens.
+    pub(super) fn site_of(&self, entry: &Entry) -> Site {
+        let in_call = self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some());
+        match &entry.happening {
+            Happening::Call { .. } | Happening::Enters { .. } | Happening::Executes { .. } => {
+                Site::Hook
+            }
+            Happening::Ends { .. } => Site::Hook,
+            _ if in_call => Site::Here,
+            Happening::Signal { place, .. } | Happening::Switch { place } => Site::Place(*place),
+            Happening::Finish { place: Some(place) } => Site::Place(*place),
+            Happening::Start(_)
+            | Happening::Memory(_)
+            | Happening::Returns { .. }
+            | Happening::Born { .. }
+            | Happening::Finish { place: None } => Site::Here,
+        }
+    }
+
+    /// Lets the next entry happen, at whose site its thread is. Returns false at the last entry of
+    /// the run, where the replay stays.
+    pub(super) fn happen(&mut self) -> Result<bool, Error> {
+        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(false) };
+        self.check(&entry)?;
+        match &entry.happening {
+            Happening::Finish { .. } => return Ok(false),
+            Happening::Start(_) => {
+                self.enter_epoch(self.number + 1)?;
+                return Ok(true);
+            }
+            happening => self.epoch.happen(entry.tid, happening, &self.reader)?,
+        }
+        self.cursor.read()?;
+        (self.ticks, self.instructions) = (0, Some(0));
+        Ok(true)
+    }
+
+    /// Turns to another program of the run, at its first instruction.
+    pub(super) fn enter_epoch(&mut self, number: usize) -> Result<(), Error> {
+        let at = self.outline.starts.get(number);
+        let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
+        let mut cursor = at.ok_or_else(bad)?.clone();
+        self.epoch = Epoch::load(&mut cursor, &self.reader)?;
+        (self.number, self.cursor) = (number, cursor);
+        (self.ticks, self.instructions) = (0, Some(0));
+        self.keep_here()
+    }
+
+    /// Compares the thread's registers with those of the recorded run.
+    fn check(&mut self, entry: &Entry) -> Result<(), Error> {
+        let is_beside = matches!(
+            entry.happening,
+            Happening::Start(_)
+                | Happening::Memory(_)
+                | Happening::Born { .. }
+                | Happening::Finish { place: None }
+        );
+        if is_beside || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some()) {
+            return Ok(());
+        }
+        let registers = self.registers_of(entry.tid)?;
+        if check_of(&registers) == entry.check && self.ticks == entry.ticks {
+            return Ok(());
+        }
+        Err(self.diverged(entry.tid, "its registers are others"))
+    }
+
+    /// Returns the registers of a thread.
+    pub(super) fn registers_of(&self, tid: Tid) -> Result<Registers, Error> {
+        if self.epoch.contexts.loaded() == Some(tid) {
+            return Ok(self.epoch.thread.tracee.registers()?);
+        }
+        let context = self.epoch.contexts.get(tid);
+        Ok(context.map(|context| context.registers).unwrap_or_default())
+    }
+
+    pub(super) fn diverged(&self, tid: Tid, what: impl Into<String>) -> Error {
+        let ip = Addr(self.registers_of(tid).map_or(0, |registers| registers.rip));
+        Error::Diverged { position: self.position(), tid, ip, what: what.into() }
+    }
+
+    /// Returns the position that the replay reached, for errors.
+    pub(super) fn reached(&self) -> Position {
+        self.position()
+    }
+}
+
+impl Epoch {
+    fn happen(
+        &mut self,
+        tid: Tid,
+        happening: &Happening,
+        reader: &crate::recording::Reader,
+    ) -> Result<(), Error> {
+        match happening {
+            Happening::Call { number, done } => self.call_done(tid, *number, done, reader)?,
+            Happening::Returns { done } => {
+                let context = self.contexts.get_mut(tid);
+                let number = context.and_then(|context| context.call.take()).unwrap_or(0);
+                self.call_done(tid, number, done, reader)?;
+            }
+            Happening::Enters { number } => {
+                self.contexts.save(self.thread.tracee)?;
+                if let Some(context) = self.contexts.get_mut(tid) {
+                    context.call = Some(*number);
+                }
+            }
+            Happening::Executes { registers, writes } => {
+                self.apply_writes(writes)?;
+                self.set_registers(tid, (**registers).into())?;
+            }
+            Happening::Signal { siginfo, handler, writes, .. } => {
+                self.apply_writes(writes)?;
+                if let Some(context) = self.contexts.get_mut(tid) {
+                    context.siginfo = Some(siginfo.clone());
+                    if handler.is_some() {
+                        context.call = None;
+                    }
+                }
+                if let Some(state) = handler {
+                    self.contexts.set(tid, state, self.thread.tracee)?;
+                }
+            }
+            Happening::Born { state, writes } => {
+                self.apply_writes(writes)?;
+                self.contexts.add(tid, Context::new(state));
+            }
+            Happening::Ends { writes } => {
+                self.apply_writes(writes)?;
+                self.contexts.remove(tid);
+            }
+            Happening::Memory(write) => self.apply_writes(std::slice::from_ref(write))?,
+            Happening::Switch { .. } | Happening::Start(_) | Happening::Finish { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn call_done(
+        &mut self,
+        tid: Tid,
+        number: u64,
+        done: &Done,
+        reader: &crate::recording::Reader,
+    ) -> Result<(), Error> {
+        self.apply_maps(&done.maps, reader)?;
+        self.apply_writes(&done.writes)?;
+        if let Some(state) = &done.state {
+            return self.contexts.set(tid, state, self.thread.tracee);
+        }
+        let before = match self.contexts.loaded() {
+            Some(loaded) if loaded == tid => self.thread.tracee.registers()?,
+            _ => self.contexts.get(tid).map(|context| context.registers).unwrap_or_default(),
+        };
+        let mut after = after_call(&before, done.result);
+        if number == ARCH_PRCTL && before.rdi == ARCH_SET_GS && done.result == 0 {
+            after.gs_base = before.rsi;
+        }
+        self.set_registers(tid, after)
+    }
+
+    /// Sets the general registers of a thread.
+    fn set_registers(&mut self, tid: Tid, registers: Registers) -> Result<(), Error> {
+        let registers = Registers { orig_rax: u64::MAX, ..registers };
+        if self.contexts.loaded() == Some(tid) {
+            self.thread.tracee.set_registers(&registers)?;
+        }
+        if let Some(context) = self.contexts.get_mut(tid) {
+            context.registers = registers;
+        }
+        Ok(())
+    }
+}

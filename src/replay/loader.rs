@@ -1,0 +1,114 @@
+//! A process with the memory of a program at its first instruction.
+
+use super::contexts::{Context, Contexts};
+use super::epoch::Epoch;
+use super::error::Error;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
+use crate::recording::Reader;
+use crate::recording::log::{Cursor, Happening, MapChange, Mapped, Start};
+use crate::tracee::{Tracee, end, start_empty};
+
+const BUFFER_BYTES: u64 = 4096;
+/// A stack may grow by as much.
+const STACK_BYTES: u64 = 64 << 20;
+/// What is left free below a stack (`stack_guard_gap` in the kernel).
+const STACK_GAP_BYTES: u64 = 1 << 20;
+
+impl Epoch {
+    /// Loads the program that begins at `cursor`, and moves the cursor behind its memory.
+    pub(super) fn load(cursor: &mut Cursor, reader: &Reader) -> Result<Self, Error> {
+        let entry = cursor.index();
+        let bad = |what| Error::BadLog { entry, what };
+        let first = cursor.read()?.ok_or(bad("a program is missing"))?;
+        let Happening::Start(start) = first.happening else {
+            return Err(bad("a program begins without its start"));
+        };
+        let reserved = ranges_of_program(&start, cursor.clone())?;
+        let (pid, page) = start_empty(&reserved)?;
+        let loaded = Self::fill(pid, page, &start, reserved, first.tid, cursor, reader);
+        if loaded.is_err() {
+            end(pid);
+        }
+        loaded
+    }
+
+    fn fill(
+        pid: crate::common::Pid,
+        page: Addr,
+        start: &Start,
+        mut reserved: Vec<AddrRange>,
+        tid: Tid,
+        cursor: &mut Cursor,
+        reader: &Reader,
+    ) -> Result<Self, Error> {
+        let tracee = Tracee(Tid(pid.0));
+        let stacks: Vec<Mapped> = start
+            .mappings
+            .iter()
+            .map(|mapped| if mapped.grows_down { grown(mapped, &reserved) } else { mapped.clone() })
+            .collect();
+        reserved.extend(stacks.iter().map(|mapped| mapped.range));
+        let seen = std::iter::empty();
+        let code = CodeKind::Counting;
+        let mut engine =
+            TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved)?;
+        engine.prepare_area(tracee)?;
+        engine.keep_promise();
+        let area = engine.take_area().ok_or(Error::Killed)?;
+        let thread = TranslatedThread::new(tracee.0, pid, area, Place::Program);
+        let mut contexts = Contexts::default();
+        contexts.add(tid, Context::new(&start.state));
+        let begun = cursor.index();
+        let mut epoch = Self::new(engine, thread, page, contexts, begun);
+        for mapped in &stacks {
+            epoch.map(mapped, reader)?;
+        }
+        epoch.look_at_mappings()?;
+        while let Some(Happening::Memory(_)) = cursor.peek()?.map(|entry| &entry.happening) {
+            if let Some(entry) = cursor.read()?
+                && let Happening::Memory(write) = entry.happening
+            {
+                epoch.apply_writes(&[write])?;
+            }
+        }
+        epoch.begins = cursor.index();
+        epoch.contexts.load(tid, tracee)?;
+        Ok(epoch)
+    }
+}
+
+/// Returns all addresses that a program ever has something at.
+fn ranges_of_program(start: &Start, mut cursor: Cursor) -> Result<Vec<AddrRange>, Error> {
+    let mut ranges: Vec<AddrRange> = start.mappings.iter().map(|mapped| mapped.range).collect();
+    while let Some(entry) = cursor.read()? {
+        let maps = match entry.happening {
+            Happening::Start(_) => break,
+            Happening::Call { done, .. } | Happening::Returns { done } => done.maps,
+            _ => continue,
+        };
+        ranges.extend(maps.iter().filter_map(|change| match change {
+            MapChange::Map(mapped) => Some(mapped.range),
+            MapChange::Move { to, .. } => Some(*to),
+            MapChange::Unmap(_) | MapChange::Protect { .. } | MapChange::Discard(_) => None,
+        }));
+    }
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
+    Ok(ranges)
+}
+
+/// Returns a stack as large as it may become: the kernel lets it grow as it is used.
+fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
+    let below = reserved.iter().filter(|range| range.end <= stack.range.start);
+    let lowest = below.map(|range| range.end.0 + STACK_GAP_BYTES).max().unwrap_or(0);
+    let start = stack.range.start.0.saturating_sub(STACK_BYTES).max(lowest);
+    let start = start.next_multiple_of(4096).min(stack.range.start.0);
+    Mapped { range: AddrRange::new(Addr(start), stack.range.end), ..stack.clone() }
+}

@@ -1,0 +1,163 @@
+//! Mappings and memory of the replay's process, changed by system calls that it is made to execute
+//! and by writes from outside.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use crate::common::{Addr, AddrRange};
+use crate::recording::Reader;
+use crate::recording::log::{Content, MapChange, Mapped, Write};
+use crate::sideband::Protection;
+use crate::tracee;
+use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
+use std::os::unix::ffi::OsStrExt;
+
+/// Where the page of the SYSCALL instruction has room for a path.
+const ROOM: u64 = 0x100;
+const ROOM_BYTES: usize = 0x1000 - 0x100;
+const PRIVATE_FIXED: u64 = 0x12;
+const ANONYMOUS: u64 = 0x20;
+const NORESERVE: u64 = 0x4000;
+const READ_ONLY_CLOEXEC: u64 = 0x8_0000;
+const MAYMOVE_FIXED: u64 = 3;
+const DONTNEED: u64 = 4;
+
+impl Epoch {
+    /// Makes the changes that a system call made.
+    pub(super) fn apply_maps(
+        &mut self,
+        changes: &[MapChange],
+        reader: &Reader,
+    ) -> Result<(), Error> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        for change in changes {
+            self.apply_map(change, reader)?;
+        }
+        self.look_at_mappings()
+    }
+
+    fn apply_map(&mut self, change: &MapChange, reader: &Reader) -> Result<(), Error> {
+        match change {
+            MapChange::Map(mapped) => {
+                self.forget(mapped.range)?;
+                self.map(mapped, reader)
+            }
+            MapChange::Unmap(range) => {
+                self.forget(*range)?;
+                self.call("munmap", MUNMAP, [range.start.0, range.size_bytes(), 0, 0, 0, 0])?;
+                Ok(())
+            }
+            MapChange::Protect { range, protection } => {
+                self.forget(*range)?;
+                let args = [range.start.0, range.size_bytes(), bits(*protection), 0, 0, 0];
+                self.call("mprotect", MPROTECT, args)?;
+                Ok(())
+            }
+            MapChange::Move { from, to } => {
+                self.forget(*from)?;
+                self.forget(*to)?;
+                let (old, new) = (from.size_bytes(), to.size_bytes());
+                let args = if from.start == to.start {
+                    [from.start.0, old, new, 0, 0, 0]
+                } else {
+                    [from.start.0, old, new, MAYMOVE_FIXED, to.start.0, 0]
+                };
+                self.call("mremap", MREMAP, args)?;
+                Ok(())
+            }
+            MapChange::Discard(range) => {
+                self.forget(*range)?;
+                let args = [range.start.0, range.size_bytes(), DONTNEED, 0, 0, 0];
+                self.call("madvise", MADVISE, args)?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Maps something at its place.
+    pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
+        let (start, size) = (mapped.range.start.0, mapped.range.size_bytes());
+        let prot = bits(mapped.protection);
+        match &mapped.content {
+            Content::Zeros => {
+                let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
+                self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+            }
+            Content::File { image, offset } => {
+                let path = reader.image_path(image)?;
+                let mut text = path.as_os_str().as_bytes().to_vec();
+                text.push(0);
+                if text.len() > ROOM_BYTES {
+                    return Err(system("open", libc_enametoolong()));
+                }
+                let room = self.page.wrapping_add(ROOM);
+                self.write(room, &text)?;
+                let fd = self.call("open", OPEN, [room.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
+                let args = [start, size, prot, PRIVATE_FIXED | NORESERVE, fd, *offset];
+                let mapped = self.call("mmap", MMAP, args);
+                self.call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
+                mapped?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what the kernel or an instruction wrote.
+    pub(super) fn apply_writes(&mut self, writes: &[Write]) -> Result<(), Error> {
+        for Write { addr, bytes } in writes {
+            let range = AddrRange::sized(*addr, bytes.0.len() as u64);
+            self.engine.give_back_protection(self.thread.tracee, range)?;
+            self.write(*addr, &bytes.0)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(&self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let written = self.engine.memory.write(addr, bytes);
+        written.map_err(|error| {
+            let errno = error.raw_os_error().unwrap_or(0);
+            system("write", errno)
+        })
+    }
+
+    /// Drops what is known of code in a range whose mapping changes.
+    fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
+        self.engine.give_back_protection(self.thread.tracee, range)?;
+        self.engine.forget_code(range);
+        Ok(())
+    }
+
+    /// Lets the process make a system call of the replay's own.
+    fn call(&self, name: &'static str, number: u64, args: [u64; 6]) -> Result<u64, Error> {
+        let result = self.thread.tracee.inject(self.page, number, args)?;
+        if (-4095..0).contains(&result) {
+            return Err(system(name, i32::try_from(-result).unwrap_or(0)));
+        }
+        Ok(result.cast_unsigned())
+    }
+
+    /// Reads the mappings again.
+    pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
+        let pid = self.thread.pid;
+        self.engine.space.refresh(pid)?;
+        // Its files are the recording's, which nobody changes.
+        self.engine.space.set_kept(crate::sideband::Mapping::is_file);
+        self.engine.forget_stable_code();
+        Ok(())
+    }
+}
+
+fn system(call: &'static str, errno: i32) -> Error {
+    tracee::Error::of_call(call, errno).into()
+}
+
+/// "File name too long".
+const fn libc_enametoolong() -> i32 {
+    36
+}
+
+/// Returns a protection as mmap(2) has it.
+fn bits(protection: Protection) -> u64 {
+    crate::engine::bits_of(protection)
+}

@@ -1,0 +1,30 @@
+//! Repeats an exact recording: to any position, with every register and all memory as they were.
+//!
+//! A [`Replay`] is at a [`Position`] of the run. It moves by running a process of its own, which has
+//! the program's memory and executes its code in the engine's cache. All threads of the program are
+//! contexts of the one thread of that process, which loads the registers of whichever thread
+//! executes. System calls are not made: what they did is taken from the log.
+//!
+//! Going back means to start from a *checkpoint*, a copy of the process that was kept on the way.
+
+mod checkpoints;
+mod contexts;
+mod epoch;
+mod error;
+mod events;
+mod loader;
+mod maps;
+mod position;
+mod process;
+mod run;
+mod search;
+mod steps;
+mod view;
+mod watches;
+
+pub use error::Error;
+pub use position::Position;
+pub use process::Replay;
+pub use run::{Found, Goals};
+pub use view::ThreadView;
+pub use watches::{Watch, WatchKind};

@@ -1,0 +1,27 @@
+//! A place in a run.
+
+use std::fmt;
+
+/// A place in a run, in the order of execution of all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The number of entries of the log that came before.
+    pub entry: u64,
+    /// The ticks that the thread of the next entry executed since then.
+    pub ticks: u64,
+    /// The instructions that it executed since the last of these ticks.
+    pub instructions: u64,
+}
+
+impl Position {
+    /// Returns the position right after an entry.
+    pub const fn after_entries(entry: u64) -> Self {
+        Self { entry, ticks: 0, instructions: 0 }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.entry, self.ticks, self.instructions)
+    }
+}

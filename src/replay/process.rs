@@ -1,0 +1,159 @@
+//! The replay of a recording: where it is, and how it gets elsewhere.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::position::Position;
+use crate::common::Tid;
+use crate::recording::Reader;
+use crate::recording::log::{Cursor, Entry, Happening, Log};
+use std::time::Instant;
+
+/// What is known of the log without running anything.
+#[derive(Debug)]
+pub(super) struct Outline {
+    /// Where the programs begin.
+    pub(super) starts: Vec<Cursor>,
+    /// For each entry, its thread, and the ticks of all threads before the interval that it ends.
+    entries: Vec<(Tid, u64)>,
+    total_ticks: u64,
+}
+
+/// A replay, at a position.
+#[derive(Debug)]
+pub struct Replay {
+    pub(super) reader: Reader,
+    pub(super) outline: Outline,
+    pub(super) epoch: Epoch,
+    /// The number of the epoch.
+    pub(super) number: usize,
+    pub(super) cursor: Cursor,
+    /// The ticks of the thread of the next entry since the last one.
+    pub(super) ticks: u64,
+    /// Its instructions since the last tick; none where they were not counted.
+    pub(super) instructions: Option<u64>,
+    /// When the last checkpoint was kept.
+    pub(super) kept: Instant,
+    /// True where the run has no more instructions.
+    pub(super) is_at_end: bool,
+    first: Position,
+}
+
+impl Replay {
+    /// Opens the replay of a recording, at the first instruction of its program.
+    pub fn open(reader: Reader) -> Result<Self, Error> {
+        let log = reader.log()?.ok_or(Error::NoLog)?;
+        let outline = Outline::of(&log)?;
+        let mut cursor = log.cursor();
+        let epoch = Epoch::load(&mut cursor, &reader)?;
+        let mut replay = Self {
+            reader,
+            outline,
+            epoch,
+            number: 0,
+            cursor,
+            ticks: 0,
+            instructions: Some(0),
+            kept: Instant::now(),
+            is_at_end: false,
+            first: Position::default(),
+        };
+        replay.first = replay.position();
+        replay.keep_here()?;
+        Ok(replay)
+    }
+
+    /// Returns the recording.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Returns the position. Counts the instructions since the last tick if that was not done.
+    pub fn position(&self) -> Position {
+        let (entry, ticks) = (self.cursor.index(), self.ticks);
+        Position { entry, ticks, instructions: self.instructions.unwrap_or(0) }
+    }
+
+    /// Returns the position of the program's first instruction.
+    pub fn first(&self) -> Position {
+        self.first
+    }
+
+    /// Returns the ticks of all threads before a position.
+    pub fn ticks_before(&self, position: Position) -> u64 {
+        self.outline.ticks_before(position.entry).saturating_add(position.ticks)
+    }
+
+    /// Returns the ticks of all threads in the whole run.
+    pub fn total_ticks(&self) -> u64 {
+        self.outline.total_ticks
+    }
+
+    /// Returns the next entry.
+    pub(super) fn next_entry(&mut self) -> Result<Option<&Entry>, Error> {
+        Ok(self.cursor.peek()?)
+    }
+
+    /// Returns the thread that executes next: that of the next entry.
+    pub(super) fn next_thread(&mut self) -> Result<Option<Tid>, Error> {
+        Ok(self.cursor.peek()?.map(|entry| entry.tid))
+    }
+
+    /// Keeps a checkpoint where the replay is, which is at a tick.
+    pub(super) fn keep_here(&mut self) -> Result<(), Error> {
+        if self.instructions == Some(0) {
+            let position = self.position();
+            self.epoch.keep(position, &self.cursor)?;
+            self.kept = Instant::now();
+        }
+        Ok(())
+    }
+}
+
+impl Outline {
+    fn of(log: &Log) -> Result<Self, Error> {
+        let mut cursor = log.cursor();
+        let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
+        loop {
+            let here = cursor.clone();
+            let Some(entry) = cursor.peek()? else { break };
+            entries.push((entry.tid, total_ticks));
+            total_ticks = total_ticks.saturating_add(entry.ticks);
+            if matches!(entry.happening, Happening::Start(_)) {
+                starts.push(here);
+            }
+            cursor.read()?;
+        }
+        Ok(Self { starts, entries, total_ticks })
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Returns the thread of an entry.
+    pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
+        let at = usize::try_from(entry).ok()?;
+        self.entries.get(at).map(|(tid, _)| *tid)
+    }
+
+    /// Returns the last entry of a thread before an entry.
+    pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
+        (0..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
+    }
+
+    /// Returns the next entry of a thread, from an entry on.
+    pub(super) fn next_of(&self, tid: Tid, from: u64) -> Option<u64> {
+        (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
+    }
+
+    /// Returns the number of the program that an entry belongs to: the last that began before it.
+    pub(super) fn epoch_of(&self, entry: u64) -> usize {
+        self.starts.partition_point(|start| start.index() < entry).saturating_sub(1)
+    }
+
+    fn ticks_before(&self, entry: u64) -> u64 {
+        let at = usize::try_from(entry).unwrap_or(usize::MAX);
+        self.entries.get(at).map_or(self.total_ticks, |(_, ticks)| *ticks)
+    }
+}

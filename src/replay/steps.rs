@@ -1,0 +1,126 @@
+//! Single instructions, executed in the program.
+
+use super::error::Error;
+use super::process::Replay;
+use crate::common::{Addr, Tid};
+use crate::engine::Stepped;
+use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
+use crate::recording::log::Place;
+use crate::tracee::{siginfo, wait_for};
+use crate::translate::{Hook, hook_of, is_counted};
+
+/// A path within a tick is shorter.
+const LONGEST_WALK: u64 = 1 << 20;
+
+impl Replay {
+    /// Returns the address of the next instruction of the thread that executes.
+    pub(super) fn ip(&self) -> Result<Addr, Error> {
+        Ok(self.epoch.thread.tracee.instruction_pointer()?)
+    }
+
+    fn bytes_at(&self, ip: Addr) -> Vec<u8> {
+        let mut bytes = vec![0; MAX_INSN_BYTES];
+        let known = self.epoch.engine.memory.read(ip, &mut bytes);
+        bytes.truncate(known);
+        bytes
+    }
+
+    fn insn_at(&self, ip: Addr) -> Option<Insn> {
+        decode(&self.bytes_at(ip), ip, ExecMode::Bits64)
+    }
+
+    /// Returns the hook of the next instruction, if it has one.
+    pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
+        Ok(hook_of(&self.bytes_at(self.ip()?)))
+    }
+
+    /// Returns true if the next instruction is a tick.
+    pub(super) fn is_tick_here(&self) -> Result<bool, Error> {
+        Ok(is_counted(&self.bytes_at(self.ip()?)))
+    }
+
+    /// Executes one instruction of the loaded thread, which is no event. Returns false if it faults.
+    pub(super) fn step_one(&mut self) -> Result<bool, Error> {
+        let ip = self.ip()?;
+        let is_tick = self.is_tick_here()?;
+        let pushes_flags = self.insn_at(ip).is_some_and(|insn| insn.pushes_flags);
+        loop {
+            match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
+                Stepped::Done => break,
+                Stepped::Signal(info) if siginfo::code_of(&info) > 0 => return Ok(false),
+                // Nobody but the replay may tell its process anything.
+                Stepped::Signal(_) => {}
+                Stepped::Other(stop) if stop.is_end() => return Err(Error::Killed),
+                Stepped::Other(_) => {
+                    self.epoch.thread.tracee.resume(0)?;
+                    wait_for(self.epoch.thread.tid())?;
+                }
+            }
+        }
+        if pushes_flags {
+            self.hide_trap_flag()?;
+        }
+        if is_tick {
+            (self.ticks, self.instructions) = (self.ticks + 1, Some(0));
+        } else {
+            self.instructions = self.instructions.map(|count| count + 1);
+        }
+        Ok(true)
+    }
+
+    /// Takes the flag of the step from the flags that PUSHF pushed.
+    fn hide_trap_flag(&mut self) -> Result<(), Error> {
+        let registers = self.epoch.thread.tracee.registers()?;
+        let at = Addr(registers.rsp.wrapping_add(1));
+        let mut byte = [0];
+        if self.epoch.engine.memory.read(at, &mut byte) == 1 {
+            self.epoch.write(at, &[byte[0] & !1])?;
+        }
+        Ok(())
+    }
+
+    /// Executes instructions up to a place within the same tick. `met` is asked before each of them
+    /// but the first; if it returns true, the replay stays there, and so does this.
+    pub(super) fn walk_to(
+        &mut self,
+        tid: Tid,
+        place: Place,
+        met: &mut dyn FnMut(Addr) -> bool,
+    ) -> Result<bool, Error> {
+        let ticks = self.ticks;
+        for walked in 0..LONGEST_WALK {
+            let ip = self.ip()?;
+            if walked > 0 && met(ip) {
+                return Ok(false);
+            }
+            if ip == place.ip {
+                return self.iterate(tid, place).map(|()| true);
+            }
+            if self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks {
+                break;
+            }
+        }
+        Err(self.diverged(tid, format!("it does not come to {}", place.ip)))
+    }
+
+    /// Executes the iterations of a REP instruction that were executed before the place.
+    fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+        let tracee = self.epoch.thread.tracee;
+        let before = tracee.registers()?;
+        let repeats = self.insn_at(place.ip).is_some_and(|insn| insn.rep);
+        if !repeats || before.rcx == place.rcx {
+            return Ok(());
+        }
+        let Some(count) = before.rcx.checked_sub(place.rcx) else {
+            return Err(self.diverged(tid, "a REP instruction has other iterations"));
+        };
+        tracee.set_registers(&Registers { rcx: count, ..before })?;
+        let (ticks, instructions) = (self.ticks, self.instructions);
+        self.step_one()?;
+        (self.ticks, self.instructions) = (ticks, instructions);
+        let after = tracee.registers()?;
+        let settled = Registers { rcx: place.rcx, rip: place.ip.0, ..after };
+        tracee.set_registers(&settled)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,75 @@
+//! What can be seen at the replay's position.
+
+use super::error::Error;
+use super::process::Replay;
+use crate::common::{Addr, Pid, Tid};
+use crate::image::core;
+use crate::recording::log::Bytes;
+use crate::sideband::Mapping;
+use crate::tracee::Tracee;
+
+const NT_PRFPREG: u32 = 2;
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// A thread at the replay's position.
+pub type ThreadView = core::Thread;
+
+impl Replay {
+    /// Returns the threads that exist.
+    pub fn threads(&self) -> Vec<Tid> {
+        self.epoch.contexts.tids().collect()
+    }
+
+    /// Returns the thread that executes next.
+    pub fn running(&mut self) -> Option<Tid> {
+        let next = self.next_thread().ok().flatten();
+        next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
+    }
+
+    /// Returns the registers of a thread.
+    pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
+        let Some(context) = self.epoch.contexts.get(tid) else { return Ok(None) };
+        let tracee: Tracee = self.epoch.thread.tracee;
+        let is_loaded = self.epoch.contexts.loaded() == Some(tid);
+        let (registers, extended, fpregs) = if is_loaded {
+            let extended = tracee.register_set(NT_X86_XSTATE)?;
+            (tracee.registers()?, extended, tracee.register_set(NT_PRFPREG).ok())
+        } else {
+            (context.registers, context.extended.0.clone(), None)
+        };
+        let mut registers = registers;
+        registers.orig_rax = context.call.unwrap_or(u64::MAX);
+        Ok(Some(core::Thread {
+            tid,
+            registers,
+            fpregs,
+            xstate: Some(extended),
+            siginfo: context.siginfo.as_ref().map(|Bytes(info)| info.clone()),
+            ..core::Thread::default()
+        }))
+    }
+
+    /// Reads memory up to the first byte that the program does not have. Returns how many bytes
+    /// there are.
+    pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        let page = self.epoch.page;
+        let own = crate::common::AddrRange::sized(page, 4096);
+        let wanted = crate::common::AddrRange::sized(addr, buf.len() as u64);
+        if own.overlaps(wanted) {
+            return 0;
+        }
+        self.epoch.engine.read_visible(addr, buf)
+    }
+
+    /// Returns the program's mappings.
+    pub fn mappings(&self) -> Vec<Mapping> {
+        let page = self.epoch.page;
+        let mappings = self.epoch.engine.space.mappings();
+        mappings.filter(|mapping| !mapping.range.contains(page)).cloned().collect()
+    }
+
+    /// Returns the process's number in the recorded run.
+    pub fn pid(&self) -> Pid {
+        self.reader.manifest().pid
+    }
+}
