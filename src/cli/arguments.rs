@@ -32,6 +32,8 @@ pub(super) enum Command {
     Doctor(Doctor),
     /// Write what a running recorder has in its rings, without ending the program
     Snapshot(Snapshot),
+    /// Replay an exact recording to its end, and say whether that is the recorded run
+    Check(Recording),
     /// Show the contents of a recording
     Info(Recording),
     /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband

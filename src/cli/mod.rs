@@ -4,6 +4,7 @@
 //! status, and `replay` gdb's.
 
 mod arguments;
+mod check;
 mod completions;
 mod disassembly;
 mod doctor;
@@ -51,6 +52,7 @@ pub fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),

@@ -19,6 +19,7 @@ mod process;
 mod run;
 mod search;
 mod steps;
+mod verify;
 mod view;
 mod watches;
 
@@ -26,5 +27,6 @@ pub use error::Error;
 pub use position::Position;
 pub use process::Replay;
 pub use run::{Found, Goals};
+pub use verify::Verdict;
 pub use view::ThreadView;
 pub use watches::{Watch, WatchKind};

@@ -1,0 +1,37 @@
+//! `contraflow check`: replays a recording to its end, and says whether it is the recorded run.
+
+use super::{EXIT_ERROR, Failure, arguments, say};
+use crate::capture::Leaving;
+use crate::recording::{Reader, Store};
+use crate::replay::{Replay, Verdict};
+use std::process::ExitCode;
+use std::time::Instant;
+
+pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
+    let dir = Store::of_user().find(arguments.recording.as_deref())?;
+    let leaving = Leaving::on_signals();
+    let begun = Instant::now();
+    let mut replay = Replay::open(Reader::open(&dir)?)?;
+    let verdict = replay.verify(&|| leaving.is_asked())?;
+    let seconds = begun.elapsed().as_secs_f64();
+    for difference in &verdict.differences {
+        say(difference);
+    }
+    println!("{} ({seconds:.2} s)", words(&verdict));
+    Ok(if verdict.differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ERROR) })
+}
+
+fn words(verdict: &Verdict) -> String {
+    let Verdict { entries, ticks, bytes, threads, is_whole, differences } = verdict;
+    let run = format!("{entries} entries and {ticks} ticks");
+    match (is_whole, differences.is_empty()) {
+        (_, false) => format!("{run} are as recorded, but not the state at the end"),
+        (true, true) => format!(
+            "the replay is the recorded run: {run}; the registers of {threads} threads and {bytes} \
+             bytes of memory at the end"
+        ),
+        (false, true) => {
+            format!("the replay is the recorded run as far as the recording goes: {run}")
+        }
+    }
+}
