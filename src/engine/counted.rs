@@ -1,4 +1,4 @@
-//! Runs of code that counts: up to a number of branches or instructions, a place to stop, or an
+//! Runs of code that counts: up to a number of ticks or instructions, a place to stop, or an
 //! instruction that the tracer executes.
 
 use super::actions::FORCED;
@@ -11,7 +11,7 @@ use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
-use crate::translate::{Bound, Hook, SPENT, is_counted, is_spent};
+use crate::translate::{Bound, Hook, SPENT, is_tick, is_spent};
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,9 +46,9 @@ pub enum Run {
 /// The distance that a thread ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Ran {
-    /// Branches that it executed.
-    pub branches: u64,
-    /// Instructions after the last branch, or in all where there is no branch. None: not counted.
+    /// Ticks that it executed.
+    pub ticks: u64,
+    /// Instructions after the last tick, or in all where there is no tick. None: not counted.
     pub instructions: Option<u64>,
     /// Why the run ended.
     pub end: RunEnd,
@@ -82,10 +82,10 @@ pub enum RunEnd {
 }
 
 impl TranslatedProcess {
-    /// Returns the branches to run by a budget so that no more than `branches` are executed. None:
+    /// Returns the ticks to run by a budget so that no more than `ticks` are executed. None:
     /// it takes a bound.
-    pub fn budget(&self, branches: u64) -> Option<u64> {
-        self.translator.budget(branches)
+    pub fn budget(&self, ticks: u64) -> Option<u64> {
+        self.translator.budget(ticks)
     }
 
     /// Runs a thread, which is stopped in the program, in code that counts. A place to stop where it
@@ -158,8 +158,8 @@ impl TranslatedProcess {
                     let (program, _) = self.convert(thread, &registers, &at);
                     self.enter_program(thread, &program, 0)?;
                     let end = if is_stop { RunEnd::Stop } else { RunEnd::Native(hook) };
-                    let branches = running.budget.wrapping_sub(registers.r11);
-                    return Ok(Run::Ran(Ran { branches, instructions: None, end }));
+                    let ticks = running.budget.wrapping_sub(registers.r11);
+                    return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
                 }
                 SignalStop::CodeWrite(addr) => {
                     let run = self.come_out(thread, running, RunEnd::Native(None))?;
@@ -209,12 +209,12 @@ impl TranslatedProcess {
             let registers = tracee.registers()?;
             let at = self.request(thread).is_none().then(|| self.locate(registers.rip)).flatten();
             if let Some(exact) = self.exact_at(thread, &registers) {
-                let begun = at.map_or(0, |at| self.translator.branches_to(&at));
-                let branches = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
+                let begun = at.map_or(0, |at| self.translator.ticks_to(&at));
+                let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
                 self.enter_program(thread, &exact.program, 0)?;
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
                 tracee.stop_again(stopped)?;
-                return Ok(Run::Ran(Ran { branches, instructions: None, end }));
+                return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
             }
             if mask.is_none() {
                 mask = Some(tracee.signal_mask()?);
@@ -285,19 +285,19 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns the instructions after the last branch of the path by which a thread left a bounded
+    /// Returns the instructions after the last tick of the path by which a thread left a bounded
     /// superblock.
     fn tail_of(&self, thread: &TranslatedThread, superblock: u32, counter: u64) -> Option<u64> {
         let request = self.request(thread)?;
         let edge = self.translator.way_out(superblock, request.number, counter)?;
         let path = self.translator.path_of(&edge);
-        let tail = path.iter().rev().take_while(|step| !self.is_counted_at(step.ip));
+        let tail = path.iter().rev().take_while(|step| !self.is_tick_at(step.ip));
         Some(tail.count() as u64)
     }
 
-    fn is_counted_at(&self, ip: u64) -> bool {
+    fn is_tick_at(&self, ip: u64) -> bool {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip.into(), &mut bytes);
-        is_counted(&bytes[..known])
+        is_tick(&bytes[..known], ip)
     }
 }

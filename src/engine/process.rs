@@ -24,7 +24,7 @@ const CLASS_COUNT: usize = 1 << 16;
 pub enum CodeKind {
     /// It writes a record for each exit of a superblock. R11 is the trace pointer.
     Recording,
-    /// It counts branches and leaves what cannot be had twice to its tracer. R11 is a budget.
+    /// It counts ticks and leaves what cannot be had twice to its tracer. R11 is a budget.
     Counting,
 }
 

@@ -39,6 +39,8 @@ pub struct Edge {
     pub bits: u64,
     /// The number of `bits`.
     pub bit_count: u8,
+    /// The number of instructions on the path that tick ([`super::is_tick`]).
+    pub ticks: u8,
     /// The way in which control leaves.
     pub kind: EdgeKind,
     /// The number of calls on the path without a return: how many return addresses it leaves on the

@@ -145,11 +145,11 @@ impl Emitter {
         self.load(Gpr::Rdx, slots::RDX);
     }
 
-    /// Emits code that subtracts `branches`, at most 127, from the budget in R11. Returns the
+    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11. Returns the
     /// offset of the displacement of a jump taken if R11's upper half is then not 0.
-    pub(super) fn count(&mut self, branches: u8) -> usize {
-        // lea r11, [r11 - branches]; xchg rcx, r11; bswap rcx
-        self.put(&[0x4d, 0x8d, 0x5b, branches.wrapping_neg(), 0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
+    pub(super) fn count(&mut self, ticks: u8) -> usize {
+        // lea r11, [r11 - ticks]; xchg rcx, r11; bswap rcx
+        self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg(), 0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
         // jecxz over the jump; bswap rcx; xchg rcx, r11; jmp
         self.put(&[0x67, 0xe3, 11, 0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb, 0xe9]);
         let field = self.rel32();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn branches_are_taken_from_r11() {
+    fn ticks_are_subtracted_from_r11() {
         let counted = text(|e| {
             let field = e.count(61);
             e.aim(field, 0x2000);

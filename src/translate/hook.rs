@@ -1,5 +1,5 @@
-//! Instructions whose result does not follow from the program's registers and memory. When branches
-//! are counted for a replay, the caller supplies their results.
+//! Instructions whose result does not follow from the program's registers and memory. When ticks are
+//! counted for a replay, the caller supplies their results.
 
 use iced_x86::{Instruction, Mnemonic};
 

@@ -9,7 +9,7 @@
 //! each of its instructions: see [`Translator::locate`].
 //!
 //! To replay a program, [`Translator::counting`] creates code that records nothing and counts
-//! branches, up to a position given by their number. R11 then holds the remaining count.
+//! ticks, up to a position given by their number. R11 then holds the remaining count.
 //!
 //! Makes no system call and knows nothing of tracing: [`CacheMemory`] abstracts the memory,
 //! [`ProgramCode`] the program's code.
@@ -27,6 +27,7 @@ mod links;
 pub mod slots;
 mod superblock;
 mod table;
+mod tick;
 mod translator;
 mod zone;
 
@@ -35,10 +36,11 @@ mod tests;
 
 pub use address_map::AddressMap;
 pub use builder::{Limits, ProgramCode};
-pub use counting::{Bound, SPENT, is_counted, is_spent};
+pub use counting::{Bound, SPENT, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Hook, hook_of};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
+pub use tick::is_tick;
 pub use translator::{CacheMemory, TranslateError, Translator};
 pub use zone::Zone;

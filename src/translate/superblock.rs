@@ -30,6 +30,8 @@ pub struct Step {
     pub len: u8,
     /// Its outcome, as far as the path continues after it.
     pub outcome: Outcome,
+    /// True if it ticks ([`super::is_tick`]).
+    pub ticks: bool,
 }
 
 /// The location of the program's registers at a point of the translated code.
@@ -81,7 +83,7 @@ pub struct Superblock {
     pub end: u64,
     /// True if it is a single untranslated instruction, which the tracer executes in place.
     pub native: bool,
-    /// The hook of that instruction, when branches are counted: the tracer supplies the result and
+    /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
     /// resumes after it.
     pub hook: Option<Hook>,
     /// Its path in the vector of all paths.

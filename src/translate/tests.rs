@@ -1,5 +1,8 @@
 //! Tests the translator on small programs. No test executes the cache.
 
+mod samples;
+mod ticks;
+
 use super::{AddressMap, CacheMemory, Limits, Outcome, ProgramCode, Translator};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -68,11 +71,21 @@ impl ProgramCode for Code {
     }
 }
 
-fn translator() -> (Translator<Bytes>, Bytes) {
+type Make = fn(Bytes, u64, Limits) -> Translator<Bytes>;
+
+fn make(make: Make) -> (Translator<Bytes>, Bytes) {
     let memory = Bytes(Rc::new(RefCell::new(vec![0; 2 << 20])));
-    let mut translator = Translator::new(memory.clone(), TABLE, Limits::default());
+    let mut translator = make(memory.clone(), TABLE, Limits::default());
     translator.add_zone(ZONE, 1 << 20, ZONE_OFFSET);
     (translator, memory)
+}
+
+fn translator() -> (Translator<Bytes>, Bytes) {
+    make(Translator::new)
+}
+
+fn counting() -> (Translator<Bytes>, Bytes) {
+    make(Translator::counting)
 }
 
 /// Returns `je +0x20`, NOPs, and at 0x22 and 0x3e a `jmp` to itself.

@@ -75,7 +75,7 @@ pub struct Translator<M> {
     passing: AddressMap<u64, u32>,
     /// The last superblock as it was built, kept for its allocations.
     built: Built,
-    /// True if the code counts branches and records nothing.
+    /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
@@ -89,6 +89,7 @@ impl<M: CacheMemory> Translator<M> {
         let none = Edge {
             bits: 0,
             bit_count: 0,
+            ticks: 0,
             kind: super::EdgeKind::Direct,
             pushes: 0,
             peak: 0,

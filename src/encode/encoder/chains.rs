@@ -132,6 +132,7 @@ mod tests {
         let edge = |kind, start, target| Edge {
             bits: 0,
             bit_count: 1,
+            ticks: 0,
             kind,
             pushes: 0,
             peak: 0,

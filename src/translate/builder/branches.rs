@@ -197,6 +197,7 @@ impl Builder<'_, '_> {
             instructions: 0,
             bits: 0,
             bit_count: 0,
+            ticks: 0,
             pushes: 0,
             peak: 0,
             quiet_low: u64::MAX,

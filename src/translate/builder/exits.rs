@@ -24,7 +24,8 @@ impl Builder<'_, '_> {
 
     pub(super) fn step(&mut self, next: u64, outcome: Outcome) {
         let len = u8::try_from(next.wrapping_sub(self.ip)).unwrap_or(0);
-        self.path.push(Step { ip: self.ip, len, outcome });
+        self.path.push(Step { ip: self.ip, len, outcome, ticks: self.ticks_next });
+        self.ticks = self.ticks.saturating_add(self.ticks_next.into());
         let quiet = self.quiet.unwrap_or(Quiet { start: self.ip, low: self.ip, high: self.ip });
         let (low, high) = (quiet.low.min(self.ip), quiet.high.max(self.ip));
         self.quiet = Some(Quiet { low, high, ..quiet });
@@ -41,6 +42,7 @@ impl Builder<'_, '_> {
         Edge {
             bits: self.bits,
             bit_count: self.bit_count,
+            ticks: self.ticks,
             kind,
             pushes: u8::try_from(self.calls.len()).unwrap_or(u8::MAX),
             peak: u8::try_from(self.peak).unwrap_or(u8::MAX),

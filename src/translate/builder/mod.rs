@@ -13,6 +13,7 @@ use super::hook::Hook;
 use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
+use super::tick::ticks;
 use iced_x86::Instruction;
 use window::Window;
 
@@ -21,7 +22,7 @@ use window::Window;
 pub struct Limits {
     /// Instructions of a path.
     pub instructions: usize,
-    /// TNT bits of a path; at most 60.
+    /// TNT bits of a path, and ticks where the code counts them; at most 60.
     pub bits: u8,
     /// Nesting depth of direct calls that are followed.
     pub calls: usize,
@@ -97,7 +98,7 @@ pub(super) struct Site<'a> {
     pub(super) request: u64,
     /// The zone's request for the target in RDX.
     pub(super) miss: u64,
-    /// True if the code counts branches and records nothing.
+    /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
@@ -173,6 +174,10 @@ struct Builder<'a, 'b> {
     points: Vec<Point>,
     bits: u64,
     bit_count: u8,
+    /// The ticks of the path.
+    ticks: u8,
+    /// True if the instruction that is being translated ticks.
+    ticks_next: bool,
     calls: Vec<u64>,
     peak: usize,
     /// The part of the path after its last TNT bit.
@@ -209,6 +214,8 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
         points: emptied(used.points),
         bits: 0,
         bit_count: 0,
+        ticks: 0,
+        ticks_next: false,
         calls: emptied(used.spare.calls),
         peak: 0,
         quiet: None,
@@ -291,7 +298,7 @@ impl Builder<'_, '_> {
         self.translate(&insn, bytes, displacement, treatment).then_some(false)
     }
 
-    /// Returns the hook of an instruction if branches are counted.
+    /// Returns the hook of an instruction if ticks are counted.
     fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
         Hook::of(insn).filter(|_| self.site.counts)
     }
@@ -300,7 +307,7 @@ impl Builder<'_, '_> {
         if self.path.is_empty() {
             return false;
         }
-        let is_over = |bound: Bound| bound.is_reached(self.bit_count, self.path.len());
+        let is_over = |bound: Bound| bound.is_reached(self.ticks, self.path.len());
         if (self.site.is_stop)(self.ip) || self.site.bound.is_some_and(is_over) {
             return true;
         }
@@ -315,6 +322,7 @@ impl Builder<'_, '_> {
             && (self.site.is_known)(self.ip);
         self.path.len() >= limits.instructions
             || self.bit_count >= limits.bits
+            || self.site.counts && self.ticks >= limits.bits
             || *rounds > limits.rounds
             || joins
     }
@@ -347,6 +355,7 @@ impl Builder<'_, '_> {
         offset: DisplacementOffset,
         treatment: Treatment,
     ) -> bool {
+        self.ticks_next = ticks(insn);
         if treatment == Treatment::Syscall {
             self.syscall(insn);
             return true;

@@ -1,4 +1,4 @@
-//! Emits the glue at the exits of a superblock, which writes a record or counts branches.
+//! Emits the glue at the exits of a superblock, which writes a record or counts ticks.
 
 use super::super::edge::EdgeKind;
 use super::super::slots;
@@ -57,13 +57,13 @@ impl Builder<'_, '_> {
         request
     }
 
-    /// Subtracts the branches of an edge from the budget in R11. Returns the displacement of the
+    /// Subtracts the ticks of an edge from the budget in R11. Returns the displacement of the
     /// jump taken when the budget is spent, that is if R11's upper half is then not 0.
     fn count(&mut self, edge: u32) -> Option<usize> {
         let index = usize::try_from(edge - self.site.next_edge).ok()?;
         let edge = self.edges.get(index)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
-        let branches = edge.branches();
-        (branches > 0).then(|| self.emitter.count(branches))
+        let ticks = edge.ticks;
+        (ticks > 0).then(|| self.emitter.count(ticks))
     }
 }

@@ -4,7 +4,7 @@ use super::stepper::{Answer, Place, Stepper};
 use contraflow::engine::{
     CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
 };
-use contraflow::translate::{Bound, Hook, is_counted};
+use contraflow::translate::{Bound, Hook, is_tick};
 use iced_x86::Mnemonic;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -35,25 +35,25 @@ impl Machine {
 
     /// Runs to a place that it will reach.
     pub(crate) fn run_to(&mut self, goal: Place) {
-        while self.at.place.branches < goal.branches {
-            let left = goal.branches - self.at.place.branches;
-            let bound = Distance::Bound(Bound::Branches(left));
+        while self.at.place.ticks < goal.ticks {
+            let left = goal.ticks - self.at.place.ticks;
+            let bound = Distance::Bound(Bound::Ticks(left));
             self.run(self.process.budget(left).map_or(bound, Distance::Budget));
         }
         while self.at.place.instructions < goal.instructions {
-            assert_eq!(self.at.place.branches, goal.branches);
+            assert_eq!(self.at.place.ticks, goal.ticks);
             let left = goal.instructions - self.at.place.instructions;
             self.run(Distance::Bound(Bound::Instructions(left)));
         }
     }
 
-    /// Runs up to one of the addresses, at most so many branches. Returns true if it is there.
+    /// Runs up to one of the addresses, at most so many ticks. Returns true if it is there.
     pub(crate) fn run_to_stop(&mut self, stops: &BTreeSet<u64>, most: u64) -> bool {
         self.process.set_stops(stops);
-        let last = self.at.place.branches + most;
+        let last = self.at.place.ticks + most;
         let mut is_there = false;
-        while !is_there && self.at.place.branches + u64::from(u8::MAX) < last {
-            let budget = self.process.budget(last - self.at.place.branches).unwrap();
+        while !is_there && self.at.place.ticks + u64::from(u8::MAX) < last {
+            let budget = self.process.budget(last - self.at.place.ticks).unwrap();
             is_there = self.run(Distance::Budget(budget));
         }
         self.process.set_stops(&BTreeSet::new());
@@ -64,19 +64,20 @@ impl Machine {
     fn run(&mut self, distance: Distance) -> bool {
         self.at.tracee.set_registers(&self.at.registers).unwrap();
         let (ran, requests) = self.process.run_counted(&mut self.thread, distance).unwrap();
-        let Run::Ran(Ran { branches, instructions, end }) = ran else { panic!("{ran:?}") };
+        let Run::Ran(Ran { ticks, instructions, end }) = ran else { panic!("{ran:?}") };
         self.requests += requests;
         self.at.registers = self.at.tracee.registers().unwrap();
         let is_bound = matches!(distance, Distance::Bound(_));
-        self.at.pass(branches, instructions.unwrap_or(if is_bound { 0 } else { u64::MAX }));
+        self.at.pass(ticks, instructions.unwrap_or(if is_bound { 0 } else { u64::MAX }));
         match end {
             RunEnd::Distance => assert_eq!(instructions.is_some(), is_bound),
             RunEnd::Stop => return true,
             RunEnd::Native(hook) => {
                 assert_eq!(hook, self.expected_hook());
-                let (bytes, before) = (self.at.bytes(), self.at.place.branches);
+                let (bytes, ip) = (self.at.bytes(), self.at.registers.rip);
+                let before = self.at.place.ticks;
                 self.at.step();
-                assert_eq!(self.at.place.branches - before, u64::from(is_counted(&bytes)));
+                assert_eq!(self.at.place.ticks - before, u64::from(is_tick(&bytes, ip)));
             }
         }
         false

@@ -1,4 +1,4 @@
-//! Translated code that counts branches and records nothing, executed: it stops exactly where it is
+//! Translated code that counts ticks and records nothing, executed: it stops exactly where it is
 //! to, with the registers and the memory that single-stepping finds there, and leaves to its user
 //! what a program could not get twice.
 
@@ -9,7 +9,7 @@ use crate::generated;
 use crate::support::{Scene, have};
 use iced_x86::{Instruction, Mnemonic};
 use machine::Machine;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use stepper::{Place, Registers, Stepper};
 
@@ -50,6 +50,24 @@ fn stepped(program: &Path) -> (Vec<(Place, Registers)>, Vec<u8>) {
     (run, stepper.written_memory(|_| false))
 }
 
+/// The first places of a run, with the registers there, by single steps.
+fn stepped_for(program: &Path, instructions: usize) -> Vec<(Place, Registers)> {
+    let mut stepper = Stepper::start(program, answer);
+    let places = std::iter::repeat_with(|| {
+        let before = (stepper.place, stepper.registers);
+        stepper.step();
+        before
+    });
+    places.take(instructions).collect()
+}
+
+/// Checks that ticks and an address determine a place.
+fn assert_unique(run: &[(Place, Registers)]) {
+    let positions: HashSet<_> =
+        run.iter().map(|(place, registers)| (place.ticks, registers.rip)).collect();
+    assert_eq!(positions.len(), run.len());
+}
+
 /// What a program can know of its registers.
 fn shown(registers: &Registers) -> String {
     let flags = registers.eflags & !(TRAP_FLAG | RESUME_FLAG);
@@ -86,6 +104,7 @@ fn a_run_stops_exactly_where_it_is_to() {
         let program = generated::peaceful_of_seed(&scene, seed);
         let (run, memory) = stepped(&program);
         assert!(run.len() > 1000, "seed {seed}: {} instructions", run.len());
+        assert_unique(&run);
         let mut random = Random(seed);
         let mut goals = BTreeSet::from([0, 1, 2, 3, run.len() - 1]);
         while goals.len() < 60 {
@@ -101,6 +120,33 @@ fn a_run_stops_exactly_where_it_is_to() {
         assert!(machine.at.is_at_end());
         assert!(machine.written_memory() == memory, "seed {seed}: another memory");
     }
+}
+
+/// Neither conditional nor indirect branches, for ever.
+#[test]
+fn a_run_stops_in_a_circle_of_jumps() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("ticks.S", &["-nostdlib", "-static", "-no-pie"]);
+    let run = stepped_for(&program, 2000);
+    assert_unique(&run);
+    let mut machine = Machine::start(&program, answer);
+    let mut random = Random(1);
+    let mut goal = 0;
+    while goal < run.len() {
+        let (place, registers) = &run[goal];
+        machine.run_to(*place);
+        assert_eq!(shown(&machine.at.registers), shown(registers), "at {goal}");
+        goal += 1 + random.below(40);
+    }
+    // Two ticks a round.
+    let (at, before, requests) = (machine.at.place, machine.at.registers, machine.requests);
+    machine.run_to(Place { ticks: at.ticks + 2_000_000, ..at });
+    assert_eq!(machine.at.registers.r12, before.r12 + 1_000_000);
+    assert_eq!(machine.at.registers.rip, before.rip);
+    assert!(machine.requests < requests + 100);
 }
 
 /// From the beginning to far ahead, where nearly all is executed without a stop.
@@ -144,7 +190,7 @@ fn a_run_stops_at_addresses_and_knows_how_far_it_came() {
             // REP instructions are one step here.
             assert!(machine.run_to_stop(&stops, 1 << 20), "seed {seed}: no stop after {at}");
             assert_eq!(shown(&machine.at.registers), shown(&run[next].1), "seed {seed} at {next}");
-            assert_eq!(machine.at.place.branches, run[next].0.branches, "seed {seed} at {next}");
+            assert_eq!(machine.at.place.ticks, run[next].0.ticks, "seed {seed} at {next}");
             at = next;
             arrivals += 1;
         }
@@ -189,10 +235,10 @@ fn what_no_program_gets_twice_is_answered() {
     let scene = Scene::new();
     let program = scene.compile("hooks.S", &["-nostdlib", "-static", "-no-pie"]);
     let mut machine = Machine::start(&program, answers);
-    // Each of the loop's rounds is one branch.
-    machine.run_to(Place { branches: 100, instructions: 0 });
+    // Each of the loop's rounds is one tick.
+    machine.run_to(Place { ticks: 100, instructions: 0 });
     assert!(!machine.at.is_at_end());
-    machine.run_to(Place { branches: 1000, instructions: 2 });
+    machine.run_to(Place { ticks: 1000, instructions: 2 });
     assert!(machine.at.is_at_end());
     // RDTSC, RDTSCP's ECX, CPUID's four, RDRAND, RDSEED, XGETBV's two, RDPID, getpid: 1000 times.
     let round = 0x1111_2222_3333_4444_u64

@@ -14,10 +14,10 @@ const EXIT_GROUP: u64 = 231;
 /// those that are executed.
 pub(crate) type Answer = fn(&Instruction, &mut Registers) -> bool;
 
-/// A place in a run: so many branches, and so many instructions after the last.
+/// A place in a run: so many ticks, and so many instructions after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    pub(crate) branches: u64,
+    pub(crate) ticks: u64,
     pub(crate) instructions: u64,
 }
 
@@ -42,7 +42,7 @@ impl Stepper {
         tracee.step(0).unwrap();
         assert_eq!(wait_for(tracee.0).unwrap(), Stop::Signal(libc::SIGTRAP));
         let registers = tracee.registers().unwrap();
-        let place = Place { branches: 0, instructions: 0 };
+        let place = Place { ticks: 0, instructions: 0 };
         Self { pid, tracee, memory: Memory::open(pid).unwrap(), answer, registers, place }
     }
 
@@ -69,7 +69,7 @@ impl Stepper {
         if !(self.answer)(&insn, &mut self.registers) {
             self.execute(&insn);
         }
-        self.pass(u64::from(is_branch(&insn)), u64::from(!is_branch(&insn)));
+        self.pass(u64::from(is_tick(&insn)), u64::from(!is_tick(&insn)));
     }
 
     fn execute(&mut self, insn: &Instruction) {
@@ -92,10 +92,10 @@ impl Stepper {
         }
     }
 
-    /// Counts branches, and instructions after the last, that were executed.
-    pub(crate) fn pass(&mut self, branches: u64, instructions: u64) {
-        self.place.branches += branches;
-        let before = if branches == 0 { self.place.instructions } else { 0 };
+    /// Counts ticks, and instructions after the last, that were executed.
+    pub(crate) fn pass(&mut self, ticks: u64, instructions: u64) {
+        self.place.ticks += ticks;
+        let before = if ticks == 0 { self.place.instructions } else { 0 };
         self.place.instructions = before.saturating_add(instructions);
     }
 
@@ -126,13 +126,18 @@ impl Drop for Stepper {
     }
 }
 
-/// Returns true if the manual has an instruction for a branch.
-fn is_branch(insn: &Instruction) -> bool {
-    matches!(
-        insn.flow_control(),
+/// Returns true if an instruction ticks: a branch that may not be taken or whose target it does not
+/// name, or one that does not lead forward.
+fn is_tick(insn: &Instruction) -> bool {
+    match insn.flow_control() {
         FlowControl::ConditionalBranch
-            | FlowControl::IndirectBranch
-            | FlowControl::IndirectCall
-            | FlowControl::Return
-    )
+        | FlowControl::IndirectBranch
+        | FlowControl::IndirectCall
+        | FlowControl::Return => true,
+        FlowControl::UnconditionalBranch => insn.near_branch_target() <= insn.ip(),
+        FlowControl::Call if insn.mnemonic() == Mnemonic::Call => {
+            insn.near_branch_target() <= insn.ip()
+        }
+        _ => false,
+    }
 }

@@ -1,0 +1,38 @@
+//! Ticks, by which positions in code that counts are numbered. The instructions that tick are
+//! conditional branches (taken or not), returns, indirect jumps and calls, and direct jumps and
+//! calls to their own address or a lower one.
+//!
+//! So each cycle of control flow ticks, and between two ticks a thread executes no address twice:
+//! the number of ticks and an address determine a place on a path. Other than the branches that a
+//! PT unit reports, ticks include far branches and backward direct ones.
+
+use super::insn::decode;
+use iced_x86::{FlowControl, Instruction, Mnemonic, OpKind};
+
+/// Returns true if the instruction with these bytes, at `ip`, ticks. Its operands and its outcome
+/// do not matter.
+pub fn is_tick(bytes: &[u8], ip: u64) -> bool {
+    decode(bytes, ip).is_some_and(|(insn, _)| ticks(&insn))
+}
+
+/// Returns true if an instruction ticks.
+pub(super) fn ticks(insn: &Instruction) -> bool {
+    match insn.flow_control() {
+        FlowControl::ConditionalBranch
+        | FlowControl::Return
+        | FlowControl::IndirectBranch
+        | FlowControl::IndirectCall => true,
+        // XBEGIN continues after itself or at its operand.
+        FlowControl::XbeginXabortXend => insn.mnemonic() == Mnemonic::Xbegin,
+        // This includes system calls, which have no target.
+        FlowControl::UnconditionalBranch | FlowControl::Call => {
+            is_near_direct(insn) && insn.near_branch_target() <= insn.ip()
+        }
+        FlowControl::Next | FlowControl::Exception | FlowControl::Interrupt => false,
+    }
+}
+
+fn is_near_direct(insn: &Instruction) -> bool {
+    let kind = insn.op0_kind();
+    matches!(kind, OpKind::NearBranch16 | OpKind::NearBranch32 | OpKind::NearBranch64)
+}
