@@ -11,7 +11,7 @@ use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
-use crate::translate::{Bound, Hook, SPENT, is_tick, is_spent};
+use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick};
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

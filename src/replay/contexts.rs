@@ -92,6 +92,22 @@ impl Contexts {
         Ok(())
     }
 
+    /// Sets the extended state of a thread.
+    pub(super) fn set_extended(
+        &mut self,
+        tid: Tid,
+        extended: &Bytes,
+        tracee: Tracee,
+    ) -> Result<(), Error> {
+        if let Some(context) = self.threads.get_mut(&tid) {
+            context.extended = extended.clone();
+        }
+        if self.loaded == Some(tid) {
+            tracee.set_register_set(NT_X86_XSTATE, &extended.0)?;
+        }
+        Ok(())
+    }
+
     /// Sets all registers of a thread.
     pub(super) fn set(
         &mut self,

@@ -132,8 +132,11 @@ impl Epoch {
                     context.call = Some(*number);
                 }
             }
-            Happening::Executes { registers, writes } => {
+            Happening::Executes { registers, extended, writes } => {
                 self.apply_writes(writes)?;
+                if let Some(extended) = extended {
+                    self.contexts.set_extended(tid, extended, self.thread.tracee)?;
+                }
                 self.set_registers(tid, (**registers).into())?;
             }
             Happening::Signal { siginfo, handler, writes, .. } => {

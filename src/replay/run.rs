@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Ticks between two looks at whether the user has had enough.
 const CHUNK_TICKS: u64 = 20_000_000;
+/// The budget near an instruction with a hook.
+const FEW_TICKS: u64 = 1000;
 /// The time between two checkpoints on the way.
 const CHECKPOINT_PERIOD: Duration = Duration::from_millis(300);
 
@@ -136,6 +138,9 @@ impl Replay {
             return Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" });
         }
         let until = until.filter(|until| until.0 == here).map(|until| until.1);
+        if until.is_none() && site == Site::Hook {
+            return self.run_to_hook(tid, entry.ticks, goals, watching);
+        }
         let goal = until.unwrap_or(entry.ticks).min(entry.ticks);
         while self.ticks < goal {
             let left = (goal - self.ticks).min(CHUNK_TICKS);
@@ -163,6 +168,50 @@ impl Replay {
         self.approach(tid, site, goals, watching)
     }
 
+    /// Runs the loaded thread up to the instruction with a hook that it comes to after so many
+    /// ticks.
+    fn run_to_hook(
+        &mut self,
+        tid: Tid,
+        ticks: u64,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<Option<Found>, Error> {
+        loop {
+            let left = ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
+            let budget = self.epoch.engine.budget(left).unwrap_or(left);
+            let met = self.run(Distance::Budget(budget))?;
+            if let Some(found) = self.meaning(&met, watching)? {
+                return Ok(Some(found));
+            }
+            match met {
+                Met::Hook if self.ticks == ticks => return Ok(None),
+                Met::Hook => {
+                    return Err(self.diverged(tid, "it makes a call that was not recorded"));
+                }
+                Met::Fault(info) => self.fault(tid, &info)?,
+                _ if self.ticks > ticks => {
+                    return Err(self.diverged(tid, "it does not make the call that was recorded"));
+                }
+                _ => {}
+            }
+            if (goals.interrupted)() {
+                return Ok(Some(Found::Interrupted));
+            }
+            if self.kept.elapsed() > CHECKPOINT_PERIOD && self.ticks < ticks {
+                self.finish_tick()?;
+            }
+        }
+    }
+
+    /// Runs the loaded thread to the end of the tick, and keeps a checkpoint there.
+    fn finish_tick(&mut self) -> Result<(), Error> {
+        if self.hook_here()?.is_none() && self.instructions != Some(0) {
+            self.run(Distance::Bound(Bound::Ticks(1)))?;
+        }
+        self.keep_here()
+    }
+
     /// Brings a thread to the site of its entry, which is within the tick.
     fn approach(
         &mut self,
@@ -184,7 +233,7 @@ impl Replay {
             if self.hook_here()?.is_some() {
                 return Ok(None);
             }
-            let met = self.run(Distance::Bound(Bound::Branches(1)))?;
+            let met = self.run(Distance::Bound(Bound::Ticks(1)))?;
             if let Some(found) = self.meaning(&met, watching)? {
                 return Ok(Some(found));
             }
@@ -220,7 +269,7 @@ impl Replay {
         let goal = self.ticks + ticks;
         while self.ticks < goal {
             let left = goal - self.ticks;
-            let bound = || Distance::Bound(Bound::Branches(left));
+            let bound = || Distance::Bound(Bound::Ticks(left));
             let distance = self.epoch.engine.budget(left).map_or_else(bound, Distance::Budget);
             let met = self.run(distance)?;
             if !matches!(met, Met::Nothing) {
@@ -240,8 +289,8 @@ impl Replay {
             Run::Other(stop) if stop.is_end() => return Err(Error::Killed),
             Run::Other(_) => return Err(Error::Killed),
         };
-        let Ran { branches, end, .. } = ran;
-        self.count(branches, distance, end);
+        let Ran { ticks, end, .. } = ran;
+        self.count(ticks, distance, end);
         Ok(match end {
             RunEnd::Distance => Met::Nothing,
             RunEnd::Stop => Met::Stop,
@@ -263,7 +312,7 @@ impl Replay {
     fn count(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
         let is_reached = matches!(
             (distance, end),
-            (Distance::Bound(Bound::Branches(bound)), RunEnd::Distance) if bound == ticks
+            (Distance::Bound(Bound::Ticks(bound)), RunEnd::Distance) if bound == ticks
         );
         self.ticks += ticks;
         self.instructions = is_reached.then_some(0);

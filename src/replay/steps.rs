@@ -7,7 +7,7 @@ use crate::engine::Stepped;
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{siginfo, wait_for};
-use crate::translate::{Hook, hook_of, is_counted};
+use crate::translate::{Hook, hook_of, is_tick};
 
 /// A path within a tick is shorter.
 const LONGEST_WALK: u64 = 1 << 20;
@@ -36,7 +36,8 @@ impl Replay {
 
     /// Returns true if the next instruction is a tick.
     pub(super) fn is_tick_here(&self) -> Result<bool, Error> {
-        Ok(is_counted(&self.bytes_at(self.ip()?)))
+        let ip = self.ip()?;
+        Ok(is_tick(&self.bytes_at(ip), ip.0))
     }
 
     /// Executes one instruction of the loaded thread, which is no event. Returns false if it faults.

@@ -39,7 +39,7 @@ pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
-pub use hook::{Hook, hook_of};
+pub use hook::{Effects, Hook, hook_of};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use tick::is_tick;
 pub use translator::{CacheMemory, TranslateError, Translator};

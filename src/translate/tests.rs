@@ -1,5 +1,6 @@
 //! Tests the translator on small programs. No test executes the cache.
 
+mod hooks;
 mod samples;
 mod ticks;
 

@@ -1,5 +1,6 @@
-/* Sums up, a thousand times, what follows from nothing that a program has: the time, the CPU's kind
-   and number, random numbers, a system call's result. Is never executed by itself. */
+/* Sums up, a thousand times, values that do not follow from the program's registers and memory: the
+   time, the CPU's kind and number, random numbers, a system call's result. At the end it executes
+   instructions that read the state of the kernel or of the x87 unit. */
 
     .set SYS_getpid, 39
     .set SYS_exit_group, 231
@@ -38,6 +39,20 @@ again:
     add %rax, %r15
     dec %ebp
     jnz again
+    mov $0x33, %ecx
+    lsl %ecx, %eax
+    lar %ecx, %eax
+    verr %cx
+    xor %ecx, %ecx
+    mov %ecx, %ds
+    fxsave state(%rip)
+    fnstenv state(%rip)
+    fldenv state(%rip)
     mov $SYS_exit_group, %eax
     xor %edi, %edi
     syscall
+
+    .bss
+    .balign 16
+state:
+    .zero 512

@@ -13,7 +13,7 @@ use crate::engine::{Distance, Ran, Run, RunEnd, Stepped, call_at};
 use crate::recording::log::Happening;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
-use crate::translate::{Hook, is_counted};
+use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -214,7 +214,7 @@ impl Engine {
         if let Run::Ran(ran) | Run::Signal(ran, _) = run
             && let Some(thread) = self.threads.get_mut(&tid)
         {
-            thread.ticks += ran.branches;
+            thread.ticks += ran.ticks;
         }
         match run {
             Run::Ran(Ran { end: RunEnd::Native(Some(Hook::SystemCall)), .. }) => {
@@ -255,17 +255,15 @@ impl Engine {
                 return Ok(Stepped::Done);
             }
             let bytes = process.bytes_at(before.rip);
-            let ticks = u64::from(is_counted(&bytes));
+            let ticks = u64::from(is_tick(&bytes, before.rip));
+            let memory = process.before_step(hook);
             let stepped = process.engine.step_in_program(&mut thread.translated)?;
-            if let (Stepped::Done, Some(_)) = (stepped, hook) {
-                let after = thread.tracee().registers()?;
-                let written = crate::insn::writes(&bytes, &before, &after);
-                let writes = super::effects::contents(&process.engine, written);
-                let registers = Box::new(after.into());
-                process.log(thread, &before, Happening::Executes { registers, writes })?;
-            }
-            if let Stepped::Done = stepped {
-                thread.ticks += if hook.is_none() { ticks } else { 0 };
+            match (stepped, hook) {
+                (Stepped::Done, Some(hook)) => {
+                    process.log_step(thread, hook, &before, &bytes, memory)?;
+                }
+                (Stepped::Done, None) => thread.ticks += ticks,
+                _ => {}
             }
             Ok(stepped)
         })?;

@@ -165,7 +165,7 @@ impl Process {
             [before.rdi, before.rsi].map(|at| AddrRange::sized(Addr(at), VSYSCALL_REACH_BYTES));
         let writes = super::effects::contents(&self.engine, reach);
         let registers = Box::new(after.into());
-        self.log(thread, before, Happening::Executes { registers, writes })?;
+        self.log(thread, before, Happening::Executes { registers, extended: None, writes })?;
         Ok(true)
     }
 }

@@ -53,6 +53,8 @@ pub enum Happening {
     Executes {
         /// Its registers after the instruction.
         registers: Box<Words>,
+        /// Its extended state after it, if the instruction may have changed that.
+        extended: Option<Bytes>,
         /// The memory that the instruction wrote.
         writes: Vec<Write>,
     },

@@ -96,7 +96,7 @@ impl Samples {
 
     fn add_opcodes(&mut self, prefix: &[u8]) {
         for opcode in 0..=0xff {
-            for modrm in (0..8).flat_map(|reg| [reg << 3 | 4, reg << 3 | 0xc1]) {
+            for modrm in (0..8).flat_map(|reg| [4, 0xc0, 0xc1].map(|rest| reg << 3 | rest)) {
                 self.add(&[prefix, &[opcode, modrm]], 0);
             }
         }

@@ -91,6 +91,11 @@ impl Machine {
             Mnemonic::Xgetbv => Hook::ExtendedState,
             Mnemonic::Rdpid => Hook::ProcessorId,
             Mnemonic::Syscall => Hook::SystemCall,
+            Mnemonic::Lsl | Mnemonic::Lar | Mnemonic::Verr => Hook::Descriptor,
+            Mnemonic::Mov if self.at.insn().op0_register().is_segment_register() => {
+                Hook::SegmentLoad
+            }
+            Mnemonic::Fxsave | Mnemonic::Fnstenv => Hook::SaveState,
             _ => return None,
         })
     }

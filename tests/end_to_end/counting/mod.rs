@@ -238,7 +238,7 @@ fn what_no_program_gets_twice_is_answered() {
     // Each of the loop's rounds is one tick.
     machine.run_to(Place { ticks: 100, instructions: 0 });
     assert!(!machine.at.is_at_end());
-    machine.run_to(Place { ticks: 1000, instructions: 2 });
+    machine.run_to(Place { ticks: 1000, instructions: 11 });
     assert!(machine.at.is_at_end());
     // RDTSC, RDTSCP's ECX, CPUID's four, RDRAND, RDSEED, XGETBV's two, RDPID, getpid: 1000 times.
     let round = 0x1111_2222_3333_4444_u64
