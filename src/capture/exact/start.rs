@@ -10,7 +10,7 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
-use crate::recording::log::{Content, Happening, Mapped, Start, Write};
+use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, Write};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
@@ -96,6 +96,7 @@ impl Process {
         let start = Start {
             pid: self.pid(),
             program: executable(self.pid())?.to_string_lossy().into_owned(),
+            auxv: Bytes(without_vdso(auxv(self.pid()))),
             state: state_of(tracee, &tracee.registers()?)?,
             mappings: mapped
                 .iter()
@@ -173,6 +174,16 @@ fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<(), Error> {
         unmap(tracee, &memory, mapping.range)?;
     }
     Ok(())
+}
+
+/// Returns an auxiliary vector as a program without the vdso sees it.
+fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
+    for kind in vector.chunks_exact_mut(16).filter_map(|entry| entry.get_mut(..8)) {
+        if *kind == AT_SYSINFO_EHDR.to_le_bytes() {
+            kind.copy_from_slice(&AT_IGNORE.to_le_bytes());
+        }
+    }
+    vector
 }
 
 /// Finds the auxiliary vector behind the arguments and the environment.

@@ -128,6 +128,8 @@ pub struct Start {
     pub pid: Pid,
     /// The path of the program.
     pub program: String,
+    /// Its auxiliary vector.
+    pub auxv: Bytes,
     /// The thread's state.
     pub state: ThreadState,
     /// All mappings.
