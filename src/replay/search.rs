@@ -24,6 +24,7 @@ const NEVER: fn() -> bool = || false;
 impl Replay {
     /// Moves to a position.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
+        self.is_at_end = false;
         self.approach_from_before(target)?;
         let none = BTreeSet::new();
         let goals = Goals { stops: &none, interrupted: &NEVER };
@@ -189,6 +190,7 @@ impl Replay {
 
     /// Moves one instruction of a thread back. Returns false at its first one.
     pub fn step_back(&mut self, tid: Tid) -> Result<bool, Error> {
+        self.is_at_end = false;
         let here = self.settle()?;
         let is_running = self.next_thread()? == Some(tid);
         let target = if is_running && (here.ticks, here.instructions) > (0, 0) {

@@ -92,7 +92,8 @@ impl<R: Run> Session<R> {
     /// Returns the reason why the run cannot execute an order with the current watchpoints.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
-        let blind = (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches);
+        let sees = self.run.goes_live(order) || self.run.watches_past();
+        let blind = (watches && !sees).then_some(Error::NoPastWatches);
         blind.or_else(|| self.run.refusal(order))
     }
 

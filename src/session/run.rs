@@ -343,6 +343,11 @@ pub trait Run {
         false
     }
 
+    /// Returns true if watchpoints hold in the past, where all values are known.
+    fn watches_past(&self) -> bool {
+        false
+    }
+
     /// Returns true if an order resumes a live program, not a walk of its history.
     fn goes_live(&self, _order: &Order) -> bool {
         false

@@ -1,7 +1,7 @@
 //! A thread of an exactly recorded program.
 
 use super::effects::Before;
-use crate::common::{Pid, Tid};
+use crate::common::Tid;
 use crate::engine::{Running, TranslatedThread};
 use crate::image::core;
 use crate::insn::Registers;
@@ -69,10 +69,6 @@ impl Thread {
 
     pub(super) fn tid(&self) -> Tid {
         self.tracee().0
-    }
-
-    pub(super) fn pid(&self) -> Pid {
-        self.translated.pid
     }
 
     /// Returns true if the thread has something to do with the token.
