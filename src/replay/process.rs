@@ -3,6 +3,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
+use super::search::Hits;
 use crate::common::Tid;
 use crate::recording::Reader;
 use crate::recording::log::{Content, Cursor, Happening, Log, MapChange, Mapped};
@@ -39,6 +40,8 @@ pub struct Replay {
     /// True where the run has no more instructions.
     pub(super) is_at_end: bool,
     first: Position,
+    /// What the last search backwards found.
+    pub(super) hits: Option<Hits>,
     /// The number of the entry where the run ends, as far as it is known.
     pub(super) end: u64,
 }
@@ -61,6 +64,7 @@ impl Replay {
             kept: Instant::now(),
             is_at_end: false,
             first: Position::default(),
+            hits: None,
             end: u64::MAX,
         };
         replay.first = replay.position();

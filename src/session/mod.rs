@@ -34,7 +34,7 @@ mod tests;
 
 pub use crate::timeline::Older;
 pub use around::{Arrived, Called};
-pub use breakpoints::{Access, BreakpointKind, Breakpoints, Watchpoint};
+pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
 pub use describe::{Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize};
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};

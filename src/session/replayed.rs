@@ -2,9 +2,9 @@
 
 use super::final_registers::registers;
 use super::{
-    Access, Action, Breakpoints, CallFrame, Description, Direction, Edge, Ending, Error, FileBytes,
-    GapInfo, Library, Order, Position, Protection, Region, Register, Registers, Run, Stop,
-    StopReason, ThreadInfo, Value, Watchpoint,
+    Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
+    Error, FileBytes, GapInfo, Library, Order, Position, Protection, Region, Register, Registers,
+    Run, Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
@@ -65,7 +65,10 @@ impl Replayed {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Stop, replay::Error> {
         let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
-        let goals = Goals { stops: breakpoints.addrs(), interrupted };
+        let conditions = breakpoints.conditions().clone();
+        let accepts = |replay: &Replay| holds(replay, &conditions);
+        let (stops, key) = (breakpoints.addrs(), conditions.key());
+        let goals = Goals { stops, accepts: &accepts, key, interrupted };
         let replay = self.replay.get_mut();
         let tid = order.thread;
         match (order.action, order.direction) {
@@ -322,13 +325,23 @@ impl Run for Replayed {
         true
     }
 
-    fn watches_past(&self) -> bool {
+    fn is_exact(&self) -> bool {
         true
     }
 
     fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
+}
+
+/// Returns true if the thread that is about to execute stops at its breakpoint.
+fn holds(replay: &Replay, conditions: &Conditions) -> bool {
+    if !conditions.are_there() {
+        return true;
+    }
+    let Some(thread) = replay.loaded() else { return true };
+    let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
+    conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
 }
 
 fn ending(reader: &Reader) -> Ending {

@@ -343,8 +343,9 @@ pub trait Run {
         false
     }
 
-    /// Returns true if watchpoints hold in the past, where all values are known.
-    fn watches_past(&self) -> bool {
+    /// Returns true if all values of the past are known, so that watchpoints hold there. Positions
+    /// are then ticks, not instructions.
+    fn is_exact(&self) -> bool {
         false
     }
 
