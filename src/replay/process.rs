@@ -3,6 +3,7 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
+use super::row::Row;
 use super::search::Hits;
 use crate::common::Tid;
 use crate::recording::Reader;
@@ -40,6 +41,8 @@ pub struct Replay {
     /// True where the run has no more instructions.
     pub(super) is_at_end: bool,
     first: Position,
+    /// The instructions before the user's place.
+    pub(super) row: Row,
     /// What the last search backwards found.
     pub(super) hits: Option<Hits>,
     /// The number of the entry where the run ends, as far as it is known.
@@ -64,6 +67,7 @@ impl Replay {
             kept: Instant::now(),
             is_at_end: false,
             first: Position::default(),
+            row: Row::default(),
             hits: None,
             end: u64::MAX,
         };

@@ -260,6 +260,9 @@ impl Replay {
         self.is_at_end = false;
         let here = self.settle()?;
         let is_running = self.next_thread()? == Some(tid);
+        if is_running && (here.ticks, here.instructions) > (0, 0) && self.undo_one(here)? {
+            return Ok(true);
+        }
         let target = if is_running && (here.ticks, here.instructions) > (0, 0) {
             self.instruction_before(here)?
         } else {
