@@ -46,7 +46,7 @@ impl Replay {
     /// Lets the next entry happen, at whose site its thread is. Returns false at the last entry of
     /// the run, where the replay stays.
     pub(super) fn happen(&mut self) -> Result<bool, Error> {
-        let next = if self.cursor.index() < self.end { self.cursor.peek()?.cloned() } else { None };
+        let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
         let Some(entry) = next else {
             self.is_at_end = true;
             return Ok(false);
@@ -63,7 +63,7 @@ impl Replay {
             }
             happening => self.epoch.happen(entry.tid, happening, &self.reader)?,
         }
-        self.cursor.read()?;
+        self.cursor.skip()?;
         (self.ticks, self.instructions) = (0, Some(0));
         Ok(true)
     }

@@ -177,7 +177,7 @@ impl Outline {
                 }
                 _ => {}
             }
-            cursor.read()?;
+            cursor.skip()?;
         }
         Ok(Self { starts, entries, total_ticks, files })
     }

@@ -147,7 +147,7 @@ impl Replay {
         watching: &mut Watching,
     ) -> Result<Option<Found>, Error> {
         let here = self.cursor.index();
-        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(Some(Found::End)) };
+        let Some(entry) = self.cursor.current()? else { return Ok(Some(Found::End)) };
         let site = self.site_of(&entry);
         if site == Site::Here {
             return Ok(None);

@@ -203,7 +203,7 @@ impl Replay {
         if let Some(found) = self.come_to_run(tid, goals)? {
             return Ok(found);
         }
-        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(Found::End) };
+        let Some(entry) = self.cursor.current()? else { return Ok(Found::End) };
         self.load_next()?;
         let is_at_site = self.ticks == entry.ticks
             && match self.site_of(&entry) {
@@ -299,7 +299,7 @@ impl Replay {
     /// Returns the position where a thread was when an entry happened to it. None: it was nowhere.
     fn last_place_before(&mut self, entry: u64) -> Result<Option<Position>, Error> {
         self.seek(Position::after_entries(entry))?;
-        let Some(next) = self.cursor.peek()?.cloned() else { return Ok(None) };
+        let Some(next) = self.cursor.current()? else { return Ok(None) };
         let site = self.site_of(&next);
         if site == Site::Here {
             let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
