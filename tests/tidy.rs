@@ -22,7 +22,7 @@ const FENCES: [(&str, &[&str]); 9] = [
 ];
 
 /// Rooms that keep the rules of wording below. Add a room once its comments follow them.
-const ROOMS_OF_PLAIN_WORDS: [&str; 19] = [
+const ROOMS_OF_PLAIN_WORDS: [&str; 20] = [
     "capture",
     "cli",
     "common",
@@ -34,6 +34,7 @@ const ROOMS_OF_PLAIN_WORDS: [&str; 19] = [
     "insn",
     "pt",
     "recording",
+    "replay",
     "session",
     "sideband",
     "state",

@@ -1,4 +1,4 @@
-//! What the delivery of a signal does to a program.
+//! The effect of a signal on a program.
 
 use crate::tracee::{Dispositions, Signo};
 

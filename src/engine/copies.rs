@@ -10,7 +10,7 @@ use crate::tracee::{Memory, Tracee};
 
 const PAGE_BYTES: usize = 4096;
 
-/// What is known of a copy at the moment when it was made.
+/// The state of a process when a copy of it was made.
 #[derive(Clone, Debug)]
 pub struct Copied {
     space: AddressSpace,

@@ -75,7 +75,7 @@ pub enum RunEnd {
     /// It is at an instruction that its tracer has to execute, and what that asks for if it does
     /// not follow from the program's state.
     Native(Option<Hook>),
-    /// It is behind an instruction that accessed what a debug register watches.
+    /// It has executed an instruction that accessed memory which a debug register watches.
     Watchpoint,
     /// A signal came.
     Signal,

@@ -59,7 +59,7 @@ impl TranslatedProcess {
     }
 
     /// Makes the code cache of a process, away from `reserved`, where the process will have
-    /// mappings of its own.
+    /// its own mappings.
     pub fn open_beside(
         tracee: Tracee,
         pid: Pid,

@@ -70,7 +70,7 @@ impl Contexts {
         self.loaded
     }
 
-    /// Gives the process the registers of a thread. Returns false if there is no such thread.
+    /// Loads the registers of a thread into the process. Returns false if there is no such thread.
     pub(super) fn load(&mut self, tid: Tid, tracee: Tracee) -> Result<bool, Error> {
         if self.loaded == Some(tid) {
             return Ok(true);

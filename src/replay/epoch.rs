@@ -1,4 +1,4 @@
-//! The time from one execve(2) to the next: a process of its own.
+//! The time from one execve(2) to the next, which has its own process.
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;

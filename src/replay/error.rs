@@ -25,7 +25,7 @@ pub enum Error {
     BadLog {
         /// The number of the entry.
         entry: u64,
-        /// What is wrong.
+        /// The fault.
         what: &'static str,
     },
     /// The run was not the recorded one.

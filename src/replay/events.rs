@@ -1,4 +1,4 @@
-//! What the log says happened: applied to the replay's process.
+//! Events of the log, applied to the replay's process.
 
 use super::contexts::Context;
 use super::epoch::Epoch;

@@ -12,11 +12,11 @@ use crate::tracee::{Tracee, end, start_empty};
 const BUFFER_BYTES: u64 = 4096;
 /// A stack may grow by as much.
 const STACK_BYTES: u64 = 64 << 20;
-/// What is left free below a stack (`stack_guard_gap` in the kernel).
+/// The bytes left free below a stack (`stack_guard_gap` in the kernel).
 const STACK_GAP_BYTES: u64 = 1 << 20;
 
 impl Epoch {
-    /// Loads the program that begins at `cursor`, and moves the cursor behind its memory.
+    /// Loads the program that begins at `cursor`, and moves the cursor past its memory.
     pub(super) fn load(cursor: &mut Cursor, reader: &Reader) -> Result<Self, Error> {
         let entry = cursor.index();
         let bad = |what| Error::BadLog { entry, what };

@@ -141,7 +141,7 @@ impl Epoch {
     pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
         let pid = self.thread.pid;
         self.engine.space.refresh(pid)?;
-        // Its files are the recording's, which nobody changes.
+        // Its files are the recording's, which never change.
         self.engine.space.set_kept(crate::sideband::Mapping::is_file);
         self.engine.forget_stable_code();
         Ok(())
@@ -152,7 +152,7 @@ fn system(call: &'static str, errno: i32) -> Error {
     tracee::Error::of_call(call, errno).into()
 }
 
-/// "File name too long".
+/// Returns the number of the error "File name too long".
 const fn libc_enametoolong() -> i32 {
     36
 }

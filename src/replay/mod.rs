@@ -1,6 +1,6 @@
 //! Repeats an exact recording: to any position, with every register and all memory as they were.
 //!
-//! A [`Replay`] is at a [`Position`] of the run. It moves by running a process of its own, which has
+//! A [`Replay`] is at a [`Position`] of the run. It moves by running its own process, which has
 //! the program's memory and executes its code in the engine's cache. All threads of the program are
 //! contexts of the one thread of that process, which loads the registers of whichever thread
 //! executes. System calls are not made: what they did is taken from the log.

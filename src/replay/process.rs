@@ -12,7 +12,7 @@ use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// What is known of the log without running anything.
+/// The shape of the log, known without running anything.
 #[derive(Debug)]
 pub(super) struct Outline {
     /// Where the programs begin.

@@ -19,7 +19,7 @@ const FEW_TICKS: u64 = 1000;
 /// The time between two checkpoints on the way.
 const CHECKPOINT_PERIOD: Duration = Duration::from_millis(300);
 
-/// What ends a run on its way.
+/// The reasons to end a run on its way.
 #[derive(Clone, Copy)]
 pub struct Goals<'a> {
     /// Instructions before which it ends.
@@ -32,7 +32,7 @@ pub struct Goals<'a> {
     pub interrupted: &'a dyn Fn() -> bool,
 }
 
-/// What ended a run.
+/// The reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// It is where it was to go.
@@ -49,7 +49,7 @@ pub enum Found {
     Event(Tid),
 }
 
-/// What a piece of a run met.
+/// The reason why a piece of a run ended.
 pub(super) enum Met {
     /// It executed what it should.
     Nothing,
@@ -276,7 +276,7 @@ impl Replay {
         })
     }
 
-    /// A fault that the recorded run did not have.
+    /// Returns the error for a fault that the recorded run did not have.
     fn fault(&self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();

@@ -10,7 +10,7 @@ use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 
 /// A hit of a search: in the tick after so many entries and ticks, before the instruction at `ip`, or
-/// behind the one that accessed watched memory.
+/// after the one that accessed watched memory.
 #[derive(Clone, Copy, Debug)]
 struct Hit {
     entry: u64,

@@ -10,7 +10,7 @@ use crate::image::{Bytes, Section};
 use crate::insn::Registers;
 use crate::recording::log::{Happening, check_of};
 
-/// What a replay of the whole run showed.
+/// The result of a replay of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// The entries of the log.
@@ -28,7 +28,7 @@ pub struct Verdict {
 }
 
 const PAGE_BYTES: usize = 4096;
-/// Differences that are told.
+/// The largest number of differences that are reported.
 const MOST: usize = 20;
 
 impl Replay {

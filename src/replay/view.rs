@@ -1,4 +1,4 @@
-//! What can be seen at the replay's position.
+//! Threads, memory and mappings at the replay's position.
 
 use super::error::Error;
 use super::process::Replay;

@@ -132,7 +132,7 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     Ok(page)
 }
 
-/// Returns the SYSCALL instruction before or behind an address.
+/// Returns the SYSCALL instruction before or after an address.
 fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
     const REACH_BYTES: u64 = 64;
     let candidates = [ip.wrapping_sub(SYSCALL_BYTES)].into_iter().chain(ip..ip + REACH_BYTES);

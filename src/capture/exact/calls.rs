@@ -20,7 +20,7 @@ use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
 /// A handler's frame replaces this result of an interrupted call.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
 
-/// What a stop in a system call means.
+/// The meaning of a stop in a system call.
 enum InCall {
     /// The call goes on.
     GoesOn,

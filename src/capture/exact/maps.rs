@@ -1,4 +1,4 @@
-//! What a system call changed in the mappings.
+//! Changes of the mappings by system calls.
 
 use super::process::Process;
 use super::thread::Thread;

@@ -21,7 +21,7 @@ impl Engine {
         all.map(|(tid, _)| *tid).find(can_go)
     }
 
-    /// Gives the token to a thread, and logs that.
+    /// Hands the token to a thread, and logs that.
     pub(super) fn give_token(&mut self, tid: Tid) -> Result<(), Error> {
         self.is_slice_over = false;
         if self.holder == tid {

@@ -41,7 +41,7 @@ impl Engine {
         call.number == EXIT_GROUP
     }
 
-    /// Gives the threads the program's own CPUs for the duration of a call that reads or sets them.
+    /// Restores the program's own CPUs for the duration of a call that reads or sets them.
     pub(super) fn answer_for_cpus(&mut self, call: &Call) {
         if let (Some(turns), SCHED_GETAFFINITY | SCHED_SETAFFINITY) = (self.turns, call.number) {
             for thread in self.threads.values() {

@@ -8,7 +8,7 @@ use crate::insn::Registers;
 use crate::syscalls::{Call, OpenCall, Registered};
 use crate::tracee::{SiginfoBytes, Stop, Tracee};
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Debug)]
 pub(super) enum Doing {
     /// It executes the program, when it has the token.

@@ -11,7 +11,7 @@ const STEPS: u64 = 1 << 8;
 /// RF: set by the kernel as it returns from some stops.
 const RESUME: u64 = 1 << 16;
 
-/// One entry: what happened to a thread, and where it was.
+/// One entry: an event of one thread, and where the thread was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// The thread.
@@ -20,11 +20,11 @@ pub struct Entry {
     pub ticks: u64,
     /// The [`check_of`] its registers there.
     pub check: u32,
-    /// What happened.
+    /// The event.
     pub happening: Happening,
 }
 
-/// What happened to a thread.
+/// An event of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
     /// Its process executed a program: everything begins anew. The memory follows, as
@@ -36,7 +36,7 @@ pub enum Happening {
     Call {
         /// The call's number.
         number: u64,
-        /// What the call did.
+        /// The effects of the call.
         done: Done,
     },
     /// It entered the system call that it is at, which did not return at once.
@@ -46,7 +46,7 @@ pub enum Happening {
     },
     /// The system call returned which it entered before.
     Returns {
-        /// What the call did.
+        /// The effects of the call.
         done: Done,
     },
     /// It executed the instruction that it is at, whose result does not follow from its state.
@@ -78,12 +78,12 @@ pub enum Happening {
     Born {
         /// Its state.
         state: Box<ThreadState>,
-        /// What the kernel wrote at its birth.
+        /// The memory that the kernel wrote at its birth.
         writes: Vec<Write>,
     },
     /// It ended.
     Ends {
-        /// What the kernel wrote at its end.
+        /// The memory that the kernel wrote at its end.
         writes: Vec<Write>,
     },
     /// Its process ended, or the recording did: the last entry of a whole log.
@@ -93,7 +93,7 @@ pub enum Happening {
     },
 }
 
-/// What a system call did.
+/// The effects of a system call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Done {
     /// RAX after it.
@@ -161,7 +161,7 @@ impl From<Words> for Registers {
     }
 }
 
-/// The place of a thread that is at no call and at no instruction of its own choice.
+/// The place of a thread at an event that no instruction of the thread asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// Its instruction pointer. Within a tick no address occurs twice.
@@ -213,13 +213,13 @@ pub struct Mapped {
     pub protection: Protection,
     /// True if it grows down, as stacks do.
     pub grows_down: bool,
-    /// What it held at first.
+    /// Its contents at first.
     pub content: Content,
     /// The path of its file, a name in brackets, or empty.
     pub name: String,
 }
 
-/// What a mapping held at first.
+/// The first contents of a mapping.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Content {
     /// Zeros.
