@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LINES_LIMIT: usize = 500;
 
 /// Crates and the rooms that may name them.
-const FENCES: [(&str, &[&str]); 9] = [
+const FENCES: [(&str, &[&str]); 10] = [
     ("gdbstub", &["gdb"]),
     ("nix", &["tracee", "engine", "capture", "recording", "cli"]),
     ("libc", &["tracee", "engine", "capture"]),
@@ -19,6 +19,7 @@ const FENCES: [(&str, &[&str]); 9] = [
     ("iced_x86", &["insn", "flow", "translate", "cli"]),
     ("clap", &["cli"]),
     ("ruzstd", &["sideband"]),
+    ("lz4_flex", &["recording"]),
 ];
 
 /// Rooms that keep the rules of wording below. Add a room once its comments follow them.

@@ -375,7 +375,7 @@ impl Recorder {
     /// Completes the recording.
     pub(super) fn finish(self, exit: Option<Exit>) -> Result<(PathBuf, Manifest, u64), Error> {
         let duration_ns = self.elapsed_ns();
-        let Self { writer, mut manifest, clock, threads, ring_since_ns, mut bell, .. } = self;
+        let Self { mut writer, mut manifest, clock, threads, ring_since_ns, mut bell, .. } = self;
         let trace_bytes = threads.iter().map(|thread| thread.trace_bytes).sum();
         manifest.end = Some(End {
             exit,
@@ -384,6 +384,7 @@ impl Recorder {
             clock: clock.finish(),
             threads,
             cpus: Vec::new(),
+            log: writer.log_totals()?,
             ring_since_ns,
         });
         let dir = writer.finish(&manifest)?;
@@ -437,10 +438,10 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
     }
 }
 
-/// Describes the history. Single-stepping keeps all.
+/// Describes the history. Single-stepping and exact recordings keep all.
 fn history_of(request: &Request, backend: Backend) -> String {
     match (backend, request.history) {
-        (Backend::Step, _) => History::Full.words(),
+        (Backend::Step | Backend::Exact, _) => History::Full.words(),
         (Backend::Perf, History::Ring { .. }) => "the last of each thread's trace".to_owned(),
         (_, history) => history.words(),
     }

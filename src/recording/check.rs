@@ -13,6 +13,7 @@ impl Reader {
         let mut damage = Vec::new();
         damage.extend(self.listed_damage());
         damage.extend(self.sideband().err());
+        damage.extend(self.log_totals().err());
         match self.traces() {
             Ok(ids) => damage.extend(ids.into_iter().filter_map(|id| self.trace(id).err())),
             Err(error) => damage.push(error),

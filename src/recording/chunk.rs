@@ -1,6 +1,6 @@
 //! Chunks with checksums, which keep growing files readable after their writer was killed.
 //!
-//! There are two forms. A *framed* file (the sideband) is a sequence of `length, CRC-32, payload`.
+//! There are two forms. A *framed* file (the sideband, the log) is a sequence of `length, CRC-32, payload`.
 //! A *summed* file (a trace) is raw, so that any PT decoder can read it. A second file beside it
 //! has one entry per chunk: the offset of the chunk's end, and the CRC-32 of the chunk.
 
@@ -51,13 +51,18 @@ impl Appender {
 
     /// Appends `payload` with its length and checksum.
     pub(super) fn append_framed(&mut self, payload: &[u8]) -> Result<(), Error> {
-        let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
-        let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
-        frame.extend_from_slice(&length.to_le_bytes());
-        frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
-        frame.extend_from_slice(payload);
-        self.append(&frame)
+        self.append(&frame(payload))
     }
+}
+
+/// Returns a payload with its length and checksum before it.
+pub(super) fn frame(payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
+    let mut frame = Vec::with_capacity(FRAME_HEADER_BYTES + payload.len());
+    frame.extend_from_slice(&length.to_le_bytes());
+    frame.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+    frame.extend_from_slice(payload);
+    frame
 }
 
 /// Returns the entry for a chunk that ends at offset `end` of a summed file.

@@ -88,6 +88,12 @@ pub enum ErrorKind {
         /// Offset of the chunk in the file.
         offset: u64,
     },
+    /// An entry of the log cannot be decoded.
+    #[error("damaged: an entry of the log in the chunk at {offset:#x} cannot be read")]
+    LogEntry {
+        /// Offset of the chunk in the file.
+        offset: u64,
+    },
     /// A file exceeds the size limit of its kind.
     #[error("larger than {limit} bytes")]
     TooLarge {

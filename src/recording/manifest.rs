@@ -188,10 +188,32 @@ pub struct End {
     /// assign them to threads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpus: Vec<CpuEntry>,
+    /// The log's contents, of an exact recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<LogTotals>,
     /// The time at which the recording reached its largest size, in nanoseconds since its start;
     /// only the end of the later trace is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ring_since_ns: Option<u64>,
+}
+
+/// The contents of a log, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogTotals {
+    /// The number of entries.
+    pub entries: u64,
+    /// The ticks of all threads.
+    pub ticks: u64,
+    /// The size of the log in bytes.
+    pub size_bytes: u64,
+}
+
+impl LogTotals {
+    /// Counts an entry.
+    pub(super) fn count(&mut self, ticks: u64) {
+        self.entries += 1;
+        self.ticks = self.ticks.saturating_add(ticks);
+    }
 }
 
 /// A CPU of the recording.

@@ -28,6 +28,11 @@ impl Mapped {
         Self::of_file(&open_regular(path, Links::Refuse)?)
     }
 
+    /// Holds bytes in memory, in place of a file.
+    pub(super) fn held(bytes: Vec<u8>) -> Self {
+        Self(Kind::Held(bytes))
+    }
+
     /// Maps the whole of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         if file.metadata()?.len() == 0 {

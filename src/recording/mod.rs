@@ -30,8 +30,8 @@ pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use format::{FORMAT_VERSION, RECORDER, TraceId};
 pub use manifest::{
-    Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, Manifest, ThreadEntry, TscClock,
-    argument_text,
+    Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,
+    TscClock, argument_text,
 };
 pub use mapped::Mapped;
 pub use reader::{Behind, Reader, Trace};

@@ -8,7 +8,7 @@ use super::format::{
     TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::log::Log;
-use super::manifest::Manifest;
+use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums};
@@ -246,6 +246,11 @@ impl Reader {
             return Err(not_whole(&path, &whole, None, size_bytes));
         }
         Ok(Some(log))
+    }
+
+    /// Returns the contents of the log in numbers, counted in its entries; `None` without a log.
+    pub fn log_totals(&self) -> Result<Option<LogTotals>, Error> {
+        self.log()?.map(|log| log.totals()).transpose()
     }
 
     /// Returns the path of a stored image, checked.

@@ -7,7 +7,7 @@ use super::format::{
     TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::log::{Entry, LogFile};
-use super::manifest::Manifest;
+use super::manifest::{LogTotals, Manifest};
 use super::regular::{Links, open_regular, replace_private};
 use super::sums::{Sum, Sums};
 use crate::common::Tid;
@@ -158,9 +158,10 @@ impl Writer {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
     }
 
-    /// Returns the size of the log so far, in bytes.
-    pub fn log_bytes(&self) -> u64 {
-        self.log.as_ref().map_or(0, LogFile::size_bytes)
+    /// Writes out the log, and returns its contents in numbers; `None` if there is none.
+    pub fn log_totals(&mut self) -> Result<Option<LogTotals>, Error> {
+        self.log.as_mut().map_or(Ok(()), LogFile::flush)?;
+        Ok(self.log.as_ref().map(LogFile::totals))
     }
 
     /// Writes out all buffered data, so that they survive the end of this process.
@@ -188,7 +189,8 @@ impl Writer {
             trace.bytes.size_bytes() + trace.sums.size_bytes() + pending
         };
         let sideband = self.sideband.size_bytes() + self.pending.len() as u64;
-        sideband + self.log_bytes() + self.traces.values().map(of_trace).sum::<u64>()
+        let log = self.log.as_ref().map_or(0, LogFile::size_bytes);
+        sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
     /// Stores a file's contents, by reflink if the file system supports it.

@@ -201,6 +201,7 @@ impl Imported {
             clock: TscClock { start: Tsc(0), ticks_per_second },
             threads: self.threads.iter().map(thread).collect(),
             cpus: self.traces.iter().filter_map(cpu).collect(),
+            log: None,
             ring_since_ns: None,
         }
     }

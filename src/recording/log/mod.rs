@@ -8,7 +8,10 @@
 
 mod bytes;
 mod entry;
+mod pack;
 mod read;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use bytes::Bytes;
@@ -18,3 +21,4 @@ pub use entry::{
 };
 pub use read::{Current, Cursor, Log};
 pub(super) use write::LogFile;
+pub use write::encode;

@@ -2,9 +2,12 @@
 
 use super::super::chunk::{Whole, frames};
 use super::super::error::{Error, ErrorKind};
+use super::super::format::LOG;
+use super::super::manifest::LogTotals;
 use super::super::mapped::Mapped;
 use super::entry::Entry;
-use std::ops::{Deref, Range};
+use super::pack::{is_continued, unpack};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,7 +21,8 @@ pub struct Log {
 struct Shared {
     path: PathBuf,
     bytes: Mapped,
-    chunks: Vec<Range<usize>>,
+    /// The frames of each whole chunk.
+    chunks: Vec<Vec<Range<usize>>>,
 }
 
 /// A place in a log, from which it is read on. A copy reads on independently.
@@ -27,54 +31,89 @@ pub struct Cursor {
     log: Log,
     /// The number of the next chunk.
     next_chunk: usize,
-    /// The entries of the chunk at hand.
-    entries: Arc<Vec<Entry>>,
-    /// How many of them were read.
-    read: usize,
-    /// How many entries were read in all.
+    /// The encoded entries of the chunk at hand.
+    chunk: Arc<Vec<u8>>,
+    /// The offset of the next entry in it.
+    at: usize,
+    /// The next entry, if it was decoded, and its end in the chunk.
+    next: Option<(Arc<Entry>, usize)>,
+    /// The number of entries that were read.
     index: u64,
 }
 
 /// An entry that stays while its cursor moves on.
-#[derive(Clone, Debug)]
-pub struct Current {
-    entries: Arc<Vec<Entry>>,
-    at: usize,
-}
-
-impl Deref for Current {
-    type Target = Entry;
-
-    fn deref(&self) -> &Entry {
-        &self.entries[self.at]
-    }
-}
+pub type Current = Arc<Entry>;
 
 impl Log {
     /// Opens the whole chunks of a log.
     pub(in crate::recording) fn of_file(path: &Path, bytes: Mapped) -> (Self, Whole) {
-        let (chunks, whole) = frames(bytes.as_ref());
+        let (payloads, mut whole) = frames(bytes.as_ref());
+        let mut chunks: Vec<Vec<Range<usize>>> = Vec::new();
+        let mut is_open = false;
+        for payload in payloads {
+            let continues = bytes.as_ref().get(payload.clone()).is_some_and(is_continued);
+            match chunks.last_mut().filter(|_| is_open) {
+                Some(chunk) => chunk.push(payload),
+                None => chunks.push(vec![payload]),
+            }
+            is_open = continues;
+        }
+        if is_open {
+            chunks.pop();
+            let end = chunks.last().and_then(|chunk| chunk.last()).map_or(0, |frame| frame.end);
+            whole = Whole { size_bytes: end as u64, broken: true };
+        }
         let shared = Shared { path: path.to_owned(), bytes, chunks };
         (Self { shared: Arc::new(shared) }, whole)
     }
 
-    /// Returns a cursor at the first entry.
-    pub fn cursor(&self) -> Cursor {
-        Cursor { log: self.clone(), next_chunk: 0, entries: Arc::default(), read: 0, index: 0 }
+    /// Opens the whole chunks of a log that is in memory.
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        Self::of_file(Path::new(LOG), Mapped::held(bytes)).0
     }
 
-    fn chunk(&self, number: usize) -> Result<Option<Vec<Entry>>, Error> {
-        let Some(range) = self.shared.chunks.get(number).cloned() else { return Ok(None) };
-        let offset = range.start as u64;
-        let mut rest = self.shared.bytes.as_ref().get(range).unwrap_or_default();
+    /// Returns a cursor at the first entry.
+    pub fn cursor(&self) -> Cursor {
+        Cursor {
+            log: self.clone(),
+            next_chunk: 0,
+            chunk: Arc::default(),
+            at: 0,
+            next: None,
+            index: 0,
+        }
+    }
+
+    /// Returns the number of entries, their ticks, and the size of the whole chunks. Decodes all
+    /// entries.
+    pub fn totals(&self) -> Result<LogTotals, Error> {
+        let last = self.shared.chunks.last().and_then(|chunk| chunk.last());
+        let size_bytes = last.map_or(0, |frame| frame.end) as u64;
+        let mut totals = LogTotals { size_bytes, ..LogTotals::default() };
+        let mut cursor = self.cursor();
+        while let Some(entry) = cursor.take()? {
+            totals.count(entry.ticks);
+        }
+        Ok(totals)
+    }
+
+    /// Returns the encoded entries of a chunk; `None` after the last one.
+    fn chunk(&self, number: usize) -> Result<Option<Vec<u8>>, Error> {
+        let Some(frames) = self.shared.chunks.get(number) else { return Ok(None) };
+        let bytes = self.shared.bytes.as_ref();
         let mut entries = Vec::new();
-        while !rest.is_empty() {
-            let (entry, behind) = postcard::take_from_bytes(rest)
-                .map_err(|_| Error::new(&self.shared.path, ErrorKind::Record { offset }))?;
-            entries.push(entry);
-            rest = behind;
+        for frame in frames {
+            let payload = bytes.get(frame.clone()).unwrap_or_default();
+            unpack(payload, &mut entries).ok_or_else(|| self.damage(number))?;
         }
         Ok(Some(entries))
+    }
+
+    /// Returns the error for a chunk that cannot be read.
+    fn damage(&self, number: usize) -> Error {
+        let first = self.shared.chunks.get(number).and_then(|frames| frames.first());
+        let offset = first.map_or(0, |frame| frame.start) as u64;
+        Error::new(&self.shared.path, ErrorKind::LogEntry { offset })
     }
 }
 
@@ -86,36 +125,42 @@ impl Cursor {
 
     /// Returns the next entry without reading it; `None` at the end.
     pub fn peek(&mut self) -> Result<Option<&Entry>, Error> {
-        while self.read >= self.entries.len() {
-            let Some(entries) = self.log.chunk(self.next_chunk)? else { return Ok(None) };
-            self.next_chunk += 1;
-            (self.entries, self.read) = (Arc::new(entries), 0);
+        while self.next.is_none() {
+            let rest = self.chunk.get(self.at..).unwrap_or_default();
+            if rest.is_empty() {
+                let Some(chunk) = self.log.chunk(self.next_chunk)? else { return Ok(None) };
+                self.next_chunk += 1;
+                (self.chunk, self.at) = (Arc::new(chunk), 0);
+                continue;
+            }
+            let (entry, rest) = postcard::take_from_bytes::<Entry>(rest)
+                .map_err(|_| self.log.damage(self.next_chunk.saturating_sub(1)))?;
+            self.next = Some((Arc::new(entry), self.chunk.len() - rest.len()));
         }
-        Ok(self.entries.get(self.read))
+        Ok(self.next.as_ref().map(|(entry, _)| entry.as_ref()))
     }
 
     /// Returns the next entry without reading it, to be kept; `None` at the end.
     pub fn current(&mut self) -> Result<Option<Current>, Error> {
-        let is_there = self.peek()?.is_some();
-        Ok(is_there.then(|| Current { entries: Arc::clone(&self.entries), at: self.read }))
+        self.peek()?;
+        Ok(self.next.as_ref().map(|(entry, _)| Arc::clone(entry)))
     }
 
     /// Reads over the next entry.
     pub fn skip(&mut self) -> Result<(), Error> {
-        if self.peek()?.is_some() {
-            self.read += 1;
-            self.index += 1;
-        }
-        Ok(())
+        self.take().map(|_| ())
     }
 
     /// Reads the next entry; `None` at the end.
     pub fn read(&mut self) -> Result<Option<Entry>, Error> {
-        let entry = self.peek()?.cloned();
-        if entry.is_some() {
-            self.read += 1;
-            self.index += 1;
-        }
-        Ok(entry)
+        Ok(self.take()?.map(Arc::unwrap_or_clone))
+    }
+
+    fn take(&mut self) -> Result<Option<Current>, Error> {
+        self.peek()?;
+        let Some((entry, end)) = self.next.take() else { return Ok(None) };
+        self.at = end;
+        self.index += 1;
+        Ok(Some(entry))
     }
 }

@@ -1,11 +1,14 @@
 //! Writes the log.
 
-use super::super::chunk::Appender;
+use super::super::chunk::{Appender, frame};
 use super::super::error::Error;
+use super::super::manifest::LogTotals;
 use super::entry::Entry;
+use super::pack::pack;
+use std::convert::Infallible;
 use std::path::PathBuf;
 
-/// The number of buffered bytes at which a chunk is written.
+/// The number of encoded bytes at which a chunk is written.
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// The file of a log.
@@ -13,31 +16,62 @@ const CHUNK_BYTES: usize = 256 << 10;
 pub(in crate::recording) struct LogFile {
     file: Appender,
     pending: Vec<u8>,
+    totals: LogTotals,
 }
 
 impl LogFile {
     pub(in crate::recording) fn create(path: PathBuf) -> Result<Self, Error> {
-        Ok(Self { file: Appender::create(path)?, pending: Vec::new() })
+        let file = Appender::create(path)?;
+        Ok(Self { file, pending: Vec::new(), totals: LogTotals::default() })
     }
 
     pub(in crate::recording) fn append(&mut self, entry: &Entry) -> Result<(), Error> {
-        // An entry is plain data without maps or floats, and writes to memory cannot fail.
-        if let Ok(bytes) = postcard::to_stdvec(entry) {
-            self.pending.extend_from_slice(&bytes);
-        }
+        encode_entry(entry, &mut self.pending);
+        self.totals.count(entry.ticks);
         if self.pending.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
     }
 
     pub(in crate::recording) fn flush(&mut self) -> Result<(), Error> {
-        if !self.pending.is_empty() {
-            self.file.append_framed(&self.pending)?;
-            self.pending.clear();
-        }
+        pack(&self.pending, |payload| self.file.append_framed(payload))?;
+        self.pending.clear();
         Ok(())
     }
 
-    /// Returns the bytes of the log so far.
+    /// Returns the size of the log in bytes. Entries that are not written yet count before they are
+    /// compressed.
     pub(in crate::recording) fn size_bytes(&self) -> u64 {
         self.file.size_bytes() + self.pending.len() as u64
+    }
+
+    /// Returns the number of entries, their ticks, and the size.
+    pub(in crate::recording) fn totals(&self) -> LogTotals {
+        LogTotals { size_bytes: self.size_bytes(), ..self.totals }
+    }
+}
+
+/// Returns the bytes of a log with these entries.
+pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
+    let (mut log, mut pending) = (Vec::new(), Vec::new());
+    let mut flush = |pending: &mut Vec<u8>| {
+        let Ok(()) = pack(pending, |payload| {
+            log.extend_from_slice(&frame(payload));
+            Ok::<(), Infallible>(())
+        });
+        pending.clear();
+    };
+    for entry in entries {
+        encode_entry(entry, &mut pending);
+        if pending.len() >= CHUNK_BYTES {
+            flush(&mut pending);
+        }
+    }
+    flush(&mut pending);
+    log
+}
+
+fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
+    // An entry is plain data without maps or floats, and writes to memory cannot fail.
+    if let Ok(bytes) = postcard::to_stdvec(entry) {
+        pending.extend_from_slice(&bytes);
     }
 }

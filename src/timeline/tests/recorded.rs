@@ -113,6 +113,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         clock: TscClock { start: Tsc(0), ticks_per_second: 1e9 },
         threads,
         cpus: vec![],
+        log: None,
         ring_since_ns: None,
     };
     Manifest {

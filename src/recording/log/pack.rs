@@ -1,0 +1,76 @@
+//! Payloads of the log's chunks: encoded entries, compressed.
+//!
+//! The first byte of a payload says what follows. A chunk whose entries need more than
+//! [`COMPRESSED_LIMIT_BYTES`] is not compressed, so a reader never allocates much more memory than
+//! that, or than the file has bytes. If one frame cannot hold it, the chunk continues in the next
+//! frame.
+
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+
+/// The entries follow.
+const STORED: u8 = 0;
+/// The size of the entries (32 bits, little-endian) follows, and the entries as one LZ4 block.
+const LZ4: u8 = 1;
+/// Entries follow, and the next frame continues the chunk.
+const CONTINUED: u8 = 2;
+
+const LZ4_HEADER_BYTES: usize = 5;
+/// The largest size of the entries of a compressed chunk.
+pub(super) const COMPRESSED_LIMIT_BYTES: usize = 4 << 20;
+/// The size of the pieces of a chunk that one frame cannot hold.
+pub(super) const PIECE_BYTES: usize = 16 << 20;
+
+/// Calls `write` with each payload of a chunk.
+pub(super) fn pack<E>(
+    entries: &[u8],
+    mut write: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    if let Some(compressed) = compress(entries) {
+        return write(&compressed);
+    }
+    let mut pieces = entries.chunks(PIECE_BYTES).peekable();
+    while let Some(piece) = pieces.next() {
+        let kind = if pieces.peek().is_some() { CONTINUED } else { STORED };
+        write(&[&[kind], piece].concat())?;
+    }
+    Ok(())
+}
+
+/// Returns the payload with compressed entries; `None` if they are too large, or do not get smaller.
+fn compress(entries: &[u8]) -> Option<Vec<u8>> {
+    if entries.len() > COMPRESSED_LIMIT_BYTES {
+        return None;
+    }
+    let mut payload = vec![0; LZ4_HEADER_BYTES + get_maximum_output_size(entries.len())];
+    let (header, block) = payload.split_first_chunk_mut::<LZ4_HEADER_BYTES>()?;
+    let size_bytes = compress_into(entries, block).ok()?;
+    header[0] = LZ4;
+    header[1..].copy_from_slice(&u32::try_from(entries.len()).ok()?.to_le_bytes());
+    payload.truncate(LZ4_HEADER_BYTES + size_bytes);
+    (payload.len() <= entries.len()).then_some(payload)
+}
+
+/// Returns true if the chunk of a payload continues in the next frame.
+pub(super) fn is_continued(payload: &[u8]) -> bool {
+    payload.first() == Some(&CONTINUED)
+}
+
+/// Appends the entries of a payload. Returns `None` if the payload is invalid.
+pub(super) fn unpack(payload: &[u8], entries: &mut Vec<u8>) -> Option<()> {
+    match payload.split_first()? {
+        (&(STORED | CONTINUED), rest) => entries.extend_from_slice(rest),
+        (&LZ4, rest) => {
+            let (size, block) = rest.split_first_chunk()?;
+            let size = usize::try_from(u32::from_le_bytes(*size)).ok()?;
+            if size > COMPRESSED_LIMIT_BYTES {
+                return None;
+            }
+            let start = entries.len();
+            entries.resize(start + size, 0);
+            let written = decompress_into(block, entries.get_mut(start..)?).ok()?;
+            (written == size).then_some(())?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
