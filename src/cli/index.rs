@@ -1,6 +1,6 @@
 //! `contraflow index`: builds and saves the index of a recording, so that a large one opens faster.
 
-use super::open::say_what_is_wrong;
+use super::open::{require_path, say_what_is_wrong};
 use super::progress::Bar;
 use super::{Failure, arguments};
 use crate::common::Visible;
@@ -12,13 +12,15 @@ use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
+    let reader = Reader::open(&dir)?;
+    require_path(&reader)?;
     let mut options = Options { use_saved_index: !arguments.force, ..Options::default() };
     if let Some(jobs) = arguments.jobs {
         options.workers = NonZero::get(jobs);
     }
     let mut bar = Bar::new("indexing");
     let watch = &mut |progress| bar.show(progress);
-    let timeline = Timeline::open_watched(Reader::open(&dir)?, options, watch)?;
+    let timeline = Timeline::open_watched(reader, options, watch)?;
     drop(bar);
     say_what_is_wrong(&timeline);
     if !timeline.save_index()? {

@@ -3,7 +3,7 @@
 use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
 use crate::common::{Tid, Visible};
-use crate::recording::{Capture, Error, Manifest, Reader, Store, TraceId};
+use crate::recording::{BackendName, Capture, Error, Manifest, Reader, Store, TraceId};
 use crate::timeline::{Options, Timeline};
 use std::io::Write;
 use std::process::ExitCode;
@@ -46,6 +46,7 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         lines.push(format!("time         {seconds:.3} s"));
     }
     lines.extend(history(manifest).map(|history| format!("history      {history}")));
+    let is_exact = manifest.capture.backend == BackendName::Exact;
     let damaged = |name: &str| damage.iter().any(|fault| fault.path.ends_with(name));
     let state = match reader.has_core() {
         _ if damaged("core") => "damaged",
@@ -53,12 +54,13 @@ fn text(reader: &Reader, damage: &[Error]) -> String {
         false => "not recorded",
     };
     lines.push(format!("final state  {state}"));
+    lines.extend(log_text(reader, &damaged).map(|log| format!("log          {log}")));
     for tid in reader.threads().unwrap_or_default() {
         let traces = reader.traces().unwrap_or_default();
-        let own = Some(TraceId::Thread(tid)).filter(|trace| traces.contains(trace));
+        let own = Some(TraceId::Thread(tid)).filter(|trace| traces.contains(trace) && !is_exact);
         let own = own.map(|trace| trace_text(reader, trace, &damaged));
         let facts: Vec<_> = thread(reader, tid).into_iter().chain(own).collect();
-        lines.push(format!("thread       {tid} {}", facts.join(", ")));
+        lines.push(format!("thread       {tid} {}", facts.join(", ")).trim_end().to_owned());
     }
     for trace in reader.traces().unwrap_or_default() {
         if let TraceId::Cpu(cpu) = trace {
@@ -90,6 +92,7 @@ fn history(manifest: &Manifest) -> Option<String> {
 fn captured(capture: &Capture) -> String {
     match &capture.import {
         Some(import) => format!("import of the {} {}", import.kind, import.source),
+        None if capture.backend == BackendName::Exact => "exact".to_owned(),
         None => {
             format!("{}, a PSB each {}", capture.backend, size(capture.psb_period_bytes))
         }
@@ -101,6 +104,9 @@ fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
     let manifest = reader.manifest();
     let entry = manifest.end.iter().flat_map(|end| &end.threads).find(|t| t.tid == tid);
     let Some(entry) = entry else { return Vec::new() };
+    if manifest.capture.backend == BackendName::Exact {
+        return vec![entry.name.clone()];
+    }
     let name = if entry.name.is_empty() { String::new() } else { format!("{:<16} ", entry.name) };
     let instructions = format!("{name}{} instructions", entry.instructions);
     let end = match entry.final_pc {
@@ -109,6 +115,16 @@ fn thread(reader: &Reader, tid: Tid) -> Vec<String> {
         None => Some("ended at unknown".to_owned()),
     };
     [instructions].into_iter().chain(end).collect()
+}
+
+/// Returns the size of the log in words; `None` without a log.
+fn log_text(reader: &Reader, damaged: &dyn Fn(&str) -> bool) -> Option<String> {
+    if damaged("log.bin") {
+        return Some("damaged".to_owned());
+    }
+    let listed = reader.manifest().end.as_ref().and_then(|end| end.log);
+    let log = listed.or_else(|| reader.log_totals().ok().flatten())?;
+    Some(format!("{} entries, {} ticks, {}", log.entries, log.ticks, size(log.size_bytes)))
 }
 
 fn trace_text(reader: &Reader, trace: TraceId, damaged: &dyn Fn(&str) -> bool) -> String {

@@ -5,7 +5,7 @@ use super::Failure;
 use super::record::signal_name;
 use crate::common::Visible;
 use crate::gdb::date;
-use crate::recording::{Entry, Exit, Reader, Store};
+use crate::recording::{BackendName, Entry, Exit, Reader, Store};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -45,5 +45,9 @@ pub(super) fn ending(reader: &Reader) -> String {
         None if reader.manifest().capture.import.is_some() => "imported".to_owned(),
         None => "detached".to_owned(),
     };
-    format!("{how}, {} instructions", end.instructions)
+    match end.log {
+        Some(log) => format!("{how}, {} entries, {} ticks", log.entries, log.ticks),
+        None if reader.manifest().capture.backend == BackendName::Exact => how,
+        None => format!("{how}, {} instructions", end.instructions),
+    }
 }

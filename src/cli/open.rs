@@ -3,7 +3,7 @@
 use super::progress::Bar;
 use super::{Failure, say};
 use crate::image::Bytes;
-use crate::recording::{Reader, Store};
+use crate::recording::{BackendName, Reader, Store};
 use crate::session::{Recording, Replayed};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
@@ -25,7 +25,9 @@ pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
     }
     say_if_cut(&reader);
     let (run, failure) = Replayed::at_end(reader)?;
-    failure.iter().for_each(|failure| say(failure));
+    if let Some(failure) = failure {
+        say(&failure);
+    }
     Ok(Opened::Exact(Box::new(run)))
 }
 
@@ -46,6 +48,19 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     let _ = timeline.save_index();
     say_what_is_wrong(&timeline);
     Ok(Recording::new(timeline, state))
+}
+
+/// Fails if a recording has inputs only, and no path.
+pub(super) fn require_path(reader: &Reader) -> Result<(), Failure> {
+    if reader.manifest().capture.backend != BackendName::Exact {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: an exact recording, which has no path yet; `contraflow replay` steps through it, and \
+         `contraflow dump log` prints its inputs",
+        reader.dir().display()
+    )
+    .into())
 }
 
 fn say_if_cut(reader: &Reader) {

@@ -197,20 +197,31 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
         None => "was detached".to_owned(),
     };
     let [first, others @ ..] = outcome.recordings.as_slice() else { return };
-    say(&format!(
-        "{} {how} after {:.2} s and {} instructions ({} threads, {} of trace)",
-        outcome.manifest.argv.first().map_or("", String::as_str),
-        std::time::Duration::from_nanos(end.duration_ns).as_secs_f64(),
-        end.instructions,
-        end.threads.len(),
-        size(outcome.trace_bytes),
-    ));
+    let program = outcome.manifest.argv.first().map_or("", String::as_str);
+    let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
+    let threads = end.threads.len();
+    say(&match end.log {
+        Some(log) => format!(
+            "{program} {how} after {seconds:.2} s: {} entries, {} ticks ({threads} threads, {} of log)",
+            log.entries,
+            log.ticks,
+            size(log.size_bytes),
+        ),
+        None => format!(
+            "{program} {how} after {seconds:.2} s and {} instructions ({threads} threads, {} of trace)",
+            end.instructions,
+            size(outcome.trace_bytes),
+        ),
+    });
     say(&format!("recorded in {}", first.display()));
     for other in others {
         say(&format!("a process it forked is recorded in {}", other.display()));
     }
     say(&format!("step through it with: contraflow replay{}", named(first, store)));
-    if is_ring && let Some(hint) = backtrace_hint(&outcome.manifest) {
+    if is_ring
+        && end.log.is_none()
+        && let Some(hint) = backtrace_hint(&outcome.manifest)
+    {
         say(&hint);
     }
     // Decoding a stepped recording takes almost no time.

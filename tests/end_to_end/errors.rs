@@ -122,10 +122,24 @@ fn recordings_that_do_not_open() {
     let manifest = recorded.dir.join("manifest.json");
     let whole = fs::read_to_string(&manifest).unwrap();
     let dir = recorded.dir.to_str().unwrap();
-    fs::write(&manifest, whole.replace("\"format\": 2", "\"format\": 99")).unwrap();
-    fails(&mut info(dir), "recording format 99");
+    let of_format = |format: u32| {
+        let other = whole.replace("\"format\": 3", &format!("\"format\": {format}"));
+        assert!(format == 3 || other != whole);
+        other
+    };
+    for format in [1, 4, 99] {
+        fs::write(&manifest, of_format(format)).unwrap();
+        fails(&mut info(dir), &format!("recording format {format}"));
+    }
     fs::write(&manifest, "{").unwrap();
     fails(&mut info(dir), "the manifest cannot be read");
+    // Without checksums, as its recorder was killed.
+    fs::remove_file(&manifest).unwrap();
+    for format in [2, 3] {
+        fs::write(recorded.dir.join("starting.json"), of_format(format)).unwrap();
+        let output = info(dir).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
 }
 
 #[test]
