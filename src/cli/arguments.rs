@@ -36,7 +36,8 @@ pub(super) enum Command {
     Check(Recording),
     /// Show the contents of a recording
     Info(Recording),
-    /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband
+    /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband, or the log
+    /// of an exact recording
     Dump(Dump),
     /// Build the index of a recording and save it there, so that the recording opens faster
     Index(Index),

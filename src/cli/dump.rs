@@ -2,11 +2,11 @@
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
-use super::open::say_what_is_wrong;
+use super::open::{require_path, say_what_is_wrong};
 use super::print::{Printer, once, packets};
 use super::progress::Bar;
 use super::stats::Stats;
-use super::{Failure, raw};
+use super::{Failure, dump_log, raw};
 use crate::common::{Tid, Visible};
 use crate::flow::Config;
 use crate::pt::Packets;
@@ -47,6 +47,9 @@ fn of_trace(
     let trace = mapped.as_ref();
     if what == What::Sideband {
         return Err("a raw trace has no sideband".into());
+    }
+    if what == What::Log {
+        return Err("a raw trace has no log".into());
     }
     if what == What::Packets {
         arguments.check_range(trace.len() as u64, "the trace")?;
@@ -112,6 +115,10 @@ fn of_recording(
     if what == What::Sideband {
         return sideband(&reader, arguments.json, out);
     }
+    if what == What::Log {
+        return dump_log::print(&reader, arguments, out);
+    }
+    require_path(&reader)?;
     let tids = wanted_threads(&reader, arguments.thread.map(Tid))?;
     if what == What::Packets {
         let ids = traces(&reader, &tids, arguments.thread.is_some())?;

@@ -14,7 +14,7 @@ pub(super) struct Dump {
     #[arg(
         required = true,
         num_args = 1..=2,
-        value_name = "packets|events|blocks|insns|calls|stats|sideband|REC"
+        value_name = "packets|events|blocks|insns|calls|stats|sideband|log|REC"
     )]
     names: Vec<OsString>,
     #[command(flatten)]
@@ -25,10 +25,12 @@ pub(super) struct Dump {
     /// Print bare addresses, 16 hexadecimal digits each
     #[arg(long)]
     pub(super) addresses: bool,
-    /// Start at this instruction of the thread; for packets, at this trace offset in bytes
+    /// Start at this instruction of the thread; for packets, at this trace offset in bytes; for the
+    /// log, at this entry
     #[arg(long, value_name = "N")]
     pub(super) from: Option<u64>,
-    /// Stop before this instruction of the thread; for packets, before this trace offset
+    /// Stop before this instruction of the thread; for packets, before this trace offset; for the
+    /// log, before this entry
     #[arg(long, value_name = "N")]
     pub(super) to: Option<u64>,
     /// Print one JSON object per line
@@ -45,8 +47,11 @@ impl Dump {
         match (wanted.first().and_then(|name| what(name)), others.as_slice()) {
             (Some(what), []) => Ok((what, wanted.get(1).map(PathBuf::from))),
             (Some(what), [recording]) => Ok((what, Some(PathBuf::from(recording)))),
-            _ => Err("say what to print: packets, events, blocks, insns, calls, stats or sideband"
-                .to_owned()),
+            _ => {
+                Err("say what to print: packets, events, blocks, insns, calls, stats, sideband or \
+                      log"
+                .to_owned())
+            }
         }
     }
 
@@ -85,6 +90,8 @@ pub(super) enum What {
     Stats,
     /// The events of the operating system
     Sideband,
+    /// The inputs of an exact recording
+    Log,
 }
 
 impl What {

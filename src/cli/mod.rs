@@ -10,6 +10,7 @@ mod disassembly;
 mod doctor;
 mod dump;
 mod dump_arguments;
+mod dump_log;
 mod export;
 mod gdb_session;
 mod gdbinit;

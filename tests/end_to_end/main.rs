@@ -27,6 +27,7 @@ mod import;
 mod introspection;
 mod libraries;
 mod limits;
+mod log;
 mod passthrough;
 mod perf;
 mod perf_large;

@@ -1,0 +1,325 @@
+//! `contraflow dump log`: the entries of an exact recording's log, one per line.
+
+use super::Failure;
+use super::dump_arguments::Dump;
+use super::record::signal_name;
+use crate::common::{Addr, Tid, Visible};
+use crate::recording::Reader;
+use crate::recording::log::{
+    Bytes, Content, Done, Entry, Happening, MapChange, Mapped, Place, Write as Written,
+};
+use crate::syscalls::Model;
+use nix::errno::Errno;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Results of system calls from here on are error numbers.
+const LAST_ERRNO: i64 = -4095;
+/// Results from here on are addresses.
+const FIRST_ADDRESS: i64 = 1 << 32;
+
+pub(super) fn print(reader: &Reader, dump: &Dump, out: &mut impl Write) -> Result<(), Failure> {
+    let Some(log) = reader.log()? else {
+        let dir = reader.dir().display();
+        return Err(format!("{dir}: has no log, as it was not recorded with --exact").into());
+    };
+    if let Some(totals) = reader.manifest().end.as_ref().and_then(|end| end.log) {
+        dump.check_range(totals.entries, "the log")?;
+    }
+    let range = dump.range();
+    let mut printer = Printer::default();
+    let mut cursor = log.cursor();
+    loop {
+        let index = cursor.index();
+        let Some(entry) = cursor.read()? else { return Ok(()) };
+        let line = printer.line(&entry);
+        let is_chosen = dump.thread.is_none_or(|tid| entry.tid == Tid(tid));
+        if !is_chosen || !range.contains(&index) {
+            continue;
+        }
+        if dump.json {
+            writeln!(out, "{}", line.json(index, &entry))?;
+        } else {
+            writeln!(out, "{}", Visible(line.text(index, &entry)))?;
+        }
+    }
+}
+
+/// A printer of entries, in their order.
+#[derive(Default)]
+struct Printer {
+    /// The calls that threads are in while others run.
+    calls: BTreeMap<Tid, u64>,
+}
+
+/// An entry in words.
+#[derive(Default)]
+struct Line<'a> {
+    kind: &'static str,
+    /// The call, with the result if it is done.
+    call: Option<(String, Option<i64>)>,
+    place: Option<Addr>,
+    words: String,
+    maps: &'a [MapChange],
+    writes: &'a [Written],
+    sets_registers: bool,
+}
+
+impl Printer {
+    fn line<'a>(&mut self, entry: &'a Entry) -> Line<'a> {
+        match &entry.happening {
+            Happening::Start(start) => {
+                let words = format!("{}, {} mappings", start.program, start.mappings.len());
+                Line { kind: "start", words, ..Line::default() }
+            }
+            Happening::Memory(write) => {
+                Line { kind: "memory", writes: std::slice::from_ref(write), ..Line::default() }
+            }
+            Happening::Call { number, done } => of_call("call", *number, done),
+            Happening::Enters { number } => {
+                self.calls.insert(entry.tid, *number);
+                Line { kind: "enters", call: Some((name(*number), None)), ..Line::default() }
+            }
+            Happening::Returns { done } => {
+                let number = self.calls.remove(&entry.tid);
+                of_call("returns", number.unwrap_or(u64::MAX), done)
+            }
+            Happening::Executes { registers, writes, .. } => {
+                let after: crate::insn::Registers = (**registers).into();
+                let words = format!("to {}", Addr(after.rip));
+                Line { kind: "executes", words, writes, ..Line::default() }
+            }
+            Happening::Signal { place, siginfo, handler, writes } => {
+                self.calls.remove(&entry.tid);
+                let handler = handler.as_ref().map_or_else(
+                    || "ends the process".to_owned(),
+                    |state| {
+                        let registers: crate::insn::Registers = state.registers.into();
+                        format!("handler at {}", Addr(registers.rip))
+                    },
+                );
+                let words = format!("{}, {handler}", signal(siginfo));
+                Line { kind: "signal", words, writes, ..at(Some(*place)) }
+            }
+            Happening::Switch { place } => Line { kind: "switch", ..at(Some(*place)) },
+            Happening::Born { state, writes } => {
+                let registers: crate::insn::Registers = state.registers.into();
+                let place = Some(Addr(registers.rip));
+                Line { kind: "born", place, writes, ..Line::default() }
+            }
+            Happening::Ends { writes } => Line { kind: "ends", writes, ..Line::default() },
+            Happening::Finish { place } => Line { kind: "finish", ..at(*place) },
+        }
+    }
+}
+
+impl Line<'_> {
+    fn text(&self, index: u64, entry: &Entry) -> String {
+        let call = self.call.iter().map(|(name, result)| match result {
+            Some(result) => format!("{name} = {}", result_text(*result)),
+            None => name.clone(),
+        });
+        let words = Some(&self.words).filter(|words| !words.is_empty()).cloned();
+        let place = self.place.map(|place| format!("at {place}"));
+        let maps = self.maps.iter().map(map_text);
+        let registers = self.sets_registers.then(|| "sets all registers".to_owned());
+        let parts = call.chain(words).chain(place).chain(maps).chain(writes_text(self.writes));
+        let details: Vec<String> = parts.chain(registers).collect();
+        let (tid, ticks, kind) = (entry.tid, entry.ticks, self.kind);
+        let line = format!("{index:>8}  {tid:>7}  {ticks:>11}  {kind:<8}  {}", details.join("; "));
+        line.trim_end().to_owned()
+    }
+
+    fn json(&self, index: u64, entry: &Entry) -> Value {
+        let write = |write: &Written| json!({"address": format!("{}", write.addr), "bytes": write.bytes.0.len()});
+        let mut value = json!({
+            "index": index, "thread": entry.tid, "ticks": entry.ticks, "kind": self.kind,
+            "check": entry.check,
+            "maps": self.maps.iter().map(map_text).collect::<Vec<_>>(),
+            "writes": self.writes.iter().map(write).collect::<Vec<_>>(),
+        });
+        if let Some((name, result)) = &self.call {
+            value["call"] = json!(name);
+            value["result"] = json!(result);
+        }
+        if let Some(place) = self.place {
+            value["place"] = json!(format!("{place}"));
+        }
+        if !self.words.is_empty() {
+            value["text"] = json!(self.words);
+        }
+        value
+    }
+}
+
+fn at(place: Option<Place>) -> Line<'static> {
+    Line { place: place.map(|place| place.ip), ..Line::default() }
+}
+
+fn of_call<'a>(kind: &'static str, number: u64, done: &'a Done) -> Line<'a> {
+    Line {
+        kind,
+        call: Some((name(number), Some(done.result))),
+        maps: &done.maps,
+        writes: &done.writes,
+        sets_registers: done.state.is_some(),
+        ..Line::default()
+    }
+}
+
+/// Returns the name of a system call.
+fn name(number: u64) -> String {
+    match Model::of(number) {
+        Some(model) => model.name.to_owned(),
+        None if number == u64::MAX => "a call".to_owned(),
+        None => format!("call {number}"),
+    }
+}
+
+/// Returns a result as text: with the name of an error, and addresses in hexadecimal.
+fn result_text(result: i64) -> String {
+    match result {
+        LAST_ERRNO..0 => {
+            let number = i32::try_from(-result).unwrap_or(0);
+            match Errno::from_raw(number) {
+                Errno::UnknownErrno => format!("{result}"),
+                errno => format!("{result} {errno:?}"),
+            }
+        }
+        FIRST_ADDRESS.. => format!("{result:#x}"),
+        _ => format!("{result}"),
+    }
+}
+
+fn signal(siginfo: &Bytes) -> String {
+    let number = siginfo.0.first_chunk().map_or(0, |number| i32::from_le_bytes(*number));
+    signal_name(number)
+}
+
+fn writes_text(writes: &[Written]) -> Option<String> {
+    let bytes: usize = writes.iter().map(|write| write.bytes.0.len()).sum();
+    match writes {
+        [] => None,
+        [write] => Some(format!("writes {bytes} bytes at {}", write.addr)),
+        writes => Some(format!("writes {bytes} bytes in {} places", writes.len())),
+    }
+}
+
+fn map_text(change: &MapChange) -> String {
+    match change {
+        MapChange::Map(mapped) => {
+            let Mapped { range, protection, content, name, .. } = mapped;
+            let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+            let offset = match content {
+                Content::File { offset, .. } => format!(" from {offset:#x}"),
+                Content::Zeros => String::new(),
+            };
+            format!("maps {range} {protection}{name}{offset}")
+        }
+        MapChange::Unmap(range) => format!("unmaps {range}"),
+        MapChange::Protect { range, protection } => format!("protects {range} {protection}"),
+        MapChange::Move { from, to } => format!("moves {from} to {to}"),
+        MapChange::Discard(range) => format!("discards {range}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::AddrRange;
+    use crate::recording::log::{ThreadState, Words};
+    use crate::sideband::Protection;
+
+    fn text(happening: Happening) -> String {
+        text_after(&mut Printer::default(), happening)
+    }
+
+    fn text_after(printer: &mut Printer, happening: Happening) -> String {
+        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, happening };
+        let line = printer.line(&entry).text(3, &entry);
+        let details = line.strip_prefix("       3        7            5  ").unwrap();
+        details.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn done(result: i64) -> Done {
+        Done { result, writes: Vec::new(), maps: Vec::new(), state: None }
+    }
+
+    fn state(rip: u64) -> ThreadState {
+        let registers = crate::insn::Registers { rip, ..Default::default() };
+        ThreadState { registers: Words::from(registers), extended: Bytes::default() }
+    }
+
+    fn write(addr: u64, size: usize) -> Written {
+        Written { addr: Addr(addr), bytes: Bytes(vec![0; size]) }
+    }
+
+    #[test]
+    fn calls_have_their_names_results_and_effects() {
+        let call = |number, done| text(Happening::Call { number, done });
+        assert_eq!(
+            call(0, Done { writes: vec![write(16, 5)], ..done(5) }),
+            "call read = 5; writes 5 bytes at 0x10"
+        );
+        assert_eq!(call(2, done(-2)), "call open = -2 ENOENT");
+        assert_eq!(call(2, done(-4000)), "call open = -4000");
+        assert_eq!(call(9999, done(1)), "call call 9999 = 1");
+        let range = AddrRange::sized(Addr(0x1000), 0x1000);
+        let protection = Protection { read: true, ..Protection::default() };
+        let mapped = Mapped {
+            range,
+            protection,
+            grows_down: false,
+            content: Content::Zeros,
+            name: "[heap]".to_owned(),
+        };
+        let maps = vec![MapChange::Map(mapped), MapChange::Unmap(range)];
+        assert_eq!(
+            call(9, Done { maps, state: Some(Box::new(state(1))), ..done(0x7000_0000_0000) }),
+            "call mmap = 0x700000000000; maps 0x1000-0x2000 r--p [heap]; unmaps 0x1000-0x2000; \
+             sets all registers"
+        );
+    }
+
+    #[test]
+    fn a_call_that_returns_later_keeps_its_name() {
+        let printer = &mut Printer::default();
+        assert_eq!(text_after(printer, Happening::Enters { number: 202 }), "enters futex");
+        assert_eq!(text_after(printer, Happening::Returns { done: done(0) }), "returns futex = 0");
+        assert_eq!(text_after(printer, Happening::Returns { done: done(0) }), "returns a call = 0");
+    }
+
+    #[test]
+    fn signals_say_where_they_came() {
+        let place = Place { ip: Addr(0x40), rcx: 0 };
+        let siginfo = || Bytes(vec![11, 0, 0, 0, 0]);
+        let fatal = Happening::Signal { place, siginfo: siginfo(), handler: None, writes: vec![] };
+        assert_eq!(text(fatal), "signal SIGSEGV, ends the process; at 0x40");
+        let caught = Happening::Signal {
+            place,
+            siginfo: siginfo(),
+            handler: Some(Box::new(state(0x99))),
+            writes: vec![write(1, 2), write(9, 3)],
+        };
+        assert_eq!(
+            text(caught),
+            "signal SIGSEGV, handler at 0x99; at 0x40; writes 5 bytes in 2 places"
+        );
+        assert_eq!(text(Happening::Finish { place: None }), "finish");
+        assert_eq!(text(Happening::Switch { place }), "switch at 0x40");
+    }
+
+    #[test]
+    fn json_has_the_same_facts() {
+        let happening =
+            Happening::Call { number: 0, done: Done { writes: vec![write(16, 5)], ..done(5) } };
+        let entry = Entry { tid: Tid(7), ticks: 5, check: 1, happening };
+        let json = Printer::default().line(&entry).json(3, &entry);
+        let expected = json!({
+            "index": 3, "thread": 7, "ticks": 5, "kind": "call", "check": 1, "call": "read",
+            "result": 5, "maps": [], "writes": [{"address": "0x10", "bytes": 5}],
+        });
+        assert_eq!(json, expected);
+    }
+}
