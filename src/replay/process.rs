@@ -43,7 +43,7 @@ pub struct Replay {
     first: Position,
     /// The instructions before the user's place.
     pub(super) row: Row,
-    /// What the last search backwards found.
+    /// The hits of the last search backwards.
     pub(super) hits: Option<Hits>,
     /// The number of the entry where the run ends, as far as it is known.
     pub(super) end: u64,

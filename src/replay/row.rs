@@ -18,7 +18,7 @@ const LARGEST_BYTES: u64 = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct Row {
     instructions: Vec<Before>,
-    /// The position behind the last of them.
+    /// The position after the last of them.
     end: Position,
 }
 
