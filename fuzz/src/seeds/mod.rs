@@ -2,6 +2,7 @@
 
 mod bundles;
 mod images;
+mod logs;
 mod made;
 mod perf;
 mod records;
@@ -10,6 +11,7 @@ mod traces;
 
 pub use bundles::{imports, switches};
 pub use images::{core_file, images};
+pub use logs::logs;
 pub use made::{MADE, files, has_core, made};
 pub use perf::perf_data;
 pub use records::{Program, dictionary, records};

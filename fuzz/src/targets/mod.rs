@@ -5,6 +5,7 @@ mod flow;
 mod gdb;
 mod image;
 mod import;
+mod log;
 mod packets;
 mod perf;
 mod records;
@@ -30,7 +31,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const ALL: [Target; 7] = [
+pub const ALL: [Target; 8] = [
     Target {
         name: "packets",
         seeds: seeds::traces,
@@ -76,6 +77,14 @@ pub const ALL: [Target; 7] = [
         seeds: seeds::records,
         words: records::WORDS,
         feed: records::feed,
+        time_limit: Duration::from_secs(2),
+        memory_limit_mib: 512,
+    },
+    Target {
+        name: "log",
+        seeds: seeds::logs,
+        words: log::WORDS,
+        feed: log::feed,
         time_limit: Duration::from_secs(2),
         memory_limit_mib: 512,
     },
