@@ -92,9 +92,9 @@ impl Replay {
         self.first
     }
 
-    /// Returns the position after so many ticks of all threads.
+    /// Returns the first position after so many ticks of all threads.
     pub fn position_of_ticks(&self, ticks: u64) -> Position {
-        let behind = self.outline.entries.partition_point(|(_, before)| *before <= ticks);
+        let behind = self.outline.entries.partition_point(|(_, before)| *before < ticks);
         let first = usize::try_from(self.first.entry).unwrap_or(0);
         let entry = behind.saturating_sub(1).max(first);
         let before = self.outline.entries.get(entry).map_or(ticks, |(_, before)| *before);
