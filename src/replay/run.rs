@@ -280,7 +280,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread once.
-    fn run(&mut self, distance: Distance) -> Result<Met, Error> {
+    pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
         let thread = &mut self.epoch.thread;
         let (run, _) = self.epoch.engine.run_counted(thread, distance)?;
         let (ran, info) = match run {
@@ -295,8 +295,9 @@ impl Replay {
             RunEnd::Distance => Met::Nothing,
             RunEnd::Stop => Met::Stop,
             RunEnd::Native(Some(_)) => Met::Hook,
+            RunEnd::Native(None) if self.hook_here()?.is_some() => Met::Hook,
             RunEnd::Native(None) => {
-                self.step_one()?;
+                self.step_natively()?;
                 Met::Nothing
             }
             RunEnd::Watchpoint => Met::Watch,
