@@ -4,6 +4,7 @@ use super::contexts::Contexts;
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
+use super::shared::SharedFiles;
 use crate::common::{Pid, Tid};
 use crate::engine::Copied;
 use crate::recording::log::Cursor;
@@ -19,6 +20,7 @@ pub(super) struct Checkpoint {
     pid: Pid,
     copied: Copied,
     contexts: Contexts,
+    shared: SharedFiles,
     cursor: Cursor,
 }
 
@@ -70,8 +72,9 @@ impl Epoch {
         self.contexts.save(tracee)?;
         let copied = self.engine.copied();
         let pid = tracee.copy_process(self.page)?;
-        let (contexts, cursor) = (self.contexts.clone(), cursor.clone());
-        let checkpoint = Checkpoint { pid, copied, contexts, cursor };
+        let (contexts, shared) = (self.contexts.clone(), self.shared.clone());
+        let checkpoint = Checkpoint { pid, copied, contexts, shared, cursor: cursor.clone() };
+        checkpoint.shared.separate(self.pid(), pid, self.page)?;
         self.checkpoints.kept.insert(position, checkpoint);
         if self.checkpoints.len() > MOST {
             self.checkpoints.thin();
@@ -84,12 +87,22 @@ impl Epoch {
         let Some(checkpoint) = self.checkpoints.kept.get(&position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
         let tracee = Tracee(Tid(pid.0));
+        let shared = checkpoint.shared.clone();
+        if let Err(error) = shared.separate(checkpoint.pid, pid, self.page) {
+            end(pid);
+            return Err(error);
+        }
+        self.shared = shared;
         let before = std::mem::replace(&mut self.thread.pid, pid);
         self.thread.tracee = tracee;
         self.contexts = checkpoint.contexts.clone();
         let cursor = checkpoint.cursor.clone();
         end(before);
         self.engine.switch(tracee, pid, &checkpoint.copied)?;
+        if !self.shared.is_empty() {
+            // Its memory files are others.
+            self.look_at_mappings()?;
+        }
         Ok(Some(cursor))
     }
 }

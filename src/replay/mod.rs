@@ -18,6 +18,7 @@ mod position;
 mod process;
 mod run;
 mod search;
+mod shared;
 mod steps;
 mod verify;
 mod view;

@@ -125,6 +125,7 @@ impl Process {
             grows_down: mapping.name == "[stack]",
             content,
             name: mapping.name.clone(),
+            shared: None,
         })
     }
 
@@ -186,7 +187,7 @@ fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
     vector
 }
 
-/// Finds the auxiliary vector behind the arguments and the environment.
+/// Finds the auxiliary vector after the arguments and the environment.
 fn auxv_on_stack(memory: &Memory, rsp: Addr, vector: &[u8]) -> Option<Addr> {
     const LARGEST_BYTES: u64 = 16 << 20;
     let word = |addr: Addr| {
