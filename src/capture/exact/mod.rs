@@ -3,14 +3,15 @@
 //! repeated.
 //!
 //! The thread that executes holds the *token*. It gives the token up at the end of its slice if
-//! another thread can run, and in a system call that does not return at once. What happens to a
-//! thread is logged while it has the token, so that the log is one sequence for all threads.
+//! another thread can run, and in a system call that does not return at once. The events of a
+//! thread are logged while it has the token, so that the log is one sequence for all threads.
 
 mod births;
 mod calls;
 mod effects;
 mod ends;
 mod engine;
+mod files;
 mod hooks;
 mod maps;
 mod process;

@@ -1,14 +1,14 @@
 //! A thread of an exactly recorded program.
 
 use super::effects::Before;
-use crate::common::{Pid, Tid};
+use crate::common::Tid;
 use crate::engine::{Running, TranslatedThread};
 use crate::image::core;
 use crate::insn::Registers;
 use crate::syscalls::{Call, OpenCall, Registered};
 use crate::tracee::{SiginfoBytes, Stop, Tracee};
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Debug)]
 pub(super) enum Doing {
     /// It executes the program, when it has the token.
@@ -47,6 +47,8 @@ pub(super) struct Thread {
     /// The last signal that it got.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
+    /// The program's registers where the thread was killed in the cache.
+    pub(super) killed_at: Option<Registers>,
 }
 
 impl Thread {
@@ -60,6 +62,7 @@ impl Thread {
             registered: Registered::default(),
             siginfo: None,
             ending: None,
+            killed_at: None,
         }
     }
 
@@ -69,10 +72,6 @@ impl Thread {
 
     pub(super) fn tid(&self) -> Tid {
         self.tracee().0
-    }
-
-    pub(super) fn pid(&self) -> Pid {
-        self.translated.pid
     }
 
     /// Returns true if the thread has something to do with the token.
