@@ -956,7 +956,11 @@ Usage: cf-check run | proc | watch | frame"""
 
     def watch(self):
         """Fails in the past: gdb would fail when it continues, and blame the CPU."""
-        if server.is_contraflow() and "still running" not in patiently("monitor when"):
+        if not server.is_contraflow():
+            return
+        # A program's present, and an exact recording, whose positions are ticks, have all values.
+        when = patiently("monitor when")
+        if "still running" not in when and " ticks," not in when:
             raise gdb.GdbError(
                 "watchpoints cannot be checked in the past, where values are unknown;"
                 " breakpoints stop there, and cf-find lists the executions of some code"

@@ -2,10 +2,9 @@
 //! this process, connected by a Unix socket of this user. gdb has the terminal and receives its
 //! signals.
 
-use super::replay::session;
 use super::sysroot::Sysroot;
 use super::temporary::Temporary;
-use super::{Failure, arguments, open, quoted, say};
+use super::{Failure, arguments, open, quoted, replay, say};
 use crate::capture::ForegroundSignals;
 use crate::common::Pid;
 use crate::gdb::{self, Listener, Options};
@@ -85,13 +84,13 @@ fn serve(
     options: Options,
     opened: &SyncSender<Result<(), String>>,
 ) {
-    let (outcome, recording) = match open::recording(Some(recording)) {
-        Ok(recording) => (Ok(()), Some(recording)),
+    let (outcome, run) = match open::run(Some(recording)) {
+        Ok(run) => (Ok(()), Some(run)),
         Err(failure) => (Err(failure.to_string()), None),
     };
     // The thread that started this one waits for the outcome.
     let _ = opened.send(outcome);
-    let served = recording.map(|recording| gdb::serve(listener, session(recording), options));
+    let served = run.map(|run| replay::serve(listener, run, options));
     if let Some(Err(failure)) = served {
         say(&failure);
     }

@@ -4,22 +4,36 @@ use super::progress::Bar;
 use super::{Failure, say};
 use crate::image::Bytes;
 use crate::recording::{Reader, Store};
-use crate::session::Recording;
+use crate::session::{Recording, Replayed};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use std::path::Path;
+
+/// A recording that a debugger can walk.
+pub(super) enum Opened {
+    /// A path, with the values of its end.
+    Path(Box<Recording>),
+    /// A run that is replayed.
+    Exact(Box<Replayed>),
+}
+
+/// Opens the recording that a user named, for a debugger.
+pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
+    let reader = Reader::open(&Store::of_user().find(name)?)?;
+    if reader.log()?.is_none() {
+        return Ok(Opened::Path(Box::new(recording(name)?)));
+    }
+    say_if_cut(&reader);
+    let (run, failure) = Replayed::at_end(reader)?;
+    failure.iter().for_each(|failure| say(failure));
+    Ok(Opened::Exact(Box::new(run)))
+}
 
 /// Opens and indexes the recording that a user named. Reports missing parts.
 pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     let dir = Store::of_user().find(name)?;
     let reader = Reader::open(&dir)?;
-    if reader.is_cut() {
-        say(&format!(
-            "{}: the recorder was killed or is still running: the recording is cut, and the \
-             program's ending is unknown",
-            dir.display()
-        ));
-    }
+    say_if_cut(&reader);
     let state = final_state(&reader).unwrap_or_else(|fault| {
         say(&format!("{fault}; the final registers and memory are unknown"));
         FinalState::default()
@@ -32,6 +46,16 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     let _ = timeline.save_index();
     say_what_is_wrong(&timeline);
     Ok(Recording::new(timeline, state))
+}
+
+fn say_if_cut(reader: &Reader) {
+    if reader.is_cut() {
+        say(&format!(
+            "{}: the recorder was killed or is still running: the recording is cut, and the \
+             program's ending is unknown",
+            reader.dir().display()
+        ));
+    }
 }
 
 /// Reports missing images, and paths that differ from what was recorded.

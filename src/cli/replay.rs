@@ -1,9 +1,10 @@
 //! `contraflow replay`: gdb on a recording, or a server for another debugger.
 
+use super::open::Opened;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, gdb_session, open, say};
 use crate::gdb::{self, Listener, Options};
-use crate::session::{Recorded, Recording, Session};
+use crate::session::{Recorded, Session};
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
@@ -15,20 +16,25 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
         (Some(address), false) => listener(address)?,
         (None, false) => return gdb_session::run(arguments),
     };
-    let recording = open::recording(arguments.recording.as_deref())?;
+    let run = open::run(arguments.recording.as_deref())?;
     let options = Options {
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,
         announce: Box::new(|line| say(&line)),
         ..Options::default()
     };
-    gdb::serve(listener, session(recording), options)?;
+    serve(listener, run, options)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a session at the end of a recording.
-pub(super) fn session(recording: Recording) -> Session<Recorded<Recording>> {
-    Session::new(Recorded::at_end(recording))
+/// Serves a recording, from its end on.
+pub(super) fn serve(listener: Listener, run: Opened, options: Options) -> Result<(), gdb::Error> {
+    match run {
+        Opened::Path(recording) => {
+            gdb::serve(listener, Session::new(Recorded::at_end(*recording)), options)
+        }
+        Opened::Exact(replayed) => gdb::serve(listener, Session::new(*replayed), options),
+    }
 }
 
 /// Opens a socket at `:PORT`, `HOST:PORT`, or `unix:PATH`.

@@ -4,9 +4,10 @@
 
 use super::agent;
 use super::hex;
-use crate::common::{Addr, Tid};
-use crate::session::{Run, Session, Stop, StopReason};
+use crate::common::Addr;
+use crate::session::{self, ReadMemory, Registers, Run, Session, Stop, StopReason};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// The largest number of breakpoints with conditions.
 const BREAKPOINTS_LIMIT: usize = 10_000;
@@ -44,21 +45,35 @@ impl Conditions {
     /// Returns true if a stop is at breakpoints whose conditions are all false.
     pub(super) fn deny<R: Run>(&self, session: &Session<R>, stop: Stop) -> bool {
         let StopReason::Breakpoint(_) = stop.reason else { return false };
-        let Some(pc) = session.run().pc(stop.thread) else { return false };
+        let (run, tid) = (session.run(), stop.thread);
+        let Some(pc) = run.pc(tid) else { return false };
+        let read = |addr, buf: &mut [u8]| run.read_memory(tid, addr, buf) == buf.len();
+        self.are_false(pc, &run.registers(tid), &read)
+    }
+
+    /// Returns true if there are breakpoints at `pc`, with conditions that are all false.
+    fn are_false(&self, pc: Addr, registers: &Registers, read: &ReadMemory<'_>) -> bool {
         let mut here = [b'0', b'1'].into_iter().filter_map(|kind| self.inserted.get(&(kind, pc)));
         let mut any = false;
         here.all(|expressions| {
             any = true;
-            !expressions.is_empty()
-                && expressions.iter().all(|code| is_false(session, stop.thread, code))
+            let is_false = |code: &Vec<u8>| agent::evaluate(code, registers, &read) == Ok(0);
+            !expressions.is_empty() && expressions.iter().all(is_false)
         }) && any
     }
-}
 
-fn is_false<R: Run>(session: &Session<R>, tid: Tid, code: &[u8]) -> bool {
-    let registers = session.run().registers(tid);
-    let read = |addr, buf: &mut [u8]| session.run().read_memory(tid, addr, buf) == buf.len();
-    agent::evaluate(code, &registers, &read) == Ok(0)
+    /// Returns the conditions for a run that evaluates them on its way.
+    pub(super) fn for_run(&self) -> session::Conditions {
+        if self.inserted.values().all(Vec::is_empty) {
+            return session::Conditions::default();
+        }
+        let mut hasher = DefaultHasher::new();
+        self.inserted.hash(&mut hasher);
+        let conditions = self.clone();
+        session::Conditions::new(hasher.finish(), move |pc, registers, read| {
+            !conditions.are_false(pc, registers, read)
+        })
+    }
 }
 
 /// Parses `X LENGTH , BYTES`, repeated. Ignores the commands after `cmds:`.

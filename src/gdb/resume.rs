@@ -35,6 +35,7 @@ impl Resume {
         for (tid, signal) in &self.signals {
             session.run_mut().give_signal(*tid, *signal);
         }
+        session.set_conditions(conditions.for_run());
         let mut stop = session.resume(self.order, interrupted);
         loop {
             let denied = conditions.deny(session, stop);

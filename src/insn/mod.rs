@@ -13,4 +13,4 @@ pub use assign::{Assigned, Gpr, assigned, is_syscall};
 pub use decode::{Class, Insn, MAX_INSN_BYTES, decode};
 pub use mode::ExecMode;
 pub use registers::Registers;
-pub use touch::{reads, writes};
+pub use touch::{may_write, reads, writes};

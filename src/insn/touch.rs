@@ -33,6 +33,18 @@ pub fn writes(bytes: &[u8], registers: &Registers, behind: &Registers) -> Vec<Ad
     })
 }
 
+/// Returns the memory that the 64-bit instruction at the start of `bytes` can write at most, given the
+/// general registers before it. None: that is not known.
+pub fn may_write(bytes: &[u8], registers: &Registers) -> Option<Vec<AddrRange>> {
+    let mut insn = Instruction::default();
+    Decoder::with_ip(64, bytes, registers.rip, DecoderOptions::NONE).decode_out(&mut insn);
+    if insn.is_invalid() || insn.is_vsib() {
+        return None;
+    }
+    // A REP instruction may do all that RCX says.
+    Some(writes(bytes, registers, &Registers { rcx: 0, ..*registers }))
+}
+
 fn touched(
     bytes: &[u8],
     registers: &Registers,

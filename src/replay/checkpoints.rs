@@ -34,12 +34,17 @@ impl Drop for Checkpoint {
 #[derive(Debug, Default)]
 pub(super) struct Checkpoints {
     kept: BTreeMap<Position, Checkpoint>,
+    /// Those before the place where the user is, ever denser.
+    near: BTreeMap<Position, Checkpoint>,
 }
 
 impl Checkpoints {
     /// Returns the last position at or before `position` that has a checkpoint.
     pub(super) fn before(&self, position: Position) -> Option<Position> {
-        self.kept.range(..=position).next_back().map(|(position, _)| *position)
+        let last = |all: &BTreeMap<Position, Checkpoint>| {
+            all.range(..=position).next_back().map(|(position, _)| *position)
+        };
+        last(&self.kept).max(last(&self.near))
     }
 
     /// Returns the last position before `position` that has a checkpoint.
@@ -50,6 +55,15 @@ impl Checkpoints {
     /// Returns the number of checkpoints.
     pub(super) fn len(&self) -> usize {
         self.kept.len()
+    }
+
+    /// Removes those near the place where the user was.
+    pub(super) fn forget_near(&mut self) {
+        self.near.clear();
+    }
+
+    fn get(&self, position: Position) -> Option<&Checkpoint> {
+        self.kept.get(&position).or_else(|| self.near.get(&position))
     }
 
     /// Removes every second checkpoint but the first.
@@ -65,9 +79,26 @@ impl Checkpoints {
 impl Epoch {
     /// Keeps a copy of the process as it is.
     pub(super) fn keep(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
-        if self.checkpoints.kept.contains_key(&position) {
-            return Ok(());
+        if self.checkpoints.get(position).is_none() {
+            let checkpoint = self.copy(cursor)?;
+            self.checkpoints.kept.insert(position, checkpoint);
+            if self.checkpoints.len() > MOST {
+                self.checkpoints.thin();
+            }
         }
+        Ok(())
+    }
+
+    /// Keeps a copy of the process as it is, near the place where the user is.
+    pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
+        if self.checkpoints.get(position).is_none() {
+            let checkpoint = self.copy(cursor)?;
+            self.checkpoints.near.insert(position, checkpoint);
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {
         let tracee = self.thread.tracee;
         self.contexts.save(tracee)?;
         let copied = self.engine.copied();
@@ -75,16 +106,12 @@ impl Epoch {
         let (contexts, shared) = (self.contexts.clone(), self.shared.clone());
         let checkpoint = Checkpoint { pid, copied, contexts, shared, cursor: cursor.clone() };
         checkpoint.shared.separate(self.pid(), pid, self.page)?;
-        self.checkpoints.kept.insert(position, checkpoint);
-        if self.checkpoints.len() > MOST {
-            self.checkpoints.thin();
-        }
-        Ok(())
+        Ok(checkpoint)
     }
 
     /// Turns to a copy of a checkpoint. Returns the log's cursor there.
     pub(super) fn restore(&mut self, position: Position) -> Result<Option<Cursor>, Error> {
-        let Some(checkpoint) = self.checkpoints.kept.get(&position) else { return Ok(None) };
+        let Some(checkpoint) = self.checkpoints.get(position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
         let tracee = Tracee(Tid(pid.0));
         let shared = checkpoint.shared.clone();

@@ -3,7 +3,6 @@
 use super::contexts::Context;
 use super::epoch::Epoch;
 use super::error::Error;
-use super::position::Position;
 use super::process::Replay;
 use crate::common::{Addr, Tid};
 use crate::insn::Registers;
@@ -47,17 +46,24 @@ impl Replay {
     /// Lets the next entry happen, at whose site its thread is. Returns false at the last entry of
     /// the run, where the replay stays.
     pub(super) fn happen(&mut self) -> Result<bool, Error> {
-        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(false) };
+        let next = if self.cursor.index() < self.end { self.cursor.current()? } else { None };
+        let Some(entry) = next else {
+            self.is_at_end = true;
+            return Ok(false);
+        };
         self.check(&entry)?;
         match &entry.happening {
-            Happening::Finish { .. } => return Ok(false),
+            Happening::Finish { .. } => {
+                self.is_at_end = true;
+                return Ok(false);
+            }
             Happening::Start(_) => {
                 self.enter_epoch(self.number + 1)?;
                 return Ok(true);
             }
             happening => self.epoch.happen(entry.tid, happening, &self.reader)?,
         }
-        self.cursor.read()?;
+        self.cursor.skip()?;
         (self.ticks, self.instructions) = (0, Some(0));
         Ok(true)
     }
@@ -104,11 +110,6 @@ impl Replay {
     pub(super) fn diverged(&self, tid: Tid, what: impl Into<String>) -> Error {
         let ip = Addr(self.registers_of(tid).map_or(0, |registers| registers.rip));
         Error::Diverged { position: self.position(), tid, ip, what: what.into() }
-    }
-
-    /// Returns the position that the replay reached, for errors.
-    pub(super) fn reached(&self) -> Position {
-        self.position()
     }
 }
 

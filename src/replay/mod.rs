@@ -16,6 +16,7 @@ mod loader;
 mod maps;
 mod position;
 mod process;
+mod row;
 mod run;
 mod search;
 mod shared;

@@ -3,9 +3,13 @@
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
+use super::row::Row;
+use super::search::Hits;
 use crate::common::Tid;
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Entry, Happening, Log};
+use crate::recording::log::{Content, Cursor, Happening, Log, MapChange, Mapped};
+use crate::sideband::ImageId;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// What is known of the log without running anything.
@@ -16,6 +20,7 @@ pub(super) struct Outline {
     /// For each entry, its thread, and the ticks of all threads before the interval that it ends.
     entries: Vec<(Tid, u64)>,
     total_ticks: u64,
+    files: BTreeMap<String, ImageId>,
 }
 
 /// A replay, at a position.
@@ -36,6 +41,12 @@ pub struct Replay {
     /// True where the run has no more instructions.
     pub(super) is_at_end: bool,
     first: Position,
+    /// The instructions before the user's place.
+    pub(super) row: Row,
+    /// What the last search backwards found.
+    pub(super) hits: Option<Hits>,
+    /// The number of the entry where the run ends, as far as it is known.
+    pub(super) end: u64,
 }
 
 impl Replay {
@@ -56,6 +67,9 @@ impl Replay {
             kept: Instant::now(),
             is_at_end: false,
             first: Position::default(),
+            row: Row::default(),
+            hits: None,
+            end: u64::MAX,
         };
         replay.first = replay.position();
         replay.keep_here()?;
@@ -78,6 +92,42 @@ impl Replay {
         self.first
     }
 
+    /// Returns the position after so many ticks of all threads.
+    pub fn position_of_ticks(&self, ticks: u64) -> Position {
+        let behind = self.outline.entries.partition_point(|(_, before)| *before <= ticks);
+        let first = usize::try_from(self.first.entry).unwrap_or(0);
+        let entry = behind.saturating_sub(1).max(first);
+        let before = self.outline.entries.get(entry).map_or(ticks, |(_, before)| *before);
+        let ticks = ticks.saturating_sub(before);
+        Position { entry: entry as u64, ticks, instructions: 0 }
+    }
+
+    /// Returns the path of the program that runs here, and its auxiliary vector.
+    pub fn program(&self) -> (String, Vec<u8>) {
+        let start = self.outline.starts.get(self.number);
+        let entry = start.and_then(|start| start.clone().read().ok().flatten());
+        match entry.map(|entry| entry.happening) {
+            Some(Happening::Start(start)) => (start.program, start.auxv.0),
+            _ => (self.reader.manifest().program.clone(), Vec::new()),
+        }
+    }
+
+    /// Ends the run before an entry: what comes there is not known.
+    pub fn end_before(&mut self, entry: u64) {
+        self.end = self.end.min(entry);
+    }
+
+    /// Returns true if the replay is where the run ends, or the recording does.
+    pub fn is_at_end(&self) -> bool {
+        self.is_at_end
+    }
+
+    /// Returns the stored files that the program mapped, by their paths; of several with one path
+    /// the last.
+    pub fn files(&self) -> &BTreeMap<String, ImageId> {
+        &self.outline.files
+    }
+
     /// Returns the ticks of all threads before a position.
     pub fn ticks_before(&self, position: Position) -> u64 {
         self.outline.ticks_before(position.entry).saturating_add(position.ticks)
@@ -86,11 +136,6 @@ impl Replay {
     /// Returns the ticks of all threads in the whole run.
     pub fn total_ticks(&self) -> u64 {
         self.outline.total_ticks
-    }
-
-    /// Returns the next entry.
-    pub(super) fn next_entry(&mut self) -> Result<Option<&Entry>, Error> {
-        Ok(self.cursor.peek()?)
     }
 
     /// Returns the thread that executes next: that of the next entry.
@@ -111,19 +156,30 @@ impl Replay {
 
 impl Outline {
     fn of(log: &Log) -> Result<Self, Error> {
-        let mut cursor = log.cursor();
+        let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
         loop {
             let here = cursor.clone();
             let Some(entry) = cursor.peek()? else { break };
             entries.push((entry.tid, total_ticks));
             total_ticks = total_ticks.saturating_add(entry.ticks);
-            if matches!(entry.happening, Happening::Start(_)) {
-                starts.push(here);
+            match &entry.happening {
+                Happening::Start(start) => {
+                    starts.push(here);
+                    note_files(&start.mappings, &mut files);
+                }
+                Happening::Call { done, .. } | Happening::Returns { done } => {
+                    let mapped = done.maps.iter().filter_map(|change| match change {
+                        MapChange::Map(mapped) => Some(mapped),
+                        _ => None,
+                    });
+                    note_files(mapped, &mut files);
+                }
+                _ => {}
             }
-            cursor.read()?;
+            cursor.skip()?;
         }
-        Ok(Self { starts, entries, total_ticks })
+        Ok(Self { starts, entries, total_ticks, files })
     }
 
     /// Returns the number of entries.
@@ -155,5 +211,18 @@ impl Outline {
     fn ticks_before(&self, entry: u64) -> u64 {
         let at = usize::try_from(entry).unwrap_or(usize::MAX);
         self.entries.get(at).map_or(self.total_ticks, |(_, ticks)| *ticks)
+    }
+}
+
+fn note_files<'a>(
+    mapped: impl IntoIterator<Item = &'a Mapped>,
+    files: &mut BTreeMap<String, ImageId>,
+) {
+    for mapped in mapped {
+        if let Content::File { image, .. } = &mapped.content
+            && mapped.name.starts_with('/')
+        {
+            files.insert(mapped.name.clone(), image.clone());
+        }
     }
 }

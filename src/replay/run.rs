@@ -24,6 +24,10 @@ const CHECKPOINT_PERIOD: Duration = Duration::from_millis(300);
 pub struct Goals<'a> {
     /// Instructions before which it ends.
     pub stops: &'a BTreeSet<Addr>,
+    /// Asked at each of them; false passes it.
+    pub accepts: &'a dyn Fn(&Replay) -> bool,
+    /// Equal for equal answers of that.
+    pub key: u64,
     /// Asked regularly; true ends it.
     pub interrupted: &'a dyn Fn() -> bool,
 }
@@ -70,9 +74,24 @@ impl Replay {
     ) -> Result<Found, Error> {
         let stops: BTreeSet<u64> = goals.stops.iter().map(|addr| addr.0).collect();
         self.epoch.engine.set_stops(&stops);
-        let found = self.travel_to(until, goals, watching);
+        let found = loop {
+            match self.travel_to(until, goals, watching) {
+                Ok(Found::Stop) if !self.is_accepted(goals) => {
+                    if (goals.interrupted)() {
+                        break Ok(Found::Interrupted);
+                    }
+                }
+                found => break found,
+            }
+        };
         self.epoch.engine.set_stops(&BTreeSet::new());
         found
+    }
+
+    /// Returns true if the thread that is about to execute stops here.
+    pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> bool {
+        let is_there = self.load_next().is_ok();
+        is_there && (goals.accepts)(self)
     }
 
     fn travel_to(
@@ -128,7 +147,7 @@ impl Replay {
         watching: &mut Watching,
     ) -> Result<Option<Found>, Error> {
         let here = self.cursor.index();
-        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(Some(Found::End)) };
+        let Some(entry) = self.cursor.current()? else { return Ok(Some(Found::End)) };
         let site = self.site_of(&entry);
         if site == Site::Here {
             return Ok(None);

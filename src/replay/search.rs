@@ -19,19 +19,55 @@ struct Hit {
     found: Found,
 }
 
+/// The hits of a search that the user has not seen yet.
+#[derive(Debug)]
+pub(super) struct Hits {
+    /// Where the user is.
+    at: Position,
+    /// The hits before that, in the order of the run, from `begin` on.
+    before: Vec<Hit>,
+    begin: Position,
+    stops: BTreeSet<Addr>,
+    key: u64,
+    watches: Vec<Watch>,
+}
+
+impl Hits {
+    fn new(at: Position, goals: &Goals<'_>, watches: &[Watch]) -> Self {
+        let (stops, key) = (goals.stops.clone(), goals.key);
+        Self { at, before: Vec::new(), begin: at, stops, key, watches: watches.to_vec() }
+    }
+
+    /// Returns true if these are the hits of such a search from here.
+    fn are_of(&self, here: Position, goals: &Goals<'_>, watches: &[Watch]) -> bool {
+        let same = self.at == here && self.key == goals.key;
+        same && self.stops == *goals.stops && self.watches == watches
+    }
+}
+
+/// The distance to a checkpoint from which on nearer ones are worth their time.
+const FAR_TICKS: u64 = 5000;
+/// The distance of the nearest of them.
+const NEAR_TICKS: u64 = 500;
+/// How much nearer each is than the one before.
+const SHRINKS: u64 = 6;
 const NEVER: fn() -> bool = || false;
+
+impl<'a> Goals<'a> {
+    /// Returns goals without a stop.
+    pub(super) fn nothing(none: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
+        Self { stops: none, accepts: &|_| true, key: 0, interrupted }
+    }
+}
 
 impl Replay {
     /// Moves to a position.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
-        self.approach_from_before(target)?;
-        let none = BTreeSet::new();
-        let goals = Goals { stops: &none, interrupted: &NEVER };
-        let mut watching = Watching::default();
-        let until = Some((target.entry, target.ticks));
-        if self.is_before_tick(target) {
-            self.travel(until, &goals, &mut watching)?;
+        self.is_at_end = false;
+        if self.approach_from_before(target)? {
+            self.leave_near_checkpoints(target)?;
         }
+        self.travel_to_tick(target)?;
         self.load_next()?;
         while self.position() < target && self.ticks == target.ticks {
             if self.hook_here()?.is_some() || !self.step_one()? {
@@ -41,13 +77,44 @@ impl Replay {
         Ok(())
     }
 
-    /// Returns true if a position is in a later tick than this.
-    fn is_before_tick(&self, target: Position) -> bool {
-        (self.cursor.index(), self.ticks) != (target.entry, target.ticks)
+    /// Runs to the beginning of the tick of a position, which is not before this one.
+    fn travel_to_tick(&mut self, target: Position) -> Result<(), Error> {
+        if (self.cursor.index(), self.ticks) != (target.entry, target.ticks) {
+            let none = BTreeSet::new();
+            let goals = Goals::nothing(&none, &NEVER);
+            let until = Some((target.entry, target.ticks));
+            self.travel(until, &goals, &mut Watching::default())?;
+        }
+        Ok(())
     }
 
-    /// Turns to the last checkpoint before a position, unless the replay is between the two.
-    fn approach_from_before(&mut self, target: Position) -> Result<(), Error> {
+    /// Runs towards a position, and keeps checkpoints at distances from it that shrink: who goes back
+    /// will go back further.
+    fn leave_near_checkpoints(&mut self, target: Position) -> Result<(), Error> {
+        let goal = self.ticks_before(target);
+        let mut distance = goal.saturating_sub(self.ticks_before(self.position()));
+        if distance < FAR_TICKS {
+            return Ok(());
+        }
+        self.epoch.checkpoints.forget_near();
+        while distance > NEAR_TICKS {
+            distance /= SHRINKS;
+            let at = self.position_of_ticks(goal - distance);
+            let here = (self.cursor.index(), self.ticks);
+            if (at.entry, at.ticks) > here && at < target {
+                self.travel_to_tick(at)?;
+                if self.instructions == Some(0) {
+                    let position = self.position();
+                    self.epoch.keep_near(position, &self.cursor)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns to the last checkpoint before a position, unless the replay is between the two. Returns
+    /// true if it did.
+    fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
         let number = self.outline.epoch_of(target.entry);
         if number != self.number {
             self.enter_epoch(number)?;
@@ -59,12 +126,13 @@ impl Replay {
             self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
         let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
         if is_between {
-            return Ok(());
+            return Ok(false);
         }
         match checkpoint {
-            Some(kept) => self.restore(kept),
-            None => self.enter_epoch(number),
+            Some(kept) => self.restore(kept)?,
+            None => self.enter_epoch(number)?,
         }
+        Ok(true)
     }
 
     fn restore(&mut self, position: Position) -> Result<(), Error> {
@@ -75,7 +143,7 @@ impl Replay {
     }
 
     /// Loads the thread of the next entry.
-    fn load_next(&mut self) -> Result<(), Error> {
+    pub(super) fn load_next(&mut self) -> Result<(), Error> {
         if let Some(tid) = self.next_thread()? {
             self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
         }
@@ -109,7 +177,7 @@ impl Replay {
     /// Moves to the end of the run.
     pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
         let none = BTreeSet::new();
-        let goals = Goals { stops: &none, interrupted };
+        let goals = Goals::nothing(&none, interrupted);
         self.travel(None, &goals, &mut Watching::default())
     }
 
@@ -135,7 +203,7 @@ impl Replay {
         if let Some(found) = self.come_to_run(tid, goals)? {
             return Ok(found);
         }
-        let Some(entry) = self.cursor.peek()?.cloned() else { return Ok(Found::End) };
+        let Some(entry) = self.cursor.current()? else { return Ok(Found::End) };
         self.load_next()?;
         let is_at_site = self.ticks == entry.ticks
             && match self.site_of(&entry) {
@@ -189,8 +257,12 @@ impl Replay {
 
     /// Moves one instruction of a thread back. Returns false at its first one.
     pub fn step_back(&mut self, tid: Tid) -> Result<bool, Error> {
+        self.is_at_end = false;
         let here = self.settle()?;
         let is_running = self.next_thread()? == Some(tid);
+        if is_running && (here.ticks, here.instructions) > (0, 0) && self.undo_one(here)? {
+            return Ok(true);
+        }
         let target = if is_running && (here.ticks, here.instructions) > (0, 0) {
             self.instruction_before(here)?
         } else {
@@ -227,7 +299,7 @@ impl Replay {
     /// Returns the position where a thread was when an entry happened to it. None: it was nowhere.
     fn last_place_before(&mut self, entry: u64) -> Result<Option<Position>, Error> {
         self.seek(Position::after_entries(entry))?;
-        let Some(next) = self.cursor.peek()?.cloned() else { return Ok(None) };
+        let Some(next) = self.cursor.current()? else { return Ok(None) };
         let site = self.site_of(&next);
         if site == Site::Here {
             let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
@@ -266,17 +338,28 @@ impl Replay {
     /// Runs backwards to a goal, or to the beginning.
     pub fn run_back(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
         let here = self.settle()?;
-        let mut end = here;
+        if goals.stops.is_empty() && watches.is_empty() {
+            self.seek(self.first())?;
+            return Ok(Found::End);
+        }
+        let known = self.hits.take().filter(|hits| hits.are_of(here, goals, watches));
+        let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
         loop {
+            if let Some(hit) = hits.before.pop() {
+                self.go_to_hit(&hit)?;
+                hits.at = self.position();
+                self.hits = Some(hits);
+                return Ok(hit.found);
+            }
+            let end = hits.begin;
             let begin = self.checkpoint_before(end)?;
+            if end <= self.first() {
+                self.seek(self.first())?;
+                return Ok(Found::End);
+            }
             self.seek(begin)?;
-            match self.last_hit(end, goals, watches)? {
-                Ok(Some(hit)) => return self.go_to_hit(&hit),
-                Ok(None) if begin <= self.first() => {
-                    self.seek(self.first())?;
-                    return Ok(Found::End);
-                }
-                Ok(None) => end = begin,
+            match self.hits_until(end, goals, watches)? {
+                Ok(found) => (hits.before, hits.begin) = (found, begin),
                 Err(()) => {
                     self.seek(end)?;
                     return Ok(Found::Interrupted);
@@ -301,19 +384,19 @@ impl Replay {
         Ok(before.unwrap_or(Position::after_entries(self.epoch.begins)))
     }
 
-    /// Returns the last hit from here to a position. Err: the user had enough.
-    fn last_hit(
+    /// Returns the hits from here to a position. Err: the user had enough.
+    fn hits_until(
         &mut self,
         end: Position,
         goals: &Goals<'_>,
         watches: &[Watch],
-    ) -> Result<Result<Option<Hit>, ()>, Error> {
+    ) -> Result<Result<Vec<Hit>, ()>, Error> {
         let mut watching = self.epoch.watch(watches)?;
-        let mut last = None;
         self.load_next()?;
         let ip = self.ip()?;
-        if self.position() < end && goals.stops.contains(&ip) {
-            last = Some(self.hit(Found::Stop)?);
+        let mut hits = Vec::new();
+        if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(goals) {
+            hits.push(self.hit(Found::Stop)?);
         }
         let until = Some((end.entry, end.ticks));
         loop {
@@ -328,24 +411,24 @@ impl Replay {
                     self.epoch.unwatch()?;
                     return Ok(Err(()));
                 }
-                found => last = Some(self.hit(found)?),
+                found => hits.push(self.hit(found)?),
             }
         }
         self.load_next()?;
         while self.position() < end && self.ticks == end.ticks && self.cursor.index() == end.entry {
             let ip = self.ip()?;
-            if goals.stops.contains(&ip) {
-                last = Some(self.hit(Found::Stop)?);
+            if goals.stops.contains(&ip) && self.is_accepted(goals) {
+                hits.push(self.hit(Found::Stop)?);
             }
             if self.hook_here()?.is_some() || !self.step_one()? {
                 break;
             }
             if let Some(number) = self.epoch.changed(&mut watching).first() {
-                last = Some(self.hit(Found::Watch(*number))?);
+                hits.push(self.hit(Found::Watch(*number))?);
             }
         }
         self.epoch.unwatch()?;
-        Ok(Ok(last))
+        Ok(Ok(hits))
     }
 
     fn hit(&mut self, found: Found) -> Result<Hit, Error> {
@@ -354,7 +437,7 @@ impl Replay {
     }
 
     /// Moves to a hit: before the instruction that stops, or that accessed watched memory.
-    fn go_to_hit(&mut self, hit: &Hit) -> Result<Found, Error> {
+    fn go_to_hit(&mut self, hit: &Hit) -> Result<(), Error> {
         let at = Position { entry: hit.entry, ticks: hit.ticks, instructions: 0 };
         self.seek(at)?;
         self.walk_to_ip(hit.ip)?;
@@ -369,7 +452,7 @@ impl Replay {
                 self.step_back(tid)?;
             }
         }
-        Ok(hit.found)
+        Ok(())
     }
 
     /// Travels instruction by instruction, and compares what is watched after each.

@@ -26,6 +26,13 @@ impl Replay {
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
     }
 
+    /// Returns the thread that is about to execute, with its general registers only.
+    pub fn loaded(&self) -> Option<ThreadView> {
+        let tid = self.epoch.contexts.loaded()?;
+        let registers = self.epoch.thread.tracee.registers().ok()?;
+        Some(core::Thread { tid, registers, ..core::Thread::default() })
+    }
+
     /// Returns the registers of a thread.
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
         let Some(context) = self.epoch.contexts.get(tid) else { return Ok(None) };

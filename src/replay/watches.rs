@@ -53,10 +53,6 @@ impl Watching {
     pub(super) fn fits(&self) -> bool {
         self.fits
     }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.watches.is_empty()
-    }
 }
 
 impl Epoch {

@@ -1,7 +1,10 @@
 //! The addresses at which a run stops. Views evaluate conditions and hit counts.
 
+use super::Registers;
 use crate::common::Addr;
 use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
 
 /// The kind of breakpoint that the user requested. A history treats both kinds alike; only the
 /// reported stop differs.
@@ -36,9 +39,55 @@ pub enum Access {
     Any,
 }
 
+/// Reads memory. Returns false if not all of it is known.
+pub type ReadMemory<'a> = dyn Fn(Addr, &mut [u8]) -> bool + 'a;
+
+/// A condition: whether a thread with these registers stops at a breakpoint there.
+type Condition = dyn Fn(Addr, &Registers, &ReadMemory<'_>) -> bool;
+
+/// The conditions of the inserted breakpoints, for runs that can evaluate them on their way.
+#[derive(Clone, Default)]
+pub struct Conditions {
+    /// Equal for equal conditions.
+    key: u64,
+    holds: Option<Arc<Condition>>,
+}
+
+impl Conditions {
+    /// Returns conditions that `holds` evaluates. `key` is equal for equal conditions.
+    pub fn new(
+        key: u64,
+        holds: impl Fn(Addr, &Registers, &ReadMemory<'_>) -> bool + 'static,
+    ) -> Self {
+        Self { key, holds: Some(Arc::new(holds)) }
+    }
+
+    /// Returns a number that is equal for equal conditions.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// Returns true if there are conditions.
+    pub fn are_there(&self) -> bool {
+        self.holds.is_some()
+    }
+
+    /// Returns true if a thread with these registers stops at a breakpoint at `addr`.
+    pub fn hold(&self, addr: Addr, registers: &Registers, read: &ReadMemory<'_>) -> bool {
+        self.holds.as_ref().is_none_or(|holds| holds(addr, registers, read))
+    }
+}
+
+impl fmt::Debug for Conditions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Conditions({:x})", self.key)
+    }
+}
+
 /// The inserted breakpoints and watchpoints.
 #[derive(Clone, Debug, Default)]
 pub struct Breakpoints {
+    conditions: Conditions,
     software: BTreeSet<Addr>,
     hardware: BTreeSet<Addr>,
     all: BTreeSet<Addr>,
@@ -72,6 +121,16 @@ impl Breakpoints {
     pub fn unwatch(&mut self, watchpoint: Watchpoint) -> bool {
         let place = self.watchpoints.iter().position(|known| *known == watchpoint);
         place.map(|place| self.watchpoints.remove(place)).is_some()
+    }
+
+    /// Sets the conditions of the breakpoints.
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+    }
+
+    /// Returns the conditions of the breakpoints.
+    pub fn conditions(&self) -> &Conditions {
+        &self.conditions
     }
 
     /// Returns the watchpoints in the order of their insertion.

@@ -1,8 +1,8 @@
 //! The session: a run, its breakpoints and its last stop.
 
 use super::{
-    BreakpointKind, Breakpoints, Error, Order, Register, Run, Start, Stop, StopReason, ThreadInfo,
-    Watchpoint,
+    BreakpointKind, Breakpoints, Conditions, Error, Order, Register, Run, Start, Stop, StopReason,
+    ThreadInfo, Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::state::{NoThreadLocal, ThreadLocal};
@@ -89,10 +89,16 @@ impl<R: Run> Session<R> {
         self.breakpoints.unwatch(watchpoint)
     }
 
+    /// Sets the conditions of the breakpoints. Most runs stop whether they hold or not.
+    pub fn set_conditions(&mut self, conditions: Conditions) {
+        self.breakpoints.set_conditions(conditions);
+    }
+
     /// Returns the reason why the run cannot execute an order with the current watchpoints.
     pub fn refusal(&self, order: &Order) -> Option<Error> {
         let watches = !self.breakpoints.watchpoints().is_empty();
-        let blind = (watches && !self.run.goes_live(order)).then_some(Error::NoPastWatches);
+        let sees = self.run.goes_live(order) || self.run.is_exact();
+        let blind = (watches && !sees).then_some(Error::NoPastWatches);
         blind.or_else(|| self.run.refusal(order))
     }
 

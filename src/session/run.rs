@@ -343,6 +343,12 @@ pub trait Run {
         false
     }
 
+    /// Returns true if all values of the past are known, so that watchpoints hold there. Positions
+    /// are then ticks, not instructions.
+    fn is_exact(&self) -> bool {
+        false
+    }
+
     /// Returns true if an order resumes a live program, not a walk of its history.
     fn goes_live(&self, _order: &Order) -> bool {
         false

@@ -3,7 +3,7 @@
 use super::NO_HISTORY;
 use super::clock::{date, seconds};
 use crate::common::Visible;
-use crate::session::{History, Run, Session};
+use crate::session::{History, Position, Run, Session};
 use std::fmt::Write;
 
 pub(super) fn when<R: Run>(session: &Session<R>) -> String {
@@ -11,7 +11,9 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     let Some(position) = session.run().position() else {
         return NO_HISTORY.to_owned();
     };
-    let mut text = format!("position {} of {}, thread {thread}", position.at, position.total);
+    let ticks = if session.run().is_exact() { " ticks" } else { "" };
+    let Position { at, total } = position;
+    let mut text = format!("position {at} of {total}{ticks}, thread {thread}");
     let history = session.run().recorded();
     // Writes to a string cannot fail.
     if let Some(history) = history {
@@ -68,7 +70,8 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     line("cpu", about.cpu);
     line("captured", about.backend);
     if let Some(position) = run.position() {
-        line("history", format!("{} instructions", position.total));
+        let unit = if run.is_exact() { "ticks" } else { "instructions" };
+        line("history", format!("{} {unit}", position.total));
     }
     for thread in run.threads() {
         line("thread", format!("{} {}", thread.tid, thread.name));

@@ -16,5 +16,5 @@ pub use entry::{
     Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
     Write, after_call, check_of,
 };
-pub use read::{Cursor, Log};
+pub use read::{Current, Cursor, Log};
 pub(super) use write::LogFile;

@@ -4,7 +4,7 @@ use super::super::chunk::{Whole, frames};
 use super::super::error::{Error, ErrorKind};
 use super::super::mapped::Mapped;
 use super::entry::Entry;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -33,6 +33,21 @@ pub struct Cursor {
     read: usize,
     /// How many entries were read in all.
     index: u64,
+}
+
+/// An entry that stays while its cursor moves on.
+#[derive(Clone, Debug)]
+pub struct Current {
+    entries: Arc<Vec<Entry>>,
+    at: usize,
+}
+
+impl Deref for Current {
+    type Target = Entry;
+
+    fn deref(&self) -> &Entry {
+        &self.entries[self.at]
+    }
 }
 
 impl Log {
@@ -77,6 +92,21 @@ impl Cursor {
             (self.entries, self.read) = (Arc::new(entries), 0);
         }
         Ok(self.entries.get(self.read))
+    }
+
+    /// Returns the next entry without reading it, to be kept; `None` at the end.
+    pub fn current(&mut self) -> Result<Option<Current>, Error> {
+        let is_there = self.peek()?.is_some();
+        Ok(is_there.then(|| Current { entries: Arc::clone(&self.entries), at: self.read }))
+    }
+
+    /// Reads over the next entry.
+    pub fn skip(&mut self) -> Result<(), Error> {
+        if self.peek()?.is_some() {
+            self.read += 1;
+            self.index += 1;
+        }
+        Ok(())
     }
 
     /// Reads the next entry; `None` at the end.

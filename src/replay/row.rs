@@ -1,0 +1,103 @@
+//! The instructions right before the user's place, with what each of them overwrote: stepping back
+//! among them takes no replay.
+
+use super::error::Error;
+use super::position::Position;
+use super::process::Replay;
+use crate::common::{Addr, AddrRange};
+use crate::insn::{MAX_INSN_BYTES, Registers, may_write};
+use crate::recording::log::{Bytes, Write};
+
+const NT_X86_XSTATE: u32 = 0x202;
+/// Ticks that a row goes back.
+const ROW_TICKS: u64 = 64;
+/// A row does not go back beyond an instruction that writes more.
+const LARGEST_BYTES: u64 = 1 << 16;
+
+/// Instructions in the order of their execution.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    instructions: Vec<Before>,
+    /// The position behind the last of them.
+    end: Position,
+}
+
+/// The state before an instruction.
+#[derive(Debug)]
+struct Before {
+    position: Position,
+    registers: Registers,
+    extended: Bytes,
+    /// The bytes that it overwrote.
+    overwritten: Vec<Write>,
+}
+
+impl Replay {
+    /// Goes back by one instruction of the thread that executes, within its interval. Returns false
+    /// if there is none.
+    pub(super) fn undo_one(&mut self, here: Position) -> Result<bool, Error> {
+        if self.row.end != here || self.row.instructions.is_empty() {
+            self.fill_row(here)?;
+        }
+        let Some(before) = self.row.instructions.pop() else { return Ok(false) };
+        self.epoch.apply_writes(&before.overwritten)?;
+        let tracee = self.epoch.thread.tracee;
+        tracee.set_register_set(NT_X86_XSTATE, &before.extended.0)?;
+        tracee.set_registers(&Registers { orig_rax: u64::MAX, ..before.registers })?;
+        self.ticks = before.position.ticks;
+        self.instructions = Some(before.position.instructions);
+        self.row.end = before.position;
+        Ok(true)
+    }
+
+    /// Executes the instructions before a position once more, and notes what they overwrite.
+    fn fill_row(&mut self, here: Position) -> Result<(), Error> {
+        self.row = Row::default();
+        let ticks = here.ticks.saturating_sub(ROW_TICKS);
+        self.seek(Position { entry: here.entry, ticks, instructions: 0 })?;
+        self.load_next()?;
+        let mut instructions = Vec::new();
+        while self.position() < here {
+            let position = self.position();
+            match self.before_instruction(position)? {
+                Some(before) => instructions.push(before),
+                None => instructions.clear(),
+            }
+            if self.hook_here()?.is_some() || !self.step_one()? {
+                break;
+            }
+        }
+        if self.position() == here {
+            self.row = Row { instructions, end: here };
+        } else {
+            self.seek(here)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the state before the next instruction. None: what it will write is not known, or is too
+    /// much.
+    fn before_instruction(&self, position: Position) -> Result<Option<Before>, Error> {
+        let tracee = self.epoch.thread.tracee;
+        let registers = tracee.registers()?;
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = self.epoch.engine.memory.read(Addr(registers.rip), &mut bytes);
+        let Some(ranges) = may_write(&bytes[..known], &registers) else { return Ok(None) };
+        let mut overwritten = Vec::new();
+        for range in ranges {
+            if range.size_bytes() > LARGEST_BYTES {
+                return Ok(None);
+            }
+            overwritten.extend(self.content(range));
+        }
+        let extended = Bytes(tracee.register_set(NT_X86_XSTATE)?);
+        Ok(Some(Before { position, registers, extended, overwritten }))
+    }
+
+    fn content(&self, range: AddrRange) -> Option<Write> {
+        let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
+        let known = self.epoch.engine.memory.read(range.start, &mut bytes);
+        bytes.truncate(known);
+        (!bytes.is_empty()).then_some(Write { addr: range.start, bytes: Bytes(bytes) })
+    }
+}

@@ -1,0 +1,374 @@
+//! An exact recording: every register and all memory at every place, by replay.
+
+use super::final_registers::registers;
+use super::{
+    Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
+    Error, FileBytes, GapInfo, Library, Order, Position, Protection, Region, Register, Registers,
+    Run, Stop, StopReason, ThreadInfo, Value, Watchpoint,
+};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::recording::{Exit, Reader};
+use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
+use crate::sideband::Mapping;
+use crate::state::link_maps;
+use std::cell::RefCell;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+/// An exact recording at a position.
+#[derive(Debug)]
+pub struct Replayed {
+    replay: RefCell<Replay>,
+    /// The thread of the last stop.
+    shown: Tid,
+    /// Why the run is not known beyond a place.
+    failure: Option<String>,
+}
+
+impl Replayed {
+    /// Opens an exact recording, at the end of its run. Returns it, and a sentence if the run cannot
+    /// be replayed to its end.
+    pub fn at_end(reader: Reader) -> Result<(Self, Option<String>), replay::Error> {
+        let mut replay = Replay::open(reader)?;
+        let shown = Tid(replay.pid().0);
+        let went = replay.go_to_end(&|| false);
+        let mut run = Self { replay: RefCell::new(replay), shown, failure: None };
+        if let Err(error) = went {
+            run.fail(&error);
+        }
+        run.shown = run.running().unwrap_or(shown);
+        let failure = run.failure.clone();
+        Ok((run, failure))
+    }
+
+    fn running(&self) -> Option<Tid> {
+        self.replay.borrow_mut().running()
+    }
+
+    /// Ends the run where the replay is no more the recorded one, and goes to the last place that
+    /// was.
+    fn fail(&mut self, error: &replay::Error) {
+        let replay = self.replay.get_mut();
+        self.failure = Some(error.to_string());
+        if let replay::Error::Diverged { position, .. } = error {
+            replay.end_before(position.entry);
+            let last = replay::Position::after_entries(position.entry).max(replay.first());
+            // If that fails too, nothing is known.
+            let _ = replay.seek(last);
+        }
+    }
+
+    fn go(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Stop, replay::Error> {
+        let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
+        let conditions = breakpoints.conditions().clone();
+        let accepts = |replay: &Replay| holds(replay, &conditions);
+        let (stops, key) = (breakpoints.addrs(), conditions.key());
+        let goals = Goals { stops, accepts: &accepts, key, interrupted };
+        let replay = self.replay.get_mut();
+        let tid = order.thread;
+        match (order.action, order.direction) {
+            (Action::Continue, Direction::Forward) => {
+                let found = replay.run_forward(&goals, &watches)?;
+                Ok(self.stop(found, Edge::End, breakpoints))
+            }
+            (Action::Continue, Direction::Backward) => {
+                let found = replay.run_back(&goals, &watches)?;
+                Ok(self.stop(found, Edge::Begin, breakpoints))
+            }
+            (Action::Step, Direction::Forward) => {
+                let before = values(replay, breakpoints);
+                let found = replay.step_forward(tid, &goals)?;
+                replay.settle()?;
+                let after = values(self.replay.get_mut(), breakpoints);
+                match found {
+                    Found::Goal => Ok(self.stepped(tid, &before, &after, breakpoints)),
+                    found => Ok(self.stop(found, Edge::End, breakpoints)),
+                }
+            }
+            (Action::Step, Direction::Backward) => {
+                let before = values(replay, breakpoints);
+                if !replay.step_back(tid)? {
+                    let reason = StopReason::Edge(Edge::Begin);
+                    return Ok(Stop { thread: tid, reason });
+                }
+                let after = values(replay, breakpoints);
+                Ok(self.stepped(tid, &before, &after, breakpoints))
+            }
+        }
+    }
+
+    /// Returns the stop after a step.
+    fn stepped(
+        &self,
+        tid: Tid,
+        before: &[Vec<u8>],
+        after: &[Vec<u8>],
+        breakpoints: &Breakpoints,
+    ) -> Stop {
+        let changed = before.iter().zip(after).position(|(before, after)| before != after);
+        let watchpoint = changed.and_then(|number| breakpoints.watchpoints().get(number));
+        let kind = self.pc(tid).and_then(|pc| breakpoints.at(pc));
+        let reason = match (watchpoint, kind) {
+            (Some(watchpoint), _) => StopReason::Watchpoint(*watchpoint),
+            (None, Some(kind)) => StopReason::Breakpoint(kind),
+            (None, None) => StopReason::Step,
+        };
+        Stop { thread: tid, reason }
+    }
+
+    /// Returns the stop for what a run found.
+    fn stop(&self, found: Found, edge: Edge, breakpoints: &Breakpoints) -> Stop {
+        let thread = self.running().unwrap_or(self.shown);
+        let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
+        let reason = match found {
+            Found::Goal => StopReason::Step,
+            Found::End => StopReason::Edge(edge),
+            Found::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
+            Found::Watch(number) => {
+                let watchpoint = breakpoints.watchpoints().get(number);
+                watchpoint.map_or(StopReason::Step, |w| StopReason::Watchpoint(*w))
+            }
+            Found::Interrupted => StopReason::Interrupted,
+            Found::Event(tid) => return Stop { thread: tid, reason: StopReason::Step },
+        };
+        Stop { thread, reason }
+    }
+
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        self.replay.borrow().read(addr, buf)
+    }
+}
+
+impl Run for Replayed {
+    fn threads(&self) -> Vec<ThreadInfo> {
+        let replay = self.replay.borrow();
+        let manifest = replay.reader().manifest();
+        let entries = || manifest.end.iter().flat_map(|end| &end.threads);
+        let name = |tid| {
+            let entry = entries().find(|entry| entry.tid == tid);
+            entry.map_or_else(String::new, |entry| entry.name.clone())
+        };
+        let mut tids = replay.threads();
+        if tids.is_empty() {
+            tids.push(self.shown);
+        }
+        let pid = replay.pid();
+        let info = |tid| ThreadInfo { tid, pid, name: name(tid), first: 0, ended: None };
+        tids.into_iter().map(info).collect()
+    }
+
+    fn default_thread(&self) -> Tid {
+        let threads = self.replay.borrow().threads();
+        let shown = Some(self.shown).filter(|tid| threads.contains(tid));
+        shown.or_else(|| threads.first().copied()).unwrap_or(self.shown)
+    }
+
+    fn position(&self) -> Option<Position> {
+        let replay = self.replay.borrow();
+        let at = replay.ticks_before(replay.position());
+        Some(Position { at, total: replay.total_ticks() })
+    }
+
+    fn resume(
+        &mut self,
+        order: &Order,
+        _: &Stop,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        let stop = self.go(order, breakpoints, interrupted).unwrap_or_else(|error| {
+            self.fail(&error);
+            let thread = self.running().unwrap_or(self.shown);
+            Stop { thread, reason: StopReason::Edge(Edge::End) }
+        });
+        self.shown = stop.thread;
+        stop
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), Error> {
+        let replay = self.replay.get_mut();
+        let total = replay.total_ticks();
+        if position > total {
+            return Err(Error::NoSuchPosition { position, total });
+        }
+        let went = if position == total {
+            replay.go_to_end(&|| false).map(|_| ())
+        } else {
+            replay.seek(replay.position_of_ticks(position))
+        };
+        if let Err(error) = went {
+            self.fail(&error);
+            return Err(Error::Refused(error.to_string()));
+        }
+        self.shown = self.running().unwrap_or(self.shown);
+        Ok(())
+    }
+
+    fn pc(&self, tid: Tid) -> Option<Addr> {
+        let thread = self.replay.borrow().thread(tid).ok().flatten();
+        thread.map(|thread| Addr(thread.registers.rip))
+    }
+
+    fn registers(&self, tid: Tid) -> Registers {
+        let thread = self.replay.borrow().thread(tid).ok().flatten();
+        thread.map_or_else(Registers::default, |thread| registers(&thread))
+    }
+
+    fn read_memory(&self, _: Tid, addr: Addr, buf: &mut [u8]) -> usize {
+        self.read(addr, buf)
+    }
+
+    fn write_register(&mut self, _: Tid, _: Register, _: Value) -> Result<(), Error> {
+        Err(Error::PastIsFixed)
+    }
+
+    fn write_memory(&mut self, _: Tid, _: Addr, _: &[u8]) -> Result<(), Error> {
+        Err(Error::PastIsFixed)
+    }
+
+    fn call_stack(&self, _: Tid) -> Vec<CallFrame> {
+        Vec::new()
+    }
+
+    fn time_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn fatal_signal(&self) -> Option<(Tid, i32)> {
+        let replay = self.replay.borrow();
+        let Ending::Signal(number) = ending(replay.reader()) else { return None };
+        replay.is_at_end().then_some((self.shown, number))
+    }
+
+    fn gaps(&self) -> Vec<GapInfo> {
+        Vec::new()
+    }
+
+    fn describe(&self) -> Description {
+        let replay = self.replay.borrow();
+        let manifest = replay.reader().manifest();
+        Description {
+            program: manifest.program.clone(),
+            arguments: manifest.argv.clone(),
+            ending: ending(replay.reader()),
+            cpu: manifest.cpu.to_string(),
+            backend: manifest.capture.backend.to_string(),
+        }
+    }
+
+    fn auxv(&self) -> Option<Vec<u8>> {
+        Some(self.replay.borrow().program().1).filter(|auxv| !auxv.is_empty())
+    }
+
+    fn exec_file(&self) -> Option<PathBuf> {
+        Some(PathBuf::from(self.replay.borrow().program().0))
+    }
+
+    fn libraries(&self) -> Option<Vec<Library>> {
+        let maps = link_maps(&self.auxv()?, &|addr, buf| self.read(addr, buf))?;
+        let of_file =
+            |map: &crate::state::LinkMap| map.name.is_empty() || map.name.starts_with('/');
+        let library = |map: crate::state::LinkMap| Library {
+            path: map.name,
+            namespace: 0,
+            link_map: map.addr,
+            load_bias: Addr(map.load_bias),
+            dynamic: map.dynamic,
+        };
+        Some(maps.into_iter().filter(of_file).map(library).collect())
+    }
+
+    fn regions(&self) -> Option<Vec<Region>> {
+        let region = |mapping: Mapping| Region {
+            range: mapping.range,
+            protection: Protection {
+                read: mapping.protection.read,
+                write: mapping.protection.write,
+                execute: mapping.protection.execute,
+            },
+            name: mapping.name,
+        };
+        Some(self.replay.borrow().mappings().into_iter().map(region).collect())
+    }
+
+    fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
+        self.replay.borrow().thread(tid).ok().flatten()?.siginfo
+    }
+
+    fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
+        let replay = self.replay.borrow();
+        let real = std::fs::canonicalize(path).ok();
+        let names = [Some(path), real.as_deref()].into_iter().flatten().filter_map(Path::to_str);
+        let image = names.into_iter().find_map(|name| replay.files().get(name))?;
+        let stored = replay.reader().image_path(image).ok()?;
+        Some(Box::new(File::open(stored).ok()?))
+    }
+
+    fn pt_trace(&self, _: Tid) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
+        None
+    }
+
+    fn process(&self) -> Option<Pid> {
+        Some(self.replay.borrow().pid())
+    }
+
+    fn can_watch(&self, _: &[Watchpoint]) -> bool {
+        true
+    }
+
+    fn is_exact(&self) -> bool {
+        true
+    }
+
+    fn failure(&self) -> Option<String> {
+        self.failure.clone()
+    }
+}
+
+/// Returns true if the thread that is about to execute stops at its breakpoint.
+fn holds(replay: &Replay, conditions: &Conditions) -> bool {
+    if !conditions.are_there() {
+        return true;
+    }
+    let Some(thread) = replay.loaded() else { return true };
+    let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
+    conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
+}
+
+fn ending(reader: &Reader) -> Ending {
+    match reader.manifest().end.as_ref().and_then(|end| end.exit) {
+        Some(Exit::Code(status)) => Ending::Exited(status),
+        Some(Exit::Signal(number)) => Ending::Signal(number),
+        None => Ending::Unknown,
+    }
+}
+
+fn watch(watchpoint: &Watchpoint) -> Watch {
+    let kind = match watchpoint.access {
+        Access::Write => WatchKind::Write,
+        Access::Read => WatchKind::Read,
+        Access::Any => WatchKind::Access,
+    };
+    Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
+}
+
+/// Reads all memory that is watched for writes.
+fn values(replay: &Replay, breakpoints: &Breakpoints) -> Vec<Vec<u8>> {
+    let value = |watchpoint: &Watchpoint| {
+        let size = usize::try_from(watchpoint.size_bytes).unwrap_or(0);
+        let mut bytes = vec![0; if watchpoint.access == Access::Read { 0 } else { size }];
+        let known = replay.read(watchpoint.addr, &mut bytes);
+        bytes.truncate(known);
+        bytes
+    };
+    breakpoints.watchpoints().iter().map(value).collect()
+}
