@@ -31,6 +31,11 @@ impl MappingRecorder {
         Self { files: CodeFiles::with_data() }
     }
 
+    /// Forgets the stored content of files that were written to since.
+    pub(super) fn forget_changed_files(&mut self) {
+        self.files.take_overwritten();
+    }
+
     /// Returns the stored content of the mapping's file.
     pub(super) fn image(&self, mapping: &Mapping) -> Option<&ImageId> {
         self.files.image(mapping)

@@ -3,13 +3,13 @@
 
 use super::actions::FORCED;
 use super::error::Error;
-use super::exact::STEPS_LIMIT;
+use super::exact::{STEPS_LIMIT, Soon};
 use super::guard::Wanted;
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
-use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
+use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick};
 
@@ -142,10 +142,12 @@ impl TranslatedProcess {
                         let tail = |superblock| self.tail_of(thread, superblock, spent);
                         let instructions = running.bounded.and_then(tail);
                         let run = self.come_out(thread, running, RunEnd::Distance)?;
-                        return Ok(match run {
-                            Run::Ran(ran) => Run::Ran(Ran { instructions, ..ran }),
-                            run => run,
-                        });
+                        let Run::Ran(ran) = run else { return Ok(run) };
+                        // The next run would pass it.
+                        let ip = thread.tracee.instruction_pointer()?;
+                        let is_stop = self.translator.is_stop(ip.0);
+                        let end = if is_stop { RunEnd::Stop } else { ran.end };
+                        return Ok(Run::Ran(Ran { instructions, end, ..ran }));
                     }
                     let Some(request) = self.request(thread) else { continue };
                     let (_, address) = self.translate_whole(thread, Wanted::Asked(request))?;
@@ -230,6 +232,24 @@ impl TranslatedProcess {
         }
         let at = tracee.instruction_pointer()?;
         Err(Error::Inexact { tid: thread.tid(), at })
+    }
+
+    /// Returns the program's registers of a thread that was killed in the midst of a run, at the next
+    /// place where they are exact, and the ticks that it executed in the run. Executes the glue up
+    /// to there in its place. None: the place is not known.
+    pub fn end_of_run(
+        &self,
+        thread: &TranslatedThread,
+        running: &Running,
+    ) -> Result<Option<(Registers, u64)>, Error> {
+        let mut registers = thread.tracee.registers()?;
+        let Soon::Exact(exact) = self.exact_soon(thread, &mut registers, || 0) else {
+            return Ok(None);
+        };
+        let path = exact.partial.map(|(path, _)| path).unwrap_or_default();
+        let begun = path.iter().filter(|step| step.ticks).count() as u64;
+        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
+        Ok(Some((exact.program, ticks)))
     }
 
     /// Lets a thread that is stopped in the program execute one instruction there, with all its

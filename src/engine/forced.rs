@@ -69,6 +69,11 @@ impl TranslatedProcess {
         }
     }
 
+    /// Returns true if a signal is SIGTRAP, and the program ignores it.
+    pub fn ignores_trap(&self, signal: Signo) -> bool {
+        signal == libc::SIGTRAP && self.actions.get(&signal).is_some_and(is_ignoring)
+    }
+
     fn is_forced(&self, thread: &TranslatedThread, signal: Signo) -> bool {
         let ignored = self.actions.get(&signal).is_some_and(is_ignoring);
         thread.blocked & bit(signal) != 0 || ignored && bit(signal) != 0

@@ -4,6 +4,7 @@ use super::contexts::Contexts;
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
+use super::shared::SharedFiles;
 use crate::common::{Pid, Tid};
 use crate::engine::Copied;
 use crate::recording::log::Cursor;
@@ -19,6 +20,7 @@ pub(super) struct Checkpoint {
     pid: Pid,
     copied: Copied,
     contexts: Contexts,
+    shared: SharedFiles,
     cursor: Cursor,
 }
 
@@ -101,7 +103,10 @@ impl Epoch {
         self.contexts.save(tracee)?;
         let copied = self.engine.copied();
         let pid = tracee.copy_process(self.page)?;
-        Ok(Checkpoint { pid, copied, contexts: self.contexts.clone(), cursor: cursor.clone() })
+        let (contexts, shared) = (self.contexts.clone(), self.shared.clone());
+        let checkpoint = Checkpoint { pid, copied, contexts, shared, cursor: cursor.clone() };
+        checkpoint.shared.separate(self.pid(), pid, self.page)?;
+        Ok(checkpoint)
     }
 
     /// Turns to a copy of a checkpoint. Returns the log's cursor there.
@@ -109,12 +114,22 @@ impl Epoch {
         let Some(checkpoint) = self.checkpoints.get(position) else { return Ok(None) };
         let pid = Tracee(Tid(checkpoint.pid.0)).copy_process(self.page)?;
         let tracee = Tracee(Tid(pid.0));
+        let shared = checkpoint.shared.clone();
+        if let Err(error) = shared.separate(checkpoint.pid, pid, self.page) {
+            end(pid);
+            return Err(error);
+        }
+        self.shared = shared;
         let before = std::mem::replace(&mut self.thread.pid, pid);
         self.thread.tracee = tracee;
         self.contexts = checkpoint.contexts.clone();
         let cursor = checkpoint.cursor.clone();
         end(before);
         self.engine.switch(tracee, pid, &checkpoint.copied)?;
+        if !self.shared.is_empty() {
+            // Its memory files are others.
+            self.look_at_mappings()?;
+        }
         Ok(Some(cursor))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
+use super::shared::SharedFiles;
 use crate::common::{Addr, Pid};
 use crate::engine::{TranslatedProcess, TranslatedThread};
 use crate::tracee::end;
@@ -14,6 +15,7 @@ pub(super) struct Epoch {
     /// The page with the replay's own SYSCALL instruction.
     pub(super) page: Addr,
     pub(super) contexts: Contexts,
+    pub(super) shared: SharedFiles,
     /// The number of the first entry that is not about the program's beginning.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
@@ -27,8 +29,8 @@ impl Epoch {
         contexts: Contexts,
         begins: u64,
     ) -> Self {
-        let checkpoints = Checkpoints::default();
-        Self { engine, thread, page, contexts, begins, checkpoints }
+        let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
+        Self { engine, thread, page, contexts, shared, begins, checkpoints }
     }
 
     pub(super) fn pid(&self) -> Pid {

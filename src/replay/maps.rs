@@ -12,7 +12,7 @@ use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP
 use std::os::unix::ffi::OsStrExt;
 
 /// Where the page of the SYSCALL instruction has room for a path.
-const ROOM: u64 = 0x100;
+pub(super) const ROOM: u64 = 0x100;
 const ROOM_BYTES: usize = 0x1000 - 0x100;
 const PRIVATE_FIXED: u64 = 0x12;
 const ANONYMOUS: u64 = 0x20;
@@ -77,6 +77,9 @@ impl Epoch {
 
     /// Maps something at its place.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
+        if let Some(part) = mapped.shared {
+            return self.map_shared(mapped, part, reader);
+        }
         let (start, size) = (mapped.range.start.0, mapped.range.size_bytes());
         let prot = bits(mapped.protection);
         match &mapped.content {
@@ -108,7 +111,12 @@ impl Epoch {
         for Write { addr, bytes } in writes {
             let range = AddrRange::sized(*addr, bytes.0.len() as u64);
             self.engine.give_back_protection(self.thread.tracee, range)?;
-            self.write(*addr, &bytes.0)?;
+            if self.engine.space.is_executable(*addr) {
+                self.engine.forget_code(range);
+            }
+            if self.write(*addr, &bytes.0).is_err() && !self.write_shared(*addr, &bytes.0)? {
+                self.write(*addr, &bytes.0)?;
+            }
         }
         Ok(())
     }
@@ -129,7 +137,12 @@ impl Epoch {
     }
 
     /// Lets the process make a system call of the replay's own.
-    fn call(&self, name: &'static str, number: u64, args: [u64; 6]) -> Result<u64, Error> {
+    pub(super) fn call(
+        &self,
+        name: &'static str,
+        number: u64,
+        args: [u64; 6],
+    ) -> Result<u64, Error> {
         let result = self.thread.tracee.inject(self.page, number, args)?;
         if (-4095..0).contains(&result) {
             return Err(system(name, i32::try_from(-result).unwrap_or(0)));
@@ -148,7 +161,7 @@ impl Epoch {
     }
 }
 
-fn system(call: &'static str, errno: i32) -> Error {
+pub(super) fn system(call: &'static str, errno: i32) -> Error {
     tracee::Error::of_call(call, errno).into()
 }
 
@@ -158,6 +171,6 @@ const fn libc_enametoolong() -> i32 {
 }
 
 /// Returns a protection as mmap(2) has it.
-fn bits(protection: Protection) -> u64 {
+pub(super) fn bits(protection: Protection) -> u64 {
     crate::engine::bits_of(protection)
 }

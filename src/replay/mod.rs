@@ -19,6 +19,7 @@ mod process;
 mod row;
 mod run;
 mod search;
+mod shared;
 mod steps;
 mod verify;
 mod view;

@@ -105,7 +105,8 @@ impl Replay {
                 return Ok(Found::Goal);
             }
             if let Some(found) = self.interval(until, goals, watching)? {
-                return Ok(found);
+                let is_there = until == Some((self.cursor.index(), self.ticks));
+                return Ok(if found == Found::Stop && is_there { Found::Goal } else { found });
             }
             if until == Some((self.cursor.index(), self.ticks)) {
                 return Ok(Found::Goal);
@@ -217,18 +218,24 @@ impl Replay {
             if (goals.interrupted)() {
                 return Ok(Some(Found::Interrupted));
             }
-            if self.kept.elapsed() > CHECKPOINT_PERIOD && self.ticks < ticks {
-                self.finish_tick()?;
+            if self.kept.elapsed() > CHECKPOINT_PERIOD
+                && self.ticks < ticks
+                && let Some(found) = self.finish_tick(watching)?
+            {
+                return Ok(Some(found));
             }
         }
     }
 
     /// Runs the loaded thread to the end of the tick, and keeps a checkpoint there.
-    fn finish_tick(&mut self) -> Result<(), Error> {
+    fn finish_tick(&mut self, watching: &mut Watching) -> Result<Option<Found>, Error> {
         if self.hook_here()?.is_none() && self.instructions != Some(0) {
-            self.run(Distance::Bound(Bound::Ticks(1)))?;
+            let met = self.run(Distance::Bound(Bound::Ticks(1)))?;
+            if let Some(found) = self.meaning(&met, watching)? {
+                return Ok(Some(found));
+            }
         }
-        self.keep_here()
+        self.keep_here().map(|()| None)
     }
 
     /// Brings a thread to the site of its entry, which is within the tick.
@@ -299,7 +306,7 @@ impl Replay {
     }
 
     /// Runs the loaded thread once.
-    fn run(&mut self, distance: Distance) -> Result<Met, Error> {
+    pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
         let thread = &mut self.epoch.thread;
         let (run, _) = self.epoch.engine.run_counted(thread, distance)?;
         let (ran, info) = match run {
@@ -314,8 +321,9 @@ impl Replay {
             RunEnd::Distance => Met::Nothing,
             RunEnd::Stop => Met::Stop,
             RunEnd::Native(Some(_)) => Met::Hook,
+            RunEnd::Native(None) if self.hook_here()?.is_some() => Met::Hook,
             RunEnd::Native(None) => {
-                self.step_one()?;
+                self.step_natively()?;
                 Met::Nothing
             }
             RunEnd::Watchpoint => Met::Watch,
@@ -331,7 +339,8 @@ impl Replay {
     fn count(&mut self, ticks: u64, distance: Distance, end: RunEnd) {
         let is_reached = matches!(
             (distance, end),
-            (Distance::Bound(Bound::Ticks(bound)), RunEnd::Distance) if bound == ticks
+            (Distance::Bound(Bound::Ticks(bound)), RunEnd::Distance | RunEnd::Stop)
+                if bound == ticks
         );
         self.ticks += ticks;
         self.instructions = is_reached.then_some(0);

@@ -2,12 +2,13 @@
 
 use super::error::Error;
 use super::process::Replay;
+use super::run::Met;
 use crate::common::{Addr, Tid};
-use crate::engine::Stepped;
+use crate::engine::{Distance, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{siginfo, wait_for};
-use crate::translate::{Hook, hook_of, is_tick};
+use crate::translate::{Bound, Hook, hook_of, is_tick};
 
 /// A path within a tick is shorter.
 const LONGEST_WALK: u64 = 1 << 20;
@@ -31,7 +32,9 @@ impl Replay {
 
     /// Returns the hook of the next instruction, if it has one.
     pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
-        Ok(hook_of(&self.bytes_at(self.ip()?)))
+        let ip = self.ip()?;
+        // There is no code in the vsyscall page.
+        Ok(call_at(ip).map(|_| Hook::SystemCall).or_else(|| hook_of(&self.bytes_at(ip))))
     }
 
     /// Returns true if the next instruction is a tick.
@@ -40,8 +43,28 @@ impl Replay {
         Ok(is_tick(&self.bytes_at(ip), ip.0))
     }
 
-    /// Executes one instruction of the loaded thread, which is no event. Returns false if it faults.
+    /// Executes one instruction of the loaded thread, which is no event, with all its repetitions.
+    /// Returns false if it faults.
     pub(super) fn step_one(&mut self) -> Result<bool, Error> {
+        let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
+        if repeats && self.hook_here()?.is_none() { self.repeat() } else { self.step_natively() }
+    }
+
+    /// Executes a REP instruction in the cache. A step would stop after each iteration.
+    fn repeat(&mut self) -> Result<bool, Error> {
+        let (ip, instructions) = (self.ip()?, self.instructions);
+        while self.ip()? == ip {
+            if let Met::Fault(_) = self.run(Distance::Bound(Bound::Instructions(1)))? {
+                self.instructions = instructions;
+                return Ok(false);
+            }
+        }
+        self.instructions = instructions.map(|count| count + 1);
+        Ok(true)
+    }
+
+    /// Steps over one instruction. Returns false if it faults.
+    pub(super) fn step_natively(&mut self) -> Result<bool, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
         let pushes_flags = self.insn_at(ip).is_some_and(|insn| insn.pushes_flags);
@@ -97,7 +120,12 @@ impl Replay {
             if ip == place.ip {
                 return self.iterate(tid, place).map(|()| true);
             }
-            if self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks {
+            if self.hook_here()?.is_some() {
+                break;
+            }
+            // The place of a trap is after its instruction.
+            let is_there = self.step_one()? || self.ip()? == place.ip;
+            if !is_there || self.ticks != ticks {
                 break;
             }
         }

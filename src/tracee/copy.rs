@@ -10,6 +10,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
 use nix::unistd::{ForkResult, fork};
+use std::time::Duration;
 
 const CLONE: u64 = libc::SYS_clone as u64;
 const CLOSE_RANGE: u64 = libc::SYS_close_range as u64;
@@ -96,13 +97,9 @@ pub fn start_empty(reserved: &[AddrRange]) -> Result<(Pid, Addr), Error> {
 fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
     let tracee = Tracee(Tid(pid.0));
     tracee.seize()?;
-    tracee.interrupt()?;
-    wait_for(tracee.0)?;
-    // It is in pause(2), or about to be. The library's function has the instruction.
     let memory = Memory::open(pid)?;
     let own = mappings(pid)?;
-    let here = syscall_near(&memory, tracee.registers()?.rip);
-    let here = here.ok_or(Error::System { call: "pause", errno: Errno::ENOEXEC })?;
+    let here = stop_at_call(tracee, &memory)?;
     if let Some(rseq) = tracee.rseq().ok().flatten() {
         let (size, signature) = (rseq.size_bytes.into(), rseq.signature.into());
         tracee.inject(here, RSEQ, [rseq.addr, size, RSEQ_UNREGISTER, signature, 0, 0])?;
@@ -130,6 +127,24 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
         tracee.inject(page, MUNMAP, [range.0, range.1, 0, 0, 0, 0])?;
     }
     Ok(page)
+}
+
+/// Stops the process in pause(2), or about to make that call. Returns the SYSCALL instruction of the
+/// library's function.
+fn stop_at_call(tracee: Tracee, memory: &Memory) -> Result<Addr, Error> {
+    const TRIES: u32 = 2000;
+    const PERIOD: Duration = Duration::from_millis(1);
+    for _ in 0..TRIES {
+        tracee.interrupt()?;
+        wait_for(tracee.0)?;
+        if let Some(here) = syscall_near(memory, tracee.registers()?.rip) {
+            return Ok(here);
+        }
+        // It has only just been forked.
+        tracee.resume(0)?;
+        std::thread::sleep(PERIOD);
+    }
+    Err(Error::System { call: "pause", errno: Errno::ETIMEDOUT })
 }
 
 /// Returns the SYSCALL instruction before or after an address.

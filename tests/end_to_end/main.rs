@@ -17,6 +17,7 @@ mod dump;
 mod ends;
 mod equality;
 mod errors;
+mod exact;
 mod filter;
 mod finish;
 mod forks;

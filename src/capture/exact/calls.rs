@@ -14,7 +14,7 @@ use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
 use crate::recording::log::{Done, Happening, Write, after_call};
 use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
-use crate::tracee::call_numbers::RT_SIGRETURN;
+use crate::tracee::call_numbers::{EXECVE, EXECVEAT, PROCESS_VM_WRITEV, RT_SIGRETURN};
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
 
 /// A handler's frame replaces this result of an interrupted call.
@@ -60,7 +60,12 @@ impl Engine {
             let open =
                 call.begin(&|addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf));
             let before = process.before_unknown(&call, &registers, &open);
-            let calling = Calling { call, open, registers, before, is_logged: false };
+            // If it executes another program, nothing of this one returns.
+            let is_logged = matches!(call.number, EXECVE | EXECVEAT);
+            if is_logged {
+                process.log(thread, &registers, Happening::Enters { number: call.number })?;
+            }
+            let calling = Calling { call, open, registers, before, is_logged };
             thread.doing = Doing::Calls(Box::new(calling));
             Ok(thread.tracee().step(0)?)
         })?;
@@ -113,7 +118,12 @@ impl Process {
             }
             _ => return Ok(InCall::GoesOn),
         };
-        let why = self.engine.signal_stop(&thread.translated, Phase::Calls, signal)?;
+        let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
+            // The kernel keeps one signal where another of its number is pending: the program's, which
+            // it ignores, took the place of the step's.
+            SignalStop::Program(_) if self.engine.ignores_trap(signal) => SignalStop::Done,
+            why => why,
+        };
         if why.is_tracers() {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
@@ -159,10 +169,12 @@ impl Process {
             &Registers { orig_rax: call.number, ..*registers },
             &self.engine.memory,
         ) && !self.makes_thread(call);
-        if is_known && !is_shared {
+        let writes_itself = call.number == PROCESS_VM_WRITEV
+            && call.args[0] == u64::from(self.pid().0.unsigned_abs());
+        if is_known && !is_shared && !writes_itself {
             return None;
         }
-        if !is_shared {
+        if !is_known {
             let name = Model::of(call.number).map_or("?", |model| model.name);
             self.note(format!(
                 "what the system call {name} ({}) writes was found by comparing memory",
@@ -186,7 +198,11 @@ impl Process {
         let result = after.rax.cast_signed();
         thread.registered.note(call, result);
         let maps = self.map_changes(thread, call, result)?;
-        let writes = self.writes_of(calling, result);
+        let mut writes = self.writes_of(calling, result);
+        if let Some(range) = self.patched(call, result) {
+            self.engine.forget_code(range);
+            writes.extend(contents(&self.engine, [range]));
+        }
         let expected = after_call(before, result);
         let same =
             crate::recording::log::check_of(&expected) == crate::recording::log::check_of(&after);
@@ -208,6 +224,7 @@ impl Process {
         let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
         let written = ranges_of(calling.open.end(result, &memory));
         let mut writes = contents(&self.engine, written);
+        writes.extend(contents(&self.engine, self.mapped_file_writes(&calling.call, result)));
         if let Some(before) = &calling.before {
             writes.extend(before.changes(&self.engine, self.pid()));
         }

@@ -2,7 +2,7 @@
 
 use super::effects::contents;
 use super::engine::Engine;
-use super::process::place_of;
+use super::process::{Process, place_of};
 use super::thread::{Doing, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
@@ -43,6 +43,11 @@ impl Engine {
         }
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let chose_to = thread.calling().is_some_and(|calling| calling.call.number == EXIT);
+        if thread.translated.place == Place::Cache
+            && let Some(process) = &self.process
+        {
+            take_out(process, thread)?;
+        }
         thread.ending = last_state(thread);
         if chose_to && self.threads.len() > 1 {
             return self.thread_ends(tid);
@@ -59,12 +64,7 @@ impl Engine {
     /// Logs where the program ended that did not choose to.
     fn log_end(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
-        let is_known = thread.translated.place == Place::Program;
-        let at = match thread.calling() {
-            Some(calling) => Some(calling.registers),
-            None => thread.tracee().registers().ok().filter(|_| is_known),
-        };
-        match at {
+        match last_registers(thread) {
             Some(registers) => self.log_finish(tid, &registers),
             None => Ok(()),
         }
@@ -73,11 +73,11 @@ impl Engine {
     /// Lets a thread end that others outlive, and waits until it is gone, so that what the kernel
     /// writes then is in the log before another thread runs.
     fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
+        let name = comm(self.pid, tid);
         gone_is_fine(Tracee(tid).resume(0))?;
         self.wait_until_gone(tid)?;
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
-        let name = comm(process.pid(), tid);
         let memory = |addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf);
         let written = thread.registered.at_end(&memory);
         let writes = contents(&process.engine, written);
@@ -104,10 +104,12 @@ impl Engine {
 
     /// Writes the final state if all threads are at their end, and lets them end.
     fn end_if_all_are(&mut self) -> Result<(), Error> {
-        if self.threads.values().any(|thread| !matches!(thread.doing, Doing::AtEnd)) {
+        let all_are = self.threads.values().all(|thread| matches!(thread.doing, Doing::AtEnd));
+        if !all_are || self.is_over {
             return Ok(());
         }
         let Some(process) = &mut self.process else { return Ok(()) };
+        self.is_over = true;
         let first = self.holder;
         let threads = self.threads.values().filter_map(|thread| thread.ending.clone()).collect();
         let last = self.threads.get(&first).and_then(|thread| thread.siginfo);
@@ -146,7 +148,7 @@ impl Engine {
             process.note(format!("process {pid} {why} ({path}) and is recorded up to there"));
         }
         self.let_go();
-        self.finish(None)
+        self.finish(self.exit)
     }
 
     /// Takes the process out of the cache, and lets it go on untraced. Waits for its end, so that it
@@ -191,13 +193,31 @@ impl Engine {
     }
 }
 
-/// Returns a thread's registers at its exit stop, as the program had them.
-fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
-    let at_stop = thread.tracee().registers().ok()?;
-    let program = match thread.calling() {
-        Some(calling) => calling.registers,
-        None if thread.translated.place == Place::Program => at_stop,
-        None => return None,
+/// Finds out where a thread was killed that executed code of the cache.
+fn take_out(process: &Process, thread: &mut Thread) -> Result<(), Error> {
+    let Some(running) = thread.running.take().filter(|_| matches!(thread.doing, Doing::Runs))
+    else {
+        return Ok(());
     };
+    if let Some((registers, ticks)) = process.engine.end_of_run(&thread.translated, &running)? {
+        thread.killed_at = Some(registers);
+        thread.ticks += ticks;
+    }
+    Ok(())
+}
+
+/// Returns the registers that the program had where a thread ended. None: they are not known.
+fn last_registers(thread: &Thread) -> Option<Registers> {
+    match thread.calling() {
+        Some(calling) => Some(calling.registers),
+        None if thread.killed_at.is_some() => thread.killed_at,
+        None if thread.translated.place == Place::Program => thread.tracee().registers().ok(),
+        None => None,
+    }
+}
+
+/// Returns the state of a thread at its exit stop, as the program had it.
+fn last_state(thread: &Thread) -> Option<crate::image::core::Thread> {
+    let program = last_registers(thread)?;
     Some(final_state::thread_with(thread.tracee(), &program, thread.siginfo))
 }

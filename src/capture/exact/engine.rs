@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const SLICE_TICKS: u64 = 250_000;
 /// Ticks after which the recorder looks around if there is one thread alone.
 const LONG_SLICE_TICKS: u64 = 50_000_000;
+/// How long a thread keeps the token while others can go on, however few ticks it executes between
+/// its system calls.
+const SLICE_PERIOD: Duration = Duration::from_millis(2);
 /// How long a thread keeps the token in a call that may wait, and in one that should not.
 const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
@@ -55,6 +58,8 @@ pub(super) struct Engine {
     pub(super) holder: Tid,
     /// True if it had it for long enough.
     pub(super) is_slice_over: bool,
+    /// When it got it.
+    pub(super) slice_began: Instant,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
@@ -66,7 +71,9 @@ pub(super) struct Engine {
     pub(super) exit: Option<Exit>,
     /// True once the log has its last entry.
     pub(super) is_finished: bool,
-    finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
+    /// True once the final state is written, and the threads go on to their ends.
+    pub(super) is_over: bool,
+    pub(super) finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
 }
 
 impl Engine {
@@ -78,6 +85,7 @@ impl Engine {
             threads: BTreeMap::new(),
             holder: Tid(pid.0),
             is_slice_over: false,
+            slice_began: Instant::now(),
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             unborn: None,
@@ -85,6 +93,7 @@ impl Engine {
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,
+            is_over: false,
             finished: None,
         }
     }
@@ -124,6 +133,11 @@ impl Engine {
             if self.threads.len() > 1 || !self.left.is_empty() {
                 self.collect()?;
             }
+            if self.finished.is_some() {
+                break;
+            }
+            self.is_slice_over |=
+                self.threads.len() > 1 && self.slice_began.elapsed() > SLICE_PERIOD;
             match self.next_thread() {
                 Some(tid) => {
                     self.give_token(tid)?;

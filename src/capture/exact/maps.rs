@@ -4,7 +4,7 @@ use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange};
-use crate::recording::log::{Content, MapChange, Mapped};
+use crate::recording::log::{Content, MapChange, Mapped, Shared};
 use crate::sideband::{Mapping, Protection};
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::{
@@ -39,6 +39,7 @@ impl Process {
         let given = pages(Addr(first), second);
         Ok(match call.number {
             MMAP => {
+                self.mappings.forget_changed_files();
                 let range = pages(at, second);
                 self.changed(thread, range)?;
                 vec![MapChange::Map(self.new_mapping(range, third, fourth)?)]
@@ -107,22 +108,31 @@ impl Process {
             grows_down,
             content: Content::Zeros,
             name: String::new(),
+            shared: None,
         };
         let there = self.engine.space.overlapping(AddrRange::sized(range.start, 1)).next().cloned();
         let Some(mapping) = there.filter(|mapping| mapping.inode != 0) else { return Ok(plain) };
+        let part = part_at(&mapping, range.start);
+        let plain = Mapped { shared: shared.then_some(part), ..plain };
         if flags & libc::MAP_ANONYMOUS as u64 != 0 {
             return Ok(plain);
         }
         if shared && prot & libc::PROT_WRITE as u64 != 0 {
             self.note_shared(&mapping);
         }
-        // Neighbours of the same file appear as one mapping.
-        let skipped = range.start.0.saturating_sub(mapping.range.start.0);
-        let content = match self.mappings.image(&mapping) {
-            Some(image) => Content::File { image: image.clone(), offset: mapping.offset + skipped },
+        let image = self.mappings.image(&mapping).filter(|_| !self.is_written(&mapping));
+        let content = match image {
+            Some(image) => Content::File { image: image.clone(), offset: part.offset },
             None => Content::File { image: self.store(range)?, offset: 0 },
         };
         Ok(Mapped { content, name: mapping.name, ..plain })
+    }
+
+    /// Returns true if the program may write to a mapping's file by a mapping, which leaves no mark on
+    /// the file before the kernel writes it back.
+    fn is_written(&self, mapping: &Mapping) -> bool {
+        let writes = |m: &Mapping| m.protection.shared && m.protection.write;
+        self.engine.space.mappings().any(|m| m.inode == mapping.inode && writes(m))
     }
 
     /// Stores memory that no file can be stored for.
@@ -138,14 +148,15 @@ impl Process {
         let content = Content::File { image: self.store(mapping.range)?, offset: 0 };
         let (range, name) = (mapping.range, mapping.name.clone());
         let protection = mapping.protection;
-        Ok(MapChange::Map(Mapped { range, protection, grows_down: false, content, name }))
+        let shared = protection.shared.then(|| part_at(mapping, range.start));
+        Ok(MapChange::Map(Mapped { range, protection, grows_down: false, content, name, shared }))
     }
 
     fn note_shared(&mut self, mapping: &Mapping) {
         let name = if mapping.name.is_empty() { "memory" } else { &mapping.name };
         self.note(format!(
-            "the program shares {name} with other processes: if one of them writes there, the \
-             replay ends at that place"
+            "the program maps {name}, which other processes can write: if one of them does, the replay \
+             ends at that place"
         ));
     }
 
@@ -165,7 +176,8 @@ impl Process {
             for range in both {
                 let there = self.engine.space.overlapping(range).next().cloned();
                 let Some(mapping) = there else { continue };
-                let whole = Mapping { range, ..mapping };
+                let offset = part_at(&mapping, range.start).offset;
+                let whole = Mapping { range, offset, ..mapping };
                 changes.push(self.shared_by_others(&whole)?);
             }
             return Ok(changes);
@@ -189,8 +201,17 @@ impl Process {
         let there = self.engine.space.overlapping(range).next();
         let protection = there.map(|mapping| mapping.protection).unwrap_or_default();
         let (content, name) = (Content::Zeros, "[heap]".to_owned());
-        Ok(vec![MapChange::Map(Mapped { range, protection, grows_down: false, content, name })])
+        let shared = None;
+        let heap = Mapped { range, protection, grows_down: false, content, name, shared };
+        Ok(vec![MapChange::Map(heap)])
     }
+}
+
+/// Returns which part of its file a mapping shows at an address. Neighbours of the same file appear
+/// as one mapping.
+fn part_at(mapping: &Mapping, addr: Addr) -> Shared {
+    let skipped = addr.0.saturating_sub(mapping.range.start.0);
+    Shared { inode: mapping.inode, offset: mapping.offset + skipped }
 }
 
 /// Returns a protection from the bits of mmap(2).

@@ -11,6 +11,7 @@ mod calls;
 mod effects;
 mod ends;
 mod engine;
+mod files;
 mod hooks;
 mod maps;
 mod process;

@@ -7,12 +7,18 @@ use crate::capture::Error;
 use crate::common::Tid;
 use crate::recording::log::Happening;
 use crate::tracee::wait_any;
+use std::time::Instant;
 
 impl Engine {
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
-    /// the next one in turn.
+    /// the next one in turn. None executes anything after the last entry of the log.
     pub(super) fn next_thread(&self) -> Option<Tid> {
-        let can_go = |tid: &Tid| self.threads.get(tid).is_some_and(super::thread::Thread::can_go);
+        let can_go = |tid: &Tid| {
+            let thread = self.threads.get(tid);
+            thread.is_some_and(|thread| {
+                thread.can_go() && (!self.is_finished || thread.stop.is_some())
+            })
+        };
         if !self.is_slice_over && can_go(&self.holder) {
             return Some(self.holder);
         }
@@ -23,7 +29,9 @@ impl Engine {
 
     /// Hands the token to a thread, and logs that.
     pub(super) fn give_token(&mut self, tid: Tid) -> Result<(), Error> {
-        self.is_slice_over = false;
+        if std::mem::take(&mut self.is_slice_over) || self.holder != tid {
+            self.slice_began = Instant::now();
+        }
         if self.holder == tid {
             return Ok(());
         }
@@ -55,7 +63,9 @@ impl Engine {
 
     /// Notes all stops that are there.
     pub(super) fn collect(&mut self) -> Result<(), Error> {
-        while let Some((tid, stop)) = wait_any(false)? {
+        while self.finished.is_none()
+            && let Some((tid, stop)) = wait_any(false)?
+        {
             self.note_stop(tid, stop)?;
         }
         Ok(())

@@ -9,11 +9,12 @@ use crate::common::{Addr, AddrRange};
 use crate::engine::make_call;
 use crate::insn::{MAX_INSN_BYTES, Registers};
 use crate::recording::log::Happening;
+use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::call_numbers::{
-    ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, MADVISE, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT,
-    REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY,
-    SCHED_SETAFFINITY,
+    ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
+    PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
+    SCHED_GETAFFINITY, SCHED_SETAFFINITY,
 };
 
 const ENOSYS: i64 = -libc::ENOSYS as i64;
@@ -21,6 +22,7 @@ const ENOMEM: i64 = -libc::ENOMEM as i64;
 const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
+const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const ARCH_SHSTK_ENABLE: u64 = 0x5001;
 /// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
 const MADV_FREE: u64 = 8;
@@ -33,7 +35,14 @@ const VSYSCALL_REACH_BYTES: u64 = 16;
 impl Engine {
     /// Returns why the process cannot be recorded beyond a call.
     pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<&'static str> {
-        reason_to_leave(call.number, r)
+        let shares =
+            || self.process.as_ref().is_some_and(|process| process.shares_with_child(call));
+        let why_shared = "forks while memory is mapped that both processes can write,";
+        let mixes = || self.process.as_ref().is_some_and(|process| process.mixes_mappings(call));
+        let why_mixed = "maps a file privately that it also maps to write to it";
+        let why = reason_to_leave(call.number, r);
+        let why = why.or_else(|| shares().then_some(why_shared));
+        why.or_else(|| mixes().then_some(why_mixed))
     }
 
     /// Returns true if a call ends the process.
@@ -121,6 +130,39 @@ impl Process {
             _ => {}
         }
         Ok(self.engine.before_kernel_writes(tracee, registers)?)
+    }
+
+    /// Returns true if a call creates a process that can write memory which this one can read, for
+    /// longer than this one waits.
+    fn shares_with_child(&self, call: &Call) -> bool {
+        let flags = match call.number {
+            FORK => 0,
+            CLONE => call.args[0],
+            CLONE3 => self.word(call.args[0]),
+            _ => return false,
+        };
+        let is_writable = |m: &Mapping| m.protection.shared && m.protection.write;
+        flags & CLONE_VM == 0 && self.engine.space.mappings().any(is_writable)
+    }
+
+    /// Returns true if a call maps a file so that it has private mappings, and others by which it is
+    /// written: a page of the former changes with the file until the program first writes to it.
+    fn mixes_mappings(&self, call: &Call) -> bool {
+        let [_, _, prot, flags, fd, _] = call.args;
+        if call.number != MMAP || flags & libc::MAP_ANONYMOUS as u64 != 0 {
+            return false;
+        }
+        let pid = self.pid();
+        let Ok(path) = std::fs::read_link(format!("/proc/{pid}/fd/{fd}")) else { return false };
+        let path = path.to_string_lossy();
+        let is_private =
+            flags & u64::from(libc::MAP_TYPE.cast_unsigned()) == libc::MAP_PRIVATE as u64;
+        let writes = prot & libc::PROT_WRITE as u64 != 0;
+        let is_other = |mapping: &Mapping| match is_private {
+            true => mapping.protection.shared && mapping.protection.write,
+            false => writes && !mapping.protection.shared,
+        };
+        self.engine.space.mappings().any(|mapping| mapping.name == path && is_other(mapping))
     }
 
     /// Returns true if a call creates a thread of the process.

@@ -125,6 +125,7 @@ impl Process {
             grows_down: mapping.name == "[stack]",
             content,
             name: mapping.name.clone(),
+            shared: None,
         })
     }
 

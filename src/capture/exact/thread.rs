@@ -47,6 +47,8 @@ pub(super) struct Thread {
     /// The last signal that it got.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
+    /// The program's registers where the thread was killed in the cache.
+    pub(super) killed_at: Option<Registers>,
 }
 
 impl Thread {
@@ -60,6 +62,7 @@ impl Thread {
             registered: Registered::default(),
             siginfo: None,
             ending: None,
+            killed_at: None,
         }
     }
 

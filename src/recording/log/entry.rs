@@ -217,6 +217,18 @@ pub struct Mapped {
     pub content: Content,
     /// The path of its file, a name in brackets, or empty.
     pub name: String,
+    /// Where its bytes are that other mappings of the program can show as well; none if it is
+    /// private.
+    pub shared: Option<Shared>,
+}
+
+/// A part of what is mapped shared: a file, or memory without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Its inode.
+    pub inode: u64,
+    /// The offset of the mapping's first byte.
+    pub offset: u64,
 }
 
 /// The first contents of a mapping.

@@ -16,8 +16,8 @@ mod write;
 
 pub use bytes::Bytes;
 pub use entry::{
-    Content, Done, Entry, Happening, MapChange, Mapped, Place, Start, ThreadState, Words, Write,
-    after_call, check_of,
+    Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState, Words,
+    Write, after_call, check_of,
 };
 pub use read::{Current, Cursor, Log};
 pub(super) use write::LogFile;

@@ -1,0 +1,125 @@
+//! Mapped files that a system call writes to: what it writes shows in the memory of the program.
+
+use super::process::Process;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::Mapping;
+use crate::syscalls::{Call, Model, Property};
+use crate::tracee::call_numbers::{
+    COPY_FILE_RANGE, CREAT, MADVISE, OPEN, OPENAT, OPENAT2, PWRITE64, PWRITEV, PWRITEV2, SPLICE,
+    TRUNCATE, WRITE, WRITEV,
+};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// `MADV_REMOVE`, which makes a hole in a file.
+const MAKES_HOLE: u64 = libc::MADV_REMOVE as u64;
+const APPENDS: u64 = libc::O_APPEND as u64;
+
+/// The part of a file that was written.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    inode: u64,
+    /// The first byte, and the one after the last.
+    from: u64,
+    to: u64,
+}
+
+impl Process {
+    /// Returns the memory of mapped files that a call may have written to, which returned `result`.
+    pub(super) fn mapped_file_writes(&self, call: &Call, result: i64) -> Vec<AddrRange> {
+        let writes = Model::of(call.number).is_some_and(|model| model.has(Property::WritesFiles));
+        if !writes || result < 0 {
+            return Vec::new();
+        }
+        if call.number == MADVISE {
+            let range = AddrRange::sized(Addr(call.args[0]), call.args[1]);
+            return if call.args[2] == MAKES_HOLE { vec![range] } else { Vec::new() };
+        }
+        let is_written = |mapping: &&Mapping| mapping.inode != 0;
+        let mappings = self.engine.space.mappings().filter(is_written);
+        if call.number == TRUNCATE {
+            // Which file it is, is of no interest: the call is rare.
+            return mappings.filter(|m| m.protection.shared).map(|m| m.range).collect();
+        }
+        let Some(part) = self.written_part(call, result) else { return Vec::new() };
+        mappings.filter_map(|mapping| part.of(mapping)).collect()
+    }
+
+    /// Returns the memory that a call wrote through the process's own /proc/PID/mem, whatever its
+    /// protection.
+    pub(super) fn patched(&self, call: &Call, result: i64) -> Option<AddrRange> {
+        let [fd, _, _, at, ..] = call.args;
+        let pid = self.pid();
+        let size = u64::try_from(result).ok().filter(|size| *size > 0)?;
+        if !matches!(call.number, WRITE | PWRITE64) {
+            return None;
+        }
+        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
+        if file != Path::new(&format!("/proc/{pid}/mem")) {
+            return None;
+        }
+        let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+        let start = match call.number {
+            PWRITE64 => at,
+            _ => number_of(&state, "pos:", 10)?.checked_sub(size)?,
+        };
+        Some(AddrRange::sized(Addr(start), size))
+    }
+
+    /// Returns the part of a regular file that a call wrote.
+    fn written_part(&self, call: &Call, result: i64) -> Option<Part> {
+        let [first, second, third, fourth, ..] = call.args;
+        let fd = match call.number {
+            OPEN | OPENAT | OPENAT2 | CREAT => result.cast_unsigned(),
+            SPLICE | COPY_FILE_RANGE => third,
+            _ => first,
+        };
+        let truncates = |flags: u64| flags & libc::O_TRUNC as u64 != 0;
+        let is_opened_as_it_is = match call.number {
+            OPEN => !truncates(second),
+            OPENAT => !truncates(third),
+            OPENAT2 => !truncates(self.word(third)),
+            _ => false,
+        };
+        if is_opened_as_it_is {
+            return None;
+        }
+        let pid = self.pid();
+        let fd = u32::try_from(fd).ok()?;
+        let file = fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
+        if !file.is_file() || !self.engine.space.mappings().any(|m| m.inode == file.ino()) {
+            return None;
+        }
+        let whole = Part { inode: file.ino(), from: 0, to: u64::MAX };
+        let size = result.cast_unsigned();
+        let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
+        let appends = number_of(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
+        let from = match call.number {
+            WRITE | WRITEV => number_of(&state, "pos:", 10).and_then(|at| at.checked_sub(size)),
+            PWRITE64 | PWRITEV | PWRITEV2 if !appends => Some(fourth),
+            _ => None,
+        };
+        let to = from.and_then(|from| from.checked_add(size));
+        Some(from.zip(to).map_or(whole, |(from, to)| Part { from, to, ..whole }))
+    }
+}
+
+impl Part {
+    /// Returns where a mapping shows the part.
+    fn of(self, mapping: &Mapping) -> Option<AddrRange> {
+        if mapping.inode != self.inode {
+            return None;
+        }
+        let end = mapping.offset + mapping.range.size_bytes();
+        let (from, to) = (self.from.max(mapping.offset), self.to.min(end));
+        let start = mapping.range.start.wrapping_add(from.checked_sub(mapping.offset)?);
+        (from < to).then(|| AddrRange::sized(start, to - from))
+    }
+}
+
+/// Returns a number of /proc/PID/fdinfo (proc(5)).
+fn number_of(text: &str, name: &str, radix: u32) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    u64::from_str_radix(line.trim(), radix).ok()
+}

@@ -1,0 +1,154 @@
+//! What the program maps shared: a memory file for each file, so that all mappings of it show the
+//! same bytes. A copy of the process has copies of them.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::maps::{ROOM, bits, system};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::recording::Reader;
+use crate::recording::log::{Content, Mapped, Shared};
+use crate::tracee::call_numbers::{CLOSE, DUP2, FTRUNCATE, MEMFD_CREATE, MMAP};
+use crate::tracee::{Memory, Tracee, mappings};
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+/// Files have no memory where nothing was written.
+const FILE_BYTES: u64 = 1 << 44;
+const SHARED_FIXED_NORESERVE: u64 = 0x4011;
+const NAME: &[u8] = b"shared\0";
+
+/// The memory files of a process: its descriptors, by the inodes of the recorded run.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedFiles(BTreeMap<u64, u64>);
+
+impl SharedFiles {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives the process `copy`, which was just copied from `of`, its own files, by the SYSCALL
+    /// instruction in `page`.
+    pub(super) fn separate(&self, of: Pid, copy: Pid, page: Addr) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let tracee = Tracee(Tid(copy.0));
+        let maps = mappings(copy)?;
+        for &fd in self.0.values() {
+            let from = open(of, fd)?;
+            let inode = from.metadata().map_err(failed("stat"))?.ino();
+            let new = create(tracee, copy, page)?;
+            let to = open(copy, new)?;
+            call(tracee, page, "dup2", DUP2, [new, fd, 0, 0, 0, 0])?;
+            call(tracee, page, "close", CLOSE, [new, 0, 0, 0, 0, 0])?;
+            for mapping in maps.iter().filter(|mapping| mapping.inode == inode) {
+                let (start, size) = (mapping.range.start.0, mapping.range.size_bytes());
+                copy_range(&from, mapping.offset, &to, mapping.offset, size)
+                    .map_err(failed("write"))?;
+                let prot = bits(mapping.protection);
+                let args = [start, size, prot, SHARED_FIXED_NORESERVE, fd, mapping.offset];
+                call(tracee, page, "mmap", MMAP, args)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Epoch {
+    /// Maps a part of a file that other mappings show as well.
+    pub(super) fn map_shared(
+        &mut self,
+        mapped: &Mapped,
+        part: Shared,
+        reader: &Reader,
+    ) -> Result<(), Error> {
+        let (pid, size) = (self.pid(), mapped.range.size_bytes());
+        let fd = match self.shared.0.get(&part.inode) {
+            Some(fd) => *fd,
+            None => create(self.thread.tracee, pid, self.page)?,
+        };
+        self.shared.0.insert(part.inode, fd);
+        if let Content::File { image, offset } = &mapped.content {
+            let stored = File::open(reader.image_path(image)?).map_err(failed("open"))?;
+            let file = open(pid, fd)?;
+            copy_range(&stored, *offset, &file, part.offset, size).map_err(failed("write"))?;
+        }
+        let prot = bits(mapped.protection);
+        let args = [mapped.range.start.0, size, prot, SHARED_FIXED_NORESERVE, fd, part.offset];
+        self.call("mmap", MMAP, args)?;
+        Ok(())
+    }
+
+    /// Writes to a file that is mapped at an address, perhaps without permission to write. Returns
+    /// false if there is none.
+    pub(super) fn write_shared(&self, addr: Addr, bytes: &[u8]) -> Result<bool, Error> {
+        let there = self.engine.space.overlapping(AddrRange::sized(addr, 1)).next();
+        let Some(mapping) = there.filter(|mapping| mapping.protection.shared) else {
+            return Ok(false);
+        };
+        for &fd in self.shared.0.values() {
+            let file = open(self.pid(), fd)?;
+            if file.metadata().map_err(failed("stat"))?.ino() == mapping.inode {
+                let offset = mapping.offset + (addr.0 - mapping.range.start.0);
+                file.write_all_at(bytes, offset).map_err(failed("write"))?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Lets a process create a file.
+fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
+    let room = page.wrapping_add(ROOM);
+    Memory::open(pid)?.write(room, NAME).map_err(failed("write"))?;
+    let fd = call(tracee, page, "memfd_create", MEMFD_CREATE, [room.0, 0, 0, 0, 0, 0])?;
+    call(tracee, page, "ftruncate", FTRUNCATE, [fd, FILE_BYTES, 0, 0, 0, 0])?;
+    Ok(fd)
+}
+
+fn call(
+    tracee: Tracee,
+    page: Addr,
+    name: &'static str,
+    number: u64,
+    args: [u64; 6],
+) -> Result<u64, Error> {
+    let result = tracee.inject(page, number, args)?;
+    if (-4095..0).contains(&result) {
+        return Err(system(name, i32::try_from(-result).unwrap_or(0)));
+    }
+    Ok(result.cast_unsigned())
+}
+
+/// Opens a file of a process.
+fn open(pid: Pid, fd: u64) -> Result<File, Error> {
+    let path = format!("/proc/{pid}/fd/{fd}");
+    OpenOptions::new().read(true).write(true).open(path).map_err(failed("open"))
+}
+
+/// Copies bytes, as far as there are some. A piece of zeros is not written where there are zeros.
+fn copy_range(from: &File, mut at: u64, to: &File, mut offset: u64, size: u64) -> io::Result<()> {
+    const PIECE_BYTES: usize = 64 << 10;
+    let (mut piece, mut there) = (vec![0; PIECE_BYTES], vec![0; PIECE_BYTES]);
+    let mut left = size;
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        let read = from.read_at(&mut piece[..most], at)?;
+        if read == 0 {
+            break;
+        }
+        if to.read_at(&mut there[..read], offset)? != read || there[..read] != piece[..read] {
+            to.write_all_at(&piece[..read], offset)?;
+        }
+        let read = read as u64;
+        (at, offset, left) = (at + read, offset + read, left - read);
+    }
+    Ok(())
+}
+
+fn failed(call: &'static str) -> impl Fn(io::Error) -> Error {
+    move |error| system(call, error.raw_os_error().unwrap_or(libc::EIO))
+}
