@@ -958,9 +958,9 @@ Usage: cf-check run | proc | watch | frame"""
         """Fails in the past: gdb would fail when it continues, and blame the CPU."""
         if not server.is_contraflow():
             return
-        # A program's present, and an exact recording, whose positions are ticks, have all values.
+        # A program's present, and an exact recording, have all values.
         when = patiently("monitor when")
-        if "still running" not in when and " ticks," not in when:
+        if "still running" not in when and ", exact," not in when:
             raise gdb.GdbError(
                 "watchpoints cannot be checked in the past, where values are unknown;"
                 " breakpoints stop there, and cf-find lists the executions of some code"

@@ -93,13 +93,24 @@ impl Replay {
     }
 
     /// Returns the first position after so many ticks of all threads.
-    pub fn position_of_ticks(&self, ticks: u64) -> Position {
-        let behind = self.outline.entries.partition_point(|(_, before)| *before < ticks);
-        let first = usize::try_from(self.first.entry).unwrap_or(0);
-        let entry = behind.saturating_sub(1).max(first);
-        let before = self.outline.entries.get(entry).map_or(ticks, |(_, before)| *before);
-        let ticks = ticks.saturating_sub(before);
-        Position { entry: entry as u64, ticks, instructions: 0 }
+    pub(super) fn position_of_ticks(&self, ticks: u64) -> Position {
+        self.outline.position(self.first.entry, ticks, |_| 0)
+    }
+
+    /// Returns the number of a position's moment: the ticks and the entries before it. No two places
+    /// between two ticks have the same.
+    pub fn moment(&self, position: Position) -> u64 {
+        self.ticks_before(position).saturating_add(position.entry)
+    }
+
+    /// Returns the first position of a moment.
+    pub fn position_of_moment(&self, moment: u64) -> Position {
+        self.outline.position(self.first.entry, moment, |entry| entry)
+    }
+
+    /// Returns the number of the last moment.
+    pub fn last_moment(&self) -> u64 {
+        self.outline.total_ticks.saturating_add(self.outline.len().saturating_sub(1))
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.
@@ -180,6 +191,23 @@ impl Outline {
             cursor.skip()?;
         }
         Ok(Self { starts, entries, total_ticks, files })
+    }
+
+    /// Returns the first position where the ticks before it, and what `more` makes of its entry, are
+    /// `wanted`.
+    fn position(&self, first: u64, wanted: u64, more: impl Fn(u64) -> u64) -> Position {
+        let sum = |entry: u64| self.ticks_before(entry).saturating_add(more(entry));
+        let (mut low, mut high) = (first, self.len());
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            let is_before = if more(1) == 0 { sum(middle) < wanted } else { sum(middle) <= wanted };
+            if is_before {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Position { entry: low, ticks: wanted.saturating_sub(sum(low)), instructions: 0 }
     }
 
     /// Returns the number of entries.

@@ -72,8 +72,7 @@ impl Replay {
         goals: &Goals<'_>,
         watching: &mut Watching,
     ) -> Result<Found, Error> {
-        let stops: BTreeSet<u64> = goals.stops.iter().map(|addr| addr.0).collect();
-        self.epoch.engine.set_stops(&stops);
+        self.set_stops(goals);
         let found = loop {
             match self.travel_to(until, goals, watching) {
                 Ok(Found::Stop) if !self.is_accepted(goals) => {
@@ -86,6 +85,19 @@ impl Replay {
         };
         self.epoch.engine.set_stops(&BTreeSet::new());
         found
+    }
+
+    fn set_stops(&mut self, goals: &Goals<'_>) {
+        let stops: BTreeSet<u64> = goals.stops.iter().map(|addr| addr.0).collect();
+        self.epoch.engine.set_stops(&stops);
+    }
+
+    /// Sets stops and watches in the process of another program of the run.
+    fn begin_goals(&mut self, goals: &Goals<'_>, watching: &mut Watching) -> Result<(), Error> {
+        self.set_stops(goals);
+        let watches = watching.watches();
+        *watching = self.epoch.watch(&watches)?;
+        Ok(())
     }
 
     /// Returns true if the thread that is about to execute stops here.
@@ -111,8 +123,12 @@ impl Replay {
             if until == Some((self.cursor.index(), self.ticks)) {
                 return Ok(Found::Goal);
             }
+            let number = self.number;
             if !self.happen()? {
                 return Ok(Found::End);
+            }
+            if self.number != number {
+                self.begin_goals(goals, watching)?;
             }
             if let Some(number) = self.epoch.changed(watching).first() {
                 return Ok(Found::Watch(*number));

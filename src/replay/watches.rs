@@ -53,6 +53,11 @@ impl Watching {
     pub(super) fn fits(&self) -> bool {
         self.fits
     }
+
+    /// Returns what is watched.
+    pub(super) fn watches(&self) -> Vec<Watch> {
+        self.watches.iter().map(|(watch, _)| *watch).collect()
+    }
 }
 
 impl Epoch {

@@ -170,8 +170,9 @@ impl Run for Replayed {
 
     fn position(&self) -> Option<Position> {
         let replay = self.replay.borrow();
-        let at = replay.ticks_before(replay.position());
-        Some(Position { at, total: replay.total_ticks() })
+        let position = replay.position();
+        let at = Position::exact(replay.moment(position), position.instructions);
+        Some(Position { at, total: Position::exact(replay.last_moment(), 0).max(at) })
     }
 
     fn resume(
@@ -192,14 +193,16 @@ impl Run for Replayed {
 
     fn seek(&mut self, position: u64) -> Result<(), Error> {
         let replay = self.replay.get_mut();
-        let total = replay.total_ticks();
-        if position > total {
-            return Err(Error::NoSuchPosition { position, total });
+        let (moment, instructions) = Position::parts(position);
+        let total = replay.last_moment();
+        if moment > total {
+            return Err(Error::NoSuchPosition { position: moment, total });
         }
-        let went = if position == total {
+        let went = if moment == total {
             replay.go_to_end(&|| false).map(|_| ())
         } else {
-            replay.seek(replay.position_of_ticks(position))
+            let first = replay.position_of_moment(moment);
+            replay.seek(replay::Position { instructions, ..first })
         };
         if let Err(error) = went {
             self.fail(&error);

@@ -18,6 +18,22 @@ pub struct Position {
     pub total: u64,
 }
 
+impl Position {
+    const INSTRUCTION_BITS: u32 = 16;
+
+    /// Returns the number of a place in an exact recording ([`Run::is_exact`]): so many instructions
+    /// after a moment.
+    pub fn exact(moment: u64, instructions: u64) -> u64 {
+        let most = (1 << Self::INSTRUCTION_BITS) - 1;
+        moment << Self::INSTRUCTION_BITS | instructions.min(most)
+    }
+
+    /// Returns the moment of such a number, and the instructions after it.
+    pub fn parts(number: u64) -> (u64, u64) {
+        (number >> Self::INSTRUCTION_BITS, number & ((1 << Self::INSTRUCTION_BITS) - 1))
+    }
+}
+
 /// The action of a resumed thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -343,8 +359,8 @@ pub trait Run {
         false
     }
 
-    /// Returns true if all values of the past are known, so that watchpoints hold there. Positions
-    /// are then ticks, not instructions.
+    /// Returns true if all values of the past are known, so that watchpoints hold there. The numbers
+    /// of positions are then those of [`Position::exact`].
     fn is_exact(&self) -> bool {
         false
     }

@@ -11,9 +11,13 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     let Some(position) = session.run().position() else {
         return NO_HISTORY.to_owned();
     };
-    let ticks = if session.run().is_exact() { " ticks" } else { "" };
-    let Position { at, total } = position;
-    let mut text = format!("position {at} of {total}{ticks}, thread {thread}");
+    let is_exact = session.run().is_exact();
+    let number = |at| place(at, is_exact);
+    let (at, total) = (number(position.at), number(position.total));
+    let mut text = format!("position {at} of {total}, thread {thread}");
+    if is_exact {
+        text.push_str(", exact");
+    }
     let history = session.run().recorded();
     // Writes to a string cannot fail.
     if let Some(history) = history {
@@ -37,6 +41,15 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
     }
     text.push('\n');
     text
+}
+
+/// Returns the number of a position as text: of an exact recording `MOMENT`, or `MOMENT.INSTRUCTIONS`.
+pub(super) fn place(at: u64, is_exact: bool) -> String {
+    match Position::parts(at) {
+        _ if !is_exact => at.to_string(),
+        (moment, 0) => moment.to_string(),
+        (moment, instructions) => format!("{moment}.{instructions}"),
+    }
 }
 
 /// Describes the time range in which the order of the threads' instructions is unknown.
@@ -70,8 +83,8 @@ pub(super) fn info<R: Run>(session: &Session<R>) -> String {
     line("cpu", about.cpu);
     line("captured", about.backend);
     if let Some(position) = run.position() {
-        let unit = if run.is_exact() { "ticks" } else { "instructions" };
-        line("history", format!("{} {unit}", position.total));
+        let unit = if run.is_exact() { "moments" } else { "instructions" };
+        line("history", format!("{} {unit}", place(position.total, run.is_exact())));
     }
     for thread in run.threads() {
         line("thread", format!("{} {}", thread.tid, thread.name));

@@ -1,7 +1,7 @@
 //! Moves to a position of the history.
 
 use super::NO_HISTORY;
-use super::about::when;
+use super::about::{place, when};
 use super::clock::{decimal, duration_ns, seconds};
 use crate::session::{History, Position, Run, Session};
 
@@ -30,25 +30,36 @@ pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, Stri
     if let Some(time_ns) = duration_ns(rest) {
         return time(session, sign, time_ns);
     }
+    let is_exact = session.run().is_exact();
     let from_here = |count: u64| match sign {
         Some(b'+') => here.at.checked_add(count),
         Some(_) => here.at.checked_sub(count),
         None => Some(count),
     };
-    let target = match (to, rest.strip_suffix('%'), rest.parse::<u64>()) {
+    let target = match (to, rest.strip_suffix('%'), number(rest, is_exact)) {
         ("start" | "begin", ..) => 0,
         ("end", ..) => here.total,
         (_, Some(percent), _) => {
             let share = share_of(percent, here).ok_or_else(|| not_a_place(to))?;
             from_here(share).ok_or_else(outside)?
         }
-        (.., Ok(count)) => from_here(count).ok_or_else(outside)?,
+        (.., Some(count)) => from_here(count).ok_or_else(outside)?,
         _ => return Err(not_a_place(to)),
     };
     if target > here.total {
-        return Err(format!("no such position: {target} (the history has 0 to {})\n", here.total));
+        let [target, last] = [target, here.total].map(|at| place(at, is_exact));
+        return Err(format!("no such position: {target} (the history has 0 to {last})\n"));
     }
     Ok(target)
+}
+
+/// Parses the number of a position: of an exact recording `MOMENT` or `MOMENT.INSTRUCTIONS`.
+fn number(text: &str, is_exact: bool) -> Option<u64> {
+    if !is_exact {
+        return text.parse().ok();
+    }
+    let (moment, instructions) = text.split_once('.').unwrap_or((text, "0"));
+    Some(Position::exact(moment.parse().ok()?, instructions.parse().ok()?))
 }
 
 fn not_a_place(to: &str) -> String {
