@@ -273,6 +273,7 @@ mod tests {
             grows_down: false,
             content: Content::Zeros,
             name: "[heap]".to_owned(),
+            shared: None,
         };
         let maps = vec![MapChange::Map(mapped), MapChange::Unmap(range)];
         assert_eq!(

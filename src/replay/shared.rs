@@ -1,5 +1,5 @@
-//! What the program maps shared: a memory file for each file, so that all mappings of it show the
-//! same bytes. A copy of the process has copies of them.
+//! Memory that the program maps shared: a memory file for each file, so that all mappings of it show
+//! the same bytes. A copy of the process has copies of them.
 
 use super::epoch::Epoch;
 use super::error::Error;
@@ -28,7 +28,7 @@ impl SharedFiles {
         self.0.is_empty()
     }
 
-    /// Gives the process `copy`, which was just copied from `of`, its own files, by the SYSCALL
+    /// Maps own files into the process `copy`, which was just copied from `of`, by the SYSCALL
     /// instruction in `page`.
     pub(super) fn separate(&self, of: Pid, copy: Pid, page: Addr) -> Result<(), Error> {
         if self.is_empty() {

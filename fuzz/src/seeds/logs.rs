@@ -3,8 +3,8 @@
 use contraflow::common::{Addr, AddrRange, Pid, Tid};
 use contraflow::insn::Registers;
 use contraflow::recording::log::{
-    Bytes, Content, Done, Entry, Happening, MapChange, Mapped, Place, Start, ThreadState, Words,
-    Write, check_of, encode,
+    Bytes, Content, Done, Entry, Happening, MapChange, Mapped, Place, Shared, Start, ThreadState,
+    Words, Write, check_of, encode,
 };
 use contraflow::sideband::{ImageId, Protection};
 
@@ -41,6 +41,7 @@ fn entries() -> Vec<Entry> {
         grows_down: true,
         content,
         name: "[stack]".to_owned(),
+        shared: Some(Shared { inode: 7, offset: 0x1000 }),
     };
     let file = Content::File { image: ImageId("0123abcd".to_owned()), offset: 0x1000 };
     let start = Start {
