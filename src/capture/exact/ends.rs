@@ -75,6 +75,9 @@ impl Engine {
     fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
         gone_is_fine(Tracee(tid).resume(0))?;
         self.wait_until_gone(tid)?;
+        if self.holder != tid {
+            self.log_place()?;
+        }
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let name = comm(process.pid(), tid);
