@@ -76,6 +76,9 @@ impl Engine {
         let name = comm(self.pid, tid);
         gone_is_fine(Tracee(tid).resume(0))?;
         self.wait_until_gone(tid)?;
+        if self.holder != tid {
+            self.log_place()?;
+        }
         let Some(mut thread) = self.threads.remove(&tid) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let memory = |addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf);

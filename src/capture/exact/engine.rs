@@ -136,8 +136,8 @@ impl Engine {
             if self.finished.is_some() {
                 break;
             }
-            self.is_slice_over |=
-                self.threads.len() > 1 && self.slice_began.elapsed() > SLICE_PERIOD;
+            let is_due = self.threads.len() > 1 && self.slice_began.elapsed() > SLICE_PERIOD;
+            self.is_slice_over |= is_due && self.may_switch();
             match self.next_thread() {
                 Some(tid) => {
                     self.give_token(tid)?;

@@ -5,6 +5,7 @@ use super::process::place_of;
 use super::thread::Doing;
 use crate::capture::Error;
 use crate::common::Tid;
+use crate::engine::Place;
 use crate::recording::log::Happening;
 use crate::tracee::wait_any;
 use std::time::Instant;
@@ -35,16 +36,9 @@ impl Engine {
         if self.holder == tid {
             return Ok(());
         }
-        let before = std::mem::replace(&mut self.holder, tid);
+        self.log_place()?;
+        self.holder = tid;
         let Some(process) = &mut self.process else { return Ok(()) };
-        if let Some(thread) = self.threads.get_mut(&before)
-            && thread.ticks > 0
-            && matches!(thread.doing, Doing::Runs)
-            && let Ok(registers) = thread.tracee().registers()
-        {
-            let place = place_of(&registers);
-            process.log(thread, &registers, Happening::Switch { place })?;
-        }
         // Calls that were not done before another thread runs.
         for (&other, thread) in &mut self.threads {
             let Doing::Calls(calling) = &mut thread.doing else { continue };
@@ -54,6 +48,28 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Logs where the thread with the token is, before something happens to another.
+    pub(super) fn log_place(&mut self) -> Result<(), Error> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        if let Some(thread) = self.threads.get_mut(&self.holder)
+            && thread.ticks > 0
+            && matches!(thread.doing, Doing::Runs)
+            && thread.translated.place == Place::Program
+            && let Ok(registers) = thread.tracee().registers()
+        {
+            let place = place_of(&registers);
+            process.log(thread, &registers, Happening::Switch { place })?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the thread with the token may lose it: it is not in the midst of a run, and not
+    /// of the birth of another thread.
+    pub(super) fn may_switch(&self) -> bool {
+        let holder = self.threads.get(&self.holder);
+        self.unborn.is_none() && holder.is_none_or(|thread| thread.running.is_none())
     }
 
     /// Returns true if no other thread could execute anything now.

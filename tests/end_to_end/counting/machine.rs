@@ -72,6 +72,7 @@ impl Machine {
         match end {
             RunEnd::Distance => assert_eq!(instructions.is_some(), is_bound),
             RunEnd::Stop => return true,
+            RunEnd::Watchpoint | RunEnd::Signal => panic!("{end:?}"),
             RunEnd::Native(hook) => {
                 assert_eq!(hook, self.expected_hook());
                 let (bytes, ip) = (self.at.bytes(), self.at.registers.rip);

@@ -12,7 +12,7 @@ static void h(int s) {
 
 int main() {
     signal(SIGALRM, h);
-    struct itimerval v = {{0, 300}, {0, 300}};
+    struct itimerval v = {{0, 3000}, {0, 3000}};
     setitimer(ITIMER_REAL, &v, 0);
     char *a = malloc(8 << 20), *b = malloc(8 << 20);
     unsigned long s = 0;
