@@ -1,7 +1,7 @@
 //! Why a replay does not go on.
 
 use super::position::Position;
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, AddrRange, Tid};
 use crate::{engine, recording, tracee};
 
 /// An error of a replay.
@@ -27,6 +27,12 @@ pub enum Error {
         entry: u64,
         /// The fault.
         what: &'static str,
+    },
+    /// The log writes to, or maps, memory that the replay itself has.
+    #[error("the log changes the memory at {range}, which the program cannot have had")]
+    NotOfProgram {
+        /// The memory.
+        range: AddrRange,
     },
     /// The run was not the recorded one.
     #[error(

@@ -33,8 +33,9 @@ impl Replay {
             }
             Happening::Ends { .. } => Site::Hook,
             _ if in_call => Site::Here,
-            Happening::Signal { place, .. } | Happening::Switch { place } => Site::Place(*place),
-            Happening::Finish { place: Some(place) } => Site::Place(*place),
+            Happening::Signal { place, .. }
+            | Happening::Switch { place }
+            | Happening::Finish { place: Some(place) } => Site::Place(*place),
             Happening::Start(_)
             | Happening::Memory(_)
             | Happening::Returns { .. }

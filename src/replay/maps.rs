@@ -75,8 +75,17 @@ impl Epoch {
         }
     }
 
+    /// Fails for memory of the replay's own, which a damaged or hostile log may name.
+    fn must_be_of_program(&self, range: AddrRange) -> Result<(), Error> {
+        let page = AddrRange::sized(self.page, 4096);
+        let own = self.engine.space.hidden().iter().chain([&page]);
+        let is_own = own.into_iter().any(|own| own.overlaps(range));
+        if is_own { Err(Error::NotOfProgram { range }) } else { Ok(()) }
+    }
+
     /// Maps something at its place.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
+        self.must_be_of_program(mapped.range)?;
         if let Some(part) = mapped.shared {
             return self.map_shared(mapped, part, reader);
         }
@@ -110,6 +119,7 @@ impl Epoch {
     pub(super) fn apply_writes(&mut self, writes: &[Write]) -> Result<(), Error> {
         for Write { addr, bytes } in writes {
             let range = AddrRange::sized(*addr, bytes.0.len() as u64);
+            self.must_be_of_program(range)?;
             self.engine.give_back_protection(self.thread.tracee, range)?;
             if self.engine.space.is_executable(*addr) {
                 self.engine.forget_code(range);
@@ -131,6 +141,7 @@ impl Epoch {
 
     /// Drops what is known of code in a range whose mapping changes.
     fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
+        self.must_be_of_program(range)?;
         self.engine.give_back_protection(self.thread.tracee, range)?;
         self.engine.forget_code(range);
         Ok(())

@@ -212,10 +212,10 @@ impl Replay {
                 Site::Place(place) => place.ip == self.ip()?,
             };
         if !is_at_site {
-            return match self.step_one()? {
-                true => Ok(Found::Goal),
-                false => Err(self.diverged(tid, "it gets a signal that was not recorded")),
-            };
+            if self.step_one()? {
+                return Ok(Found::Goal);
+            }
+            return Err(self.diverged(tid, "it gets a signal that was not recorded"));
         }
         if let Site::Place(place) = self.site_of(&entry) {
             self.walk_to(tid, place, &mut |_| false)?;
@@ -226,17 +226,14 @@ impl Replay {
         if matches!(entry.happening, crate::recording::log::Happening::Switch { .. }) {
             return self.step_forward(tid, goals);
         }
-        match self.epoch.contexts.get(tid) {
+        if self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
             // It comes out of the call later.
-            Some(context) if context.call.is_some() => match self.come_to_run(tid, goals)? {
-                Some(found) => Ok(found),
-                None => {
-                    self.happen()?;
-                    Ok(Found::Goal)
-                }
-            },
-            _ => Ok(Found::Goal),
+            if let Some(found) = self.come_to_run(tid, goals)? {
+                return Ok(found);
+            }
+            self.happen()?;
         }
+        Ok(Found::Goal)
     }
 
     /// Runs until the next entry is one of a thread.
@@ -358,13 +355,11 @@ impl Replay {
                 return Ok(Found::End);
             }
             self.seek(begin)?;
-            match self.hits_until(end, goals, watches)? {
-                Ok(found) => (hits.before, hits.begin) = (found, begin),
-                Err(()) => {
-                    self.seek(end)?;
-                    return Ok(Found::Interrupted);
-                }
-            }
+            let Ok(found) = self.hits_until(end, goals, watches)? else {
+                self.seek(end)?;
+                return Ok(Found::Interrupted);
+            };
+            (hits.before, hits.begin) = (found, begin);
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! - `# flags: ...`: for the compiler;
 //! - `# program: OTHER.c`: of another scenario;
-//! - `# only: ...`: in which of the ways below; recorded, live and full, if nothing is said.
+//! - `# only: ...`: in which of the ways below; recorded, exact, live and full, if nothing is said.
 //!
 //! Where a scenario goes in the live way, its first commands go forward: what comes after them
 //! walks the past.
@@ -25,6 +25,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 enum Way {
     /// A recording, through `replay`.
     Recorded,
+    /// An exact recording, through `replay`.
+    Exact,
     /// The program itself, through `serve`.
     Live,
     /// The same, single-stepped.
@@ -39,6 +41,7 @@ impl Way {
     fn of(word: &str) -> Self {
         match word {
             "recorded" => Self::Recorded,
+            "exact" => Self::Exact,
             "live" => Self::Live,
             "stepped" => Self::Stepped,
             "full" => Self::Full,
@@ -72,7 +75,7 @@ impl Scenario {
             of_key.next().map(str::trim).map(str::to_owned)
         };
         let words = |text: String| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-        let ways = note("# only:").unwrap_or_else(|| "recorded live full".to_owned());
+        let ways = note("# only:").unwrap_or_else(|| "recorded exact live full".to_owned());
         let expected = fs::read_to_string(script.with_extension("expect"));
         Self {
             program: note("# program:").unwrap_or_else(|| format!("{name}.c")),
@@ -120,12 +123,16 @@ impl Stage {
         program
     }
 
-    fn recording(&self, program: &Path) -> PathBuf {
-        let dir = program.with_extension("recording");
+    fn recording(&self, program: &Path, way: Way) -> PathBuf {
+        let (kind, options): (_, &[&str]) = match way {
+            Way::Exact => ("exact", &["--exact"]),
+            _ => ("recording", &[]),
+        };
+        let dir = program.with_extension(kind);
         self.once(&dir, || {
             let mut record = contraflow();
             record.env("CONTRAFLOW_HOME", self.scene.path("store"));
-            record.args(["record", "-q", "-o"]).arg(&dir).arg(program);
+            record.args(["record", "-q"]).args(options).arg("-o").arg(&dir).arg(program);
             record
         });
         dir
@@ -135,9 +142,9 @@ impl Stage {
     fn play(&self, scenario: &Scenario, way: Way) -> String {
         let program = self.program(scenario);
         let said = match way {
-            Way::Recorded => {
+            Way::Recorded | Way::Exact => {
                 let mut replay = contraflow();
-                replay.arg("replay").arg(self.recording(&program)).arg("--");
+                replay.arg("replay").arg(self.recording(&program, way)).arg("--");
                 let start = "cf-seek begin\ntbreak main\ncontinue";
                 gdb(replay, start, &scenario.commands)
             }
@@ -279,6 +286,11 @@ fn difference(expected: &str, said: &str) -> String {
 #[test]
 fn recorded_and_live() {
     play_all(&[Way::Recorded, Way::Live, Way::Stepped]);
+}
+
+#[test]
+fn exact() {
+    play_all(&[Way::Exact]);
 }
 
 /// The expectations themselves. `record full` of some versions of gdb cannot restore the registers

@@ -1,4 +1,4 @@
-# only: recorded live
+# only: recorded exact live
 break leaf
 continue
 continue

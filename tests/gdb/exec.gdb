@@ -1,4 +1,4 @@
-# only: recorded live
+# only: recorded exact live
 # flags: -static -no-pie
 break first
 break second

@@ -1,3 +1,4 @@
+# only: recorded live full
 # flags: -static
 handle SIGUSR1 SIGUSR2 nostop noprint pass
 break 25

@@ -1,4 +1,4 @@
-# only: recorded live
+# only: recorded exact live
 # program: threads.c
 break done
 continue

@@ -4,6 +4,7 @@
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
 use super::process::{Process, state_of};
+use super::special::{is_end, written_for};
 use super::thread::{Calling, Doing, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
@@ -51,7 +52,7 @@ impl Engine {
         if let Some(why) = self.reason_to_leave(&call, &registers) {
             return self.leave(why);
         }
-        if self.is_end(&call) {
+        if is_end(&call) {
             self.log_finish(tid, &registers)?;
         }
         self.answer_for_cpus(&call);
@@ -148,7 +149,7 @@ impl Process {
         result: i64,
     ) -> Result<(), Error> {
         let number = call_of(registers).number;
-        let written = self.written_for(number, registers, result);
+        let written = written_for(number, registers, result);
         let writes = contents(&self.engine, written);
         let done = Done { result, writes, maps: Vec::new(), state: None };
         self.log(thread, registers, Happening::Call { number, done })?;
@@ -212,9 +213,10 @@ impl Process {
             Some(Box::new(state_of(thread.tracee(), &after)?))
         };
         let done = Done { result, writes, maps, state };
-        let happening = match calling.is_logged {
-            true => Happening::Returns { done },
-            false => Happening::Call { number: call.number, done },
+        let happening = if calling.is_logged {
+            Happening::Returns { done }
+        } else {
+            Happening::Call { number: call.number, done }
         };
         self.log(thread, before, happening)
     }

@@ -75,7 +75,7 @@ impl Engine {
     fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
         let name = comm(self.pid, tid);
         gone_is_fine(Tracee(tid).resume(0))?;
-        self.wait_until_gone(tid)?;
+        self.wait_until_gone(tid);
         if self.holder != tid {
             self.log_place()?;
         }
@@ -94,15 +94,14 @@ impl Engine {
     }
 
     /// Waits until a thread has left its memory. The first thread of a process is reported last.
-    fn wait_until_gone(&mut self, tid: Tid) -> Result<(), Error> {
+    fn wait_until_gone(&self, tid: Tid) {
         if tid.0 != self.pid.0 {
             while !matches!(wait_for(tid), Ok(Stop::Exited(_) | Stop::Killed { .. }) | Err(_)) {}
-            return Ok(());
+            return;
         }
         while !tracee::is_first_thread_gone(self.pid) {
             std::thread::sleep(Duration::from_micros(100));
         }
-        Ok(())
     }
 
     /// Writes the final state if all threads are at their end, and lets them end.

@@ -35,7 +35,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let turns = Turns::begin().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let _forwarding = Forwarding::to(pid);
-    let mut engine = Engine::new(request, pid, turns);
+    let mut engine = Engine::new(request, pid, turns.as_ref());
     let result = engine.start(prepared).and_then(|()| engine.run());
     if let Some(turns) = turns {
         let _ = turns.own.keep_this_thread();
@@ -77,7 +77,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    fn new(request: &Request, pid: Pid, turns: Option<Turns>) -> Self {
+    fn new(request: &Request, pid: Pid, turns: Option<&Turns>) -> Self {
         Self {
             request: request.clone(),
             pid,
@@ -89,7 +89,7 @@ impl Engine {
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             unborn: None,
-            turns,
+            turns: turns.copied(),
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,
@@ -209,13 +209,11 @@ impl Engine {
         let is_alone = self.threads.len() == 1;
         let ticks = if is_alone { LONG_SLICE_TICKS } else { SLICE_TICKS };
         let run = self.with(tid, |process, thread| {
-            let mut running = match thread.running.take() {
-                Some(running) => running,
-                None => {
-                    let budget = process.engine.budget(ticks).unwrap_or(ticks);
-                    let distance = Distance::Budget(budget);
-                    process.engine.begin_run(&mut thread.translated, distance)?
-                }
+            let mut running = if let Some(running) = thread.running.take() {
+                running
+            } else {
+                let budget = process.engine.budget(ticks).unwrap_or(ticks);
+                process.engine.begin_run(&mut thread.translated, Distance::Budget(budget))?
             };
             thread.tracee().resume(0)?;
             let run = process.engine.go_on(&mut thread.translated, &mut running)?;

@@ -13,7 +13,7 @@ use crate::recording::log::{Bytes, Happening, Write};
 use crate::sideband::Event;
 use crate::tracee::{SiginfoBytes, Stop, dispositions, siginfo, wait_for};
 
-/// Where a frame of rt_sigreturn(2) has the address of the extended state, from RSP at the handler's
+/// Where a frame of `rt_sigreturn` has the address of the extended state, from RSP at the handler's
 /// first instruction on (`struct rt_sigframe`, `struct sigcontext`).
 const FRAME_EXTENDED: u64 = 8 + 40 + 184;
 /// Where the extended state has its size (`struct _fpx_sw_bytes`, after `magic1`).
@@ -39,7 +39,7 @@ impl Engine {
             let before = thread.tracee().registers()?;
             process.deliver(thread, &info, &before, |_, _| Vec::new())
         })?;
-        self.after_delivery(tid, delivered)
+        self.after_delivery(tid, delivered.as_ref())
     }
 
     /// Delivers a signal to a thread that is in a system call.
@@ -59,13 +59,13 @@ impl Engine {
                 process.writes_of_interrupted(&calling, rax)
             })
         })?;
-        self.after_delivery(tid, delivered)
+        self.after_delivery(tid, delivered.as_ref())
     }
 
-    fn after_delivery(&mut self, tid: Tid, delivered: Option<Delivered>) -> Result<(), Error> {
+    fn after_delivery(&mut self, tid: Tid, delivered: Option<&Delivered>) -> Result<(), Error> {
         match delivered {
-            Some(Delivered::Other(stop)) if stop.is_end() => self.ending(tid, stop),
-            Some(Delivered::Other(stop)) => self.note_stop(tid, stop),
+            Some(Delivered::Other(stop)) if stop.is_end() => self.ending(tid, *stop),
+            Some(Delivered::Other(stop)) => self.note_stop(tid, *stop),
             Some(Delivered::InHandler | Delivered::Nothing) | None => Ok(()),
         }
     }
@@ -89,7 +89,7 @@ impl Process {
                 matches!(signal, libc::SIGSTOP | libc::SIGTSTP | libc::SIGTTIN | libc::SIGTTOU);
             if is_stop {
                 thread.tracee().step(signal)?;
-                return self.stopped(thread);
+                return stopped(thread);
             }
             return Ok(Delivered::Nothing);
         }
@@ -134,20 +134,6 @@ impl Process {
         Ok(Delivered::InHandler)
     }
 
-    /// Waits for a thread that a signal stops as job control does, until it goes on.
-    fn stopped(&mut self, thread: &Thread) -> Result<Delivered, Error> {
-        loop {
-            match wait_for(thread.tid())? {
-                Stop::Group(signal) => {
-                    thread.tracee().listen()?;
-                    crate::capture::signals::stop_with_program(signal);
-                }
-                Stop::Event(crate::tracee::PtraceEvent::Stop) => return Ok(Delivered::Nothing),
-                stop => return Ok(Delivered::Other(stop)),
-            }
-        }
-    }
-
     /// Returns the signal frame of a thread at the first instruction of a handler.
     fn frame_at(&self, registers: &Registers) -> AddrRange {
         let start = registers.rsp;
@@ -157,5 +143,19 @@ impl Process {
         let is_known = extended > start && end.wrapping_sub(start) <= LARGEST_FRAME_BYTES;
         let end = if is_known { end } else { start.saturating_add(PLAIN_FRAME_BYTES) };
         AddrRange::new(Addr(start), Addr(end))
+    }
+}
+
+/// Waits for a thread that a signal stops as job control does, until it goes on.
+fn stopped(thread: &Thread) -> Result<Delivered, Error> {
+    loop {
+        match wait_for(thread.tid())? {
+            Stop::Group(signal) => {
+                thread.tracee().listen()?;
+                crate::capture::signals::stop_with_program(signal);
+            }
+            Stop::Event(crate::tracee::PtraceEvent::Stop) => return Ok(Delivered::Nothing),
+            stop => return Ok(Delivered::Other(stop)),
+        }
     }
 }

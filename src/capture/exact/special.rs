@@ -27,7 +27,7 @@ const ARCH_SHSTK_ENABLE: u64 = 0x5001;
 /// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
 const MADV_FREE: u64 = 8;
 const MADV_GUARD_INSTALL: u64 = 102;
-/// modify_ldt, set_thread_area.
+/// `modify_ldt`, `set_thread_area`.
 const SEGMENT_CALLS: [u64; 2] = [154, 205];
 /// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
 const VSYSCALL_REACH_BYTES: u64 = 16;
@@ -43,11 +43,6 @@ impl Engine {
         let why = reason_to_leave(call.number, r);
         let why = why.or_else(|| shares().then_some(why_shared));
         why.or_else(|| mixes().then_some(why_mixed))
-    }
-
-    /// Returns true if a call ends the process.
-    pub(super) fn is_end(&self, call: &Call) -> bool {
-        call.number == EXIT_GROUP
     }
 
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.
@@ -98,12 +93,6 @@ impl Process {
             ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
             _ => None,
         }
-    }
-
-    /// Returns the memory that the recorder wrote for a call which it answered.
-    pub(super) fn written_for(&self, number: u64, r: &Registers, result: i64) -> Vec<AddrRange> {
-        let is_read = number == ARCH_PRCTL && r.rdi == ARCH_GET_GS && result == 0;
-        is_read.then(|| AddrRange::sized(Addr(r.rsi), 8)).into_iter().collect()
     }
 
     /// Notes what the engine must know of a call that a thread is about to make.
@@ -158,9 +147,13 @@ impl Process {
         let is_private =
             flags & u64::from(libc::MAP_TYPE.cast_unsigned()) == libc::MAP_PRIVATE as u64;
         let writes = prot & libc::PROT_WRITE as u64 != 0;
-        let is_other = |mapping: &Mapping| match is_private {
-            true => mapping.protection.shared && mapping.protection.write,
-            false => writes && !mapping.protection.shared,
+        let is_other = |mapping: &Mapping| {
+            let protection = mapping.protection;
+            if is_private {
+                protection.shared && protection.write
+            } else {
+                writes && !protection.shared
+            }
         };
         self.engine.space.mappings().any(|mapping| mapping.name == path && is_other(mapping))
     }
@@ -210,4 +203,15 @@ impl Process {
         self.log(thread, before, Happening::Executes { registers, extended: None, writes })?;
         Ok(true)
     }
+}
+
+/// Returns true if a call ends the process.
+pub(super) fn is_end(call: &Call) -> bool {
+    call.number == EXIT_GROUP
+}
+
+/// Returns the memory that the recorder wrote for a call which it answered.
+pub(super) fn written_for(number: u64, r: &Registers, result: i64) -> Vec<AddrRange> {
+    let is_read = number == ARCH_PRCTL && r.rdi == ARCH_GET_GS && result == 0;
+    is_read.then(|| AddrRange::sized(Addr(r.rsi), 8)).into_iter().collect()
 }

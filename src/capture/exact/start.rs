@@ -98,10 +98,7 @@ impl Process {
             program: executable(self.pid())?.to_string_lossy().into_owned(),
             auxv: Bytes(without_vdso(auxv(self.pid()))),
             state: state_of(tracee, &tracee.registers()?)?,
-            mappings: mapped
-                .iter()
-                .map(|mapping| self.mapped(mapping))
-                .collect::<Result<_, _>>()?,
+            mappings: mapped.iter().map(|mapping| self.mapped(mapping)).collect(),
         };
         self.log_beside(tid, Happening::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
@@ -114,19 +111,19 @@ impl Process {
     }
 
     /// Describes a mapping as it is now, and stores the file that it is of.
-    pub(super) fn mapped(&self, mapping: &Mapping) -> Result<Mapped, Error> {
+    pub(super) fn mapped(&self, mapping: &Mapping) -> Mapped {
         let content = match self.mappings.image(mapping) {
             Some(image) => Content::File { image: image.clone(), offset: mapping.offset },
             None => Content::Zeros,
         };
-        Ok(Mapped {
+        Mapped {
             range: mapping.range,
             protection: mapping.protection,
             grows_down: mapping.name == "[stack]",
             content,
             name: mapping.name.clone(),
             shared: None,
-        })
+        }
     }
 
     /// Reads the pages of a mapping that are not what a replay maps there.
