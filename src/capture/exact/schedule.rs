@@ -54,7 +54,6 @@ impl Engine {
     pub(super) fn log_place(&mut self) -> Result<(), Error> {
         let Some(process) = &mut self.process else { return Ok(()) };
         if let Some(thread) = self.threads.get_mut(&self.holder)
-            && thread.ticks > 0
             && matches!(thread.doing, Doing::Runs)
             && thread.translated.place == Place::Program
             && let Ok(registers) = thread.tracee().registers()
