@@ -11,7 +11,7 @@ use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
-use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick};
+use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick, slots};
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +136,9 @@ impl TranslatedProcess {
                 self.restore_signal_state(thread, signal)?;
             }
             match stop {
+                SignalStop::Request if self.is_nowhere(thread) => {
+                    return self.take_back(thread, running);
+                }
                 SignalStop::Request => {
                     let spent = thread.tracee.registers()?.r11;
                     if is_spent(spent) {
@@ -178,6 +181,23 @@ impl TranslatedProcess {
             }
             thread.tracee.resume(0)?;
         }
+    }
+
+    /// Takes back an indirect branch to where no program can be: the thread is to execute it in the
+    /// program, so that its fault is the CPU's own.
+    fn take_back(&self, thread: &mut TranslatedThread, running: &Running) -> Result<Run, Error> {
+        let registers = thread.tracee.registers()?;
+        let number = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        let edge = self.translator.edges_from(number).first().copied();
+        let before = edge.and_then(|edge| self.before_branch(thread, &registers, &edge));
+        let Some((program, _)) = before else {
+            return Err(Error::Inexact { tid: thread.tid(), at: registers.rip.into() });
+        };
+        // The branch itself is a tick that was counted already.
+        let ticks = running.budget.wrapping_sub(registers.r11).wrapping_sub(1);
+        self.enter_program(thread, &program, 0)?;
+        Ok(Run::Ran(Ran { ticks, instructions: None, end: RunEnd::Native(None) }))
     }
 
     /// Takes a thread, which a signal of the program stopped, out of the cache.

@@ -51,6 +51,13 @@ impl Emitter {
         self.slot_access(0x89, register, slot);
     }
 
+    /// Emits `mov dword gs:[slot], value`.
+    pub(super) fn store_value(&mut self, value: u32, slot: u32) {
+        self.put(&[0x65, 0xc7, 0x04, 0x25]);
+        self.put_u32(slot);
+        self.put_u32(value);
+    }
+
     /// Emits `mov register, gs:[slot]`.
     pub(super) fn load(&mut self, register: Gpr, slot: u32) {
         self.slot_access(0x8b, register, slot);

@@ -20,6 +20,8 @@ pub const REQUEST: u32 = 0x30;
 pub const RESPONSE: u32 = 0x38;
 /// A jump's destination if no register is free for it.
 pub const JUMP: u32 = 0x40;
+/// Where ticks are counted: the number of the edge of the last indirect branch.
+pub const EDGE: u32 = 0x48;
 
 /// Value of [`REQUEST`]: the target in [`TARGET`] has no superblock yet.
 pub const INDIRECT: u64 = u64::MAX;

@@ -27,6 +27,8 @@ impl Builder<'_, '_> {
             self.emitter.trace_pointer_in();
         }
         if self.site.counts {
+            // No record says which branch it was.
+            self.emitter.store_value(edge, slots::EDGE);
             if let Some(field) = self.count(edge) {
                 self.emitter.aim(field, self.site.miss);
             }
