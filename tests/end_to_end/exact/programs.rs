@@ -19,7 +19,13 @@ fn replays(sources: &[&str]) {
 
 #[test]
 fn signals_come_where_they_came() {
-    replays(&["nowhere.c", "exact/signals.c", "exact/interrupted.c", "exact/repeated.c", "exact/vectors.c"]);
+    replays(&[
+        "nowhere.c",
+        "exact/signals.c",
+        "exact/interrupted.c",
+        "exact/repeated.c",
+        "exact/vectors.c",
+    ]);
 }
 
 #[test]
