@@ -249,6 +249,8 @@ impl<'a, R: Run> Client<'a, R> {
                 let tid = features.thread_id(session, session.last_stop().thread);
                 Answer::Reply(format!("QC{tid}").into_bytes())
             }
+            // An exact recording needs no script.
+            b"qTStatus" if self.served.session.run().is_exact() => Answer::Reply(Vec::new()),
             b"qTStatus" => Answer::Framed(hints::without_script()),
             b"vCont?" => Answer::Reply(resume::ACTIONS.to_vec()),
             [b'H', kind @ (b'g' | b'c'), id @ ..] => self.choose_thread(*kind, id),

@@ -1,7 +1,7 @@
 //! Commands about the run as a whole and the current position.
 
-use super::NO_HISTORY;
 use super::clock::{date, seconds};
+use super::{NO_HISTORY, no_path};
 use crate::common::Visible;
 use crate::session::{History, Position, Run, Session};
 use std::fmt::Write;
@@ -114,7 +114,7 @@ pub(super) fn gaps<R: Run>(session: &Session<R>) -> String {
 pub(super) fn stats<R: Run>(session: &Session<R>) -> String {
     let (Some(history), Some(position)) = (session.run().recorded(), session.run().position())
     else {
-        return NO_HISTORY.to_owned();
+        return no_path(session);
     };
     let total = position.total;
     let threads = history.threads();

@@ -1,7 +1,7 @@
 //! Commands that move along the calls around a position, without symbols.
 
-use super::NO_HISTORY;
 use super::about::when;
+use super::no_path;
 use crate::common::Tid;
 use crate::session::{CallFrame, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// Moves back to the last call out of the program's own code, if this is a library's.
 pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
     let (Some(history), tid) = (session.run().recorded(), session.last_stop().thread) else {
-        return NO_HISTORY.to_owned();
+        return no_path(session);
     };
     if session.run().pc(tid).is_some_and(|pc| history.is_own_code(pc)) {
         return "this is the program's own code\n".to_owned();
@@ -33,7 +33,7 @@ pub(super) fn return_from<R: Run>(
     interrupted: &dyn Fn() -> bool,
 ) -> String {
     let (Some(history), Some(here)) = (session.run().recorded(), session.run().position()) else {
-        return NO_HISTORY.to_owned();
+        return no_path(session);
     };
     let tid = session.last_stop().thread;
     let stack = session.run().call_stack(tid);

@@ -97,3 +97,11 @@ pub(super) fn answer<R: Run>(
 
 /// The answer without a history.
 const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
+/// The answer of an exact recording, which has values instead of a path.
+const NO_PATH: &str = "an exact recording has no list of what was executed: breakpoints, watchpoints \
+                       and reverse-continue find it\n";
+
+/// Returns the answer to a question that needs a path, where there is none.
+fn no_path<R: Run>(session: &Session<R>) -> String {
+    if session.run().is_exact() { NO_PATH } else { NO_HISTORY }.to_owned()
+}

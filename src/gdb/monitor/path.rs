@@ -1,7 +1,7 @@
 //! The path around a position, and the executions of some code.
 
-use super::NO_HISTORY;
 use super::clock::seconds;
+use super::no_path;
 use crate::common::{Addr, Visible};
 use crate::session::{Arrived, Direction, Found, History, Run, Search, Session};
 use std::collections::BTreeSet;
@@ -29,7 +29,7 @@ pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> Strin
         Err(why) => return why,
     };
     let (Some(history), Some(here)) = (session.run().recorded(), session.run().position()) else {
-        return NO_HISTORY.to_owned();
+        return no_path(session);
     };
     let tid = session.last_stop().thread;
     let calls = history.calls_around(tid, here.at, count);
@@ -91,7 +91,7 @@ pub(super) fn find<R: Run>(
         Ok(question) => question,
         Err(why) => return why,
     };
-    let Some(history) = session.run().recorded() else { return NO_HISTORY.to_owned() };
+    let Some(history) = session.run().recorded() else { return no_path(session) };
     let addrs: BTreeSet<Addr> = history.code_of(what).into_iter().collect();
     if addrs.is_empty() {
         return format!(

@@ -1,8 +1,8 @@
 //! Moves to a position of the history.
 
-use super::NO_HISTORY;
 use super::about::{place, when};
 use super::clock::{decimal, duration_ns, seconds};
+use super::{NO_HISTORY, no_path};
 use crate::session::{History, Position, Run, Session};
 
 pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
@@ -76,7 +76,7 @@ fn share_of(percent: &str, here: Position) -> Option<u64> {
 
 /// Returns the first position at or after a time.
 fn time<R: Run>(session: &Session<R>, sign: Option<u8>, time_ns: u64) -> Result<u64, String> {
-    let history = session.run().recorded().ok_or_else(|| NO_HISTORY.to_owned())?;
+    let history = session.run().recorded().ok_or_else(|| no_path(session))?;
     let Some(end_ns) = history.time_ns(history.total()) else {
         return Err("this recording has no times\n".to_owned());
     };
