@@ -2,6 +2,7 @@
 //! reference that the others are compared with. Imported by `cli` and `session` only.
 
 mod backend;
+mod beat;
 mod begin;
 mod clock;
 mod code_files;

@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use super::thread::Thread;
+use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{Outcome, Prepared, Request};
@@ -29,12 +30,16 @@ const SLICE_PERIOD: Duration = Duration::from_millis(2);
 const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
 
+/// The longest time until an entry is on disk.
+const FLUSH_PERIOD: Duration = Duration::from_millis(200);
+
 /// Records a program.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // Without turns on one CPU it is slower. Threads take turns anyway.
     let turns = Turns::begin().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
     let _forwarding = Forwarding::to(pid);
+    let _beat = Beat::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, turns.as_ref());
     let result = engine.start(prepared).and_then(|()| engine.run());
     if let Some(turns) = turns {
@@ -124,8 +129,10 @@ impl Engine {
 
     fn run(&mut self) -> Result<(), Error> {
         while self.finished.is_none() {
-            if let Some(process) = &mut self.process {
-                process.recorder.flush_if_due()?;
+            if let Some(process) = &mut self.process
+                && Beat::is_due()
+            {
+                process.recorder.flush()?;
             }
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
                 return self.leave("was left by its recorder");

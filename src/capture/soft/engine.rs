@@ -2,8 +2,9 @@
 
 use super::harm::harm_behind;
 use super::process::{Finished, Process};
+use super::saving;
 use super::thread::{Doing, Thread};
-use super::ticks::{self, Ticks};
+use crate::capture::beat::Beat;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::Newborns;
@@ -29,7 +30,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let (prepared, pid) = Prepared::launch(request, BACKEND)?;
     let _forwarding = Forwarding::to(pid);
     let _asking = Asking::on_signal();
-    let _ticks = Ticks::start(ticks::PERIOD);
+    let _beat = Beat::start(saving::PERIOD);
     let leaving = Leaving::when_orphaned();
     let mut engine = Engine { turns, ..Engine::new(request, pid, leaving) };
     let started = match &request.start_at {
@@ -54,7 +55,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
     let (prepared, tids) = Prepared::attach(request, BACKEND, pid)?;
     let _asking = Asking::on_signal();
-    let _ticks = Ticks::start(ticks::PERIOD);
+    let _beat = Beat::start(saving::PERIOD);
     let mut engine = Engine::new(request, pid, Some(Leaving::on_signals()));
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
@@ -176,7 +177,7 @@ impl Engine {
                 leaves = true;
                 self.leave()?;
             }
-            if Ticks::are_due() {
+            if Beat::is_due() {
                 self.save_so_far()?;
                 self.end_those_that_wait_in_vain()?;
             }

@@ -3,8 +3,8 @@
 use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};
-use super::ticks::Ticks;
 use crate::capture::Error;
+use crate::capture::beat::Beat;
 use crate::capture::clock::now;
 use crate::capture::contract::{Go, News};
 use crate::capture::culprit::Culprit;
@@ -47,7 +47,7 @@ impl Engine {
             }
         };
         let _forwarding = Forwarding::for_request(&self.request, self.program);
-        let _ticks = Ticks::start(LOOK_PERIOD);
+        let _beat = Beat::start(LOOK_PERIOD);
         let news = loop {
             if let Some(news) = self.take_news(go.thread, runs == Runs::One) {
                 break news;
@@ -55,7 +55,7 @@ impl Engine {
             if interrupted() {
                 break (go.thread, News::Interrupted);
             }
-            if Ticks::are_due() {
+            if Beat::is_due() {
                 self.save_so_far()?;
                 self.end_those_that_wait_in_vain()?;
             }

@@ -4,8 +4,9 @@
 use super::debugger::Debugger;
 use super::engine::{BACKEND, Engine};
 use super::process::Process;
+use super::saving;
 use super::thread::{Doing, Thread};
-use super::ticks::{self, Ticks};
+use crate::capture::beat::Beat;
 use crate::capture::contract::{Go, News};
 use crate::capture::debugged::{Debugged, DebuggedThread};
 use crate::capture::error::gone_is_fine;
@@ -251,9 +252,9 @@ impl Engine {
         for thread in of_process.filter(|thread| thread.doing == Doing::AtEnd) {
             gone_is_fine(thread.tracee().resume(0))?;
         }
-        let _ticks = Ticks::start(ticks::PERIOD);
+        let _beat = Beat::start(saving::PERIOD);
         while self.processes.contains_key(&pid) {
-            if Ticks::are_due() {
+            if Beat::is_due() {
                 self.end_those_that_wait_in_vain()?;
             }
             if let Some((tid, stop)) = self.wait()? {

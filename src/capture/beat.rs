@@ -1,14 +1,9 @@
-//! A periodic tick at which records are encoded and written, so that a killed recorder loses
-//! little. No thread is stopped for it.
+//! A beat at which a recorder writes what it has, so that a killed one loses little. No thread is
+//! stopped for it.
 
-use super::engine::Engine;
-use super::process::Process;
-use crate::capture::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Half of the longest history that is lost: packets of one tick are written at the next.
-pub(super) const PERIOD: Duration = Duration::from_millis(500);
 /// A signal that nothing else uses here.
 const SIGNAL: libc::c_int = libc::SIGVTALRM;
 
@@ -16,14 +11,14 @@ static DUE: AtomicBool = AtomicBool::new(false);
 
 /// Lets a signal interrupt the waiting of the thread that made it, while it exists.
 #[derive(Debug)]
-pub(super) struct Ticks {
+pub(super) struct Beat {
     old: libc::sigaction,
     timer: Option<libc::timer_t>,
 }
 
-impl Ticks {
+impl Beat {
     pub(super) fn start(period: Duration) -> Self {
-        let handler: extern "C" fn(libc::c_int) = tick;
+        let handler: extern "C" fn(libc::c_int) = beat;
         // SAFETY: all bit patterns of these plain structures are valid; the handler only writes an
         // atomic. Without SA_RESTART the wait ends.
         unsafe {
@@ -48,13 +43,13 @@ impl Ticks {
         }
     }
 
-    /// Returns true if there was a tick since the last call.
-    pub(super) fn are_due() -> bool {
+    /// Returns true if there was a beat since the last call.
+    pub(super) fn is_due() -> bool {
         DUE.swap(false, Ordering::Relaxed)
     }
 }
 
-impl Drop for Ticks {
+impl Drop for Beat {
     fn drop(&mut self) {
         // SAFETY: deletes the timer that `start` made, and puts back what was there.
         unsafe {
@@ -66,26 +61,6 @@ impl Drop for Ticks {
     }
 }
 
-extern "C" fn tick(_: libc::c_int) {
+extern "C" fn beat(_: libc::c_int) {
     DUE.store(true, Ordering::Relaxed);
-}
-
-impl Engine {
-    /// Encodes and writes the records of all threads so far.
-    pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
-        for thread in self.threads.values_mut() {
-            if let Some(process) = self.processes.get_mut(&thread.pid()) {
-                process.save_so_far(thread);
-            }
-        }
-        self.processes.values_mut().try_for_each(Process::write_packets)?;
-        let Self { reports, processes, finished, .. } = self;
-        reports.tell(|| {
-            let ended = finished.iter().map(|(.., bytes)| bytes).sum::<u64>();
-            let live = processes.values().map(|process| process.recorder.written_bytes());
-            let is_ring = processes.values().any(Process::has_become_ring);
-            (ended + live.sum::<u64>(), is_ring)
-        });
-        Ok(())
-    }
 }

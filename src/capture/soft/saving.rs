@@ -1,0 +1,29 @@
+//! Encodes and writes the records so far, at each beat.
+
+use super::engine::Engine;
+use super::process::Process;
+use crate::capture::Error;
+use std::time::Duration;
+
+/// Half of the longest history that is lost: packets of one beat are written at the next.
+pub(super) const PERIOD: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Encodes and writes the records of all threads so far.
+    pub(super) fn save_so_far(&mut self) -> Result<(), Error> {
+        for thread in self.threads.values_mut() {
+            if let Some(process) = self.processes.get_mut(&thread.pid()) {
+                process.save_so_far(thread);
+            }
+        }
+        self.processes.values_mut().try_for_each(Process::write_packets)?;
+        let Self { reports, processes, finished, .. } = self;
+        reports.tell(|| {
+            let ended = finished.iter().map(|(.., bytes)| bytes).sum::<u64>();
+            let live = processes.values().map(|process| process.recorder.written_bytes());
+            let is_ring = processes.values().any(Process::has_become_ring);
+            (ended + live.sum::<u64>(), is_ring)
+        });
+        Ok(())
+    }
+}
