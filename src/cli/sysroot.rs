@@ -42,8 +42,8 @@ impl Sysroot {
         stored.retain(|path, _| images.file(path).is_some());
         for (path, image) in &stored {
             sysroot.show(reader.dir(), path, image)?;
-            // Where /lib is a link, the dynamic linker and so gdb use the shorter name. Without a
-            // final state nothing else tells.
+            // Where /lib is a link, the dynamic linker and so gdb use the shorter name. A recording
+            // without a final state has no list of these names.
             let short = path.strip_prefix("/usr").filter(|short| short.starts_with("/lib"));
             if let Some(short) = short.filter(|short| !stored.contains_key(*short)) {
                 sysroot.show(reader.dir(), short, image)?;
