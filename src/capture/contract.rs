@@ -2,7 +2,7 @@
 
 use crate::common::{Addr, Pid, Tid};
 use crate::recording::Exit;
-use crate::tracee::Signo;
+use crate::tracee::{Signo, Watch};
 use std::collections::BTreeSet;
 
 /// A request to let a live program go on.
@@ -39,17 +39,6 @@ impl Go {
     pub(super) fn passed_to(&self, tid: Tid) -> u64 {
         if self.step && self.thread == tid { self.passed_to_stepper } else { self.passed }
     }
-}
-
-/// Memory that is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Watch {
-    /// Its first byte.
-    pub addr: Addr,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Reads count, and not only writes.
-    pub reads: bool,
 }
 
 /// The system calls before and after which a live program stops.

@@ -1,8 +1,7 @@
 //! A live program, of whichever backend: a debugger runs it under capture, and looks at it while all
 //! its threads are stopped.
 
-use super::contract::{Go, News, Watch};
-use super::debug_registers::can_watch;
+use super::contract::{Go, News};
 use super::live_program::LiveProgram;
 use super::recorder::Request;
 use super::{Backend, Error, perf, soft, step};
@@ -10,7 +9,8 @@ use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
 use crate::recording::TscClock;
-use crate::tracee::{SiginfoBytes, comm};
+use crate::tracee::debug_registers::can_watch;
+use crate::tracee::{SiginfoBytes, Watch, comm};
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -8,7 +8,6 @@ mod clock;
 mod code_files;
 mod contract;
 mod culprit;
-mod debug_registers;
 mod debugged;
 mod delivery;
 mod error;
@@ -36,7 +35,7 @@ mod unrecordable;
 mod written;
 
 pub use backend::Backend;
-pub use contract::{Catches, Forks, Go, News, Watch};
+pub use contract::{Catches, Forks, Go, News};
 pub use error::Error;
 pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;

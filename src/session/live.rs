@@ -12,15 +12,14 @@ use super::final_registers::registers;
 use super::watching::{Watching, split};
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Forks, GapInfo, History, Library, Older, Order, Position, Protection, Recorded,
-    Recording, Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Value,
-    Watchpoint,
+    FileBytes, Forks, GapInfo, History, Library, Older, Order, Position, Recorded, Recording,
+    Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
-use crate::capture::{Backend, Go, Live as Program, News, Request, Watch};
+use crate::capture::{Backend, Go, Live as Program, News, Request};
 use crate::common::{Addr, Pid, Tid};
-use crate::sideband::Mapping;
 use crate::state::link_maps;
 use crate::tracee;
+use crate::tracee::Watch;
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 
@@ -288,18 +287,7 @@ impl Run for Live {
         let program = self.program.borrow();
         let auxv = tracee::auxv(program.pid());
         let maps = link_maps(&auxv, &|addr, buf| program.read(addr, buf))?;
-        let library = |map: crate::state::LinkMap| Library {
-            path: map.name,
-            namespace: 0,
-            link_map: map.addr,
-            load_bias: Addr(map.load_bias),
-            dynamic: map.dynamic,
-        };
-        // The program itself comes first, without a name. The vdso has a name without a directory
-        // and has no file.
-        let of_file =
-            |map: &crate::state::LinkMap| map.name.is_empty() || map.name.starts_with('/');
-        Some(maps.into_iter().filter(of_file).map(library).collect())
+        Some(Library::all_of(maps))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {
@@ -307,16 +295,7 @@ impl Run for Live {
             return past.regions();
         }
         let mapped = tracee::mappings(self.process()?).ok()?;
-        let region = |mapping: Mapping| Region {
-            range: mapping.range,
-            protection: Protection {
-                read: mapping.protection.read,
-                write: mapping.protection.write,
-                execute: mapping.protection.execute,
-            },
-            name: mapping.name,
-        };
-        Some(mapped.into_iter().map(region).collect())
+        Some(mapped.into_iter().map(Region::from).collect())
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {

@@ -4,9 +4,10 @@
 
 use super::live::Live;
 use super::{Access, Action, Breakpoints, Order, Run, Stop, StopReason, Watchpoint};
-use crate::capture::{Live as Program, Watch};
+use crate::capture::Live as Program;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::insn::{MAX_INSN_BYTES, Registers, reads};
+use crate::tracee::Watch;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

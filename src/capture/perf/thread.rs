@@ -1,11 +1,11 @@
 //! A thread that the CPU traces.
 
 use super::tap::Tap;
-use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::final_state;
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
+use crate::tracee::debug_registers::Watched;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
 /// The state of a thread, as far as its tracer knows.

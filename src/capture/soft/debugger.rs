@@ -3,12 +3,12 @@
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
-use crate::capture::debug_registers::Slot;
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Catches, Error, Forks, News};
 use crate::common::Tid;
 use crate::encode::Item;
 use crate::tracee::Signo;
+use crate::tracee::debug_registers::Slot;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The stops that the debugger of a process requested.

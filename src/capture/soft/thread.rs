@@ -1,6 +1,5 @@
 //! A recorded thread.
 
-use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::{Error, News, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -8,6 +7,7 @@ use crate::encode::Lane;
 use crate::engine::{Phase, TranslatedThread};
 use crate::image::core;
 use crate::insn::Insn;
+use crate::tracee::debug_registers::Watched;
 use crate::tracee::{Rseq, SiginfoBytes, Signo, Tracee};
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
 //! A thread that is being stepped.
 
 use super::trap::{Ignored, Trap};
-use crate::capture::debug_registers::Watched;
 use crate::capture::debugged::{DebuggedThread, Pending};
 use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, final_state};
@@ -10,6 +9,7 @@ use crate::encode::Path;
 use crate::image::core;
 use crate::insn::Insn;
 use crate::tracee::call_numbers::EXECVE;
+use crate::tracee::debug_registers::Watched;
 use crate::tracee::{SiginfoBytes, Signo, Tracee};
 
 /// The state of a thread, as far as its tracer knows.

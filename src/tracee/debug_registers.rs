@@ -1,9 +1,9 @@
 //! Watched memory, with the CPU's debug registers (SDM volume 3, "Debug Registers"). They report
 //! accesses by any code.
 
-use super::contract::Watch;
+use super::error::Error;
+use super::ptrace::Tracee;
 use crate::common::Addr;
-use crate::tracee::{Error, Tracee};
 
 /// DR0 to DR3.
 const SLOTS: usize = 4;
@@ -12,9 +12,20 @@ const CONTROL: usize = 7;
 /// The widest range that one register watches.
 const WIDEST_BYTES: u64 = 8;
 
+/// Memory that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watch {
+    /// Its first byte.
+    pub addr: Addr,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Reads count, and not only writes.
+    pub reads: bool,
+}
+
 /// The range that one debug register watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot {
+pub struct Slot {
     addr: u64,
     size_bytes: u64,
     /// The address of the watch that it is part of.
@@ -23,12 +34,12 @@ pub(super) struct Slot {
 }
 
 /// Returns true if there are enough debug registers.
-pub(super) fn can_watch(watches: &[Watch]) -> bool {
+pub fn can_watch(watches: &[Watch]) -> bool {
     slots(watches).len() <= SLOTS && watches.iter().all(|w| w.size_bytes <= WIDEST_BYTES * 4)
 }
 
 /// Divides watches into aligned ranges of 1, 2, 4 or 8 bytes.
-pub(super) fn slots(watches: &[Watch]) -> Vec<Slot> {
+pub fn slots(watches: &[Watch]) -> Vec<Slot> {
     let mut slots = Vec::new();
     for watch in watches {
         let (mut addr, mut rest) = (watch.addr.0, watch.size_bytes);
@@ -60,11 +71,11 @@ fn control(slots: &[Slot]) -> u64 {
 
 /// The ranges that a thread's debug registers watch.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Vec<Slot>);
+pub struct Watched(Vec<Slot>);
 
 impl Watched {
     /// Watches these ranges and no others, for a stopped thread.
-    pub(super) fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
+    pub fn set(&mut self, tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
         if self.0 != slots {
             watch(tracee, slots)?;
             self.0 = slots.to_vec();
@@ -73,27 +84,48 @@ impl Watched {
     }
 
     /// Clears the registers of a stopped thread, before it is detached.
-    pub(super) fn end(&self, tracee: Tracee) -> Result<(), Error> {
-        if self.0.is_empty() { Ok(()) } else { watch(tracee, &[]) }
+    pub fn end(&self, tracee: Tracee) -> Result<(), Error> {
+        if self.0.is_empty() { Ok(()) } else { clear(tracee) }
     }
 
     /// Forgets all ranges: the kernel has cleared the registers for a new program.
-    pub(super) fn forget(&mut self) {
+    pub fn forget(&mut self) {
         self.0.clear();
     }
 
     /// Returns the address of a watch that was hit since the last call.
-    pub(super) fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
+    pub fn take_hit(&self, tracee: Tracee) -> Result<Option<Addr>, Error> {
+        Ok(self.take_hits(tracee)?.first().map(|hit| hit.addr))
+    }
+
+    /// Returns the hits since the last call.
+    pub fn take_hits(&self, tracee: Tracee) -> Result<Vec<Hit>, Error> {
         if self.0.is_empty() {
-            return Ok(None);
+            return Ok(Vec::new());
         }
         let status = tracee.debug_register(STATUS)?;
-        let hit = self.0.iter().enumerate().find(|(index, _)| status >> index & 1 != 0);
-        if hit.is_some() {
+        let hits = self.0.iter().enumerate().filter(|(index, _)| status >> index & 1 != 0);
+        let hits: Vec<Hit> =
+            hits.map(|(_, slot)| Hit { addr: slot.of, reads: slot.reads }).collect();
+        if !hits.is_empty() {
             tracee.set_debug_register(STATUS, 0)?;
         }
-        Ok(hit.map(|(_, slot)| slot.of))
+        Ok(hits)
     }
+}
+
+/// A hit of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hit {
+    /// [`Watch::addr`].
+    pub addr: Addr,
+    /// [`Watch::reads`].
+    pub reads: bool,
+}
+
+/// Watches nothing any more.
+pub fn clear(tracee: Tracee) -> Result<(), Error> {
+    watch(tracee, &[])
 }
 
 fn watch(tracee: Tracee, slots: &[Slot]) -> Result<(), Error> {
