@@ -1,6 +1,8 @@
 //! Facts about a run for its user: the program, its ending, the gaps.
 
 use crate::common::{Addr, AddrRange, Tid};
+use crate::sideband::{self, Mapping};
+use crate::state::LinkMap;
 use std::fmt;
 
 /// A description of the recorded program and its run.
@@ -109,6 +111,28 @@ impl fmt::Display for Place {
     }
 }
 
+impl Library {
+    /// Returns the libraries of the dynamic linker's list. The program itself comes first, without a
+    /// name. The vdso has a name without a directory and has no file.
+    pub(super) fn all_of(maps: Vec<LinkMap>) -> Vec<Self> {
+        let of_file = |map: &LinkMap| map.name.is_empty() || map.name.starts_with('/');
+        maps.into_iter().filter(of_file).map(Self::from).collect()
+    }
+}
+
+impl From<LinkMap> for Library {
+    fn from(map: LinkMap) -> Self {
+        Self {
+            path: map.name,
+            // The list that starts at `r_debug` is the base namespace.
+            namespace: 0,
+            link_map: map.addr,
+            load_bias: Addr(map.load_bias),
+            dynamic: map.dynamic,
+        }
+    }
+}
+
 /// A range of mapped memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -118,6 +142,14 @@ pub struct Region {
     pub protection: Protection,
     /// The path of the mapped file, or a name in brackets; possibly empty.
     pub name: String,
+}
+
+impl From<Mapping> for Region {
+    fn from(mapping: Mapping) -> Self {
+        let sideband::Protection { read, write, execute, .. } = mapping.protection;
+        let protection = Protection { read, write, execute };
+        Self { range: mapping.range, protection, name: mapping.name }
+    }
 }
 
 /// The accesses that a memory mapping permits.

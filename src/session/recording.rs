@@ -307,15 +307,7 @@ impl History for Recording {
     }
 
     fn libraries(&self) -> Option<Vec<Library>> {
-        let library = |library: state::Library| Library {
-            path: library.map.name,
-            // The list that starts at `r_debug` is the base namespace.
-            namespace: 0,
-            link_map: library.map.addr,
-            load_bias: Addr(library.map.load_bias),
-            dynamic: library.map.dynamic,
-        };
-        Some(self.loaded()?.into_iter().map(library).collect())
+        Some(self.loaded()?.into_iter().map(|library| Library::from(library.map)).collect())
     }
 
     fn siginfo(&self, tid: Tid, g: u64) -> Option<Vec<u8>> {
