@@ -31,7 +31,7 @@ impl Context {
     }
 }
 
-/// All threads, one of which is loaded into the process.
+/// The program's threads. The process holds the registers of at most one of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contexts {
     threads: BTreeMap<Tid, Context>,

@@ -107,8 +107,9 @@ fn ranges_of_program(start: &Start, mut cursor: Cursor) -> Result<Vec<AddrRange>
 /// Returns a stack as large as it may become: the kernel lets it grow as it is used.
 fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
-    let lowest = below.map(|range| range.end.0 + STACK_GAP_BYTES).max().unwrap_or(0);
+    let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);
     let start = stack.range.start.0.saturating_sub(STACK_BYTES).max(lowest);
-    let start = start.next_multiple_of(4096).min(stack.range.start.0);
+    let whole = start.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
+    let start = whole.min(stack.range.start.0);
     Mapped { range: AddrRange::new(Addr(start), stack.range.end), ..stack.clone() }
 }

@@ -7,8 +7,8 @@ use crate::common::{Addr, AddrRange};
 use crate::recording::Reader;
 use crate::recording::log::{Content, MapChange, Mapped, Write};
 use crate::sideband::Protection;
-use crate::tracee;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
+use crate::tracee::{self, Tracee};
 use std::os::unix::ffi::OsStrExt;
 
 /// Where the page of the SYSCALL instruction has room for a path.
@@ -101,7 +101,7 @@ impl Epoch {
                 let mut text = path.as_os_str().as_bytes().to_vec();
                 text.push(0);
                 if text.len() > ROOM_BYTES {
-                    return Err(system("open", libc_enametoolong()));
+                    return Err(system("open", libc::ENAMETOOLONG));
                 }
                 let room = self.page.wrapping_add(ROOM);
                 self.write(room, &text)?;
@@ -154,11 +154,7 @@ impl Epoch {
         number: u64,
         args: [u64; 6],
     ) -> Result<u64, Error> {
-        let result = self.thread.tracee.inject(self.page, number, args)?;
-        if (-4095..0).contains(&result) {
-            return Err(system(name, i32::try_from(-result).unwrap_or(0)));
-        }
-        Ok(result.cast_unsigned())
+        call_in(self.thread.tracee, self.page, name, number, args)
     }
 
     /// Reads the mappings again.
@@ -172,13 +168,23 @@ impl Epoch {
     }
 }
 
-pub(super) fn system(call: &'static str, errno: i32) -> Error {
-    tracee::Error::of_call(call, errno).into()
+/// Lets a process make a system call, by the SYSCALL instruction in `page`.
+pub(super) fn call_in(
+    tracee: Tracee,
+    page: Addr,
+    name: &'static str,
+    number: u64,
+    args: [u64; 6],
+) -> Result<u64, Error> {
+    let result = tracee.inject(page, number, args)?;
+    if (-4095..0).contains(&result) {
+        return Err(system(name, i32::try_from(-result).unwrap_or(0)));
+    }
+    Ok(result.cast_unsigned())
 }
 
-/// Returns the number of the error "File name too long".
-const fn libc_enametoolong() -> i32 {
-    36
+pub(super) fn system(call: &'static str, errno: i32) -> Error {
+    tracee::Error::of_call(call, errno).into()
 }
 
 /// Returns a protection as mmap(2) has it.

@@ -81,7 +81,7 @@ impl Replay {
         &self.reader
     }
 
-    /// Returns the position. Counts the instructions since the last tick if that was not done.
+    /// Returns the position; that of the last tick where the instructions since it were not counted.
     pub fn position(&self) -> Position {
         let (entry, ticks) = (self.cursor.index(), self.ticks);
         Position { entry, ticks, instructions: self.instructions.unwrap_or(0) }
@@ -92,11 +92,6 @@ impl Replay {
         self.first
     }
 
-    /// Returns the first position after so many ticks of all threads.
-    pub(super) fn position_of_ticks(&self, ticks: u64) -> Position {
-        self.outline.position(self.first.entry, ticks, |_| 0)
-    }
-
     /// Returns the number of a position's moment: the ticks and the entries before it. No two places
     /// between two ticks have the same.
     pub fn moment(&self, position: Position) -> u64 {
@@ -105,7 +100,7 @@ impl Replay {
 
     /// Returns the first position of a moment.
     pub fn position_of_moment(&self, moment: u64) -> Position {
-        self.outline.position(self.first.entry, moment, |entry| entry)
+        self.outline.position(self.first.entry, moment)
     }
 
     /// Returns the number of the last moment.
@@ -193,21 +188,19 @@ impl Outline {
         Ok(Self { starts, entries, total_ticks, files })
     }
 
-    /// Returns the first position where the ticks before it, and what `more` makes of its entry, are
-    /// `wanted`.
-    fn position(&self, first: u64, wanted: u64, more: impl Fn(u64) -> u64) -> Position {
-        let sum = |entry: u64| self.ticks_before(entry).saturating_add(more(entry));
+    /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
+    fn position(&self, first: u64, moment: u64) -> Position {
+        let begins = |entry: u64| self.ticks_before(entry).saturating_add(entry);
         let (mut low, mut high) = (first, self.len());
         while low + 1 < high {
             let middle = low + (high - low) / 2;
-            let is_before = if more(1) == 0 { sum(middle) < wanted } else { sum(middle) <= wanted };
-            if is_before {
+            if begins(middle) <= moment {
                 low = middle;
             } else {
                 high = middle;
             }
         }
-        Position { entry: low, ticks: wanted.saturating_sub(sum(low)), instructions: 0 }
+        Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
     }
 
     /// Returns the number of entries.

@@ -6,7 +6,7 @@ use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, Tid};
 use crate::engine::{Distance, Ran, Run, RunEnd};
-use crate::recording::log::Happening;
+use crate::recording::log::{Bytes, Happening};
 use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::Bound;
 use std::collections::BTreeSet;
@@ -45,8 +45,6 @@ pub enum Found {
     Watch(usize),
     /// The user had enough.
     Interrupted,
-    /// The next event happened to this thread, and is a goal.
-    Event(Tid),
 }
 
 /// The reason why a piece of a run ended.
@@ -57,8 +55,9 @@ pub(super) enum Met {
     Hook,
     /// A stop.
     Stop,
-    /// An access to watched memory.
-    Watch,
+    /// Perhaps an access to watched memory. True: the next instruction is a stop, which another run would
+    /// pass.
+    Watch(bool),
     /// A fault.
     Fault(Box<SiginfoBytes>),
 }
@@ -75,7 +74,7 @@ impl Replay {
         self.set_stops(goals);
         let found = loop {
             match self.travel_to(until, goals, watching) {
-                Ok(Found::Stop) if !self.is_accepted(goals) => {
+                Ok(Found::Stop) if !self.is_accepted(goals)? => {
                     if (goals.interrupted)() {
                         break Ok(Found::Interrupted);
                     }
@@ -101,9 +100,24 @@ impl Replay {
     }
 
     /// Returns true if the thread that is about to execute stops here.
-    pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> bool {
-        let is_there = self.load_next().is_ok();
-        is_there && (goals.accepts)(self)
+    pub(super) fn is_accepted(&mut self, goals: &Goals<'_>) -> Result<bool, Error> {
+        self.load_next()?;
+        Ok(self.is_attempted()? && (goals.accepts)(self))
+    }
+
+    /// Returns true if the thread attempts its next instruction before another entry of the log
+    /// happens to it. Otherwise it will come here once more: after others ran, or after a handler.
+    fn is_attempted(&mut self) -> Result<bool, Error> {
+        let Some(entry) = self.cursor.current()? else { return Ok(true) };
+        let Site::Place(place) = self.site_of(&entry) else { return Ok(true) };
+        let here = self.epoch.thread.tracee.registers()?;
+        let is_there = self.ticks == entry.ticks && here.rip == place.ip.0;
+        let is_between = match &entry.happening {
+            Happening::Switch { .. } => true,
+            Happening::Signal { siginfo: Bytes(info), .. } => !came_of_attempt(info),
+            _ => false,
+        };
+        Ok(!(is_there && is_between))
     }
 
     fn travel_to(
@@ -130,8 +144,8 @@ impl Replay {
             if self.number != number {
                 self.begin_goals(goals, watching)?;
             }
-            if let Some(number) = self.epoch.changed(watching).first() {
-                return Ok(Found::Watch(*number));
+            if let Some(number) = self.epoch.met(watching)? {
+                return Ok(Found::Watch(number));
             }
             if (goals.interrupted)() {
                 return Ok(Found::Interrupted);
@@ -146,7 +160,7 @@ impl Replay {
     }
 
     /// Returns true if the thread that executes next is at a stop, at the start of its interval.
-    fn stands_at(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
+    pub(super) fn stands_at(&mut self, stops: &BTreeSet<Addr>) -> Result<bool, Error> {
         let Some(entry) = self.cursor.peek()? else { return Ok(false) };
         let (tid, executes) = (entry.tid, !matches!(entry.happening, Happening::Start(_)));
         let in_call = self.epoch.contexts.get(tid).is_none_or(|c| c.call.is_some());
@@ -264,12 +278,14 @@ impl Replay {
     ) -> Result<Option<Found>, Error> {
         let ticks = self.ticks;
         if let Site::Place(place) = site {
-            let stops = goals.stops;
-            let mut is_stop = |ip: Addr| stops.contains(&ip);
-            if !self.walk_to(tid, place, &mut is_stop)? {
-                return Ok(Some(Found::Stop));
-            }
-            return Ok(self.epoch.changed(watching).first().map(|number| Found::Watch(*number)));
+            let found = self.walk_to(tid, place, &mut |replay, ip| {
+                let met = replay.epoch.met(watching)?.map(Found::Watch);
+                Ok(met.or_else(|| goals.stops.contains(&ip).then_some(Found::Stop)))
+            })?;
+            return match found {
+                None => Ok(self.epoch.met(watching)?.map(Found::Watch)),
+                found => Ok(found),
+            };
         }
         loop {
             if self.hook_here()?.is_some() {
@@ -294,7 +310,10 @@ impl Replay {
     fn meaning(&mut self, met: &Met, watching: &mut Watching) -> Result<Option<Found>, Error> {
         Ok(match met {
             Met::Stop => Some(Found::Stop),
-            Met::Watch => self.epoch.met(watching)?.map(Found::Watch),
+            Met::Watch(is_at_stop) => {
+                let met = self.epoch.met(watching)?.map(Found::Watch);
+                met.or(is_at_stop.then_some(Found::Stop))
+            }
             Met::Nothing | Met::Hook | Met::Fault(_) => None,
         })
     }
@@ -321,14 +340,29 @@ impl Replay {
         Ok(Met::Nothing)
     }
 
-    /// Runs the loaded thread once.
+    /// Runs the loaded thread once. A stop where it begins is passed.
     pub(super) fn run(&mut self, distance: Distance) -> Result<Met, Error> {
+        let (begun, ticks) = (self.ip()?, self.ticks);
+        let met = self.run_engine(distance)?;
+        if !matches!(met, Met::Nothing | Met::Watch(_)) {
+            return Ok(met);
+        }
+        let ip = self.ip()?;
+        let is_elsewhere = ip != begun || self.ticks != ticks;
+        let is_at_stop = is_elsewhere && self.epoch.engine.translator().is_stop(ip.0);
+        Ok(match met {
+            Met::Watch(_) => Met::Watch(is_at_stop),
+            _ if is_at_stop => Met::Stop,
+            met => met,
+        })
+    }
+
+    fn run_engine(&mut self, distance: Distance) -> Result<Met, Error> {
         let thread = &mut self.epoch.thread;
         let (run, _) = self.epoch.engine.run_counted(thread, distance)?;
         let (ran, info) = match run {
             Run::Ran(ran) => (ran, None),
             Run::Signal(ran, info) => (ran, Some(info)),
-            Run::Other(stop) if stop.is_end() => return Err(Error::Killed),
             Run::Other(_) => return Err(Error::Killed),
         };
         let Ran { ticks, end, .. } = ran;
@@ -338,11 +372,12 @@ impl Replay {
             RunEnd::Stop => Met::Stop,
             RunEnd::Native(Some(_)) => Met::Hook,
             RunEnd::Native(None) if self.hook_here()?.is_some() => Met::Hook,
-            RunEnd::Native(None) => {
-                self.step_natively()?;
-                Met::Nothing
-            }
-            RunEnd::Watchpoint => Met::Watch,
+            RunEnd::Native(None) => match self.step_natively()? {
+                Some(info) => Met::Fault(Box::new(info)),
+                // It may have written to a watched page.
+                None => Met::Watch(false),
+            },
+            RunEnd::Watchpoint => Met::Watch(false),
             RunEnd::Signal => match info {
                 Some(info) if siginfo::code_of(&info) > 0 => Met::Fault(Box::new(info)),
                 // Nobody but the replay may tell its process anything.
@@ -361,4 +396,13 @@ impl Replay {
         self.ticks += ticks;
         self.instructions = is_reached.then_some(0);
     }
+}
+
+/// Returns true if a signal came of an attempt to execute the instruction where the thread is. A trap
+/// comes after its instruction.
+fn came_of_attempt(info: &[u8]) -> bool {
+    let info: Option<&SiginfoBytes> = info.first_chunk();
+    info.is_some_and(|info| {
+        siginfo::fault_address(info).is_some() && siginfo::signal_of(info) != libc::SIGTRAP
+    })
 }

@@ -1,12 +1,14 @@
-//! To any position, and backwards.
+//! Backwards: by single instructions, and to the last hit of a goal before a position.
 
 use super::error::Error;
 use super::events::Site;
+use super::forward::Advanced;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
-use super::watches::{Watch, Watching};
+use super::watches::{Executed, Watch};
 use crate::common::{Addr, Tid};
+use crate::recording::log::Happening;
 use std::collections::BTreeSet;
 
 /// A hit of a search: in the tick after so many entries and ticks, before the instruction at `ip`, or
@@ -45,13 +47,20 @@ impl Hits {
     }
 }
 
-/// The distance to a checkpoint from which on nearer ones are worth their time.
-const FAR_TICKS: u64 = 5000;
-/// The distance of the nearest of them.
-const NEAR_TICKS: u64 = 500;
-/// How much nearer each is than the one before.
-const SHRINKS: u64 = 6;
-const NEVER: fn() -> bool = || false;
+/// The result of a search through a part of the run.
+enum Searched {
+    /// All hits, in the order of the run.
+    All(Vec<Hit>),
+    /// There are many. The user wants the last one, which is to be looked for from this position on.
+    Many(Position),
+    /// The user had enough.
+    Interrupted,
+}
+
+/// The number of hits from which on a search looks for later ones first.
+const MANY_HITS: usize = 20;
+/// The distance to the end, in moments, from which on that is worth a checkpoint.
+const FAR: u64 = 500;
 
 impl<'a> Goals<'a> {
     /// Returns goals without a stop.
@@ -61,199 +70,30 @@ impl<'a> Goals<'a> {
 }
 
 impl Replay {
-    /// Moves to a position.
-    pub fn seek(&mut self, target: Position) -> Result<(), Error> {
-        self.is_at_end = false;
-        if self.approach_from_before(target)? {
-            self.leave_near_checkpoints(target)?;
-        }
-        self.travel_to_tick(target)?;
-        self.load_next()?;
-        while self.position() < target && self.ticks == target.ticks {
-            if self.hook_here()?.is_some() || !self.step_one()? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs to the beginning of the tick of a position, which is not before this one.
-    fn travel_to_tick(&mut self, target: Position) -> Result<(), Error> {
-        if (self.cursor.index(), self.ticks) != (target.entry, target.ticks) {
-            let none = BTreeSet::new();
-            let goals = Goals::nothing(&none, &NEVER);
-            let until = Some((target.entry, target.ticks));
-            self.travel(until, &goals, &mut Watching::default())?;
-        }
-        Ok(())
-    }
-
-    /// Runs towards a position, and keeps checkpoints at distances from it that shrink: who goes back
-    /// will go back further.
-    fn leave_near_checkpoints(&mut self, target: Position) -> Result<(), Error> {
-        let goal = self.ticks_before(target);
-        let mut distance = goal.saturating_sub(self.ticks_before(self.position()));
-        if distance < FAR_TICKS {
-            return Ok(());
-        }
-        self.epoch.checkpoints.forget_near();
-        while distance > NEAR_TICKS {
-            distance /= SHRINKS;
-            let at = self.position_of_ticks(goal - distance);
-            let here = (self.cursor.index(), self.ticks);
-            if (at.entry, at.ticks) > here && at < target {
-                self.travel_to_tick(at)?;
-                if self.instructions == Some(0) {
-                    let position = self.position();
-                    self.epoch.keep_near(position, &self.cursor)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Turns to the last checkpoint before a position, unless the replay is between the two. Returns
-    /// true if it did.
-    fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
-        let number = self.outline.epoch_of(target.entry);
-        if number != self.number {
-            self.enter_epoch(number)?;
-        }
-        let checkpoint = self.epoch.checkpoints.before(target);
-        let here = self.position();
-        // Where the instructions were not counted, the next tick is the first known place.
-        let is_known =
-            self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
-        let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
-        if is_between {
-            return Ok(false);
-        }
-        match checkpoint {
-            Some(kept) => self.restore(kept)?,
-            None => self.enter_epoch(number)?,
-        }
-        Ok(true)
-    }
-
-    fn restore(&mut self, position: Position) -> Result<(), Error> {
-        let Some(cursor) = self.epoch.restore(position)? else { return Ok(()) };
-        self.cursor = cursor;
-        (self.ticks, self.instructions) = (position.ticks, Some(position.instructions));
-        Ok(())
-    }
-
-    /// Loads the thread of the next entry.
-    pub(super) fn load_next(&mut self) -> Result<(), Error> {
-        if let Some(tid) = self.next_thread()? {
-            self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
-        }
-        Ok(())
-    }
-
-    /// Counts the instructions since the last tick, if that was not done.
-    pub fn settle(&mut self) -> Result<Position, Error> {
-        if self.instructions.is_none() {
-            let ip = self.ip()?;
-            let (entry, ticks) = (self.cursor.index(), self.ticks);
-            self.seek(Position { entry, ticks, instructions: 0 })?;
-            self.walk_to_ip(ip)?;
-        }
-        Ok(self.position())
-    }
-
-    /// Executes instructions within a tick up to an address.
-    fn walk_to_ip(&mut self, ip: Addr) -> Result<(), Error> {
-        let ticks = self.ticks;
-        while self.ip()? != ip {
-            let is_over = self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks;
-            if is_over {
-                let tid = self.next_thread()?.unwrap_or_default();
-                return Err(self.diverged(tid, format!("it does not come to {ip}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves to the end of the run.
-    pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
-        let none = BTreeSet::new();
-        let goals = Goals::nothing(&none, interrupted);
-        self.travel(None, &goals, &mut Watching::default())
-    }
-
-    /// Runs forward to a goal, or to the end.
-    pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
+    /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one.
+    pub fn step_back(&mut self, tid: Tid, watches: &[Watch]) -> Result<Found, Error> {
         let mut watching = self.epoch.watch(watches)?;
-        let found = if watching.fits() {
-            self.travel(None, goals, &mut watching)
-        } else {
-            self.travel_slowly(None, goals, &mut watching)
-        };
         self.epoch.unwatch()?;
-        let found = found?;
-        if found != Found::End {
-            self.settle()?;
-        }
-        Ok(found)
-    }
-
-    /// Executes one instruction of a thread, or lets happen what happens to it next. Other threads
-    /// may run before that.
-    pub fn step_forward(&mut self, tid: Tid, goals: &Goals<'_>) -> Result<Found, Error> {
-        if let Some(found) = self.come_to_run(tid, goals)? {
-            return Ok(found);
-        }
-        let Some(entry) = self.cursor.current()? else { return Ok(Found::End) };
-        self.load_next()?;
-        let is_at_site = self.ticks == entry.ticks
-            && match self.site_of(&entry) {
-                Site::Here => true,
-                Site::Hook => self.hook_here()?.is_some(),
-                Site::Place(place) => place.ip == self.ip()?,
-            };
-        if !is_at_site {
-            if self.step_one()? {
-                return Ok(Found::Goal);
-            }
-            return Err(self.diverged(tid, "it gets a signal that was not recorded"));
-        }
-        if let Site::Place(place) = self.site_of(&entry) {
-            self.walk_to(tid, place, &mut |_| false)?;
-        }
-        if !self.happen()? {
+        let after = self.registers_of(tid)?;
+        if !self.go_one_back(tid)? {
             return Ok(Found::End);
         }
-        if matches!(entry.happening, crate::recording::log::Happening::Switch { .. }) {
-            return self.step_forward(tid, goals);
-        }
-        if self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
-            // It comes out of the call later.
-            if let Some(found) = self.come_to_run(tid, goals)? {
-                return Ok(found);
-            }
-            self.happen()?;
-        }
-        Ok(Found::Goal)
-    }
-
-    /// Runs until the next entry is one of a thread.
-    fn come_to_run(&mut self, tid: Tid, goals: &Goals<'_>) -> Result<Option<Found>, Error> {
-        while self.next_thread()? != Some(tid) {
-            let next = self.outline.next_of(tid, self.cursor.index());
-            let Some(next) = next else {
-                // It executes nothing any more.
-                return self.run_forward(goals, &[]).map(Some);
-            };
-            match self.travel(Some((next, 0)), goals, &mut Watching::default())? {
-                Found::Goal => {}
-                found => return Ok(Some(found)),
-            }
-        }
-        Ok(None)
+        let changed = self.epoch.changed(&mut watching).first().copied();
+        let before = self.registers_of(tid)?;
+        let is_executed = match self.cursor.current()? {
+            Some(entry) => entry.tid == tid && !self.is_at_site(&entry)?,
+            None => false,
+        };
+        let read = || {
+            let code = self.bytes_at(before.rip.into());
+            watching.read_by(&Executed::of(&code, &before, &after))
+        };
+        let met = changed.or_else(|| if is_executed { read() } else { None });
+        Ok(met.map_or(Found::Goal, Found::Watch))
     }
 
     /// Moves one instruction of a thread back. Returns false at its first one.
-    pub fn step_back(&mut self, tid: Tid) -> Result<bool, Error> {
+    fn go_one_back(&mut self, tid: Tid) -> Result<bool, Error> {
         self.is_at_end = false;
         let here = self.settle()?;
         let is_running = self.next_thread()? == Some(tid);
@@ -293,43 +133,52 @@ impl Replay {
         Ok(Some(Position { entry: here.entry, ticks, instructions: count }))
     }
 
-    /// Returns the position where a thread was when an entry happened to it. None: it was nowhere.
-    fn last_place_before(&mut self, entry: u64) -> Result<Option<Position>, Error> {
-        self.seek(Position::after_entries(entry))?;
-        let Some(next) = self.cursor.current()? else { return Ok(None) };
-        let site = self.site_of(&next);
-        if site == Site::Here {
-            let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
-            // A call that it entered before others ran.
-            let entered = self.outline.last_of(next.tid, entry).filter(|_| in_call);
-            return entered.map_or(Ok(None), |entered| self.last_place_before(entered));
-        }
-        self.seek(Position { entry, ticks: next.ticks, instructions: 0 })?;
-        match site {
-            Site::Place(place) => {
-                self.walk_to(next.tid, place, &mut |_| false)?;
-            }
-            _ => {
-                while self.hook_here()?.is_none() {
-                    if !self.step_one()? {
-                        return Ok(None);
-                    }
+    /// Returns the position of the last instruction that a thread attempted before an entry of its
+    /// own. None: there is none.
+    fn last_place_before(&mut self, mut entry: u64) -> Result<Option<Position>, Error> {
+        loop {
+            self.seek(Position::after_entries(entry))?;
+            let Some(next) = self.cursor.current()? else { return Ok(None) };
+            let site = self.site_of(&next);
+            if site == Site::Here {
+                let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
+                // A call that it entered before others ran.
+                match self.outline.last_of(next.tid, entry).filter(|_| in_call) {
+                    Some(entered) => entry = entered,
+                    None => return Ok(None),
                 }
+                continue;
+            }
+            self.seek(Position { entry, ticks: next.ticks, instructions: 0 })?;
+            if !self.walk_to_site(next.tid, site)? {
+                return Ok(None);
+            }
+            let at = self.position();
+            if !matches!(next.happening, Happening::Switch { .. }) {
+                return Ok(Some(at));
+            }
+            // It has not executed the instruction there: the one before.
+            if (at.ticks, at.instructions) > (0, 0) {
+                return self.instruction_before(at);
+            }
+            match self.outline.last_of(next.tid, entry) {
+                Some(before) => entry = before,
+                None => return Ok(None),
             }
         }
-        let at = self.position();
-        let is_switch = matches!(next.happening, crate::recording::log::Happening::Switch { .. });
-        if !is_switch {
-            return Ok(Some(at));
+    }
+
+    /// Brings the loaded thread to a site within the tick. Returns false if it does not get there.
+    fn walk_to_site(&mut self, tid: Tid, site: Site) -> Result<bool, Error> {
+        if let Site::Place(place) = site {
+            return self.walk_to(tid, place, &mut |_, _| Ok(None)).map(|_| true);
         }
-        // It has not executed the instruction there: the one before.
-        if (at.ticks, at.instructions) > (0, 0) {
-            return self.instruction_before(at);
+        while self.hook_here()?.is_none() {
+            if !self.step_one()? {
+                return Ok(false);
+            }
         }
-        match self.outline.last_of(next.tid, entry) {
-            Some(before) => self.last_place_before(before),
-            None => Ok(None),
-        }
+        Ok(true)
     }
 
     /// Runs backwards to a goal, or to the beginning.
@@ -342,11 +191,14 @@ impl Replay {
         let known = self.hits.take().filter(|hits| hits.are_of(here, goals, watches));
         let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
         loop {
-            if let Some(hit) = hits.before.pop() {
+            while let Some(hit) = hits.before.pop() {
                 self.go_to_hit(&hit)?;
                 hits.at = self.position();
-                self.hits = Some(hits);
-                return Ok(hit.found);
+                // A stop at the place of the hit before it is no other place.
+                if hits.at < here {
+                    self.hits = Some(hits);
+                    return Ok(hit.found);
+                }
             }
             let end = hits.begin;
             let begin = self.checkpoint_before(end)?;
@@ -355,11 +207,18 @@ impl Replay {
                 return Ok(Found::End);
             }
             self.seek(begin)?;
-            let Ok(found) = self.hits_until(end, goals, watches)? else {
-                self.seek(end)?;
-                return Ok(Found::Interrupted);
-            };
-            (hits.before, hits.begin) = (found, begin);
+            match self.hits_until(end, goals, watches)? {
+                Searched::All(found) => (hits.before, hits.begin) = (found, begin),
+                // The search begins anew from there.
+                Searched::Many(later) => {
+                    self.seek(later)?;
+                    self.keep_here()?;
+                }
+                Searched::Interrupted => {
+                    self.seek(end)?;
+                    return Ok(Found::Interrupted);
+                }
+            }
         }
     }
 
@@ -379,51 +238,72 @@ impl Replay {
         Ok(before.unwrap_or(Position::after_entries(self.epoch.begins)))
     }
 
-    /// Returns the hits from here to a position. Err: the user had enough.
+    /// Searches for the hits from here to a position.
     fn hits_until(
         &mut self,
         end: Position,
         goals: &Goals<'_>,
         watches: &[Watch],
-    ) -> Result<Result<Vec<Hit>, ()>, Error> {
+    ) -> Result<Searched, Error> {
         let mut watching = self.epoch.watch(watches)?;
         self.load_next()?;
         let ip = self.ip()?;
         let mut hits = Vec::new();
-        if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(goals) {
+        if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(goals)? {
             hits.push(self.hit(Found::Stop)?);
         }
         let until = Some((end.entry, end.ticks));
         loop {
-            let found = if watching.fits() {
-                self.travel(until, goals, &mut watching)?
-            } else {
-                self.travel_slowly(until, goals, &mut watching)?
-            };
-            match found {
+            match self.travel_watched(until, goals, &mut watching)? {
                 Found::Goal | Found::End => break,
                 Found::Interrupted => {
                     self.epoch.unwatch()?;
-                    return Ok(Err(()));
+                    return Ok(Searched::Interrupted);
                 }
-                found => hits.push(self.hit(found)?),
+                found => {
+                    hits.push(self.hit(found)?);
+                    // The next run would pass a stop here.
+                    let is_passed = matches!(found, Found::Watch(_))
+                        && (self.cursor.index(), self.ticks) < (end.entry, end.ticks);
+                    if is_passed && self.stands_at(goals.stops)? && self.is_accepted(goals)? {
+                        hits.push(self.hit(Found::Stop)?);
+                    }
+                }
             }
+            if hits.len() >= MANY_HITS
+                && let Some(later) = self.halfway_to(end)
+            {
+                self.epoch.unwatch()?;
+                return Ok(Searched::Many(later));
+            }
+        }
+        if self.instructions.is_none() {
+            self.epoch.unwatch()?;
+            self.settle()?;
+            watching = self.epoch.watch(watches)?;
         }
         self.load_next()?;
         while self.position() < end && self.ticks == end.ticks && self.cursor.index() == end.entry {
             let ip = self.ip()?;
-            if goals.stops.contains(&ip) && self.is_accepted(goals) {
+            if goals.stops.contains(&ip) && self.is_accepted(goals)? {
                 hits.push(self.hit(Found::Stop)?);
             }
-            if self.hook_here()?.is_some() || !self.step_one()? {
+            if self.hook_here()?.is_some() {
                 break;
             }
-            if let Some(number) = self.epoch.changed(&mut watching).first() {
-                hits.push(self.hit(Found::Watch(*number))?);
+            if let Advanced::Watch(number) = self.advance(&mut watching)? {
+                hits.push(self.hit(Found::Watch(number))?);
             }
         }
         self.epoch.unwatch()?;
-        Ok(Ok(hits))
+        Ok(Searched::All(hits))
+    }
+
+    /// Returns a position halfway to another, if that is far.
+    fn halfway_to(&self, end: Position) -> Option<Position> {
+        let (here, end) = (self.moment(self.position()), self.moment(end));
+        let half = end.saturating_sub(here) / 2;
+        (half > FAR).then(|| self.position_of_moment(here + half))
     }
 
     fn hit(&mut self, found: Found) -> Result<Hit, Error> {
@@ -436,48 +316,11 @@ impl Replay {
         let at = Position { entry: hit.entry, ticks: hit.ticks, instructions: 0 };
         self.seek(at)?;
         self.walk_to_ip(hit.ip)?;
-        if let Found::Watch(_) = hit.found {
-            let here = self.position();
-            let tid = match (here.ticks, here.instructions) {
-                // An event wrote there.
-                (0, 0) => self.outline.thread_of(here.entry.saturating_sub(1)),
-                _ => self.next_thread()?,
-            };
-            if let Some(tid) = tid {
-                self.step_back(tid)?;
-            }
+        if let Found::Watch(_) = hit.found
+            && let Some(tid) = self.last_to_advance()?
+        {
+            self.go_one_back(tid)?;
         }
         Ok(())
-    }
-
-    /// Travels instruction by instruction, and compares what is watched after each.
-    fn travel_slowly(
-        &mut self,
-        until: Option<(u64, u64)>,
-        goals: &Goals<'_>,
-        watching: &mut Watching,
-    ) -> Result<Found, Error> {
-        let mut count = 0_u32;
-        loop {
-            if until == Some((self.cursor.index(), self.ticks)) {
-                return Ok(Found::Goal);
-            }
-            let Some(tid) = self.next_thread()? else { return Ok(Found::End) };
-            match self.step_forward(tid, goals)? {
-                Found::Goal => {}
-                found => return Ok(found),
-            }
-            if let Some(number) = self.epoch.changed(watching).first() {
-                return Ok(Found::Watch(*number));
-            }
-            self.load_next()?;
-            if goals.stops.contains(&self.ip()?) {
-                return Ok(Found::Stop);
-            }
-            count = count.wrapping_add(1);
-            if count.is_multiple_of(4096) && (goals.interrupted)() {
-                return Ok(Found::Interrupted);
-            }
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
-use super::maps::{ROOM, bits, system};
+use super::maps::{ROOM, bits, call_in, system};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::recording::log::{Content, Mapped, Shared};
@@ -41,15 +41,15 @@ impl SharedFiles {
             let inode = from.metadata().map_err(failed("stat"))?.ino();
             let new = create(tracee, copy, page)?;
             let to = open(copy, new)?;
-            call(tracee, page, "dup2", DUP2, [new, fd, 0, 0, 0, 0])?;
-            call(tracee, page, "close", CLOSE, [new, 0, 0, 0, 0, 0])?;
+            call_in(tracee, page, "dup2", DUP2, [new, fd, 0, 0, 0, 0])?;
+            call_in(tracee, page, "close", CLOSE, [new, 0, 0, 0, 0, 0])?;
             for mapping in maps.iter().filter(|mapping| mapping.inode == inode) {
                 let (start, size) = (mapping.range.start.0, mapping.range.size_bytes());
                 copy_range(&from, mapping.offset, &to, mapping.offset, size)
                     .map_err(failed("write"))?;
                 let prot = bits(mapping.protection);
                 let args = [start, size, prot, SHARED_FIXED_NORESERVE, fd, mapping.offset];
-                call(tracee, page, "mmap", MMAP, args)?;
+                call_in(tracee, page, "mmap", MMAP, args)?;
             }
         }
         Ok(())
@@ -104,23 +104,9 @@ impl Epoch {
 fn create(tracee: Tracee, pid: Pid, page: Addr) -> Result<u64, Error> {
     let room = page.wrapping_add(ROOM);
     Memory::open(pid)?.write(room, NAME).map_err(failed("write"))?;
-    let fd = call(tracee, page, "memfd_create", MEMFD_CREATE, [room.0, 0, 0, 0, 0, 0])?;
-    call(tracee, page, "ftruncate", FTRUNCATE, [fd, FILE_BYTES, 0, 0, 0, 0])?;
+    let fd = call_in(tracee, page, "memfd_create", MEMFD_CREATE, [room.0, 0, 0, 0, 0, 0])?;
+    call_in(tracee, page, "ftruncate", FTRUNCATE, [fd, FILE_BYTES, 0, 0, 0, 0])?;
     Ok(fd)
-}
-
-fn call(
-    tracee: Tracee,
-    page: Addr,
-    name: &'static str,
-    number: u64,
-    args: [u64; 6],
-) -> Result<u64, Error> {
-    let result = tracee.inject(page, number, args)?;
-    if (-4095..0).contains(&result) {
-        return Err(system(name, i32::try_from(-result).unwrap_or(0)));
-    }
-    Ok(result.cast_unsigned())
 }
 
 /// Opens a file of a process.

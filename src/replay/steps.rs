@@ -2,16 +2,19 @@
 
 use super::error::Error;
 use super::process::Replay;
-use super::run::Met;
+use super::run::{Found, Met};
 use crate::common::{Addr, Tid};
 use crate::engine::{Distance, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
-use crate::tracee::{siginfo, wait_for};
+use crate::tracee::{SiginfoBytes, siginfo, wait_for};
 use crate::translate::{Bound, Hook, hook_of, is_tick};
 
 /// A path within a tick is shorter.
 const LONGEST_WALK: u64 = 1 << 20;
+
+/// Returns what is found before the instruction at an address.
+type Meets<'a> = dyn FnMut(&mut Replay, Addr) -> Result<Option<Found>, Error> + 'a;
 
 impl Replay {
     /// Returns the address of the next instruction of the thread that executes.
@@ -19,7 +22,7 @@ impl Replay {
         Ok(self.epoch.thread.tracee.instruction_pointer()?)
     }
 
-    fn bytes_at(&self, ip: Addr) -> Vec<u8> {
+    pub(super) fn bytes_at(&self, ip: Addr) -> Vec<u8> {
         let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.epoch.engine.memory.read(ip, &mut bytes);
         bytes.truncate(known);
@@ -47,7 +50,11 @@ impl Replay {
     /// Returns false if it faults.
     pub(super) fn step_one(&mut self) -> Result<bool, Error> {
         let repeats = self.insn_at(self.ip()?).is_some_and(|insn| insn.rep);
-        if repeats && self.hook_here()?.is_none() { self.repeat() } else { self.step_natively() }
+        if repeats && self.hook_here()?.is_none() {
+            self.repeat()
+        } else {
+            Ok(self.step_natively()?.is_none())
+        }
     }
 
     /// Executes a REP instruction in the cache. A step would stop after each iteration.
@@ -63,15 +70,21 @@ impl Replay {
         Ok(true)
     }
 
-    /// Steps over one instruction. Returns false if it faults.
-    pub(super) fn step_natively(&mut self) -> Result<bool, Error> {
+    /// Steps over one instruction. Returns the signal if it faults.
+    pub(super) fn step_natively(&mut self) -> Result<Option<SiginfoBytes>, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
         let pushes_flags = self.insn_at(ip).is_some_and(|insn| insn.pushes_flags);
         loop {
             match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
                 Stepped::Done => break,
-                Stepped::Signal(info) if siginfo::code_of(&info) > 0 => return Ok(false),
+                Stepped::Signal(info) if siginfo::code_of(&info) > 0 => {
+                    if self.ip()? != ip {
+                        // A trap: the instruction is executed.
+                        self.instructions = self.instructions.map(|count| count + 1);
+                    }
+                    return Ok(Some(info));
+                }
                 // Nobody but the replay may tell its process anything.
                 Stepped::Signal(_) => {}
                 Stepped::Other(stop) if stop.is_end() => return Err(Error::Killed),
@@ -89,7 +102,7 @@ impl Replay {
         } else {
             self.instructions = self.instructions.map(|count| count + 1);
         }
-        Ok(true)
+        Ok(None)
     }
 
     /// Takes the flag of the step from the flags that PUSHF pushed.
@@ -104,21 +117,22 @@ impl Replay {
     }
 
     /// Executes instructions up to a place within the same tick. `met` is asked before each of them
-    /// but the first; if it returns true, the replay stays there, and so does this.
+    /// but the first; if it returns something, the replay stays there, and this returns it.
     pub(super) fn walk_to(
         &mut self,
         tid: Tid,
         place: Place,
-        met: &mut dyn FnMut(Addr) -> bool,
-    ) -> Result<bool, Error> {
+        met: &mut Meets<'_>,
+    ) -> Result<Option<Found>, Error> {
         let ticks = self.ticks;
         for walked in 0..LONGEST_WALK {
             let ip = self.ip()?;
-            if walked > 0 && met(ip) {
-                return Ok(false);
+            let found = if walked > 0 { met(self, ip)? } else { None };
+            if found.is_some() {
+                return Ok(found);
             }
             if ip == place.ip {
-                return self.iterate(tid, place).map(|()| true);
+                return self.iterate(tid, place).map(|()| None);
             }
             if self.hook_here()?.is_some() {
                 break;
@@ -129,7 +143,7 @@ impl Replay {
                 break;
             }
         }
-        Err(self.diverged(tid, format!("it does not come to {}", place.ip)))
+        Err(self.diverged(tid, format!("it does not reach {}", place.ip)))
     }
 
     /// Executes the iterations of a REP instruction that were executed before the place.

@@ -1,5 +1,5 @@
-//! Whether a replay is the recorded run: at each entry of the log, and at the end, where the
-//! recording has all registers and memory.
+//! Compares a replay with the recorded run: at each entry of the log and, where the recording has
+//! all registers and memory, at the end.
 
 use super::error::Error;
 use super::process::Replay;
@@ -43,7 +43,11 @@ impl Replay {
         if !verdict.is_whole {
             return Ok(verdict);
         }
-        let Some(core) = self.reader.core()? else { return Ok(verdict) };
+        let Some(core) = self.reader.core()? else {
+            // The program went on without its recorder.
+            verdict.is_whole = false;
+            return Ok(verdict);
+        };
         if let Ok(core) = Core::parse(&Bytes::new(core)) {
             self.compare_threads(&core, &mut verdict)?;
             self.compare_memory(&core, &mut verdict);
@@ -90,7 +94,7 @@ impl Replay {
                     ));
                 }
             }
-            at = Addr(at.0 + PAGE_BYTES as u64);
+            at = Addr(at.0.saturating_add(PAGE_BYTES as u64));
         }
     }
 }

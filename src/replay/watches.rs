@@ -1,9 +1,12 @@
-//! Watched memory: by the debug registers of the replay's process, and around what the log says was
-//! written.
+//! Watched memory: by the debug registers of the replay's process, by the protection of its pages,
+//! and around what the log says was written.
 
 use super::epoch::Epoch;
 use super::error::Error;
-use crate::common::{Addr, AddrRange};
+use crate::common::AddrRange;
+use crate::insn::{Registers, reads, writes};
+use crate::tracee::{self, debug_registers, debug_registers::Watched};
+use std::collections::BTreeSet;
 
 /// The accesses that are watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,71 +28,107 @@ pub struct Watch {
     pub kind: WatchKind,
 }
 
-/// Debug registers of a CPU.
-const REGISTERS: usize = 4;
-const CONTROL: usize = 7;
-const STATUS: usize = 6;
-/// The fields of DR7 (SDM volume 3, "Debug Control Register").
-const WRITES: u64 = 0b01;
-const ACCESSES: u64 = 0b11;
+/// The most bytes that are compared after each instruction.
+const COMPARED_LIMIT_BYTES: u64 = 1 << 16;
 
-/// A piece of watched memory that fits a debug register.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    addr: u64,
-    bytes: u64,
-    kind: WatchKind,
-}
+const PAGE_BYTES: usize = 4096;
 
 /// Watches that are set, with the bytes that they had.
 #[derive(Debug, Default)]
 pub(super) struct Watching {
     watches: Vec<(Watch, Vec<u8>)>,
-    fits: bool,
+    registers: Watched,
+    /// Pages that are protected, so that writes there are seen.
+    pages: Vec<u64>,
+    /// True if something is watched for reads and does not fit the debug registers.
+    decodes: bool,
+}
+
+impl Watch {
+    fn of_registers(&self) -> tracee::Watch {
+        let reads = self.kind != WatchKind::Write;
+        tracee::Watch { addr: self.range.start, size_bytes: self.range.size_bytes(), reads }
+    }
+}
+
+/// Returns true if all of this can be watched at once.
+pub fn can_watch(watches: &[Watch]) -> bool {
+    let mut sizes = watches.iter().map(|watch| watch.range.size_bytes());
+    let total = sizes.try_fold(0_u64, u64::checked_add);
+    total.is_some_and(|total| total <= COMPARED_LIMIT_BYTES)
 }
 
 impl Watching {
-    /// Returns true if debug registers watch all of it.
-    pub(super) fn fits(&self) -> bool {
-        self.fits
-    }
-
     /// Returns what is watched.
     pub(super) fn watches(&self) -> Vec<Watch> {
         self.watches.iter().map(|(watch, _)| *watch).collect()
     }
+
+    /// Returns true if instructions must be executed one by one and decoded.
+    pub(super) fn decodes(&self) -> bool {
+        self.decodes
+    }
+
+    /// Returns the number of the first watch of reads that an executed instruction met.
+    pub(super) fn read_by(&self, insn: &Executed) -> Option<usize> {
+        let is_among = |ranges: &[AddrRange], watch: &Watch| {
+            ranges.iter().any(|range| range.overlaps(watch.range))
+        };
+        self.watches.iter().position(|(watch, _)| match watch.kind {
+            WatchKind::Write => false,
+            WatchKind::Read => is_among(&insn.reads, watch),
+            WatchKind::Access => is_among(&insn.reads, watch) || is_among(&insn.writes, watch),
+        })
+    }
+}
+
+/// The memory that an instruction accessed.
+#[derive(Debug)]
+pub(super) struct Executed {
+    reads: Vec<AddrRange>,
+    writes: Vec<AddrRange>,
+}
+
+impl Executed {
+    /// Returns what the instruction in `bytes` accessed, between these registers.
+    pub(super) fn of(bytes: &[u8], before: &Registers, after: &Registers) -> Self {
+        Self { reads: reads(bytes, before, after), writes: writes(bytes, before, after) }
+    }
 }
 
 impl Epoch {
-    /// Begins to watch.
+    /// Begins to watch: by debug registers where they are enough, reads first, and by the protection
+    /// of pages.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
-        let pieces: Vec<Piece> = watches.iter().flat_map(pieces).collect();
-        let fits = pieces.len() <= REGISTERS;
-        if fits && !pieces.is_empty() {
-            self.set_debug_registers(&pieces)?;
+        let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
+        let of_kind =
+            |writes| watches.iter().filter(move |w| (w.kind == WatchKind::Write) == writes);
+        for watch in of_kind(false).chain(of_kind(true)) {
+            by_registers.push(watch.of_registers());
+            if !debug_registers::can_watch(&by_registers) {
+                by_registers.pop();
+                pages.extend(pages_of(watch.range));
+                decodes |= watch.kind != WatchKind::Write;
+            }
         }
+        let mut registers = Watched::default();
+        registers.set(self.thread.tracee, &debug_registers::slots(&by_registers))?;
         let watches = watches.iter().map(|watch| (*watch, self.bytes(watch.range))).collect();
-        Ok(Watching { watches, fits })
+        let pages = pages.into_iter().collect();
+        let watching = Watching { watches, registers, pages, decodes };
+        self.protect(&watching)?;
+        Ok(watching)
     }
 
-    fn set_debug_registers(&self, pieces: &[Piece]) -> Result<(), Error> {
-        let tracee = self.thread.tracee;
-        tracee.set_debug_register(CONTROL, 0)?;
-        let mut control = 0;
-        for (number, piece) in pieces.iter().enumerate() {
-            tracee.set_debug_register(number, piece.addr)?;
-            let kind = if piece.kind == WatchKind::Write { WRITES } else { ACCESSES };
-            // 8 bytes are 0b10, the others their number less one.
-            let size = if piece.bytes == 8 { 0b10 } else { piece.bytes - 1 };
-            control |= 1 << (2 * number) | (kind | size << 2) << (16 + 4 * number);
-        }
-        tracee.set_debug_register(CONTROL, control)?;
+    /// Protects the pages that are watched. Those that were written are open.
+    fn protect(&mut self, watching: &Watching) -> Result<(), Error> {
+        self.engine.protect_all(self.thread.tracee, &watching.pages)?;
         Ok(())
     }
 
     /// Ends all watching.
     pub(super) fn unwatch(&self) -> Result<(), Error> {
-        Ok(self.thread.tracee.set_debug_register(CONTROL, 0)?)
+        Ok(debug_registers::clear(self.thread.tracee)?)
     }
 
     fn bytes(&self, range: AddrRange) -> Vec<u8> {
@@ -99,56 +138,46 @@ impl Epoch {
         bytes
     }
 
-    /// Returns the number of the watch that an access met, if the debug registers say so: the first
-    /// whose value changed, or which asks for no change.
-    pub(super) fn met(&self, watching: &mut Watching) -> Result<Option<usize>, Error> {
-        let status = self.thread.tracee.debug_register(STATUS)?;
-        self.thread.tracee.set_debug_register(STATUS, 0)?;
-        let pieces = watching.watches.iter().enumerate();
-        let pieces = pieces.flat_map(|(number, (watch, _))| pieces_of(number, watch));
-        let hit: Vec<usize> = pieces
-            .enumerate()
-            .filter(|(register, _)| status & 1 << register != 0)
-            .map(|(_, number)| number)
-            .collect();
-        let changed = self.changed(watching);
-        let met = hit.into_iter().find(|number| match watching.watches[*number].0.kind {
-            WatchKind::Write => changed.contains(number),
-            WatchKind::Read | WatchKind::Access => true,
-        });
-        Ok(met.or_else(|| changed.first().copied()))
+    /// Returns the number of the watch that was met since this was asked last, by what the debug
+    /// registers say and what the memory has.
+    pub(super) fn met(&mut self, watching: &mut Watching) -> Result<Option<usize>, Error> {
+        self.protect(watching)?;
+        let hits = watching.registers.take_hits(self.thread.tracee)?;
+        let differing = self.differing(watching);
+        let is_met = |(number, (watch, _)): (usize, &(Watch, Vec<u8>))| {
+            let differs = differing.contains(&number);
+            let is_hit = || hits.iter().any(|hit| hit.reads && hit.addr == watch.range.start);
+            match watch.kind {
+                WatchKind::Write => differs,
+                // No debug register watches reads alone: what changed was written.
+                WatchKind::Read => !differs && is_hit(),
+                WatchKind::Access => differs || is_hit(),
+            }
+        };
+        Ok(watching.watches.iter().enumerate().position(is_met))
     }
 
     /// Returns the watches whose bytes are not what they were, and takes note of the new ones.
     pub(super) fn changed(&self, watching: &mut Watching) -> Vec<usize> {
-        let mut changed = Vec::new();
+        let changed = self.differing(watching);
+        changed.into_iter().filter(|n| watching.watches[*n].0.kind != WatchKind::Read).collect()
+    }
+
+    /// Returns the watches of any kind whose bytes are not what they were, and takes note of the new
+    /// ones.
+    fn differing(&self, watching: &mut Watching) -> Vec<usize> {
+        let mut differing = Vec::new();
         for (number, (watch, before)) in watching.watches.iter_mut().enumerate() {
             let now = self.bytes(watch.range);
             if now != *before {
                 *before = now;
-                if watch.kind != WatchKind::Read {
-                    changed.push(number);
-                }
+                differing.push(number);
             }
         }
-        changed
+        differing
     }
 }
 
-fn pieces_of(number: usize, watch: &Watch) -> impl Iterator<Item = usize> + use<> {
-    pieces(watch).into_iter().map(move |_| number)
-}
-
-/// Divides watched memory into aligned pieces of 1, 2, 4 or 8 bytes.
-fn pieces(watch: &Watch) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut at = watch.range.start.0;
-    while Addr(at) < watch.range.end && pieces.len() <= REGISTERS {
-        let left = watch.range.end.0 - at;
-        let fits = |bytes: &u64| at.is_multiple_of(*bytes) && *bytes <= left;
-        let bytes = [8, 4, 2, 1].into_iter().find(fits).unwrap_or(1);
-        pieces.push(Piece { addr: at, bytes, kind: watch.kind });
-        at += bytes;
-    }
-    pieces
+fn pages_of(range: AddrRange) -> impl Iterator<Item = u64> {
+    (range.start.page().0..range.end.0).step_by(PAGE_BYTES)
 }

@@ -3,13 +3,12 @@
 use super::final_registers::registers;
 use super::{
     Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
-    Error, FileBytes, GapInfo, Library, Order, Position, Protection, Region, Register, Registers,
-    Run, Stop, StopReason, ThreadInfo, Value, Watchpoint,
+    Error, FileBytes, GapInfo, Library, Order, Position, Region, Register, Registers, Run, Stop,
+    StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
 use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
-use crate::sideband::Mapping;
 use crate::state::link_maps;
 use std::cell::RefCell;
 use std::fs::File;
@@ -81,44 +80,23 @@ impl Replayed {
                 Ok(self.stop(found, Edge::Begin, breakpoints))
             }
             (Action::Step, Direction::Forward) => {
-                let before = values(replay, breakpoints);
-                let found = replay.step_forward(tid, &goals)?;
-                replay.settle()?;
-                let after = values(self.replay.get_mut(), breakpoints);
-                match found {
-                    Found::Goal => Ok(self.stepped(tid, &before, &after, breakpoints)),
+                match replay.step_forward(tid, &goals, &watches)? {
+                    Found::Goal => Ok(self.stepped(tid, breakpoints)),
                     found => Ok(self.stop(found, Edge::End, breakpoints)),
                 }
             }
-            (Action::Step, Direction::Backward) => {
-                let before = values(replay, breakpoints);
-                if !replay.step_back(tid)? {
-                    let reason = StopReason::Edge(Edge::Begin);
-                    return Ok(Stop { thread: tid, reason });
-                }
-                let after = values(replay, breakpoints);
-                Ok(self.stepped(tid, &before, &after, breakpoints))
-            }
+            (Action::Step, Direction::Backward) => match replay.step_back(tid, &watches)? {
+                Found::Goal => Ok(self.stepped(tid, breakpoints)),
+                Found::Watch(number) => Ok(Stop { thread: tid, reason: met(number, breakpoints) }),
+                _ => Ok(Stop { thread: tid, reason: StopReason::Edge(Edge::Begin) }),
+            },
         }
     }
 
-    /// Returns the stop after a step.
-    fn stepped(
-        &self,
-        tid: Tid,
-        before: &[Vec<u8>],
-        after: &[Vec<u8>],
-        breakpoints: &Breakpoints,
-    ) -> Stop {
-        let changed = before.iter().zip(after).position(|(before, after)| before != after);
-        let watchpoint = changed.and_then(|number| breakpoints.watchpoints().get(number));
+    /// Returns the stop after a step that met nothing else.
+    fn stepped(&self, tid: Tid, breakpoints: &Breakpoints) -> Stop {
         let kind = self.pc(tid).and_then(|pc| breakpoints.at(pc));
-        let reason = match (watchpoint, kind) {
-            (Some(watchpoint), _) => StopReason::Watchpoint(*watchpoint),
-            (None, Some(kind)) => StopReason::Breakpoint(kind),
-            (None, None) => StopReason::Step,
-        };
-        Stop { thread: tid, reason }
+        Stop { thread: tid, reason: kind.map_or(StopReason::Step, StopReason::Breakpoint) }
     }
 
     /// Returns the stop for what a run found.
@@ -130,13 +108,20 @@ impl Replayed {
             Found::End => StopReason::Edge(edge),
             Found::Stop => kind().map_or(StopReason::Step, StopReason::Breakpoint),
             Found::Watch(number) => {
-                let watchpoint = breakpoints.watchpoints().get(number);
-                watchpoint.map_or(StopReason::Step, |w| StopReason::Watchpoint(*w))
+                let reason = met(number, breakpoints);
+                let accessor = if edge == Edge::End { self.last_to_advance() } else { None };
+                return Stop { thread: accessor.unwrap_or(thread), reason };
             }
             Found::Interrupted => StopReason::Interrupted,
-            Found::Event(tid) => return Stop { thread: tid, reason: StopReason::Step },
         };
         Stop { thread, reason }
+    }
+
+    /// Returns the thread that executed last, if it still exists.
+    fn last_to_advance(&self) -> Option<Tid> {
+        let mut replay = self.replay.borrow_mut();
+        let last = replay.last_to_advance().ok().flatten();
+        last.filter(|tid| replay.threads().contains(tid))
     }
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
@@ -274,29 +259,11 @@ impl Run for Replayed {
 
     fn libraries(&self) -> Option<Vec<Library>> {
         let maps = link_maps(&self.auxv()?, &|addr, buf| self.read(addr, buf))?;
-        let of_file =
-            |map: &crate::state::LinkMap| map.name.is_empty() || map.name.starts_with('/');
-        let library = |map: crate::state::LinkMap| Library {
-            path: map.name,
-            namespace: 0,
-            link_map: map.addr,
-            load_bias: Addr(map.load_bias),
-            dynamic: map.dynamic,
-        };
-        Some(maps.into_iter().filter(of_file).map(library).collect())
+        Some(Library::all_of(maps))
     }
 
     fn regions(&self) -> Option<Vec<Region>> {
-        let region = |mapping: Mapping| Region {
-            range: mapping.range,
-            protection: Protection {
-                read: mapping.protection.read,
-                write: mapping.protection.write,
-                execute: mapping.protection.execute,
-            },
-            name: mapping.name,
-        };
-        Some(self.replay.borrow().mappings().into_iter().map(region).collect())
+        Some(self.replay.borrow().mappings().into_iter().map(Region::from).collect())
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
@@ -324,8 +291,9 @@ impl Run for Replayed {
         Some(self.replay.borrow().pid())
     }
 
-    fn can_watch(&self, _: &[Watchpoint]) -> bool {
-        true
+    fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
+        let watches: Vec<Watch> = watchpoints.iter().map(watch).collect();
+        replay::can_watch(&watches)
     }
 
     fn is_exact(&self) -> bool {
@@ -364,14 +332,8 @@ fn watch(watchpoint: &Watchpoint) -> Watch {
     Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
 }
 
-/// Reads all memory that is watched for writes.
-fn values(replay: &Replay, breakpoints: &Breakpoints) -> Vec<Vec<u8>> {
-    let value = |watchpoint: &Watchpoint| {
-        let size = usize::try_from(watchpoint.size_bytes).unwrap_or(0);
-        let mut bytes = vec![0; if watchpoint.access == Access::Read { 0 } else { size }];
-        let known = replay.read(watchpoint.addr, &mut bytes);
-        bytes.truncate(known);
-        bytes
-    };
-    breakpoints.watchpoints().iter().map(value).collect()
+/// Returns the stop of a watchpoint.
+fn met(number: usize, breakpoints: &Breakpoints) -> StopReason {
+    let watchpoint = breakpoints.watchpoints().get(number);
+    watchpoint.map_or(StopReason::Step, |watchpoint| StopReason::Watchpoint(*watchpoint))
 }

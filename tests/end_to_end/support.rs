@@ -169,3 +169,15 @@ pub(crate) fn assert_in_order(output: &str, wanted: &[&str]) {
         rest = &rest[at + text.len()..];
     }
 }
+
+/// Numbers that are random enough: xorshift.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+}

@@ -3,7 +3,7 @@
 //! at any time.
 
 use crate::serve::Live;
-use crate::support::{Scene, contraflow, have};
+use crate::support::{Random, Scene, contraflow, have};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,17 +41,7 @@ const FUNCTIONS: [&str; 11] = [
     "each",
 ];
 
-/// Numbers that are random enough: xorshift.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-
     fn command(&mut self) -> String {
         let mut number = self.below(COMMANDS.iter().map(|(_, weight)| weight).sum());
         let mut chosen = COMMANDS.iter().skip_while(|(_, weight)| {

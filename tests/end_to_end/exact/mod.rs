@@ -3,6 +3,7 @@
 
 mod programs;
 mod tools;
+mod walks;
 
 use crate::support::{Scene, contraflow, text};
 use std::path::{Path, PathBuf};

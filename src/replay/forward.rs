@@ -1,0 +1,208 @@
+//! Forward: to goals, by single instructions, and past entries of the log.
+
+use super::error::Error;
+use super::events::Site;
+use super::process::Replay;
+use super::run::{Found, Goals};
+use super::watches::{Executed, Watch, Watching};
+use crate::common::Tid;
+use crate::recording::log::{Current, Entry, Happening};
+
+/// The smallest piece of a run.
+pub(super) enum Advanced {
+    /// The thread executed an instruction.
+    Executed,
+    /// An entry of the log happened.
+    Happened(Current),
+    /// So it did, or an instruction was executed, and met a watch: its number.
+    Watch(usize),
+    /// The run has no more instructions.
+    End,
+}
+
+impl Replay {
+    /// Runs forward to a goal, or to the end.
+    pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
+        let mut watching = self.epoch.watch(watches)?;
+        let found = self.travel_watched(None, goals, &mut watching);
+        self.epoch.unwatch()?;
+        let found = found?;
+        if found != Found::End {
+            self.settle()?;
+        }
+        Ok(found)
+    }
+
+    /// Executes one instruction of a thread, or lets happen what happens to it next. Other threads
+    /// may run before that.
+    pub fn step_forward(
+        &mut self,
+        tid: Tid,
+        goals: &Goals<'_>,
+        watches: &[Watch],
+    ) -> Result<Found, Error> {
+        let mut watching = self.epoch.watch(watches)?;
+        let found = self.step_watched(tid, goals, &mut watching);
+        self.epoch.unwatch()?;
+        let found = found?;
+        if found != Found::End {
+            self.settle()?;
+        }
+        Ok(found)
+    }
+
+    fn step_watched(
+        &mut self,
+        tid: Tid,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<Found, Error> {
+        loop {
+            if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
+                return Ok(found);
+            }
+            let advanced = self.advance(watching)?;
+            match advanced {
+                Advanced::End => return Ok(Found::End),
+                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::Happened(entry)
+                    if matches!(entry.happening, Happening::Switch { .. }) => {}
+                Advanced::Executed | Advanced::Happened(_) => break,
+            }
+        }
+        if self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
+            // It comes out of the call later.
+            if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
+                return Ok(found);
+            }
+            if let Advanced::Watch(number) = self.advance(watching)? {
+                return Ok(Found::Watch(number));
+            }
+        }
+        Ok(Found::Goal)
+    }
+
+    /// Executes one instruction of the thread that is next in the order of the run, or lets the next
+    /// entry of the log happen.
+    pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<Found, Error> {
+        let mut watching = self.epoch.watch(watches)?;
+        let advanced = self.advance(&mut watching);
+        self.epoch.unwatch()?;
+        Ok(match advanced? {
+            Advanced::End => Found::End,
+            Advanced::Watch(number) => Found::Watch(number),
+            Advanced::Executed | Advanced::Happened(_) => Found::Goal,
+        })
+    }
+
+    /// Executes one instruction of the thread that is next, or lets the next entry happen.
+    pub(super) fn advance(&mut self, watching: &mut Watching) -> Result<Advanced, Error> {
+        let Some(entry) = self.cursor.current()? else { return Ok(Advanced::End) };
+        self.load_next()?;
+        if !self.is_at_site(&entry)? {
+            let before = self.epoch.thread.tracee.registers()?;
+            let code = self.bytes_at(before.rip.into());
+            if !self.step_one()? && !self.is_at_site(&entry)? {
+                return Err(self.diverged(entry.tid, "it gets a signal that was not recorded"));
+            }
+            let met = self.epoch.met(watching)?;
+            let read = if watching.decodes() {
+                let after = self.epoch.thread.tracee.registers()?;
+                watching.read_by(&Executed::of(&code, &before, &after))
+            } else {
+                None
+            };
+            return Ok(met.or(read).map_or(Advanced::Executed, Advanced::Watch));
+        }
+        if let Site::Place(place) = self.site_of(&entry) {
+            self.walk_to(entry.tid, place, &mut |_, _| Ok(None))?;
+        }
+        let number = self.number;
+        if !self.happen()? {
+            return Ok(Advanced::End);
+        }
+        if self.number != number {
+            *watching = self.epoch.watch(&watching.watches())?;
+        }
+        let met = self.epoch.met(watching)?;
+        Ok(met.map_or(Advanced::Happened(entry), Advanced::Watch))
+    }
+
+    /// Returns true if the loaded thread is where the next entry happens to it.
+    pub(super) fn is_at_site(&self, entry: &Entry) -> Result<bool, Error> {
+        let is_there = match self.site_of(entry) {
+            Site::Here => true,
+            Site::Hook => self.hook_here()?.is_some(),
+            Site::Place(place) => place.ip == self.ip()?,
+        };
+        Ok(is_there && self.ticks == entry.ticks)
+    }
+
+    /// Runs until the next entry is one of a thread.
+    fn run_until_next_is(
+        &mut self,
+        tid: Tid,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<Option<Found>, Error> {
+        while self.next_thread()? != Some(tid) {
+            // None: it executes nothing any more.
+            let next = self.outline.next_of(tid, self.cursor.index());
+            match self.travel_watched(next.map(|next| (next, 0)), goals, watching)? {
+                Found::Goal => {}
+                found => return Ok(Some(found)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the thread that executed the last instruction, or to which the last entry happened.
+    pub fn last_to_advance(&mut self) -> Result<Option<Tid>, Error> {
+        let here = self.position();
+        if (here.ticks, here.instructions) == (0, 0) {
+            return Ok(self.outline.thread_of(here.entry.saturating_sub(1)));
+        }
+        self.next_thread()
+    }
+
+    /// Travels as [`Replay::travel`], or instruction by instruction where watches ask for that.
+    pub(super) fn travel_watched(
+        &mut self,
+        until: Option<(u64, u64)>,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<Found, Error> {
+        if watching.decodes() {
+            self.travel_slowly(until, goals, watching)
+        } else {
+            self.travel(until, goals, watching)
+        }
+    }
+
+    /// Travels instruction by instruction, and looks at what is watched after each.
+    fn travel_slowly(
+        &mut self,
+        until: Option<(u64, u64)>,
+        goals: &Goals<'_>,
+        watching: &mut Watching,
+    ) -> Result<Found, Error> {
+        let mut count = 0_u32;
+        loop {
+            if until == Some((self.cursor.index(), self.ticks)) {
+                return Ok(Found::Goal);
+            }
+            match self.advance(watching)? {
+                Advanced::End => return Ok(Found::End),
+                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::Executed | Advanced::Happened(_) => {}
+            }
+            if self.stands_at(goals.stops)? && self.is_accepted(goals)? {
+                return Ok(Found::Stop);
+            }
+            count = count.wrapping_add(1);
+            if count.is_multiple_of(4096) && (goals.interrupted)() {
+                return Ok(Found::Interrupted);
+            }
+        }
+    }
+}

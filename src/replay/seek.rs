@@ -1,0 +1,144 @@
+//! To any position, by way of the last checkpoint before it.
+
+use super::error::Error;
+use super::position::Position;
+use super::process::Replay;
+use super::run::{Found, Goals};
+use super::watches::Watching;
+use crate::common::Addr;
+use std::collections::BTreeSet;
+
+/// The distance to a checkpoint, in moments, from which on nearer ones are worth their time.
+const FAR: u64 = 5000;
+/// The distance of the nearest of them.
+const NEAR: u64 = 500;
+/// The factor by which the distance shrinks from one checkpoint to the next.
+const SHRINKS: u64 = 6;
+const NEVER: fn() -> bool = || false;
+
+impl Replay {
+    /// Moves to a position. While a program is loaded, nothing executes: its first instruction is the
+    /// next place.
+    pub fn seek(&mut self, target: Position) -> Result<(), Error> {
+        self.is_at_end = false;
+        self.come_to_epoch(target)?;
+        let target = target.max(Position::after_entries(self.epoch.begins));
+        if self.approach_from_before(target)? {
+            self.leave_near_checkpoints(target)?;
+        }
+        self.travel_to_tick(target)?;
+        self.load_next()?;
+        while self.position() < target && self.ticks == target.ticks {
+            if self.hook_here()?.is_some() || !self.step_one()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs to the beginning of the tick of a position, which is not before this one.
+    fn travel_to_tick(&mut self, target: Position) -> Result<(), Error> {
+        if (self.cursor.index(), self.ticks) != (target.entry, target.ticks) {
+            let none = BTreeSet::new();
+            let goals = Goals::nothing(&none, &NEVER);
+            let until = Some((target.entry, target.ticks));
+            self.travel(until, &goals, &mut Watching::default())?;
+        }
+        Ok(())
+    }
+
+    /// Runs towards a position, and keeps checkpoints at distances from it that shrink: who goes back
+    /// will go back further.
+    fn leave_near_checkpoints(&mut self, target: Position) -> Result<(), Error> {
+        let goal = self.moment(target);
+        let mut distance = goal.saturating_sub(self.moment(self.position()));
+        if distance < FAR {
+            return Ok(());
+        }
+        self.epoch.checkpoints.forget_near();
+        while distance > NEAR {
+            distance /= SHRINKS;
+            let at = self.position_of_moment(goal - distance);
+            let here = (self.cursor.index(), self.ticks);
+            if (at.entry, at.ticks) > here && at < target {
+                self.travel_to_tick(at)?;
+                if self.instructions == Some(0) {
+                    let position = self.position();
+                    self.epoch.keep_near(position, &self.cursor)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns to the last checkpoint before a position, unless the replay is between the two. Returns
+    /// true if it did.
+    fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
+        let checkpoint = self.epoch.checkpoints.before(target);
+        let here = self.position();
+        // Where the instructions were not counted, the next tick is the first known place.
+        let is_known =
+            self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
+        let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
+        if is_between {
+            return Ok(false);
+        }
+        match checkpoint {
+            Some(kept) => self.restore(kept)?,
+            None => self.enter_epoch(self.number)?,
+        }
+        Ok(true)
+    }
+
+    /// Turns to the program of a position.
+    fn come_to_epoch(&mut self, target: Position) -> Result<(), Error> {
+        let number = self.outline.epoch_of(target.entry);
+        if number == self.number { Ok(()) } else { self.enter_epoch(number) }
+    }
+
+    fn restore(&mut self, position: Position) -> Result<(), Error> {
+        let Some(cursor) = self.epoch.restore(position)? else { return Ok(()) };
+        self.cursor = cursor;
+        (self.ticks, self.instructions) = (position.ticks, Some(position.instructions));
+        Ok(())
+    }
+
+    /// Loads the thread of the next entry.
+    pub(super) fn load_next(&mut self) -> Result<(), Error> {
+        if let Some(tid) = self.next_thread()? {
+            self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
+        }
+        Ok(())
+    }
+
+    /// Counts the instructions since the last tick, if that was not done.
+    pub fn settle(&mut self) -> Result<Position, Error> {
+        if self.instructions.is_none() {
+            let ip = self.ip()?;
+            let (entry, ticks) = (self.cursor.index(), self.ticks);
+            self.seek(Position { entry, ticks, instructions: 0 })?;
+            self.walk_to_ip(ip)?;
+        }
+        Ok(self.position())
+    }
+
+    /// Executes instructions within a tick up to an address.
+    pub(super) fn walk_to_ip(&mut self, ip: Addr) -> Result<(), Error> {
+        let ticks = self.ticks;
+        while self.ip()? != ip {
+            let is_over = self.hook_here()?.is_some() || !self.step_one()? || self.ticks != ticks;
+            if is_over {
+                let tid = self.next_thread()?.unwrap_or_default();
+                return Err(self.diverged(tid, format!("it does not reach {ip}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves to the end of the run.
+    pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
+        let none = BTreeSet::new();
+        let goals = Goals::nothing(&none, interrupted);
+        self.travel(None, &goals, &mut Watching::default())
+    }
+}
