@@ -90,7 +90,7 @@ pub(super) struct Record {
     /// register and all memory at every place, in both directions. Threads take turns
     #[arg(long, conflicts_with_all = [
         "full", "max_size", "ring", "filter", "filter_range", "start_at", "stop_at", "attach", "tid",
-        "backend", "follow_forks", "on_recorder_death", "step_log",
+        "backend", "follow_forks", "step_log",
     ])]
     pub(super) exact: bool,
     /// Keep the end of the history: the last MIB MiB of records of each thread, in memory during

@@ -88,7 +88,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     }
     if arguments.on_recorder_death == RecorderDeath::GoOn {
         if backend == Backend::Perf {
-            return Err("--on-recorder-death go-on requires the soft or step backend".into());
+            return Err("--on-recorder-death go-on is not for the perf backend".into());
         }
         if let Some(end) = record_behind_a_front()? {
             return Ok(front_exit_code(end));

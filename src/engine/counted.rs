@@ -97,7 +97,7 @@ impl TranslatedProcess {
     ) -> Result<(Run, u64), Error> {
         let mut running = self.begin_run(thread, distance)?;
         thread.tracee.resume(0)?;
-        let run = self.go_on(thread, &mut running)?;
+        let run = self.go_on(thread, &mut running, None)?;
         Ok((run, running.requests))
     }
 
@@ -119,14 +119,16 @@ impl TranslatedProcess {
         Ok(Running { budget, bounded, requests: 0 })
     }
 
-    /// Waits for the end of a run, whose thread was resumed.
+    /// Waits for the end of a run, whose thread was resumed, or has the stop `seen`.
     pub fn go_on(
         &mut self,
         thread: &mut TranslatedThread,
         running: &mut Running,
+        mut seen: Option<Stop>,
     ) -> Result<Run, Error> {
         loop {
-            let signal = match wait_for(thread.tid())? {
+            let stop = seen.take().map_or_else(|| wait_for(thread.tid()), Ok)?;
+            let signal = match stop {
                 Stop::Signal(signal) => signal,
                 stop => return Ok(Run::Other(stop)),
             };
@@ -216,6 +218,11 @@ impl TranslatedProcess {
             siginfo::set_fault_address(&mut info, ip);
         }
         Ok(Run::Signal(ran, info))
+    }
+
+    /// Ends a run in its midst, at the next place where the program's state is exact.
+    pub fn end_run(&self, thread: &mut TranslatedThread, running: &Running) -> Result<Run, Error> {
+        self.come_out(thread, running, RunEnd::Distance)
     }
 
     /// Takes a thread out of the cache, at the next place where the program's state is exact.

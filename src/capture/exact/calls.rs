@@ -200,6 +200,7 @@ impl Process {
         thread.registered.note(call, result);
         let maps = self.map_changes(thread, call, result)?;
         let mut writes = self.writes_of(calling, result);
+        self.note_descriptors(call, result);
         if let Some(range) = self.patched(call, result) {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));

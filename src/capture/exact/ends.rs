@@ -8,7 +8,7 @@ use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Tid};
-use crate::engine::Place;
+use crate::engine::{Place, Run};
 use crate::insn::Registers;
 use crate::recording::log::Happening;
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT};
@@ -139,6 +139,7 @@ impl Engine {
     /// Ends the recording where the program is, which goes on natively.
     pub(super) fn leave(&mut self, why: &str) -> Result<(), Error> {
         let holder = self.holder;
+        self.with(holder, |process, thread| process.end_run(thread))?;
         if let Some(thread) = self.threads.get(&holder)
             && let Ok(registers) = thread.tracee().registers()
         {
@@ -161,12 +162,14 @@ impl Engine {
             return tracee::detach_rest();
         };
         let mut stopped = Vec::new();
-        for thread in self.threads.values() {
+        for thread in self.threads.values_mut() {
             let tracee = thread.tracee();
             if tracee.registers().is_err() && tracee.interrupt().is_ok() {
                 // If it ends now, there is nothing to detach from.
                 let _ = wait_for(thread.tid());
             }
+            // Where this fails, nothing better is possible than to go on.
+            let _ = process.end_run(thread);
             if let Ok(registers) = tracee.registers() {
                 let _ =
                     tracee.set_registers(&crate::capture::restart::stand_before_call(&registers));
@@ -192,6 +195,18 @@ impl Engine {
             let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
             let _ = Tracee(Tid(self.pid.0)).detach(signal);
         }
+    }
+}
+
+impl Process {
+    /// Takes a thread out of the cache if it is in the midst of a run.
+    fn end_run(&self, thread: &mut Thread) -> Result<(), Error> {
+        let Some(running) = thread.running.take() else { return Ok(()) };
+        match self.engine.end_run(&mut thread.translated, &running)? {
+            Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks,
+            Run::Other(stop) => thread.stop = Some(stop),
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! The loop: who goes on, and what stopped it.
 
 use super::process::Process;
-use super::thread::Thread;
+use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
@@ -10,7 +10,7 @@ use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error};
 use crate::common::{Pid, Tid};
-use crate::engine::{Distance, Ran, Run, RunEnd, Stepped, call_at};
+use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
 use crate::recording::log::Happening;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
@@ -23,10 +23,10 @@ use std::time::{Duration, Instant};
 const SLICE_TICKS: u64 = 250_000;
 /// Ticks after which the recorder looks around if there is one thread alone.
 const LONG_SLICE_TICKS: u64 = 50_000_000;
-/// How long a thread keeps the token while others can go on, however few ticks it executes between
-/// its system calls.
+/// The longest time that a thread keeps the token while others can go on, however few ticks it
+/// executes between its system calls.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
-/// How long a thread keeps the token in a call that may wait, and in one that should not.
+/// The time that a thread keeps the token in a call that may block, and in one that should not.
 const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
 
@@ -162,11 +162,32 @@ impl Engine {
 
     /// Lets the thread with the token go on.
     fn advance(&mut self, tid: Tid) -> Result<(), Error> {
-        let stop = self.threads.get_mut(&tid).and_then(|thread| thread.stop.take());
-        match stop {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let runs = matches!(thread.doing, Doing::Runs);
+        match thread.stop.take() {
             Some(stop) if stop.is_end() => self.ending(tid, stop),
-            Some(stop) => self.go_on_in_call(tid, stop),
-            None => self.run_slice(tid),
+            Some(stop) if !runs => self.go_on_in_call(tid, stop),
+            Some(stop) if thread.running.is_none() => self.stopped_in_program(tid, stop),
+            seen => self.run_slice(tid, seen),
+        }
+    }
+
+    /// Handles a stop of the thread with the token, which is in the program and in no call.
+    fn stopped_in_program(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        let Stop::Signal(signal) = stop else { return self.interrupted(tid, stop) };
+        let why = self.with(tid, |process, thread| {
+            let why = process.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
+            if why.is_tracers() {
+                process.engine.restore_signal_state(&mut thread.translated, signal)?;
+            }
+            if matches!(why, SignalStop::HiddenFault) {
+                thread.translated.fault_again()?;
+            }
+            Ok(why)
+        })?;
+        match why {
+            Some(SignalStop::Program(info)) => self.signalled(tid, info),
+            _ => Ok(()),
         }
     }
 
@@ -211,22 +232,24 @@ impl Engine {
         }
     }
 
-    /// Runs the program's code up to the next system call, signal, or the end of the slice.
-    fn run_slice(&mut self, tid: Tid) -> Result<(), Error> {
+    /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen` is
+    /// a stop of the run that was not handled yet.
+    fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
         let is_alone = self.threads.len() == 1;
         let ticks = if is_alone { LONG_SLICE_TICKS } else { SLICE_TICKS };
         let run = self.with(tid, |process, thread| {
-            let mut running = if let Some(running) = thread.running.take() {
+            let mut running = if let Some(running) = thread.running {
                 running
             } else {
                 let budget = process.engine.budget(ticks).unwrap_or(ticks);
                 process.engine.begin_run(&mut thread.translated, Distance::Budget(budget))?
             };
-            thread.tracee().resume(0)?;
-            let run = process.engine.go_on(&mut thread.translated, &mut running)?;
-            if let Run::Other(_) = run {
-                thread.running = Some(running);
+            thread.running = Some(running);
+            if seen.is_none() {
+                thread.tracee().resume(0)?;
             }
+            let run = process.engine.go_on(&mut thread.translated, &mut running, seen)?;
+            thread.running = matches!(run, Run::Other(_)).then_some(running);
             Ok(run)
         })?;
         let Some(run) = run else { return Ok(()) };

@@ -5,12 +5,11 @@ use crate::common::{Addr, AddrRange};
 use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::call_numbers::{
-    COPY_FILE_RANGE, CREAT, MADVISE, OPEN, OPENAT, OPENAT2, PWRITE64, PWRITEV, PWRITEV2, SPLICE,
-    TRUNCATE, WRITE, WRITEV,
+    COPY_FILE_RANGE, CREAT, MADVISE, OPEN, OPENAT, OPENAT2, PIDFD_GETFD, PWRITE64, PWRITEV,
+    PWRITEV2, RECVMMSG, RECVMSG, SPLICE, TRUNCATE, WRITE, WRITEV,
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 
 /// `MADV_REMOVE`, which makes a hole in a file.
 const MAKES_HOLE: u64 = libc::MADV_REMOVE as u64;
@@ -39,7 +38,7 @@ impl Process {
         let is_written = |mapping: &&Mapping| mapping.inode != 0;
         let mappings = self.engine.space.mappings().filter(is_written);
         if call.number == TRUNCATE {
-            // Which file it is, is of no interest: the call is rare.
+            // The file is not looked up: the call is rare.
             return mappings.filter(|m| m.protection.shared).map(|m| m.range).collect();
         }
         let Some(part) = self.written_part(call, result) else { return Vec::new() };
@@ -52,19 +51,40 @@ impl Process {
         let [fd, _, _, at, ..] = call.args;
         let pid = self.pid();
         let size = u64::try_from(result).ok().filter(|size| *size > 0)?;
-        if !matches!(call.number, WRITE | PWRITE64) {
-            return None;
-        }
-        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-        if file != Path::new(&format!("/proc/{pid}/mem")) {
+        let writes = matches!(call.number, WRITE | WRITEV | PWRITE64 | PWRITEV | PWRITEV2);
+        if !writes || !self.has_memory_file || !self.is_memory_file(fd) {
             return None;
         }
         let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
         let start = match call.number {
-            PWRITE64 => at,
+            PWRITE64 | PWRITEV => at,
+            PWRITEV2 if at != u64::MAX => at,
             _ => number_of(&state, "pos:", 10)?.checked_sub(size)?,
         };
         Some(AddrRange::sized(Addr(start), size))
+    }
+
+    /// Takes note of a descriptor that a call returned, or may have received.
+    pub(super) fn note_descriptors(&mut self, call: &Call, result: i64) {
+        let is_memory = match call.number {
+            OPEN | OPENAT | OPENAT2 => result >= 0 && self.is_memory_file(result.cast_unsigned()),
+            RECVMSG | RECVMMSG | PIDFD_GETFD => result >= 0,
+            _ => false,
+        };
+        self.has_memory_file |= is_memory;
+    }
+
+    /// Returns true if the process has its own memory open as a file.
+    pub(super) fn inherits_memory_file(&self) -> bool {
+        let fds = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
+        let mut numbers = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        numbers.any(|fd| self.is_memory_file(fd))
+    }
+
+    fn is_memory_file(&self, fd: u64) -> bool {
+        let pid = self.pid();
+        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
+        file.starts_with(format!("/proc/{pid}")) && file.ends_with("mem")
     }
 
     /// Returns the part of a regular file that a call wrote.

@@ -20,6 +20,8 @@ pub(super) struct Process {
     pub(super) mappings: MappingRecorder,
     /// The end of its heap, as brk(2) last returned it.
     pub(super) heap_end: u64,
+    /// True if it may have its own memory open as a file.
+    pub(super) has_memory_file: bool,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }

@@ -42,8 +42,15 @@ impl Engine {
         let seen = std::iter::empty();
         let engine =
             TranslatedProcess::open(tracee, self.pid, CodeKind::Counting, BUFFER_BYTES, seen)?;
-        let mut process =
-            Process { recorder, engine, mappings: files, heap_end: 0, notes: Vec::new() };
+        let mut process = Process {
+            recorder,
+            engine,
+            mappings: files,
+            heap_end: 0,
+            has_memory_file: false,
+            notes: Vec::new(),
+        };
+        process.has_memory_file = process.inherits_memory_file();
         process.recorder.thread(tid)?;
         process.begin(tracee)?;
         if let Some(area) = process.engine.take_area() {

@@ -1,7 +1,10 @@
 //! Programs of one kind each, written for what is hard to record.
 
 use super::{PART, assert_replays, check, record};
-use crate::support::{Scene, have, text};
+use crate::support::{Scene, contraflow, have, text};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn replays_with(source: &str, flags: &[&str]) {
     if have("gcc") {
@@ -103,5 +106,61 @@ fn a_recording_ends_before_memory_is_shared_with_a_child() {
         );
         let verdict = check(&dir);
         assert!(verdict.starts_with(PART) || verdict.starts_with(super::WHOLE), "{verdict}");
+    }
+}
+
+/// A program whose recorder is killed while the program is stopped in the midst of its code goes on
+/// natively from there.
+#[test]
+fn a_program_outlives_its_recorder() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/left.c", &["-w", "-O1"]);
+    let native = Command::new(&program).output().expect("it runs");
+    let last = |output: &[u8]| text(output).lines().last().map(str::to_owned);
+    let dir = scene.path("recording");
+    let mut recorder = contraflow()
+        .env("CONTRAFLOW_HOME", scene.path("store"))
+        .args(["record", "--exact", "--on-recorder-death", "go-on", "-o"])
+        .args([&dir, &program])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("contraflow runs");
+    let mut output = BufReader::new(recorder.stdout.take().expect("it is piped"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it prints its number");
+    let (pid, own) = (line.trim().to_owned(), recorder.id().to_string());
+    let signal = |name: &str, pid: &str| {
+        assert!(Command::new("kill").args([name, pid]).status().expect("it runs").success());
+    };
+    signal("-STOP", &pid);
+    wait_until_still(&pid);
+    signal("-KILL", &own);
+    signal("-CONT", &pid);
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).expect("it is text");
+    recorder.wait().expect("it ends");
+    assert_eq!(last(&rest), last(&native.stdout));
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(PART), "{verdict}");
+}
+
+/// Waits until a process executes nothing any more.
+fn wait_until_still(pid: &str) {
+    let user_time = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+        let (_, after) = stat.rsplit_once(')').expect("it has a name");
+        after.split_whitespace().nth(11).map(str::to_owned)
+    };
+    let mut before = None;
+    loop {
+        let now = user_time();
+        if now == before {
+            return;
+        }
+        before = now;
+        std::thread::sleep(Duration::from_millis(60));
     }
 }
