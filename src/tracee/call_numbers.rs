@@ -41,6 +41,7 @@ pub const RESTART_SYSCALL: u64 = 219;
 pub const EXIT_GROUP: u64 = 231;
 pub const OPENAT: u64 = 257;
 pub const SPLICE: u64 = 275;
+pub const DUP3: u64 = 292;
 pub const PWRITEV: u64 = 296;
 pub const RECVMMSG: u64 = 299;
 pub const PRLIMIT64: u64 = 302;

@@ -14,7 +14,7 @@ use crate::recording::log::Happening;
 use crate::sideband::Event;
 use crate::syscalls::{Call, Registered};
 use crate::tracee::call_numbers::{CLONE, CLONE3};
-use crate::tracee::{Stop, Tracee, is_thread_of, wait_for};
+use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for};
 
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
@@ -22,7 +22,7 @@ const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
 
 impl Engine {
     /// Handles the birth of a thread or process, at the stop in the call of its parent.
-    pub(super) fn born(&mut self, parent: Tid, _: Stop) -> Result<(), Error> {
+    pub(super) fn born(&mut self, parent: Tid, event: PtraceEvent) -> Result<(), Error> {
         let message = Tracee(parent).event_message().unwrap_or(0);
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let first = match self.early.remove(&child) {
@@ -37,8 +37,11 @@ impl Engine {
             self.newborn_process(parent, child)?;
         }
         self.with(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
-        // The parent may wait for a child that has its memory.
-        self.wait_a_moment(parent, true)
+        match event {
+            // The parent waits for its child.
+            PtraceEvent::Vfork => self.wait_a_moment(parent, true),
+            _ => self.wait_for_call(parent),
+        }
     }
 
     fn stop_unborn(&mut self, child: Tid, first: Stop) -> Result<(), Error> {
@@ -63,13 +66,13 @@ impl Engine {
         let registers = tracee.registers()?;
         tracee.set_registers(&Registers { gs_base, orig_rax: u64::MAX, ..registers })?;
         let translated = TranslatedThread::new(child, pid, area, Place::Program);
-        self.unborn = Some(Thread::new(translated));
+        self.unborn.insert(parent, Thread::new(translated));
         Ok(())
     }
 
     /// Logs the birth of the thread that a call made.
     pub(super) fn after_birth_call(&mut self, parent: Tid, call: &Call) -> Result<(), Error> {
-        let Some(mut child) = self.unborn.take() else { return Ok(()) };
+        let Some(mut child) = self.unborn.remove(&parent) else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
         let tracee = child.tracee();
         let mut registers = tracee.registers()?;

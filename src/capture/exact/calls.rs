@@ -3,6 +3,7 @@
 
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
+use super::maps::changes_mappings;
 use super::process::{Process, state_of};
 use super::special::{is_end, written_for};
 use super::thread::{Calling, Doing, Thread};
@@ -15,7 +16,9 @@ use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
 use crate::recording::log::{Done, Happening, Write, after_call};
 use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
-use crate::tracee::call_numbers::{EXECVE, EXECVEAT, PROCESS_VM_WRITEV, RT_SIGRETURN};
+use crate::tracee::call_numbers::{
+    CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RT_SIGRETURN, VFORK,
+};
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
 
 /// A handler's frame replaces this result of an interrupted call.
@@ -73,22 +76,34 @@ impl Engine {
         if begun.is_none() {
             return Ok(());
         }
+        if keeps_token(call.number) {
+            return self.wait_for_call(tid);
+        }
         let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
         self.wait_a_moment(tid, may_block)
     }
 
     /// Handles a stop of the thread with the token, which is in a system call.
     pub(super) fn go_on_in_call(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
-        if let Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) = stop {
-            return self.born(tid, stop);
+        if let Stop::Event(event @ (PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork)) =
+            stop
+        {
+            return self.born(tid, event);
         }
         let meaning = self.with(tid, |process, thread| process.in_call(thread, stop))?;
         match meaning {
             Some(InCall::Done) => self.call_is_done(tid),
             Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
             Some(InCall::GoesOn) => {
-                let resumed = self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
-                if resumed.is_some() { self.wait_a_moment(tid, true) } else { Ok(()) }
+                let resumed = self.with(tid, |_, thread| {
+                    thread.tracee().step(0)?;
+                    Ok(thread.calling().is_some_and(|c| changes_mappings(c.call.number)))
+                })?;
+                match resumed {
+                    Some(true) => self.wait_for_call(tid),
+                    Some(false) => self.wait_a_moment(tid, true),
+                    None => Ok(()),
+                }
             }
             Some(InCall::Resumed) | None => Ok(()),
         }
@@ -198,6 +213,7 @@ impl Process {
         thread.tracee().set_registers(&after)?;
         let result = after.rax.cast_signed();
         thread.registered.note(call, result);
+        self.hide_own_mappings(thread, call, result)?;
         let maps = self.map_changes(thread, call, result)?;
         let mut writes = self.writes_of(calling, result);
         self.note_descriptors(call, result);
@@ -240,6 +256,12 @@ impl Process {
         let result = if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() };
         self.writes_of(calling, result)
     }
+}
+
+/// Returns true if no other thread executes anything until a call of this number is done, or its child
+/// born.
+fn keeps_token(number: u64) -> bool {
+    changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK)
 }
 
 /// Returns the call that a thread with these registers is about to make. The kernel looks at the low

@@ -69,8 +69,8 @@ pub(super) struct Engine {
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
     pub(super) left: BTreeSet<Tid>,
-    /// A thread whose parent's call is not logged yet.
-    pub(super) unborn: Option<Thread>,
+    /// Threads whose parents' calls are not logged yet, by the parents.
+    pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
     pub(super) leaving: Option<Leaving>,
     pub(super) exit: Option<Exit>,
@@ -93,7 +93,7 @@ impl Engine {
             slice_began: Instant::now(),
             early: BTreeMap::new(),
             left: BTreeSet::new(),
-            unborn: None,
+            unborn: BTreeMap::new(),
             turns: turns.copied(),
             leaving: Leaving::when_orphaned(),
             exit: None,
@@ -325,12 +325,29 @@ impl Engine {
         let begun = Instant::now();
         loop {
             if let Some(stop) = news_of(tid)? {
-                return self.note_stop(tid, stop);
+                return self.handle_stop_in_call(tid, stop);
             }
             if begun.elapsed() > limit {
                 return Ok(());
             }
             std::thread::yield_now();
+        }
+    }
+
+    /// Waits for a thread in a system call that keeps the token.
+    pub(super) fn wait_for_call(&mut self, tid: Tid) -> Result<(), Error> {
+        let stop = wait_for(tid)?;
+        self.handle_stop_in_call(tid, stop)
+    }
+
+    /// Handles a stop of a thread in a system call at once: what the call did is in the log before
+    /// another thread sees it.
+    fn handle_stop_in_call(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        self.note_stop(tid, stop)?;
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        match thread.stop.take_if(|_| matches!(thread.doing, Doing::Calls(_))) {
+            Some(stop) => self.go_on_in_call(tid, stop),
+            None => Ok(()),
         }
     }
 

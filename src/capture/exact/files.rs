@@ -81,6 +81,12 @@ impl Process {
         numbers.any(|fd| self.is_memory_file(fd))
     }
 
+    /// Returns the flags of an open file, as open(2) has them.
+    pub(super) fn flags_of(&self, fd: u64) -> Option<u64> {
+        let state = fs::read_to_string(format!("/proc/{}/fdinfo/{fd}", self.pid())).ok()?;
+        number_of(&state, "flags:", 8)
+    }
+
     fn is_memory_file(&self, fd: u64) -> bool {
         let pid = self.pid();
         let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();

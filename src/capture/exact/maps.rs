@@ -20,6 +20,15 @@ const MREMAP_DONTUNMAP: u64 = libc::MREMAP_DONTUNMAP as u64;
 const FORGETTING: [u64; 3] =
     [libc::MADV_DONTNEED as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
 
+/// Returns true if a call may change mappings. No other thread executes anything until it is done:
+/// the log has the changes in the order in which the kernel made them.
+pub(super) fn changes_mappings(number: u64) -> bool {
+    matches!(
+        number,
+        BRK | MADVISE | MMAP | MPROTECT | MREMAP | MUNMAP | PKEY_MPROTECT | SHMAT | SHMDT
+    )
+}
+
 impl Process {
     /// Returns the changes that a call made, which is done.
     pub(super) fn map_changes(

@@ -14,6 +14,7 @@ mod engine;
 mod files;
 mod hooks;
 mod maps;
+mod own_maps;
 mod process;
 mod schedule;
 mod signals;

@@ -2,12 +2,12 @@
 
 use super::engine::Engine;
 use super::process::place_of;
-use super::thread::Doing;
+use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::common::Tid;
 use crate::engine::Place;
 use crate::recording::log::Happening;
-use crate::tracee::wait_any;
+use crate::tracee::{Stop, wait_any};
 use std::time::Instant;
 
 impl Engine {
@@ -47,6 +47,24 @@ impl Engine {
                 process.log(thread, &registers, Happening::Enters { number })?;
             }
         }
+        self.complete_calls(tid)
+    }
+
+    /// Logs the calls of other threads that are done, before a thread that sees what they did goes
+    /// on.
+    fn complete_calls(&mut self, goes_on: Tid) -> Result<(), Error> {
+        let is_done = |thread: &&mut Thread| {
+            let in_call = matches!(thread.doing, Doing::Calls(_));
+            in_call && thread.tid() != goes_on && matches!(thread.stop, Some(Stop::Signal(_)))
+        };
+        let done = self.threads.values_mut().filter(is_done);
+        let done: Vec<(Tid, Option<Stop>)> =
+            done.map(|thread| (thread.tid(), thread.stop.take())).collect();
+        for (tid, stop) in done {
+            if let Some(stop) = stop.filter(|_| self.threads.contains_key(&tid)) {
+                self.go_on_in_call(tid, stop)?;
+            }
+        }
         Ok(())
     }
 
@@ -68,7 +86,7 @@ impl Engine {
     /// of the birth of another thread.
     pub(super) fn may_switch(&self) -> bool {
         let holder = self.threads.get(&self.holder);
-        self.unborn.is_none() && holder.is_none_or(|thread| thread.running.is_none())
+        self.unborn.is_empty() && holder.is_none_or(|thread| thread.running.is_none())
     }
 
     /// Returns true if no other thread could execute anything now.

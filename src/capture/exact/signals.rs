@@ -107,6 +107,7 @@ impl Process {
         let siginfo = Bytes(info.to_vec());
         if !is_caught {
             // It is fatal.
+            thread.killed_at = Some(*before);
             self.log(
                 thread,
                 before,

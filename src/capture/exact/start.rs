@@ -65,6 +65,7 @@ impl Engine {
     /// Handles an execve: the process has another program, and this thread only.
     pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Error> {
         self.threads.clear();
+        self.unborn.clear();
         let Some(process) = self.process.take() else { return Ok(()) };
         let Process { mut recorder, notes, .. } = process;
         if !runs_64_bit_code(Tracee(tid))? {

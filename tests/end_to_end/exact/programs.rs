@@ -78,6 +78,31 @@ fn memory_is_mapped_as_it_was() {
     replays(&["exact/mappings.c", "remapped.c", "overflow.c"]);
 }
 
+/// Calls that take longer than a slice change mappings before the log has them.
+#[test]
+fn threads_that_map_the_same_addresses_replay() {
+    for _ in 0..6 {
+        replays(&["ending.c"]);
+    }
+}
+
+/// Garbage collectors read all memory that /proc/self/maps lists.
+#[test]
+fn lists_of_mappings_have_no_more_than_the_program_has() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("maps.c", &["-w"]);
+        let dir = scene.path("recording");
+        let mut recorder = contraflow();
+        recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--exact", "-o"]);
+        let said = text(&recorder.args([&dir, &program]).output().expect("it runs").stdout);
+        // What it prints of its stack's size varies.
+        assert!(said.contains("\n1 found"), "{said}");
+        let verdict = check(&dir);
+        assert!(verdict.starts_with(super::WHOLE), "{verdict}");
+    }
+}
+
 #[test]
 fn all_views_of_a_file_show_the_same_bytes() {
     replays(&["exact/views.c"]);
@@ -106,6 +131,23 @@ fn a_recording_ends_before_memory_is_shared_with_a_child() {
         );
         let verdict = check(&dir);
         assert!(verdict.starts_with(PART) || verdict.starts_with(super::WHOLE), "{verdict}");
+    }
+}
+
+#[test]
+fn a_signal_ends_a_program_that_waits() {
+    if have("gcc") && have("timeout") {
+        let scene = Scene::new();
+        let program = scene.compile("leaver.c", &["-w"]);
+        let dir = scene.path("recording");
+        // The recorder passes the signal on.
+        let mut recorder = Command::new("timeout");
+        recorder.arg("0.5").arg(env!("CARGO_BIN_EXE_contraflow"));
+        recorder.env("CONTRAFLOW_HOME", scene.path("store"));
+        recorder.args(["record", "--exact", "-o"]).args([&dir, &program]);
+        recorder.stdin(Stdio::null()).output().expect("it runs");
+        let verdict = check(&dir);
+        assert!(verdict.starts_with(super::WHOLE), "{verdict}");
     }
 }
 
