@@ -278,7 +278,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         self.starts = {}
 
     def __call__(self, pending):
-        if not server.is_contraflow():
+        if calls.may_restore or not server.is_contraflow():
             return None
         level, pc = pending.level(), pc_of(lambda: pending.read_register("rip"))
         index = None if pc is None else self.index_of(level, pc)
@@ -623,6 +623,7 @@ expression. COUNT is relative to the current position. TIME is since the start, 
     def forget_the_old_place(self):
         # Updates gdb's threads. `info threads` would also read registers of the selected thread,
         # which may not exist at the new position.
+        calls.resume()
         execute("thread find ^$")
         reply = request("qC") or ""
         for thread in gdb.selected_inferior().threads():
@@ -737,6 +738,23 @@ class Resumption:
             gdb.events.cont.disconnect(self.handler)
             selection.tell()
             finish.begin()
+
+
+class Calls:
+    """The functions that gdb calls for its user, where all registers are known. Before the next
+    resume, gdb unwinds to the frame that was selected, and aborts if that asks the server."""
+
+    def __init__(self):
+        self.running, self.may_restore = 0, False
+
+    def note(self, event):
+        begins = isinstance(event, gdb.InferiorCallPreEvent)
+        self.running += 1 if begins else -1
+        self.may_restore = True
+
+    def resume(self, event=None):
+        if self.running == 0:
+            self.may_restore = False
 
 
 class UnavailablePointer:
@@ -915,6 +933,7 @@ class StaticProgram:
 
 finish = Finish()
 resumption = Resumption()
+calls = Calls()
 unwinder = CallHistoryUnwinder()
 patience = Patience()
 presence = Presence()
@@ -1027,6 +1046,9 @@ def load():
     gdb.events.before_prompt.connect(resumption.listen)
     resumption.listen()
     gdb.events.stop.connect(resumption.stop)
+    gdb.events.inferior_call.connect(calls.note)
+    gdb.events.cont.connect(calls.resume)
+    gdb.events.connection_removed.connect(calls.resume)
     gdb.events.connection_removed.connect(frame_arguments.show)
     gdb.events.before_prompt.connect(patience.end)
     gdb.events.before_prompt.connect(presence.end)

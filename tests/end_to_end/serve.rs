@@ -204,7 +204,7 @@ fn signals_come_when_the_debugger_lets_them() {
     let said = live.gdb(
         &program,
         "continue\nprint $_siginfo.si_signo\nreverse-stepi\nreverse-stepi\ncontinue\ncontinue\n\
-         print counter\nbt\nprint work(4)\nprint counter\nset var counter = 1000\nprint counter\n\
+         print counter\nbt\nup\nprint work(4)\nprint counter\nset var counter = 1000\nprint counter\n\
          set var $xmm7.uint128 = 77\nset var $st0 = 1.5\nset var $r15 = 9\nprint $r15\n\
          print $xmm7.uint128\nprint $st0\nprint $r15 + 1\ncontinue\ncontinue",
     );
