@@ -23,6 +23,8 @@ const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
+const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
+const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 const ARCH_SHSTK_ENABLE: u64 = 0x5001;
 /// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
 const MADV_FREE: u64 = 8;
@@ -122,7 +124,7 @@ impl Process {
     }
 
     /// Returns true if a call creates a process that can write memory which this one can read, for
-    /// longer than this one waits.
+    /// longer than this one waits: shared mappings, or all memory.
     fn shares_with_child(&self, call: &Call) -> bool {
         let flags = match call.number {
             FORK => 0,
@@ -131,7 +133,10 @@ impl Process {
             _ => return false,
         };
         let is_writable = |m: &Mapping| m.protection.shared && m.protection.write;
-        flags & CLONE_VM == 0 && self.engine.space.mappings().any(is_writable)
+        match flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) {
+            flags if flags & CLONE_VM == 0 => self.engine.space.mappings().any(is_writable),
+            flags => flags == CLONE_VM,
+        }
     }
 
     /// Returns true if a call maps a file so that it has private mappings, and others by which it is
@@ -160,7 +165,6 @@ impl Process {
 
     /// Returns true if a call creates a thread of the process.
     pub(super) fn makes_thread(&self, call: &Call) -> bool {
-        const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
         let flags = match call.number {
             CLONE => call.args[0],
             CLONE3 => self.word(call.args[0]),
