@@ -191,7 +191,7 @@ impl Epoch {
     }
 
     /// Sets the general registers of a thread.
-    fn set_registers(&mut self, tid: Tid, registers: Registers) -> Result<(), Error> {
+    pub(super) fn set_registers(&mut self, tid: Tid, registers: Registers) -> Result<(), Error> {
         let registers = Registers { orig_rax: u64::MAX, ..registers };
         if self.contexts.loaded() == Some(tid) {
             self.thread.tracee.set_registers(&registers)?;

@@ -117,16 +117,19 @@ impl Epoch {
 
     /// Writes what the kernel or an instruction wrote.
     pub(super) fn apply_writes(&mut self, writes: &[Write]) -> Result<(), Error> {
-        for Write { addr, bytes } in writes {
-            let range = AddrRange::sized(*addr, bytes.0.len() as u64);
-            self.must_be_of_program(range)?;
-            self.engine.give_back_protection(self.thread.tracee, range)?;
-            if self.engine.space.is_executable(*addr) {
-                self.engine.forget_code(range);
-            }
-            if self.write(*addr, &bytes.0).is_err() && !self.write_shared(*addr, &bytes.0)? {
-                self.write(*addr, &bytes.0)?;
-            }
+        writes.iter().try_for_each(|Write { addr, bytes }| self.overwrite(*addr, &bytes.0))
+    }
+
+    /// Writes memory of the program, whatever its protection.
+    pub(super) fn overwrite(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let range = AddrRange::sized(addr, bytes.len() as u64);
+        self.must_be_of_program(range)?;
+        self.engine.give_back_protection(self.thread.tracee, range)?;
+        if self.engine.space.is_executable(addr) {
+            self.engine.forget_code(range);
+        }
+        if self.write(addr, bytes).is_err() && !self.write_shared(addr, bytes)? {
+            self.write(addr, bytes)?;
         }
         Ok(())
     }
@@ -140,7 +143,7 @@ impl Epoch {
     }
 
     /// Drops what is known of code in a range whose mapping changes.
-    fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
+    pub(super) fn forget(&mut self, range: AddrRange) -> Result<(), Error> {
         self.must_be_of_program(range)?;
         self.engine.give_back_protection(self.thread.tracee, range)?;
         self.engine.forget_code(range);

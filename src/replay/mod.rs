@@ -9,6 +9,7 @@
 
 mod checkpoints;
 mod contexts;
+mod diversion;
 mod epoch;
 mod error;
 mod events;
@@ -27,6 +28,7 @@ mod verify;
 mod view;
 mod watches;
 
+pub use diversion::DiversionEnd;
 pub use error::Error;
 pub use position::Position;
 pub use process::Replay;

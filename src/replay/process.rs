@@ -1,5 +1,6 @@
 //! The replay of a recording: where it is, and how it gets elsewhere.
 
+use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
@@ -45,6 +46,8 @@ pub struct Replay {
     pub(super) row: Row,
     /// The hits of the last search backwards.
     pub(super) hits: Option<Hits>,
+    /// The moment that was left in a diversion.
+    pub(super) diverted: Option<Diverted>,
     /// The number of the entry where the run ends, as far as it is known.
     pub(super) end: u64,
 }
@@ -69,6 +72,7 @@ impl Replay {
             first: Position::default(),
             row: Row::default(),
             hits: None,
+            diverted: None,
             end: u64::MAX,
         };
         replay.first = replay.position();

@@ -96,7 +96,7 @@ impl Replay {
         if number == self.number { Ok(()) } else { self.enter_epoch(number) }
     }
 
-    fn restore(&mut self, position: Position) -> Result<(), Error> {
+    pub(super) fn restore(&mut self, position: Position) -> Result<(), Error> {
         let Some(cursor) = self.epoch.restore(position)? else { return Ok(()) };
         self.cursor = cursor;
         (self.ticks, self.instructions) = (position.ticks, Some(position.instructions));

@@ -1,6 +1,7 @@
 //! An exact recording: every register and all memory at every place, by replay.
 
 use super::final_registers::registers;
+use super::xsave;
 use super::{
     Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
     Error, FileBytes, GapInfo, Library, Order, Position, Region, Register, Registers, Run, Stop,
@@ -8,10 +9,11 @@ use super::{
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
-use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
+use crate::replay::{self, DiversionEnd, Found, Goals, Replay, Watch, WatchKind};
 use crate::state::link_maps;
 use std::cell::RefCell;
 use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// An exact recording at a position.
@@ -70,6 +72,10 @@ impl Replayed {
         let goals = Goals { stops, accepts: &accepts, key, interrupted };
         let replay = self.replay.get_mut();
         let tid = order.thread;
+        if order.direction == Direction::Forward && replay.is_elsewhere(tid) {
+            return self.go_diverted(order, breakpoints, interrupted);
+        }
+        replay.end_diversion()?;
         match (order.action, order.direction) {
             (Action::Continue, Direction::Forward) => {
                 let found = replay.run_forward(&goals, &watches)?;
@@ -91,6 +97,36 @@ impl Replayed {
                 _ => Ok(Stop { thread: tid, reason: StopReason::Edge(Edge::Begin) }),
             },
         }
+    }
+
+    /// Lets a thread go on in a diversion: in a function that the debugger calls.
+    fn go_diverted(
+        &mut self,
+        order: &Order,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Stop, replay::Error> {
+        let thread = order.thread;
+        let replay = self.replay.get_mut();
+        let end = match order.action {
+            Action::Step => replay.step_diverted(thread, &mut print),
+            Action::Continue => {
+                replay.run_diverted(thread, breakpoints.addrs(), interrupted, &mut print)
+            }
+        };
+        let reason = match end {
+            Ok(DiversionEnd::Stop | DiversionEnd::Step) => {
+                return Ok(self.stepped(thread, breakpoints));
+            }
+            Ok(DiversionEnd::Signal(number)) => StopReason::Signal(number),
+            Ok(DiversionEnd::Stuck | DiversionEnd::Interrupted) => StopReason::Interrupted,
+            // That says nothing of the recorded run.
+            Err(_) => {
+                replay.end_diversion()?;
+                StopReason::Interrupted
+            }
+        };
+        Ok(Stop { thread, reason })
     }
 
     /// Returns the stop after a step that met nothing else.
@@ -178,6 +214,7 @@ impl Run for Replayed {
 
     fn seek(&mut self, position: u64) -> Result<(), Error> {
         let replay = self.replay.get_mut();
+        replay.end_diversion().map_err(|error| refused(&error))?;
         let (moment, instructions) = Position::parts(position);
         let total = replay.last_moment();
         if moment > total {
@@ -191,7 +228,7 @@ impl Run for Replayed {
         };
         if let Err(error) = went {
             self.fail(&error);
-            return Err(Error::Refused(error.to_string()));
+            return Err(refused(&error));
         }
         self.shown = self.running().unwrap_or(self.shown);
         Ok(())
@@ -211,12 +248,27 @@ impl Run for Replayed {
         self.read(addr, buf)
     }
 
-    fn write_register(&mut self, _: Tid, _: Register, _: Value) -> Result<(), Error> {
-        Err(Error::PastIsFixed)
+    /// Sets a register in a diversion: everything is as it was again once the run moves.
+    fn write_register(&mut self, tid: Tid, register: Register, value: Value) -> Result<(), Error> {
+        if self.registers(tid).value(register) == Some(value) {
+            return Ok(());
+        }
+        let replay = self.replay.get_mut();
+        let thread = replay.thread(tid).map_err(|error| refused(&error))?.ok_or(Error::Gone)?;
+        let general = u64::try_from(value.low())
+            .ok()
+            .and_then(|value| thread.registers.with(&register.name(), value));
+        if let Some(changed) = general {
+            return replay.divert_registers(tid, &changed).map_err(|error| refused(&error));
+        }
+        let mut area = thread.xstate.ok_or(Error::NoSuchRegister)?;
+        xsave::write(&mut area, register, value).ok_or(Error::NoSuchRegister)?;
+        replay.divert_extended(tid, area).map_err(|error| refused(&error))
     }
 
-    fn write_memory(&mut self, _: Tid, _: Addr, _: &[u8]) -> Result<(), Error> {
-        Err(Error::PastIsFixed)
+    /// Writes memory in a diversion.
+    fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        self.replay.get_mut().divert_memory(addr, bytes).map_err(|error| refused(&error))
     }
 
     fn call_stack(&self, _: Tid) -> Vec<CallFrame> {
@@ -303,6 +355,17 @@ impl Run for Replayed {
     fn failure(&self) -> Option<String> {
         self.failure.clone()
     }
+}
+
+fn refused(error: &replay::Error) -> Error {
+    Error::Refused(error.to_string())
+}
+
+/// Prints what a called function writes to its standard output, or error.
+fn print(bytes: &[u8]) {
+    let mut output = std::io::stdout();
+    // If the output is closed, no one reads it.
+    let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
 /// Returns true if the thread that is about to execute stops at its breakpoint.

@@ -1,0 +1,269 @@
+//! Diversions: a debugger changes registers and memory of a moment, or calls a function there. That
+//! happens in the replay's process, and is undone before the replay moves.
+
+use super::error::Error;
+use super::position::Position;
+use super::process::Replay;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::engine::{Distance, Run, RunEnd, Stepped};
+use crate::insn::Registers;
+use crate::recording::log::{Bytes, after_call};
+use crate::tracee::call_numbers::{
+    CLOCK_GETRES, CLOCK_GETTIME, EXIT, EXIT_GROUP, FUTEX, GETPID, GETTID, GETTIMEOFDAY, MADVISE,
+    MMAP, MPROTECT, MREMAP, MUNMAP, RT_SIGACTION, RT_SIGPROCMASK, SCHED_YIELD, TIME, WRITE, WRITEV,
+};
+use crate::tracee::siginfo;
+use crate::translate::{Bound, Hook};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Ticks between two looks at whether the user has had enough.
+const CHUNK_TICKS: u64 = 20_000_000;
+const PRIVATE: u64 = libc::MAP_PRIVATE as u64;
+const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+const FIXED: u64 = (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) as u64;
+const REMAP_FIXED: u64 = libc::MREMAP_FIXED as u64;
+const FUTEX_OPERATION: u64 = 0x7f;
+const FUTEX_WAKE: u64 = 1;
+const ENOSYS: i64 = -libc::ENOSYS as i64;
+const EBADF: i64 = -libc::EBADF as i64;
+const EAGAIN: i64 = -libc::EAGAIN as i64;
+/// The most bytes that one call prints.
+const LARGEST_OUTPUT: u64 = 1 << 20;
+/// `IOV_MAX`.
+const MOST_PARTS: u64 = 1024;
+/// A lock that another thread has is not waited for longer than so many calls.
+const MOST_WAITS: u32 = 1000;
+
+/// The moment that a diversion leaves.
+#[derive(Debug)]
+pub(super) struct Diverted {
+    position: Position,
+    /// Where the threads were.
+    ips: BTreeMap<Tid, u64>,
+    is_at_end: bool,
+}
+
+/// The reason why a run in a diversion ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DiversionEnd {
+    /// The thread is at a stop.
+    Stop,
+    /// It has executed one instruction.
+    Step,
+    /// It gets this signal.
+    Signal(i32),
+    /// It ends its process, or waits for another thread: there it stays.
+    Stuck,
+    /// The user had enough.
+    Interrupted,
+}
+
+impl Replay {
+    /// Returns true in a diversion in which a thread is not where it was.
+    pub fn is_elsewhere(&self, tid: Tid) -> bool {
+        let here = self.registers_of(tid).ok().map(|registers| registers.rip);
+        let diverted = self.diverted.as_ref();
+        diverted.is_some_and(|diverted| diverted.ips.get(&tid).copied() != here)
+    }
+
+    /// Begins a diversion, unless there is one.
+    fn divert(&mut self) -> Result<(), Error> {
+        if self.diverted.is_some() {
+            return Ok(());
+        }
+        let position = self.settle()?;
+        self.epoch.keep_near(position, &self.cursor)?;
+        let ip = |tid| self.registers_of(tid).ok().map(|registers| (tid, registers.rip));
+        let ips = self.threads().into_iter().filter_map(ip).collect();
+        self.diverted = Some(Diverted { position, ips, is_at_end: self.is_at_end });
+        Ok(())
+    }
+
+    /// Ends a diversion: everything is as it was.
+    pub fn end_diversion(&mut self) -> Result<(), Error> {
+        let Some(diverted) = self.diverted.take() else { return Ok(()) };
+        self.restore(diverted.position)?;
+        self.is_at_end = diverted.is_at_end;
+        Ok(())
+    }
+
+    /// Sets the general registers of a thread, in a diversion.
+    pub fn divert_registers(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
+        self.divert()?;
+        self.epoch.set_registers(tid, *registers)
+    }
+
+    /// Sets the extended state of a thread, in a diversion.
+    pub fn divert_extended(&mut self, tid: Tid, extended: Vec<u8>) -> Result<(), Error> {
+        self.divert()?;
+        self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
+    }
+
+    /// Writes memory, in a diversion.
+    pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        self.divert()?;
+        self.epoch.overwrite(addr, bytes)
+    }
+
+    /// Runs one thread in a diversion, up to one of some addresses. `print` gets what the thread
+    /// writes to its standard output and error.
+    pub fn run_diverted(
+        &mut self,
+        tid: Tid,
+        stops: &BTreeSet<Addr>,
+        interrupted: &dyn Fn() -> bool,
+        print: &mut dyn FnMut(&[u8]),
+    ) -> Result<DiversionEnd, Error> {
+        self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
+        if stops.contains(&self.ip()?) && self.is_elsewhere(tid) {
+            return Ok(DiversionEnd::Stop);
+        }
+        self.epoch.engine.set_stops(&stops.iter().map(|addr| addr.0).collect());
+        let end = self.run_on(interrupted, print);
+        self.epoch.engine.set_stops(&BTreeSet::new());
+        end
+    }
+
+    fn run_on(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+        print: &mut dyn FnMut(&[u8]),
+    ) -> Result<DiversionEnd, Error> {
+        let mut waits = 0;
+        loop {
+            let bound = || Distance::Bound(Bound::Ticks(CHUNK_TICKS));
+            let budget = self.epoch.engine.budget(CHUNK_TICKS);
+            let distance = budget.map_or_else(bound, Distance::Budget);
+            let (run, _) = self.epoch.engine.run_counted(&mut self.epoch.thread, distance)?;
+            let end = match run {
+                Run::Ran(ran) => ran.end,
+                Run::Signal(_, info) if siginfo::code_of(&info) > 0 => {
+                    return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
+                }
+                Run::Signal(..) => RunEnd::Signal,
+                Run::Other(_) => return Err(Error::Killed),
+            };
+            match end {
+                RunEnd::Stop => return Ok(DiversionEnd::Stop),
+                RunEnd::Native(_) => {
+                    if let Some(end) = self.step_on(print, &mut waits)? {
+                        return Ok(end);
+                    }
+                    let ip = self.ip()?;
+                    if self.epoch.engine.translator().is_stop(ip.0) {
+                        return Ok(DiversionEnd::Stop);
+                    }
+                }
+                RunEnd::Distance | RunEnd::Watchpoint | RunEnd::Signal => {}
+            }
+            if interrupted() {
+                return Ok(DiversionEnd::Interrupted);
+            }
+        }
+    }
+
+    /// Executes one instruction of a thread in a diversion.
+    pub fn step_diverted(
+        &mut self,
+        tid: Tid,
+        print: &mut dyn FnMut(&[u8]),
+    ) -> Result<DiversionEnd, Error> {
+        self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
+        Ok(self.step_on(print, &mut 0)?.unwrap_or(DiversionEnd::Step))
+    }
+
+    /// Executes one instruction; a system call is answered.
+    fn step_on(
+        &mut self,
+        print: &mut dyn FnMut(&[u8]),
+        waits: &mut u32,
+    ) -> Result<Option<DiversionEnd>, Error> {
+        if self.hook_here()? == Some(Hook::SystemCall) {
+            return self.answer_call(print, waits);
+        }
+        Ok(match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
+            Stepped::Signal(info) if siginfo::code_of(&info) > 0 => {
+                Some(DiversionEnd::Signal(siginfo::signal_of(&info)))
+            }
+            Stepped::Done | Stepped::Signal(_) => None,
+            Stepped::Other(_) => return Err(Error::Killed),
+        })
+    }
+
+    /// Makes a harmless system call, and refuses the others.
+    fn answer_call(
+        &mut self,
+        print: &mut dyn FnMut(&[u8]),
+        waits: &mut u32,
+    ) -> Result<Option<DiversionEnd>, Error> {
+        let tracee = self.epoch.thread.tracee;
+        let registers = tracee.registers()?;
+        let Registers { rax: number, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
+        let args = [rdi, rsi, rdx, r10, r8, r9];
+        let result = match number {
+            EXIT | EXIT_GROUP => return Ok(Some(DiversionEnd::Stuck)),
+            FUTEX if rsi & FUTEX_OPERATION == FUTEX_WAKE => 0,
+            FUTEX => {
+                *waits += 1;
+                if *waits > MOST_WAITS {
+                    return Ok(Some(DiversionEnd::Stuck));
+                }
+                EAGAIN
+            }
+            MMAP | MUNMAP | MPROTECT | MREMAP | MADVISE => self.change_mappings(number, args)?,
+            WRITE | WRITEV if !(1..=2).contains(&rdi) => EBADF,
+            WRITE => self.print_part(rsi, rdx, print),
+            WRITEV => self.print_parts(rsi, rdx, print),
+            CLOCK_GETTIME | CLOCK_GETRES | GETTIMEOFDAY | TIME => {
+                tracee.inject(self.epoch.page, number, args)?
+            }
+            GETPID => i64::from(self.pid().0),
+            GETTID => i64::from(self.epoch.contexts.loaded().unwrap_or_default().0),
+            RT_SIGPROCMASK | RT_SIGACTION | SCHED_YIELD => 0,
+            _ => ENOSYS,
+        };
+        let after = Registers { orig_rax: u64::MAX, ..after_call(&registers, result) };
+        tracee.set_registers(&after)?;
+        Ok(None)
+    }
+
+    /// Changes private anonymous memory.
+    fn change_mappings(&mut self, number: u64, args: [u64; 6]) -> Result<i64, Error> {
+        let [start, size, _, fourth, ..] = args;
+        let is_refused = match number {
+            MMAP => fourth & (PRIVATE | ANONYMOUS | FIXED) != PRIVATE | ANONYMOUS,
+            MREMAP => fourth & REMAP_FIXED != 0,
+            _ => false,
+        };
+        if is_refused {
+            return Ok(ENOSYS);
+        }
+        if number != MMAP {
+            self.epoch.forget(AddrRange::sized(Addr(start), size))?;
+        }
+        let result = self.epoch.thread.tracee.inject(self.epoch.page, number, args)?;
+        self.epoch.look_at_mappings()?;
+        Ok(result)
+    }
+
+    fn print_part(&self, start: u64, size: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
+        let size = size.min(LARGEST_OUTPUT);
+        let mut bytes = vec![0; usize::try_from(size).unwrap_or(0)];
+        let known = self.read(Addr(start), &mut bytes);
+        print(&bytes[..known]);
+        i64::try_from(known).unwrap_or(0)
+    }
+
+    fn print_parts(&self, parts: u64, count: u64, print: &mut dyn FnMut(&[u8])) -> i64 {
+        let mut printed = 0;
+        for number in 0..count.min(MOST_PARTS) {
+            let mut part = [0; 16];
+            if self.read(Addr(parts.wrapping_add(number * 16)), &mut part) < part.len() {
+                break;
+            }
+            let word = |at: usize| part[at..].first_chunk().map_or(0, |w| u64::from_le_bytes(*w));
+            printed += self.print_part(word(0), word(8), print);
+        }
+        printed
+    }
+}

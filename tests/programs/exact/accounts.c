@@ -1,0 +1,22 @@
+// Functions for a debugger to call: that read, print, allocate, count, crash.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+struct account { int id; char owner[16]; struct account *next; };
+int calls;
+int total(struct account *a) { int n = 0; calls++; for (; a; a = a->next) n += a->id; return n; }
+double half(double x) { return x / 2; }
+void dump(struct account *a) { for (; a; a = a->next) printf("account %d of %s\n", a->id, a->owner); fflush(stdout); }
+void boom(int *p) { *p = 1; }
+char *twice(const char *s) { char *r = malloc(2 * strlen(s) + 1); strcpy(r, s); strcat(r, s); return r; }
+// Ends at a link of the list that leads nowhere.
+int main(void) {
+    struct account *list = 0;
+    for (int i = 1; i <= 5; i++) {
+        struct account *a = malloc(sizeof *a);
+        a->id = i; snprintf(a->owner, 16, "user%d", i); a->next = list; list = a;
+        total(list);
+    }
+    if (half(3) == 1.5) list->next->next = (void *)0x10;
+    return total(list);
+}
