@@ -12,6 +12,7 @@
 mod around;
 mod breakpoints;
 mod describe;
+mod executions;
 mod files;
 mod final_registers;
 mod happenings;
@@ -36,6 +37,7 @@ pub use crate::timeline::Older;
 pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
 pub use describe::{Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize};
+pub use executions::{Execution, Executions};
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};

@@ -1,17 +1,19 @@
 //! An exact recording: every register and all memory at every place, by replay.
 
 use super::final_registers::registers;
+use super::source::RecordedSource;
 use super::xsave;
 use super::{
     Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
-    Error, FileBytes, GapInfo, Library, Order, Position, Region, Register, Registers, Run, Stop,
-    StopReason, ThreadInfo, Value, Watchpoint,
+    Error, Executions, FileBytes, GapInfo, Library, Order, Place, Position, Region, Register,
+    Registers, Run, Stop, StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
 use crate::replay::{self, DiversionEnd, Found, Goals, Replay, Watch, WatchKind};
 use crate::state::link_maps;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,8 @@ use std::path::{Path, PathBuf};
 /// An exact recording at a position.
 #[derive(Debug)]
 pub struct Replayed {
-    replay: RefCell<Replay>,
+    pub(super) replay: RefCell<Replay>,
+    pub(super) source: RecordedSource,
     /// The thread of the last stop.
     shown: Tid,
     /// Why the run is not known beyond a place.
@@ -33,7 +36,12 @@ impl Replayed {
         let mut replay = Replay::open(reader)?;
         let shown = Tid(replay.pid().0);
         let went = replay.go_to_end(&|| false);
-        let mut run = Self { replay: RefCell::new(replay), shown, failure: None };
+        let mut run = Self {
+            replay: RefCell::new(replay),
+            source: RecordedSource::default(),
+            shown,
+            failure: None,
+        };
         if let Err(error) = went {
             run.fail(&error);
         }
@@ -350,6 +358,26 @@ impl Run for Replayed {
 
     fn is_exact(&self) -> bool {
         true
+    }
+
+    fn code_of(&self, what: &str) -> Vec<Addr> {
+        self.source().code_of(what)
+    }
+
+    fn place(&self, addr: Addr) -> Option<Place> {
+        self.source().place(addr)
+    }
+
+    fn executions(
+        &mut self,
+        addrs: &BTreeSet<Addr>,
+        count: usize,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Executions, Error> {
+        self.search(addrs, count, interrupted).map_err(|error| {
+            self.fail(&error);
+            refused(&error)
+        })
     }
 
     fn failure(&self) -> Option<String> {

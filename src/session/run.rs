@@ -1,12 +1,13 @@
 //! The common interface of live and recorded runs.
 
 use super::{
-    BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, FileBytes,
-    Forks, GapInfo, History, Library, Older, Region, Register, Registers, Start, ThreadInfo, Value,
-    Watchpoint,
+    BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, Executions,
+    FileBytes, Forks, GapInfo, History, Library, Older, Place, Region, Register, Registers, Start,
+    ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, Pid, Tid};
 use crate::state::NoThreadLocal;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The position of a run in its history.
@@ -363,6 +364,26 @@ pub trait Run {
     /// of positions are then those of [`Position::exact`].
     fn is_exact(&self) -> bool {
         false
+    }
+
+    /// Returns the addresses of a function, of `FILE:LINE`, or of `*ADDRESS`, in an exact recording.
+    fn code_of(&self, _what: &str) -> Vec<Addr> {
+        Vec::new()
+    }
+
+    /// Returns the source location of code, in an exact recording.
+    fn place(&self, _addr: Addr) -> Option<Place> {
+        None
+    }
+
+    /// Returns the last `count` executions of instructions at some addresses, in an exact recording.
+    fn executions(
+        &mut self,
+        _addrs: &BTreeSet<Addr>,
+        _count: usize,
+        _interrupted: &dyn Fn() -> bool,
+    ) -> Result<Executions, Error> {
+        Err(Error::NoHistory)
     }
 
     /// Returns true if an order resumes a live program, not a walk of its history.

@@ -98,8 +98,8 @@ pub(super) fn answer<R: Run>(
 /// The answer without a history.
 const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
 /// The answer of an exact recording, which has values instead of a path.
-const NO_PATH: &str = "an exact recording has no list of what was executed: breakpoints, watchpoints \
-                       and reverse-continue find it\n";
+const NO_PATH: &str = "an exact recording has no list of what was executed: `find`, breakpoints, \
+                       watchpoints and reverse-continue answer\n";
 
 /// Returns the answer to a question that needs a path, where there is none.
 fn no_path<R: Run>(session: &Session<R>) -> String {

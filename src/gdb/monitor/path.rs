@@ -1,5 +1,6 @@
 //! The path around a position, and the executions of some code.
 
+use super::about::place as number_of;
 use super::clock::seconds;
 use super::no_path;
 use crate::common::{Addr, Visible};
@@ -83,7 +84,7 @@ fn question(text: &str) -> Result<(&str, usize), String> {
 
 /// Lists the last executions of some code, newest first.
 pub(super) fn find<R: Run>(
-    session: &Session<R>,
+    session: &mut Session<R>,
     text: &str,
     interrupted: &dyn Fn() -> bool,
 ) -> String {
@@ -91,13 +92,13 @@ pub(super) fn find<R: Run>(
         Ok(question) => question,
         Err(why) => return why,
     };
+    if session.run().is_exact() {
+        return find_exactly(session, what, count, interrupted);
+    }
     let Some(history) = session.run().recorded() else { return no_path(session) };
     let addrs: BTreeSet<Addr> = history.code_of(what).into_iter().collect();
     if addrs.is_empty() {
-        return format!(
-            "there is no code of {}: give FUNCTION, FILE:LINE or *ADDRESS\n",
-            Visible(what)
-        );
+        return no_code(what);
     }
     let mut list = List::default();
     let mut from = history.total();
@@ -113,8 +114,7 @@ pub(super) fn find<R: Run>(
             }
         };
         if list.hits == count {
-            let more = (10 * count).min(HITS_LIMIT);
-            let _ = writeln!(list.text, "and earlier ones: monitor find {} {more}", Visible(what));
+            list.text.push_str(&more_of(what, count));
             break;
         }
         list.push(history, at);
@@ -123,6 +123,55 @@ pub(super) fn find<R: Run>(
     let hits = list.hits;
     let _ = writeln!(list.text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
     list.text
+}
+
+fn no_code(what: &str) -> String {
+    format!("there is no code of {}: give FUNCTION, FILE:LINE or *ADDRESS\n", Visible(what))
+}
+
+fn more_of(what: &str, count: usize) -> String {
+    let more = (10 * count).min(HITS_LIMIT);
+    format!("and earlier ones: monitor find {} {more}\n", Visible(what))
+}
+
+/// Lists the last executions of some code in an exact recording.
+fn find_exactly<R: Run>(
+    session: &mut Session<R>,
+    what: &str,
+    count: usize,
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    let addrs: BTreeSet<Addr> = session.run().code_of(what).into_iter().collect();
+    if addrs.is_empty() {
+        return no_code(what);
+    }
+    let executions = match session.run_mut().executions(&addrs, count, interrupted) {
+        Ok(executions) => executions,
+        Err(error) => return format!("{error}\n"),
+    };
+    let name = |addr: Addr| {
+        let place = session.run().place(addr);
+        place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
+    };
+    let mut text = String::new();
+    for execution in &executions.found {
+        let (at, tid, pc) = (number_of(execution.at, true), execution.tid, execution.pc);
+        let _ = write!(text, "position {at}, thread {tid}: {} ({pc})", name(pc));
+        if let Some(next) = execution.returns_to {
+            // The call is before its return address.
+            let _ = write!(text, ", called at {}", name(Addr(next.0.wrapping_sub(1))));
+        }
+        text.push('\n');
+    }
+    if executions.is_interrupted {
+        return text + "interrupted\n";
+    }
+    if executions.has_more {
+        text.push_str(&more_of(what, count));
+    }
+    let hits = executions.found.len();
+    let _ = writeln!(text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
+    text
 }
 
 /// Positions of the path as text.

@@ -38,3 +38,26 @@ fn functions_are_called_in_a_copy_of_the_moment() {
     assert!(answers("print calls", 2).ends_with("= 5"), "{said}");
     assert!(!said.contains("internal"), "{said}");
 }
+
+#[test]
+fn executions_of_a_function_are_listed_newest_first() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/accounts.c", &["-w", "-O0", "-g"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(replay, "cf-find total 2\ncf-find total\ncf-find nothing\ncf-when\nbt");
+    let two = answer(&said, "cf-find total 2", 0);
+    assert_eq!(two.lines().filter(|line| line.starts_with("position")).count(), 2, "{said}");
+    assert!(two.contains("called at main") && two.contains("and earlier ones"), "{said}");
+    let all = answer(&said, "cf-find total", 0);
+    assert!(all.starts_with(two.lines().next().unwrap()), "{said}");
+    assert!(all.ends_with("6 hits of total at 1 addresses"), "{said}");
+    assert!(answer(&said, "cf-find nothing", 0).contains("no code of nothing"), "{said}");
+    // The user is where he was.
+    assert!(answer(&said, "cf-when", 0).contains("the end: killed by SIGSEGV"), "{said}");
+    assert!(answer(&said, "bt", 0).contains("main ()"), "{said}");
+}

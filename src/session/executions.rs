@@ -1,0 +1,93 @@
+//! The last executions of some code in an exact recording, found by running backwards.
+
+use super::Position;
+use super::replayed::Replayed;
+use super::source::{Source, symbols_of};
+use crate::common::{Addr, Tid};
+use crate::replay::{self, Found, Goals};
+use crate::timeline::Images;
+use std::collections::BTreeSet;
+
+/// An execution of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Execution {
+    /// Its position ([`Position::at`]).
+    pub at: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The instruction's address.
+    pub pc: Addr,
+    /// The address to which the function returns that begins with the instruction.
+    pub returns_to: Option<Addr>,
+}
+
+/// The executions that a search found, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Executions {
+    /// As many as were asked for.
+    pub found: Vec<Execution>,
+    /// True if there are earlier ones.
+    pub has_more: bool,
+    /// True if the user interrupted the search.
+    pub is_interrupted: bool,
+}
+
+impl Replayed {
+    pub(super) fn source(&self) -> &Source {
+        self.source.get(|| {
+            let replay = self.replay.borrow();
+            let reader = replay.reader();
+            // Code of files that are missing or damaged has no names.
+            let records = reader.sideband().unwrap_or_default();
+            let images = Images::load(reader, &records);
+            symbols_of(&images.map(|(images, _)| images).unwrap_or_default())
+        })
+    }
+
+    /// Searches for the last executions of instructions at some addresses, and comes back.
+    pub(super) fn search(
+        &mut self,
+        addrs: &BTreeSet<Addr>,
+        count: usize,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Executions, replay::Error> {
+        let replay = self.replay.get_mut();
+        replay.end_diversion()?;
+        let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
+        replay.go_to_end(interrupted)?;
+        let goals = Goals { stops: addrs, accepts: &|_| true, key: 0, interrupted };
+        let mut executions = Executions::default();
+        loop {
+            match self.replay.get_mut().run_back(&goals, &[])? {
+                Found::Stop if executions.found.len() == count => executions.has_more = true,
+                Found::Stop => {
+                    executions.found.extend(self.execution()?);
+                    continue;
+                }
+                Found::Interrupted => executions.is_interrupted = true,
+                _ => {}
+            }
+            break;
+        }
+        let replay = self.replay.get_mut();
+        replay.seek(here)?;
+        if was_at_end {
+            replay.go_to_end(&|| false)?;
+        }
+        Ok(executions)
+    }
+
+    /// Returns the execution that is next.
+    fn execution(&self) -> Result<Option<Execution>, replay::Error> {
+        let mut replay = self.replay.borrow_mut();
+        let position = replay.position();
+        let at = Position::exact(replay.moment(position), position.instructions);
+        let Some(tid) = replay.running() else { return Ok(None) };
+        let Some(thread) = replay.thread(tid)? else { return Ok(None) };
+        let (pc, mut word) = (Addr(thread.registers.rip), [0; 8]);
+        let is_known = replay.read(Addr(thread.registers.rsp), &mut word) == word.len();
+        let begins = self.source().place(pc).is_some_and(|place| place.offset == 0);
+        let returns_to = (is_known && begins).then(|| Addr(u64::from_le_bytes(word)));
+        Ok(Some(Execution { at, tid, pc, returns_to }))
+    }
+}
