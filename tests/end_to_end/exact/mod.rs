@@ -2,6 +2,7 @@
 //! recorded run.
 
 mod calls;
+mod faults;
 mod programs;
 mod tools;
 mod walks;
