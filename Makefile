@@ -57,7 +57,7 @@ check-ci: check deny fuzz
 # gdb's source are installed (GDB_TESTSUITE, see tests/gdb_suite/run.sh).
 check-long: check-tools build
 	CONTRAFLOW_SEEDS=10000-10099 CONTRAFLOW_SIGNALS=5000 \
-		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends::
+		$(CARGO) test --test end_to_end -- --include-ignored generated:: storm:: real:: ends:: exact::
 	sh tests/stress.sh target/release/contraflow
 	sh tests/gdb_suite/run.sh target/release/contraflow
 

@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::events::Site;
+use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
 use super::watches::{Executed, Watch, Watching};
@@ -27,10 +28,38 @@ impl Replay {
         let found = self.travel_watched(None, goals, &mut watching);
         self.epoch.unwatch()?;
         let found = found?;
-        if found != Found::End {
-            self.settle()?;
-        }
+        self.settle_at(found, watches)?;
         Ok(found)
+    }
+
+    /// Counts the instructions since the last tick where a run has ended.
+    fn settle_at(&mut self, found: Found, watches: &[Watch]) -> Result<(), Error> {
+        match found {
+            Found::End => Ok(()),
+            Found::Watch(_) => self.settle_after_access(watches),
+            _ => self.settle().map(|_| ()),
+        }
+    }
+
+    /// Moves to right after the instruction that met a watch. A run that a debug register ends may
+    /// have gone on by a branch, within which the program's state is not exact.
+    pub(super) fn settle_after_access(&mut self, watches: &[Watch]) -> Result<(), Error> {
+        let end = self.settle()?;
+        if (end.ticks, end.instructions) == (0, 0) {
+            // An entry of the log wrote there.
+            return Ok(());
+        }
+        let ticks = end.ticks.saturating_sub(1);
+        self.seek(Position { ticks, instructions: 0, ..end })?;
+        let mut watching = self.epoch.watch(watches)?;
+        let mut last = end;
+        while self.position() < end && self.hook_here()?.is_none() {
+            if let Advanced::Watch(_) = self.advance(&mut watching)? {
+                last = self.position();
+            }
+        }
+        self.epoch.unwatch()?;
+        if self.position() == last { Ok(()) } else { self.seek(last) }
     }
 
     /// Executes one instruction of a thread, or lets happen what happens to it next. Other threads
@@ -45,9 +74,7 @@ impl Replay {
         let found = self.step_watched(tid, goals, &mut watching);
         self.epoch.unwatch()?;
         let found = found?;
-        if found != Found::End {
-            self.settle()?;
-        }
+        self.settle_at(found, watches)?;
         Ok(found)
     }
 

@@ -379,6 +379,7 @@ impl Replay {
             },
             RunEnd::Watchpoint => Met::Watch(false),
             RunEnd::Signal => match info {
+                Some(info) if is_debug_trap(&info) => Met::Watch(false),
                 Some(info) if siginfo::code_of(&info) > 0 => Met::Fault(Box::new(info)),
                 // Nobody but the replay may tell its process anything.
                 _ => Met::Nothing,
@@ -396,6 +397,15 @@ impl Replay {
         self.ticks += ticks;
         self.instructions = is_reached.then_some(0);
     }
+}
+
+/// Returns true if a signal is a debug register's. Where the recorded program steps itself, the log has
+/// an entry, and no run goes beyond that.
+fn is_debug_trap(info: &SiginfoBytes) -> bool {
+    const TRAP_TRACE: i32 = 2;
+    const TRAP_HWBKPT: i32 = 4;
+    let code = siginfo::code_of(info);
+    siginfo::signal_of(info) == libc::SIGTRAP && matches!(code, TRAP_TRACE | TRAP_HWBKPT)
 }
 
 /// Returns true if a signal came of an attempt to execute the instruction where the thread is. A trap

@@ -192,7 +192,7 @@ impl Replay {
         let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
         loop {
             while let Some(hit) = hits.before.pop() {
-                self.go_to_hit(&hit)?;
+                self.go_to_hit(&hit, watches)?;
                 hits.at = self.position();
                 // A stop at the place of the hit before it is no other place.
                 if hits.at < here {
@@ -312,14 +312,15 @@ impl Replay {
     }
 
     /// Moves to a hit: before the instruction that stops, or that accessed watched memory.
-    fn go_to_hit(&mut self, hit: &Hit) -> Result<(), Error> {
+    fn go_to_hit(&mut self, hit: &Hit, watches: &[Watch]) -> Result<(), Error> {
         let at = Position { entry: hit.entry, ticks: hit.ticks, instructions: 0 };
         self.seek(at)?;
         self.walk_to_ip(hit.ip)?;
-        if let Found::Watch(_) = hit.found
-            && let Some(tid) = self.last_to_advance()?
-        {
-            self.go_one_back(tid)?;
+        if let Found::Watch(_) = hit.found {
+            self.settle_after_access(watches)?;
+            if let Some(tid) = self.last_to_advance()? {
+                self.go_one_back(tid)?;
+            }
         }
         Ok(())
     }

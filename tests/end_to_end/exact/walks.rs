@@ -284,3 +284,44 @@ fn tools_are_the_same_both_ways() {
         }
     }
 }
+
+/// Windows of longer runs: interpreters, code made at run time, threads, tools.
+const LONGER: [&[&str]; 14] = [
+    &[
+        "python3",
+        "-c",
+        "import json, re; print(len(json.dumps([re.escape(str(i)) for i in range(9999)])))",
+    ],
+    &["python3", "-c", PYTHON_THREADS],
+    &["perl", "-e", "my %h; $h{$_ % 97} .= $_ for 1..50000; print length(join '', values %h)"],
+    &["bash", "-c", "for i in 1 2 3; do echo $i | cat; done; wait; ls / | sort -r | head -3"],
+    &["node", "-e", "let s = 0; for (let i = 0; i < 1e6; i++) s += i % 7; console.log(s)"],
+    &["xz", "-T2", "-k", "-c", "/bin/bash"],
+    &["gzip", "-9", "-c", "/bin/bash"],
+    &["bzip2", "-k", "-c", "/bin/bash"],
+    &[
+        "sqlite3",
+        ":memory:",
+        "create table t(a); insert into t values(1),(2); select sum(a) from t;",
+    ],
+    &["git", "--version"],
+    &["gcc", "--version"],
+    &["openssl", "version", "-a"],
+    &["tar", "cf", "/dev/null", "/usr/include/linux"],
+    &["sort", "-R", "--random-source=/bin/bash", "/etc/services"],
+];
+
+const PYTHON_THREADS: &str = "import threading
+def work(n): return sum(i * n for i in range(20000))
+ts = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+[t.start() for t in ts]; [t.join() for t in ts]; print('done')";
+
+#[test]
+#[ignore = "takes minutes: make check-long"]
+fn longer_runs_are_the_same_both_ways() {
+    for command in LONGER.iter().filter(|command| have(command[0])) {
+        let scene = Scene::new();
+        let (dir, _) = record(&scene, command);
+        compare(&dir, 3, 0x1357_9bdf_0246_8ace);
+    }
+}
