@@ -150,7 +150,7 @@ fn each_fault_is_found() {
     let verdict = check(&copy);
     assert!(verdict.starts_with(WHOLE), "{verdict}\n{said}");
     for (name, put) in FAULTS {
-        for _ in 0..6 {
+        for _ in 0..3 {
             let mut faulty = entries.clone();
             put(&mut faulty, &mut random);
             fs::remove_dir_all(&copy).expect("it is there");

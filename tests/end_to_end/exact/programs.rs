@@ -81,7 +81,7 @@ fn memory_is_mapped_as_it_was() {
 /// Calls that take longer than a slice change mappings before the log has them.
 #[test]
 fn threads_that_map_the_same_addresses_replay() {
-    for _ in 0..6 {
+    for _ in 0..3 {
         replays(&["ending.c"]);
     }
 }
