@@ -10,7 +10,8 @@ use crate::insn::Registers;
 use crate::recording::log::{Bytes, after_call};
 use crate::tracee::call_numbers::{
     CLOCK_GETRES, CLOCK_GETTIME, EXIT, EXIT_GROUP, FUTEX, GETPID, GETTID, GETTIMEOFDAY, MADVISE,
-    MMAP, MPROTECT, MREMAP, MUNMAP, RT_SIGACTION, RT_SIGPROCMASK, SCHED_YIELD, TIME, WRITE, WRITEV,
+    MMAP, MPROTECT, MREMAP, MUNMAP, RT_SIGACTION, RT_SIGPROCMASK, SCHED_YIELD, TGKILL, TIME, WRITE,
+    WRITEV,
 };
 use crate::tracee::siginfo;
 use crate::translate::{Bound, Hook};
@@ -200,7 +201,10 @@ impl Replay {
         let registers = tracee.registers()?;
         let Registers { rax: number, rdi, rsi, rdx, r10, r8, r9, .. } = registers;
         let args = [rdi, rsi, rdx, r10, r8, r9];
+        let raised = i32::try_from(rdx).ok().filter(|signal| number == TGKILL && *signal > 0);
         let result = match number {
+            // As abort(3) and raise(3) do.
+            TGKILL if raised.is_some() => 0,
             EXIT | EXIT_GROUP => return Ok(Some(DiversionEnd::Stuck)),
             FUTEX if rsi & FUTEX_OPERATION == FUTEX_WAKE => 0,
             FUTEX => {
@@ -224,7 +228,7 @@ impl Replay {
         };
         let after = Registers { orig_rax: u64::MAX, ..after_call(&registers, result) };
         tracee.set_registers(&after)?;
-        Ok(None)
+        Ok(raised.map(DiversionEnd::Signal))
     }
 
     /// Changes private anonymous memory.

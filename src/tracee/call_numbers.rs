@@ -44,6 +44,7 @@ pub const RESTART_SYSCALL: u64 = 219;
 pub const CLOCK_GETTIME: u64 = 228;
 pub const CLOCK_GETRES: u64 = 229;
 pub const EXIT_GROUP: u64 = 231;
+pub const TGKILL: u64 = 234;
 pub const OPENAT: u64 = 257;
 pub const SPLICE: u64 = 275;
 pub const DUP3: u64 = 292;

@@ -8,7 +8,8 @@ const CALLS: &str = "break half\nreverse-continue\nup\nprint total(list)\nprint 
                      call dump(list)\nprint twice(\"ab\")\nprint list->id = 77\ncall total(list)\n\
                      delete\nprint half(7)\ncall boom((int *)0)\nbt\nreverse-step\n\
                      print calls\nset var list->id = 5000\nprint list->id\nnext\nprint list->id\n\
-                     set var $rax = 1\nprint $rax\nreverse-stepi\nprint calls\n";
+                     set var $rax = 1\nprint $rax\nreverse-stepi\nprint calls\ncall abort()\n\
+                     reverse-stepi\n";
 
 #[test]
 fn functions_are_called_in_a_copy_of_the_moment() {
@@ -36,6 +37,7 @@ fn functions_are_called_in_a_copy_of_the_moment() {
     assert!(answers("print list->id", 1).ends_with("= 5"), "{said}");
     assert!(answers("print $rax", 0).ends_with("= 1"), "{said}");
     assert!(answers("print calls", 2).ends_with("= 5"), "{said}");
+    assert!(answers("call abort()", 0).contains("SIGABRT"), "{said}");
     assert!(!said.contains("internal"), "{said}");
 }
 
