@@ -18,6 +18,8 @@ use std::time::Instant;
 pub(super) struct Outline {
     /// Where the programs begin.
     pub(super) starts: Vec<Cursor>,
+    /// The first entries after their memory.
+    begins: Vec<u64>,
     /// For each entry, its thread, and the ticks of all threads before the interval that it ends.
     entries: Vec<(Tid, u64)>,
     total_ticks: u64,
@@ -168,13 +170,20 @@ impl Outline {
     fn of(log: &Log) -> Result<Self, Error> {
         let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
+        let mut begins: Vec<u64> = Vec::new();
         loop {
             let here = cursor.clone();
             let Some(entry) = cursor.peek()? else { break };
             entries.push((entry.tid, total_ticks));
             total_ticks = total_ticks.saturating_add(entry.ticks);
             match &entry.happening {
+                Happening::Memory(_) => {
+                    if let Some(last) = begins.last_mut().filter(|last| **last == here.index()) {
+                        *last += 1;
+                    }
+                }
                 Happening::Start(start) => {
+                    begins.push(here.index() + 1);
                     starts.push(here);
                     note_files(&start.mappings, &mut files);
                 }
@@ -189,7 +198,7 @@ impl Outline {
             }
             cursor.skip()?;
         }
-        Ok(Self { starts, entries, total_ticks, files })
+        Ok(Self { starts, begins, entries, total_ticks, files })
     }
 
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
@@ -231,6 +240,12 @@ impl Outline {
     /// Returns the number of the program that an entry belongs to: the last that began before it.
     pub(super) fn epoch_of(&self, entry: u64) -> usize {
         self.starts.partition_point(|start| start.index() < entry).saturating_sub(1)
+    }
+
+    /// Returns the number of the last program that executes something before a position.
+    pub(super) fn epoch_before(&self, position: Position) -> usize {
+        let begins = |entry: &u64| Position::after_entries(*entry) < position;
+        self.begins.partition_point(begins).saturating_sub(1)
     }
 
     fn ticks_before(&self, entry: u64) -> u64 {

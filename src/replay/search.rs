@@ -224,17 +224,11 @@ impl Replay {
 
     /// Returns the last position with a checkpoint before a position.
     fn checkpoint_before(&mut self, end: Position) -> Result<Position, Error> {
-        let mut number = self.outline.epoch_of(end.entry);
+        let number = self.outline.epoch_before(end);
         if number != self.number {
             self.enter_epoch(number)?;
         }
         let before = self.epoch.checkpoints.strictly_before(end);
-        if before.is_none() && number > 0 && end.entry <= self.epoch.begins {
-            // The program before this one.
-            number -= 1;
-            self.enter_epoch(number)?;
-            return Ok(self.epoch.checkpoints.strictly_before(end).unwrap_or(self.first()));
-        }
         Ok(before.unwrap_or(Position::after_entries(self.epoch.begins)))
     }
 
@@ -299,11 +293,12 @@ impl Replay {
         Ok(Searched::All(hits))
     }
 
-    /// Returns a position halfway to another, if that is far.
+    /// Returns a position of the same program halfway to another, if that is far.
     fn halfway_to(&self, end: Position) -> Option<Position> {
         let (here, end) = (self.moment(self.position()), self.moment(end));
         let half = end.saturating_sub(here) / 2;
-        (half > FAR).then(|| self.position_of_moment(here + half))
+        let later = self.position_of_moment(here + half);
+        (half > FAR && self.outline.epoch_of(later.entry) == self.number).then_some(later)
     }
 
     fn hit(&mut self, found: Found) -> Result<Hit, Error> {
