@@ -54,10 +54,10 @@ impl Replayed {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
         let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
-        replay.go_to_end(interrupted)?;
-        let goals = Goals { stops: addrs, accepts: &|_| true, key: 0, interrupted };
         let mut executions = Executions::default();
-        loop {
+        executions.is_interrupted = replay.go_to_end(interrupted)? == Found::Interrupted;
+        let goals = Goals { stops: addrs, accepts: &|_| true, key: 0, interrupted };
+        while !executions.is_interrupted {
             match self.replay.get_mut().run_back(&goals, &[])? {
                 Found::Stop if executions.found.len() == count => executions.has_more = true,
                 Found::Stop => {
