@@ -66,6 +66,11 @@ impl Checkpoints {
         self.kept.get(&position).or_else(|| self.near.get(&position))
     }
 
+    /// Removes a checkpoint near the user's place.
+    pub(super) fn forget(&mut self, position: Position) {
+        self.near.remove(&position);
+    }
+
     /// Removes every second checkpoint but the first.
     fn thin(&mut self) {
         let mut number = 0;
@@ -89,13 +94,15 @@ impl Epoch {
         Ok(())
     }
 
-    /// Keeps a copy of the process as it is, near the place where the user is.
-    pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<(), Error> {
-        if self.checkpoints.get(position).is_none() {
-            let checkpoint = self.copy(cursor)?;
-            self.checkpoints.near.insert(position, checkpoint);
+    /// Keeps a copy of the process as it is, near the place where the user is. Returns false if there
+    /// was one.
+    pub(super) fn keep_near(&mut self, position: Position, cursor: &Cursor) -> Result<bool, Error> {
+        if self.checkpoints.get(position).is_some() {
+            return Ok(false);
         }
-        Ok(())
+        let checkpoint = self.copy(cursor)?;
+        self.checkpoints.near.insert(position, checkpoint);
+        Ok(true)
     }
 
     fn copy(&mut self, cursor: &Cursor) -> Result<Checkpoint, Error> {

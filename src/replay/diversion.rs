@@ -9,9 +9,9 @@ use crate::engine::{Distance, Run, RunEnd, Stepped};
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, after_call};
 use crate::tracee::call_numbers::{
-    CLOCK_GETRES, CLOCK_GETTIME, EXIT, EXIT_GROUP, FUTEX, GETPID, GETTID, GETTIMEOFDAY, MADVISE,
-    MMAP, MPROTECT, MREMAP, MUNMAP, RT_SIGACTION, RT_SIGPROCMASK, SCHED_YIELD, TGKILL, TIME, WRITE,
-    WRITEV,
+    BRK, CLOCK_GETRES, CLOCK_GETTIME, EXIT, EXIT_GROUP, FUTEX, GETPID, GETTID, GETTIMEOFDAY,
+    MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, RT_SIGACTION, RT_SIGPROCMASK, SCHED_YIELD, TGKILL,
+    TIME, WRITE, WRITEV,
 };
 use crate::tracee::siginfo;
 use crate::translate::{Bound, Hook};
@@ -39,8 +39,10 @@ const MOST_WAITS: u32 = 1000;
 #[derive(Debug)]
 pub(super) struct Diverted {
     position: Position,
-    /// Where the threads were.
-    ips: BTreeMap<Tid, u64>,
+    /// The instruction and stack pointers of the threads there.
+    places: BTreeMap<Tid, (u64, u64)>,
+    /// True if the copy is kept for this diversion alone.
+    owns_copy: bool,
     is_at_end: bool,
 }
 
@@ -62,9 +64,9 @@ pub enum DiversionEnd {
 impl Replay {
     /// Returns true in a diversion in which a thread is not where it was.
     pub fn is_elsewhere(&self, tid: Tid) -> bool {
-        let here = self.registers_of(tid).ok().map(|registers| registers.rip);
+        let here = self.registers_of(tid).ok().map(|registers| (registers.rip, registers.rsp));
         let diverted = self.diverted.as_ref();
-        diverted.is_some_and(|diverted| diverted.ips.get(&tid).copied() != here)
+        diverted.is_some_and(|diverted| diverted.places.get(&tid).copied() != here)
     }
 
     /// Begins a diversion, unless there is one.
@@ -73,10 +75,11 @@ impl Replay {
             return Ok(());
         }
         let position = self.settle()?;
-        self.epoch.keep_near(position, &self.cursor)?;
-        let ip = |tid| self.registers_of(tid).ok().map(|registers| (tid, registers.rip));
-        let ips = self.threads().into_iter().filter_map(ip).collect();
-        self.diverted = Some(Diverted { position, ips, is_at_end: self.is_at_end });
+        let owns_copy = self.epoch.keep_near(position, &self.cursor)?;
+        let place = |tid| self.registers_of(tid).ok().map(|r| (tid, (r.rip, r.rsp)));
+        let places = self.threads().into_iter().filter_map(place).collect();
+        let is_at_end = self.is_at_end;
+        self.diverted = Some(Diverted { position, places, owns_copy, is_at_end });
         Ok(())
     }
 
@@ -84,6 +87,9 @@ impl Replay {
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
         self.restore(diverted.position)?;
+        if diverted.owns_copy {
+            self.epoch.checkpoints.forget(diverted.position);
+        }
         self.is_at_end = diverted.is_at_end;
         Ok(())
     }
@@ -223,6 +229,8 @@ impl Replay {
             }
             GETPID => i64::from(self.pid().0),
             GETTID => i64::from(self.epoch.contexts.loaded().unwrap_or_default().0),
+            // An unchanged break: malloc(3) maps memory then.
+            BRK => 0,
             RT_SIGPROCMASK | RT_SIGACTION | SCHED_YIELD => 0,
             _ => ENOSYS,
         };

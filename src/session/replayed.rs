@@ -389,9 +389,10 @@ fn refused(error: &replay::Error) -> Error {
     Error::Refused(error.to_string())
 }
 
-/// Prints what a called function writes to its standard output, or error.
+/// Prints what a called function writes to its standard output, or error. The standard output may be
+/// the connection to the debugger.
 fn print(bytes: &[u8]) {
-    let mut output = std::io::stdout();
+    let mut output = std::io::stderr();
     // If the output is closed, no one reads it.
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }

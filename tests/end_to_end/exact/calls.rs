@@ -6,7 +6,7 @@ use crate::support::{Scene, answer, contraflow, have, run_gdb};
 /// At a breakpoint in the past.
 const CALLS: &str = "break half\nreverse-continue\nup\nprint total(list)\nprint calls\n\
                      call dump(list)\nprint twice(\"ab\")\nprint list->id = 77\ncall total(list)\n\
-                     delete\nprint half(7)\ncall boom((int *)0)\nbt\nreverse-step\n\
+                     print fill()\ndelete\nprint half(7)\ncall boom((int *)0)\nbt\nreverse-step\n\
                      print calls\nset var list->id = 5000\nprint list->id\nnext\nprint list->id\n\
                      set var $rax = 1\nprint $rax\nreverse-stepi\nprint calls\ncall abort()\n\
                      reverse-stepi\n";
@@ -30,6 +30,7 @@ fn functions_are_called_in_a_copy_of_the_moment() {
     assert!(answers("print twice(\"ab\")", 0).ends_with("\"abab\""), "{said}");
     assert!(answers("call total(list)", 0).ends_with("= 87"), "{said}");
     assert!(answers("print half(7)", 0).ends_with("= 3.5"), "{said}");
+    assert!(answers("print fill()", 0).ends_with("= 36"), "{said}");
     assert!(answers("call boom((int *)0)", 0).contains("SIGSEGV"), "{said}");
     assert!(answers("bt", 0).contains("<function called from gdb>"), "{said}");
     assert!(answers("print calls", 1).ends_with("= 5"), "{said}");

@@ -9,6 +9,7 @@ double half(double x) { return x / 2; }
 void dump(struct account *a) { for (; a; a = a->next) printf("account %d of %s\n", a->id, a->owner); fflush(stdout); }
 void boom(int *p) { *p = 1; }
 char *twice(const char *s) { char *r = malloc(2 * strlen(s) + 1); strcpy(r, s); strcat(r, s); return r; }
+int fill(void) { int n = 0; for (int i = 0; i < 9; i++) { char *p = malloc(60000); memset(p, i, 60000); n += p[59999]; } return n; }
 // Ends at a link of the list that leads nowhere.
 int main(void) {
     struct account *list = 0;
