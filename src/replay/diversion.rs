@@ -229,9 +229,8 @@ impl Replay {
             }
             GETPID => i64::from(self.pid().0),
             GETTID => i64::from(self.epoch.contexts.loaded().unwrap_or_default().0),
-            // An unchanged break: malloc(3) maps memory then.
-            BRK => 0,
-            RT_SIGPROCMASK | RT_SIGACTION | SCHED_YIELD => 0,
+            // Of brk(2) that is a failure: malloc(3) maps memory then.
+            BRK | RT_SIGPROCMASK | RT_SIGACTION | SCHED_YIELD => 0,
             _ => ENOSYS,
         };
         let after = Registers { orig_rax: u64::MAX, ..after_call(&registers, result) };

@@ -54,8 +54,8 @@ impl Replayed {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
         let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
-        let mut executions = Executions::default();
-        executions.is_interrupted = replay.go_to_end(interrupted)? == Found::Interrupted;
+        let is_interrupted = replay.go_to_end(interrupted)? == Found::Interrupted;
+        let mut executions = Executions { is_interrupted, ..Executions::default() };
         let goals = Goals { stops: addrs, accepts: &|_| true, key: 0, interrupted };
         while !executions.is_interrupted {
             match self.replay.get_mut().run_back(&goals, &[])? {
