@@ -3,7 +3,7 @@
 
 use super::actions::FORCED;
 use super::error::Error;
-use super::exact::{STEPS_LIMIT, Soon};
+use super::exact::{Exact, STEPS_LIMIT, Soon};
 use super::guard::Wanted;
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
@@ -62,6 +62,14 @@ pub enum Stepped {
     /// A signal of the program is to be delivered first, or came of the instruction.
     Signal(SiginfoBytes),
     /// Something else happened to the thread.
+    Other(Stop),
+}
+
+/// The result of stepping a thread out of the cache.
+pub(super) enum SteppedOut {
+    /// This is the program's state. The thread's registers are still those of the cache.
+    Exact(Box<Exact>),
+    /// The thread ended.
     Other(Stop),
 }
 
@@ -232,18 +240,25 @@ impl TranslatedProcess {
         running: &Running,
         end: RunEnd,
     ) -> Result<Run, Error> {
+        let exact = match self.step_out(thread)? {
+            SteppedOut::Exact(exact) => exact,
+            SteppedOut::Other(stop) => return Ok(Run::Other(stop)),
+        };
+        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(exact.begun_ticks());
+        self.enter_program(thread, &exact.program, 0)?;
+        Ok(Run::Ran(Ran { ticks, instructions: None, end }))
+    }
+
+    /// Steps a thread, which is in the cache, to the next place where the program's state is exact.
+    pub(super) fn step_out(&self, thread: &TranslatedThread) -> Result<SteppedOut, Error> {
         let tracee = thread.tracee;
         let (mut mask, mut stopped) = (None, Stopped::default());
         for _ in 0..STEPS_LIMIT {
             let registers = tracee.registers()?;
-            let at = self.request(thread).is_none().then(|| self.locate(registers.rip)).flatten();
             if let Some(exact) = self.exact_at(thread, &registers) {
-                let begun = at.map_or(0, |at| self.translator.ticks_to(&at));
-                let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
-                self.enter_program(thread, &exact.program, 0)?;
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
                 tracee.stop_again(stopped)?;
-                return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
+                return Ok(SteppedOut::Exact(Box::new(exact)));
             }
             if mask.is_none() {
                 mask = Some(tracee.signal_mask()?);
@@ -253,7 +268,7 @@ impl TranslatedProcess {
             match wait_for(thread.tid())? {
                 Stop::Signal(libc::SIGTRAP) => {}
                 stop if stopped.puts_off(stop) => {}
-                stop if stop.is_end() => return Ok(Run::Other(stop)),
+                stop if stop.is_end() => return Ok(SteppedOut::Other(stop)),
                 _ => break,
             }
         }
@@ -273,9 +288,7 @@ impl TranslatedProcess {
         let Soon::Exact(exact) = self.exact_soon(thread, &mut registers, || 0) else {
             return Ok(None);
         };
-        let path = exact.partial.map(|(path, _)| path).unwrap_or_default();
-        let begun = path.iter().filter(|step| step.ticks).count() as u64;
-        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(begun);
+        let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(exact.begun_ticks());
         Ok(Some((exact.program, ticks)))
     }
 

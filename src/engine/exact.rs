@@ -29,6 +29,14 @@ pub struct Exact {
     pub partial: Option<(Vec<Step>, u64)>,
 }
 
+impl Exact {
+    /// Returns the ticks of the part of a path that is in no record.
+    pub fn begun_ticks(&self) -> u64 {
+        let path = self.partial.as_ref().map(|(path, _)| path.as_slice()).unwrap_or_default();
+        path.iter().filter(|step| step.ticks).count() as u64
+    }
+}
+
 /// Where the glue leads that a killed thread was in.
 #[derive(Debug)]
 pub enum Soon {

@@ -26,6 +26,8 @@ pub enum CodeKind {
     Recording,
     /// It counts ticks and leaves what cannot be had twice to its tracer. R11 is a budget.
     Counting,
+    /// It records, and leaves what cannot be had twice to its tracer. R11 is the trace pointer.
+    Rerecording,
 }
 
 /// A process whose code runs translated. It stays as it is where a method fails.
@@ -74,6 +76,7 @@ impl TranslatedProcess {
         let create = match code {
             CodeKind::Recording => Translator::new,
             CodeKind::Counting => Translator::counting,
+            CodeKind::Rerecording => Translator::rerecording,
         };
         let mut translator = create(window.shared.clone(), table_offset, Limits::default());
         let (base, offset) = window.first_zone(tracee, &memory)?;

@@ -51,16 +51,34 @@ impl<M: CacheMemory> Translator<M> {
     /// ([`super::Hook`]).
     pub fn counting(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
-        translator.counts = true;
+        (translator.counts, translator.hooks) = (true, true);
         translator
+    }
+
+    /// Creates a translator without zones whose code records, and leaves the same instructions to
+    /// the caller: that of a run which is repeated to get its path.
+    pub fn rerecording(memory: M, table_offset: u64, limits: Limits) -> Self {
+        let mut translator = Self::new(memory, table_offset, limits);
+        translator.hooks = true;
+        translator
+    }
+
+    /// Returns the number of records that can be written before `ticks` are executed.
+    pub fn records_within(&self, ticks: u64) -> u64 {
+        // One path is executed before there is no room for its record.
+        (ticks.saturating_sub(1) / self.longest()).saturating_sub(1)
+    }
+
+    /// Returns the most ticks of a path.
+    fn longest(&self) -> u64 {
+        u64::from(self.limits.bits) + 1
     }
 
     /// Returns the R11 for a thread that must execute at most `ticks` more ticks. When it is spent,
     /// a few ticks are left. `None` if so few are left that it takes a bounded superblock.
     pub fn budget(&self, ticks: u64) -> Option<u64> {
         // One path overdraws by at most its own ticks.
-        let longest = u64::from(self.limits.bits) + 1;
-        ticks.checked_sub(longest).map(|budget| budget.min(LARGEST))
+        ticks.checked_sub(self.longest()).map(|budget| budget.min(LARGEST))
     }
 
     /// Returns the superblock at `addr` that ends at a bound, for one thread that starts it with

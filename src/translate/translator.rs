@@ -77,6 +77,8 @@ pub struct Translator<M> {
     built: Built,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
+    /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
+    pub(super) hooks: bool,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
     /// The results of samples of records.
@@ -126,6 +128,7 @@ impl<M: CacheMemory> Translator<M> {
             passing: AddressMap::default(),
             built: Built::default(),
             counts: false,
+            hooks: false,
             bounded: Bounded::default(),
             heat: Heat::default(),
         }
@@ -353,6 +356,7 @@ impl<M: CacheMemory> Translator<M> {
             request: zone.request,
             miss: zone.miss,
             counts: self.counts,
+            hooks: self.hooks,
             bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,

@@ -22,7 +22,7 @@ use window::Window;
 pub struct Limits {
     /// Instructions of a path.
     pub instructions: usize,
-    /// TNT bits of a path, and ticks where the code counts them; at most 60.
+    /// TNT bits of a path, and ticks where they limit it; at most 60.
     pub bits: u8,
     /// Nesting depth of direct calls that are followed.
     pub calls: usize,
@@ -100,6 +100,8 @@ pub(super) struct Site<'a> {
     pub(super) miss: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
+    /// True if instructions with a hook are left to the caller, and ticks limit a path.
+    pub(super) hooks: bool,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
     /// The number of the next edge.
@@ -298,9 +300,9 @@ impl Builder<'_, '_> {
         self.translate(&insn, bytes, displacement, treatment).then_some(false)
     }
 
-    /// Returns the hook of an instruction if ticks are counted.
+    /// Returns the hook of an instruction, where hooks are left to the caller.
     fn hook_of(&self, insn: &Instruction) -> Option<Hook> {
-        Hook::of(insn).filter(|_| self.site.counts)
+        Hook::of(insn).filter(|_| self.site.hooks)
     }
 
     fn must_end(&mut self, rounds: &mut usize) -> bool {
@@ -322,7 +324,7 @@ impl Builder<'_, '_> {
             && (self.site.is_known)(self.ip);
         self.path.len() >= limits.instructions
             || self.bit_count >= limits.bits
-            || self.site.counts && self.ticks >= limits.bits
+            || self.site.hooks && self.ticks >= limits.bits
             || *rounds > limits.rounds
             || joins
     }

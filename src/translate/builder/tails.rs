@@ -35,6 +35,10 @@ impl Builder<'_, '_> {
         } else {
             self.emitter.record(edge);
         }
+        if self.site.bound.is_some() {
+            self.emitter.jump(self.site.miss);
+            return;
+        }
         self.emitter.jump_by_target();
     }
 

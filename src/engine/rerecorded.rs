@@ -1,0 +1,197 @@
+//! Runs of code that records and leaves hooks to its tracer: a run that is repeated, to get its path.
+
+use super::code::Change;
+use super::counted::SteppedOut;
+use super::error::Error;
+use super::exact::Exact;
+use super::guard::Wanted;
+use super::process::TranslatedProcess;
+use super::stops::{Phase, SignalStop};
+use super::thread::TranslatedThread;
+use crate::insn::Registers;
+use crate::tracee::{SiginfoBytes, Stop, wait_for};
+use crate::translate::{Bound, EdgeKind, Step};
+
+/// The size of a record. System calls, whose records are larger, are left to the tracer.
+const RECORD_BYTES: u64 = EdgeKind::Direct.record_bytes() as u64;
+
+/// How far a run may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Until so many records are written, or a buffer is full. One more path is executed.
+    Records(u64),
+    /// Exactly this far, unless the superblock ends before.
+    Bound(Bound),
+}
+
+/// A run that ended: its thread is stopped in the program.
+#[derive(Debug)]
+pub struct Rerun {
+    /// The records of its path.
+    pub records: Vec<u8>,
+    /// The part of a path that was executed and is in no record, and where it leads.
+    pub partial: Option<(Vec<Step>, u64)>,
+    /// Why it ended.
+    pub end: RerunEnd,
+}
+
+/// Why a run ended.
+#[derive(Debug)]
+pub enum RerunEnd {
+    /// It went as far as it may.
+    Limit,
+    /// It is at an instruction that its tracer has to execute.
+    Native,
+    /// It is about to execute code that is other than it was when it was last translated.
+    Changed(Vec<Change>),
+    /// A signal of the program is to be delivered.
+    Signal(SiginfoBytes),
+}
+
+impl TranslatedProcess {
+    /// Runs a thread, which is stopped in the program, in code that records again.
+    pub fn rerun(&mut self, thread: &mut TranslatedThread, limit: Limit) -> Result<Rerun, Error> {
+        let area = thread.area;
+        let ip = thread.tracee.registers()?.rip;
+        let (begin, wanted) = match limit {
+            Limit::Records(most) => {
+                let bytes = most.saturating_mul(RECORD_BYTES).min(area.buffer_bytes);
+                (area.guard(0).start.0 - bytes, Wanted::At(ip))
+            }
+            Limit::Bound(bound) => (area.buffer(0), Wanted::Bounded(ip, bound)),
+        };
+        let (address, changes) = self.translate_with_changes(thread, wanted)?;
+        if !changes.is_empty() {
+            let end = RerunEnd::Changed(changes);
+            return Ok(Rerun { records: Vec::new(), partial: None, end });
+        }
+        thread.set_trace_pointer(&self.window.shared, begin);
+        self.enter(thread, address)?;
+        let (end, is_full) = self.rerun_to_end(thread, limit)?;
+        let exact = if self.is_nowhere(thread) {
+            self.before_last_record(thread)?
+        } else {
+            match self.step_out(thread)? {
+                SteppedOut::Exact(exact) => *exact,
+                SteppedOut::Other(_) => return Err(lost(thread)),
+            }
+        };
+        self.enter_program(thread, &exact.program, 0)?;
+        let parts = if is_full {
+            [(begin, area.guard(0).start.0), (area.buffer(1), exact.pointer)]
+        } else {
+            [(begin, exact.pointer), (begin, begin)]
+        };
+        let mut records = Vec::new();
+        for (from, to) in parts {
+            // The program can write the slot that the pointer is kept in.
+            let size = to.checked_sub(from).filter(|size| *size <= area.buffer_bytes);
+            let size = size.and_then(|size| usize::try_from(size).ok());
+            let size = size.ok_or_else(|| lost(thread))?;
+            let kept = records.len();
+            records.resize(kept + size, 0);
+            self.window.shared.read(area.offset_of(from), &mut records[kept..]);
+        }
+        Ok(Rerun { records, partial: exact.partial, end })
+    }
+
+    /// Resumes a thread in the cache until its run ends. Returns true if its buffer is full.
+    fn rerun_to_end(
+        &mut self,
+        thread: &mut TranslatedThread,
+        limit: Limit,
+    ) -> Result<(RerunEnd, bool), Error> {
+        loop {
+            thread.tracee.resume(0)?;
+            let Stop::Signal(signal) = wait_for(thread.tid())? else {
+                return Err(lost(thread));
+            };
+            let stop = self.signal_stop(thread, Phase::Runs, signal)?;
+            if stop.is_tracers() {
+                self.restore_signal_state(thread, signal)?;
+            }
+            match stop {
+                SignalStop::Request if self.is_nowhere(thread) => {
+                    return Ok((RerunEnd::Native, false));
+                }
+                SignalStop::Request if matches!(limit, Limit::Bound(_)) => {
+                    return Ok((RerunEnd::Limit, false));
+                }
+                SignalStop::Request => {
+                    let Some(request) = self.request(thread) else { continue };
+                    let wanted = Wanted::Asked(request);
+                    let (address, changes) = self.translate_with_changes(thread, wanted)?;
+                    if !changes.is_empty() {
+                        return Ok((RerunEnd::Changed(changes), false));
+                    }
+                    self.respond(thread, address);
+                }
+                SignalStop::Native(at) => {
+                    // Before the INT3, where all is known.
+                    let registers = thread.tracee.registers()?;
+                    let rip = registers.rip.wrapping_sub(1);
+                    debug_assert_eq!(self.locate(rip).map(|at| at.superblock), Some(at.superblock));
+                    thread.tracee.set_registers(&Registers { rip, ..registers })?;
+                    return Ok((RerunEnd::Native, false));
+                }
+                SignalStop::CodeWrite(addr) => {
+                    self.open_for_write(thread.tracee, addr)?;
+                    return Ok((RerunEnd::Native, false));
+                }
+                SignalStop::Guard => {
+                    let registers = thread.tracee.registers()?;
+                    if self.has_own_r11(&registers) {
+                        return Err(lost(thread));
+                    }
+                    let r11 = thread.area.buffer(1);
+                    thread.tracee.set_registers(&Registers { r11, ..registers })?;
+                    thread.set_trace_pointer(&self.window.shared, r11);
+                    return Ok((RerunEnd::Limit, true));
+                }
+                SignalStop::HiddenFault => thread.fault_again()?,
+                SignalStop::StaleFault => {}
+                SignalStop::Program(info) => return Ok((RerunEnd::Signal(info), false)),
+                _ => return Err(lost(thread)),
+            }
+        }
+    }
+
+    /// Returns the state before the indirect branch that a thread has just recorded, which leads to
+    /// where no program can be: the thread is to execute it in the program.
+    fn before_last_record(&self, thread: &TranslatedThread) -> Result<Exact, Error> {
+        let registers = thread.tracee.registers()?;
+        let pointer = registers.r11.wrapping_sub(RECORD_BYTES);
+        let mut number = [0; EdgeKind::Direct.record_bytes()];
+        if (thread.area.buffer(0)..thread.area.guard(0).start.0).contains(&pointer) {
+            self.window.shared.read(thread.area.offset_of(pointer), &mut number);
+        }
+        let edges = self.translator.edges_from(u32::from_le_bytes(number) as usize);
+        let before = edges.first().and_then(|edge| self.before_branch(thread, &registers, edge));
+        let (program, steps) = before.ok_or_else(|| lost(thread))?;
+        let partial = Some((steps, program.rip));
+        Ok(Exact { program, pointer, partial })
+    }
+
+    /// Translates code. Returns where it is entered, and the bytes that are other than when they were
+    /// last translated from.
+    fn translate_with_changes(
+        &mut self,
+        thread: &TranslatedThread,
+        wanted: Wanted,
+    ) -> Result<(u64, Vec<Change>), Error> {
+        let mut changes = Vec::new();
+        loop {
+            let translation = self.translate(thread.tracee, wanted)?;
+            changes.extend(translation.changes);
+            if self.protect_all(thread.tracee, &translation.pages)? {
+                return Ok((translation.address, changes));
+            }
+        }
+    }
+}
+
+/// Returns the error for a thread whose state cannot be known.
+fn lost(thread: &TranslatedThread) -> Error {
+    let at = thread.tracee.instruction_pointer().unwrap_or_default();
+    Error::Inexact { tid: thread.tid(), at }
+}
