@@ -8,11 +8,13 @@
 //!
 //! Around that core, [`Tracer`] takes the records out of the trace buffers of a process that runs
 //! translated, a [`Lane`] of buffers for each thread, and encodes them on another thread.
+//! [`InlineTracer`] encodes them where it is called.
 
 mod dictionary;
 mod encoder;
 mod feed;
 mod filtered;
+mod inline;
 mod lane;
 mod path;
 mod ranges;
@@ -25,6 +27,7 @@ mod tracer;
 pub use dictionary::{Dictionary, News, Paths};
 pub use encoder::{BadRecord, Chains};
 pub use feed::{Item, Packets, Tally};
+pub use inline::InlineTracer;
 pub use lane::Lane;
 pub use path::Path;
 pub use ranges::{MOST_RANGES, Ranges};
