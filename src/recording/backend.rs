@@ -16,6 +16,8 @@ pub enum BackendName {
     Step,
     /// Translation that counts: the recording has a log, and replays.
     Exact,
+    /// A replay: the path of an exact recording.
+    Replay,
     /// None: the trace was imported.
     Import,
     /// One of another version.
@@ -29,6 +31,7 @@ impl fmt::Display for BackendName {
             Self::Soft => "soft",
             Self::Step => "step",
             Self::Exact => "exact",
+            Self::Replay => "replay",
             Self::Import => "import",
             Self::Other(name) => name,
         })
@@ -42,6 +45,7 @@ impl From<String> for BackendName {
             "soft" => Self::Soft,
             "step" => Self::Step,
             "exact" => Self::Exact,
+            "replay" => Self::Replay,
             "import" => Self::Import,
             _ => Self::Other(name),
         }
@@ -60,7 +64,7 @@ mod tests {
 
     #[test]
     fn names_are_kept_also_those_of_other_versions() {
-        for name in ["perf", "soft", "step", "exact", "import", "gpu"] {
+        for name in ["perf", "soft", "step", "exact", "replay", "import", "gpu"] {
             let backend = BackendName::from(name.to_owned());
             assert_eq!(backend.to_string(), name);
             assert_eq!(matches!(backend, BackendName::Other(_)), name == "gpu");

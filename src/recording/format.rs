@@ -27,6 +27,8 @@ pub(super) const CORE: &str = "core";
 pub(super) const INDEX: &str = "index.bin";
 /// The directory of raw PT bytes.
 pub(super) const TRACE_DIR: &str = "trace";
+/// The directory with the path of an exact recording, itself a recording, once a replay has made it.
+pub(super) const PATH_DIR: &str = "path";
 /// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";
 

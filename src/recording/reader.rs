@@ -4,8 +4,8 @@
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
-    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, SIDEBAND, STARTING,
-    TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, PATH_DIR, SIDEBAND,
+    STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::log::Log;
 use super::manifest::{LogTotals, Manifest};
@@ -155,6 +155,31 @@ impl Reader {
             }
             _ => Ok(self.threads()?.into_iter().map(TraceId::Thread).collect()),
         }
+    }
+
+    /// Returns the path of an exact recording, if it was made and is whole.
+    pub fn kept_path(&self) -> Option<Self> {
+        let path = Self::open(&self.path_dir()).ok()?;
+        // One that was made before the recording was whole lacks its end.
+        let facts = |of: &Self| {
+            let duration_ns = of.manifest.end.as_ref().map(|end| end.duration_ns);
+            (of.manifest.started_unix_ns, of.manifest.pid, duration_ns)
+        };
+        (!self.is_cut() && facts(&path) == facts(self)).then_some(path)
+    }
+
+    /// Returns the directory where the path of an exact recording is to be kept, and removes what is
+    /// there.
+    pub fn prepare_path(&self) -> Result<PathBuf, Error> {
+        let dir = self.path_dir();
+        match fs::remove_dir_all(&dir) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::new(&dir, error)),
+            _ => Ok(dir),
+        }
+    }
+
+    fn path_dir(&self) -> PathBuf {
+        self.dir.join(PATH_DIR)
     }
 
     /// Returns the bytes of a trace, checked against their checksums.

@@ -8,6 +8,7 @@ use super::format::{
 };
 use super::log::{Entry, LogFile};
 use super::manifest::{LogTotals, Manifest};
+use super::reader::Reader;
 use super::regular::{Links, open_regular, replace_private};
 use super::sums::{Sum, Sums};
 use crate::common::Tid;
@@ -213,6 +214,30 @@ impl Writer {
             write_by_rename(&target, bytes)?;
         }
         Ok(id)
+    }
+
+    /// Stores an image of another recording. The two share the file where they can.
+    pub fn image_of(&self, reader: &Reader, id: &ImageId) -> Result<(), Error> {
+        let source = reader.image_path(id)?;
+        let target = self.dir.join(IMAGE_DIR).join(&id.0);
+        if fs::hard_link(&source, &target).is_err() && !target.exists() {
+            self.image_from_file(&mut open_regular(&source, Links::Refuse).at(&source)?)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the final core of another recording, if it has one.
+    pub fn core_of(&self, reader: &Reader) -> Result<(), Error> {
+        if !reader.has_core() {
+            return Ok(());
+        }
+        let (source, target) = (reader.dir().join(CORE), self.core_partial());
+        if fs::hard_link(&source, &target).is_err() {
+            let mut source = open_regular(&source, Links::Refuse).at(&source)?;
+            let mut copy = self.core_file()?;
+            again(|| io::copy(&mut source, &mut copy)).at(&target)?;
+        }
+        Ok(())
     }
 
     /// Creates the file for the final core, under a temporary name until [`Self::finish`].
