@@ -2,7 +2,7 @@
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
-use super::open::{require_path, say_what_is_wrong};
+use super::open::{path_of, say_what_is_wrong};
 use super::print::{Printer, once, packets};
 use super::progress::Bar;
 use super::stats::Stats;
@@ -118,7 +118,7 @@ fn of_recording(
     if what == What::Log {
         return dump_log::print(&reader, arguments, out);
     }
-    require_path(&reader)?;
+    let reader = path_of(reader)?;
     let tids = wanted_threads(&reader, arguments.thread.map(Tid))?;
     if what == What::Packets {
         let ids = traces(&reader, &tids, arguments.thread.is_some())?;

@@ -1,6 +1,6 @@
 //! `contraflow export`: a recording in the format of another tool.
 
-use super::open::require_path;
+use super::open::path_of;
 use super::record::size;
 use super::{Failure, arguments, say};
 use crate::recording::export::export_perf;
@@ -18,7 +18,7 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
         )
         .into());
     }
-    require_path(&reader)?;
+    let reader = path_of(reader)?;
     let exported = export_perf(&reader, &perf.output, perf.force)?;
     for lost in &exported.lost {
         say(lost);

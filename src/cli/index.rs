@@ -1,6 +1,6 @@
 //! `contraflow index`: builds and saves the index of a recording, so that a large one opens faster.
 
-use super::open::{require_path, say_what_is_wrong};
+use super::open::{path_of, say_what_is_wrong};
 use super::progress::Bar;
 use super::{Failure, arguments};
 use crate::common::Visible;
@@ -13,7 +13,7 @@ use std::process::ExitCode;
 pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
     let reader = Reader::open(&dir)?;
-    require_path(&reader)?;
+    let reader = path_of(reader)?;
     let mut options = Options { use_saved_index: !arguments.force, ..Options::default() };
     if let Some(jobs) = arguments.jobs {
         options.workers = NonZero::get(jobs);

@@ -2,8 +2,10 @@
 
 use super::progress::Bar;
 use super::{Failure, say};
+use crate::capture::Leaving;
 use crate::image::Bytes;
 use crate::recording::{BackendName, Reader, Store};
+use crate::replay::write_path;
 use crate::session::{Recording, Replayed};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
@@ -50,17 +52,24 @@ pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
     Ok(Recording::new(timeline, state))
 }
 
-/// Fails if a recording has inputs only, and no path.
-pub(super) fn require_path(reader: &Reader) -> Result<(), Failure> {
+/// Opens the path of a recording. That of an exact recording is made by a replay, once, and kept in
+/// its directory.
+pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
     if reader.manifest().capture.backend != BackendName::Exact {
-        return Ok(());
+        return Ok(reader);
     }
-    Err(format!(
-        "{}: an exact recording, which has no path yet; `contraflow replay` steps through it, and \
-         `contraflow dump log` prints its inputs",
-        reader.dir().display()
-    )
-    .into())
+    if let Some(path) = reader.kept_path() {
+        return Ok(path);
+    }
+    let leaving = Leaving::on_signals();
+    let mut bar = Bar::new("replaying");
+    let goes_on = &mut |done, total| {
+        bar.show_part(done, total);
+        !leaving.is_asked()
+    };
+    let dir = reader.prepare_path()?;
+    write_path(reader, &dir, goes_on)?;
+    Ok(Reader::open(&dir)?)
 }
 
 fn say_if_cut(reader: &Reader) {

@@ -30,11 +30,24 @@ impl Bar {
         Self { enabled: false, ..Self::new("") }
     }
 
+    /// Shows how much of a trace is done.
     pub(super) fn show(&mut self, progress: Progress) {
+        let Progress { done_bytes, total_bytes } = progress;
+        self.draw(|doing| {
+            format!("{} of {}", line(doing, done_bytes, total_bytes), size(total_bytes))
+        });
+    }
+
+    /// Shows how much of something is done.
+    pub(super) fn show_part(&mut self, done: u64, total: u64) {
+        self.draw(|doing| line(doing, done, total));
+    }
+
+    fn draw(&mut self, line: impl FnOnce(&str) -> String) {
         if self.enabled && Instant::now() >= self.next {
             self.next = Instant::now() + REFRESH;
             self.drawn = true;
-            put(&format!("\r{}", line(self.doing, progress)));
+            put(&format!("\r{}", line(self.doing)));
         }
     }
 }
@@ -53,12 +66,11 @@ fn put(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn line(doing: &str, progress: Progress) -> String {
-    let Progress { done_bytes, total_bytes } = progress;
-    let part = |whole: u64| done_bytes.min(total_bytes) * whole / total_bytes.max(1);
+fn line(doing: &str, done: u64, total: u64) -> String {
+    let part = |whole: u64| done.min(total).saturating_mul(whole) / total.max(1);
     let filled = usize::try_from(part(WIDTH as u64)).unwrap_or(WIDTH);
     let bar = "#".repeat(filled) + &" ".repeat(WIDTH - filled);
-    format!("{doing} [{bar}] {:3} % of {}", part(100), size(total_bytes))
+    format!("{doing} [{bar}] {:3} %", part(100))
 }
 
 #[cfg(test)]
@@ -67,10 +79,10 @@ mod tests {
 
     #[test]
     fn a_bar_fills_from_nothing_to_all() {
-        let at = |done_bytes| line("indexing", Progress { done_bytes, total_bytes: 2000 });
+        let at = |done| line("indexing", done, 2000);
         assert_eq!(at(0).matches('#').count(), 0);
         assert_eq!(at(1000).matches('#').count(), WIDTH / 2);
-        assert!(at(2000).contains(&"#".repeat(WIDTH)) && at(2000).ends_with("100 % of 2.0 kB"));
-        assert!(line("indexing", Progress { done_bytes: 0, total_bytes: 0 }).contains("  0 %"));
+        assert!(at(2000).contains(&"#".repeat(WIDTH)) && at(2000).ends_with("100 %"));
+        assert!(line("indexing", 0, 0).ends_with("  0 %"));
     }
 }

@@ -49,6 +49,9 @@ pub enum Error {
         /// The difference.
         what: String,
     },
+    /// The path was not to be finished.
+    #[error("interrupted")]
+    Interrupted,
     /// Somebody killed the process of the replay.
     #[error("the replay's process was killed")]
     Killed,

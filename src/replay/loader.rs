@@ -3,21 +3,36 @@
 use super::contexts::{Context, Contexts};
 use super::epoch::Epoch;
 use super::error::Error;
-use crate::common::{Addr, AddrRange, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, MapChange, Mapped, Start};
 use crate::tracee::{Tracee, end, start_empty};
 
-const BUFFER_BYTES: u64 = 4096;
+/// Code that counts writes no records.
+const COUNTING_BUFFER_BYTES: u64 = 4096;
+const BUFFER_BYTES: u64 = 256 << 10;
 /// A stack may grow by as much.
 const STACK_BYTES: u64 = 64 << 20;
 /// The bytes left free below a stack (`stack_guard_gap` in the kernel).
 const STACK_GAP_BYTES: u64 = 1 << 20;
 
+/// A process without memory.
+struct Empty {
+    pid: Pid,
+    page: Addr,
+    code: CodeKind,
+    /// The addresses that are kept free for the program.
+    reserved: Vec<AddrRange>,
+}
+
 impl Epoch {
     /// Loads the program that begins at `cursor`, and moves the cursor past its memory.
-    pub(super) fn load(cursor: &mut Cursor, reader: &Reader) -> Result<Self, Error> {
+    pub(super) fn load(
+        cursor: &mut Cursor,
+        reader: &Reader,
+        code: CodeKind,
+    ) -> Result<Self, Error> {
         let entry = cursor.index();
         let bad = |what| Error::BadLog { entry, what };
         let first = cursor.read()?.ok_or(bad("a program is missing"))?;
@@ -26,7 +41,8 @@ impl Epoch {
         };
         let reserved = ranges_of_program(&start, cursor.clone())?;
         let (pid, page) = start_empty(&reserved)?;
-        let loaded = Self::fill(pid, page, &start, reserved, first.tid, cursor, reader);
+        let process = Empty { pid, page, code, reserved };
+        let loaded = Self::fill(process, &start, first.tid, cursor, reader);
         if loaded.is_err() {
             end(pid);
         }
@@ -34,14 +50,13 @@ impl Epoch {
     }
 
     fn fill(
-        pid: crate::common::Pid,
-        page: Addr,
+        process: Empty,
         start: &Start,
-        mut reserved: Vec<AddrRange>,
         tid: Tid,
         cursor: &mut Cursor,
         reader: &Reader,
     ) -> Result<Self, Error> {
+        let Empty { pid, page, code, mut reserved } = process;
         let tracee = Tracee(Tid(pid.0));
         let stacks: Vec<Mapped> = start
             .mappings
@@ -50,9 +65,12 @@ impl Epoch {
             .collect();
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
-        let code = CodeKind::Counting;
+        let buffer_bytes = match code {
+            CodeKind::Counting => COUNTING_BUFFER_BYTES,
+            CodeKind::Recording | CodeKind::Rerecording => BUFFER_BYTES,
+        };
         let mut engine =
-            TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved)?;
+            TranslatedProcess::open_beside(tracee, pid, code, buffer_bytes, seen, reserved)?;
         engine.prepare_area(tracee)?;
         engine.keep_promise();
         let area = engine.take_area().ok_or(Error::Killed)?;

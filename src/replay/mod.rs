@@ -16,6 +16,7 @@ mod events;
 mod forward;
 mod loader;
 mod maps;
+mod path;
 mod position;
 mod process;
 mod row;
@@ -30,6 +31,7 @@ mod watches;
 
 pub use diversion::DiversionEnd;
 pub use error::Error;
+pub use path::write_path;
 pub use position::Position;
 pub use process::Replay;
 pub use run::{Found, Goals};

@@ -7,6 +7,7 @@ use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
 use crate::common::Tid;
+use crate::engine::CodeKind;
 use crate::recording::Reader;
 use crate::recording::log::{Content, Cursor, Happening, Log, MapChange, Mapped};
 use crate::sideband::ImageId;
@@ -30,6 +31,8 @@ pub(super) struct Outline {
 #[derive(Debug)]
 pub struct Replay {
     pub(super) reader: Reader,
+    /// The code that it executes.
+    pub(super) code: CodeKind,
     pub(super) outline: Outline,
     pub(super) epoch: Epoch,
     /// The number of the epoch.
@@ -57,12 +60,18 @@ pub struct Replay {
 impl Replay {
     /// Opens the replay of a recording, at the first instruction of its program.
     pub fn open(reader: Reader) -> Result<Self, Error> {
+        Self::open_as(reader, CodeKind::Counting)
+    }
+
+    /// Opens the replay of a recording that executes code of this kind.
+    pub(super) fn open_as(reader: Reader, code: CodeKind) -> Result<Self, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
         let outline = Outline::of(&log)?;
         let mut cursor = log.cursor();
-        let epoch = Epoch::load(&mut cursor, &reader)?;
+        let epoch = Epoch::load(&mut cursor, &reader, code)?;
         let mut replay = Self {
             reader,
+            code,
             outline,
             epoch,
             number: 0,

@@ -319,7 +319,7 @@ impl Replay {
     }
 
     /// Returns the error for a fault that the recorded run did not have.
-    fn fault(&self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+    pub(super) fn fault(&self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))

@@ -4,7 +4,7 @@ use super::error::Error;
 use super::process::Replay;
 use super::run::{Found, Met};
 use crate::common::{Addr, Tid};
-use crate::engine::{Distance, Stepped, call_at};
+use crate::engine::{CodeKind, Distance, Limit, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
@@ -29,7 +29,7 @@ impl Replay {
         bytes
     }
 
-    fn insn_at(&self, ip: Addr) -> Option<Insn> {
+    pub(super) fn insn_at(&self, ip: Addr) -> Option<Insn> {
         decode(&self.bytes_at(ip), ip, ExecMode::Bits64)
     }
 
@@ -61,7 +61,10 @@ impl Replay {
     fn repeat(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
-            if let Met::Fault(_) = self.run(Distance::Bound(Bound::Instructions(1)))? {
+            if self.code == CodeKind::Rerecording {
+                let one = Limit::Bound(Bound::Instructions(1));
+                self.epoch.engine.rerun(&mut self.epoch.thread, one)?;
+            } else if let Met::Fault(_) = self.run(Distance::Bound(Bound::Instructions(1)))? {
                 self.instructions = instructions;
                 return Ok(false);
             }
@@ -147,7 +150,7 @@ impl Replay {
     }
 
     /// Executes the iterations of a REP instruction that were executed before the place.
-    fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+    pub(super) fn iterate(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
         let tracee = self.epoch.thread.tracee;
         let before = tracee.registers()?;
         let repeats = self.insn_at(place.ip).is_some_and(|insn| insn.rep);

@@ -88,7 +88,7 @@ fn the_log_is_printed_entry_by_entry() {
 }
 
 #[test]
-fn commands_on_paths_refuse_an_exact_recording() {
+fn commands_on_paths_take_an_exact_recording() {
     let scene = Scene::new();
     let (dir, _) = record(&scene, &["/bin/true"]);
     let out = scene.path("perf.data");
@@ -97,10 +97,9 @@ fn commands_on_paths_refuse_an_exact_recording() {
     let dumps = dumps.map(|what| vec!["dump", what]);
     for command in dumps.into_iter().chain([vec!["index"], export.to_vec()]) {
         let output = run(&command, &dir);
-        assert_eq!(output.status.code(), Some(2), "{command:?}");
         let said = text(&output.stderr);
-        assert!(said.contains("an exact recording, which has no path"), "{command:?}: {said}");
-        assert!(output.stdout.is_empty());
+        assert!(output.status.success(), "{command:?}: {said}");
+        assert!(command[0] == "export" || !output.stdout.is_empty(), "{command:?}");
     }
     let path = scene.record(&["/bin/true"]);
     let said = text(&run(&["dump", "log"], &path.dir).stderr);

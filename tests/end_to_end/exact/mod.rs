@@ -3,6 +3,7 @@
 
 mod calls;
 mod faults;
+mod paths;
 mod programs;
 mod tools;
 mod walks;

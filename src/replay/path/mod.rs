@@ -1,0 +1,318 @@
+//! The path of an exact recording, as a recording of packets: the run is repeated in code that
+//! records, and each entry of the log becomes the packets and events that it would have left.
+//!
+//! Times are moments of the replay, not of a clock: they order all threads exactly.
+
+mod written;
+
+use super::error::Error;
+use super::events::Site;
+use super::process::Replay;
+use crate::common::{Addr, Tid};
+use crate::encode::InlineTracer;
+use crate::engine::{CodeKind, Limit, Rerun, RerunEnd, call_at};
+use crate::insn::Insn;
+use crate::recording::Reader;
+use crate::recording::log::{Entry, Happening, MapChange, Place};
+use crate::sideband::Event;
+use crate::translate::Bound;
+use std::path::Path;
+use written::WrittenPath;
+
+/// Bytes of trace between PSB packets, where the recording does not say.
+const PSB_PERIOD_BYTES: u32 = 4096;
+
+/// Repeats the run of an exact recording, and writes its path to a new recording in `dir`. Calls
+/// `goes_on` with the ticks so far and of the whole run; false ends it with an error.
+pub fn write_path(
+    reader: Reader,
+    dir: &Path,
+    goes_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(), Error> {
+    let psb_period_bytes = u32::try_from(reader.manifest().capture.psb_period_bytes).ok();
+    let psb_period_bytes = psb_period_bytes.filter(|bytes| *bytes > 0).unwrap_or(PSB_PERIOD_BYTES);
+    let replay = Replay::open_as(reader, CodeKind::Rerecording)?;
+    let written = WrittenPath::begin(replay.reader(), dir, psb_period_bytes)?;
+    let tracer = InlineTracer::new(psb_period_bytes);
+    let mut path = PathWriter { replay, tracer, written, extra_time: 0 };
+    path.begin_program()?;
+    path.follow(goes_on)?;
+    path.finish()
+}
+
+/// Follows a run, and writes its path.
+struct PathWriter {
+    replay: Replay,
+    tracer: InlineTracer,
+    written: WrittenPath,
+    /// Added to the moment to make a time, so that no two are the same.
+    extra_time: u64,
+}
+
+impl PathWriter {
+    /// Returns the next time.
+    fn now(&mut self) -> u64 {
+        self.extra_time += 1;
+        self.replay.moment(self.replay.position()).saturating_add(self.extra_time)
+    }
+
+    fn event(&mut self, tid: Tid, event: Event) -> Result<(), Error> {
+        let tsc = self.now();
+        self.written.event(tsc, tid, event)
+    }
+
+    /// Takes note of the program that begins, at its first instruction.
+    fn begin_program(&mut self) -> Result<(), Error> {
+        let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
+        let now = self.now();
+        self.written.thread(now, tid)?;
+        let start = self.replay.outline.starts.get(self.replay.number);
+        let entry = start.and_then(|start| start.clone().read().transpose()).transpose()?;
+        if let Some(Happening::Start(start)) = entry.map(|entry| entry.happening) {
+            self.written.note_files(&start.mappings);
+        }
+        self.mappings_changed(tid)?;
+        for (addr, bytes) in self.replay.code_written_at_start()? {
+            self.event(tid, Event::Code { addr, bytes })?;
+        }
+        Ok(())
+    }
+
+    fn mappings_changed(&mut self, tid: Tid) -> Result<(), Error> {
+        let now = self.now();
+        self.written.mappings(now, tid, &self.replay.epoch.engine)
+    }
+
+    fn follow(&mut self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        let total = self.replay.total_ticks();
+        loop {
+            let done = self.replay.ticks_before(self.replay.position());
+            if !goes_on(done, total) {
+                return Err(Error::Interrupted);
+            }
+            let Some(entry) = self.replay.cursor.current()? else { return Ok(()) };
+            let site = self.replay.site_of(&entry);
+            if site != Site::Here {
+                self.load(&entry)?;
+                self.run_to(&entry, site, goes_on)?;
+            }
+            let before = self.leaves_path(&entry, site)?;
+            if !self.replay.happen()? {
+                return Ok(());
+            }
+            self.happened(&entry, before)?;
+            self.write_trace(entry.tid)?;
+        }
+    }
+
+    fn load(&mut self, entry: &Entry) -> Result<(), Error> {
+        let (epoch, here) = (&mut self.replay.epoch, self.replay.cursor.index());
+        if epoch.contexts.load(entry.tid, epoch.thread.tracee)? {
+            return Ok(());
+        }
+        Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" })
+    }
+
+    /// Runs the loaded thread to the site of its entry.
+    fn run_to(
+        &mut self,
+        entry: &Entry,
+        site: Site,
+        goes_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), Error> {
+        let tid = entry.tid;
+        let total = self.replay.total_ticks();
+        loop {
+            let left = entry.ticks.checked_sub(self.replay.ticks);
+            let Some(left) = left else {
+                return Err(self.replay.diverged(tid, "its path is longer than the recorded one"));
+            };
+            let limit = match (site, self.replay.hook_here()?) {
+                (Site::Hook, Some(_)) => return Ok(()),
+                (Site::Hook, None) => Limit::Records(u64::MAX),
+                (Site::Place(place), _) if left == 0 => return self.walk_to(tid, place),
+                (_, Some(_)) => {
+                    return Err(self.replay.diverged(tid, "it makes a call that was not recorded"));
+                }
+                (_, None) => self.limit_within(left),
+            };
+            self.run(tid, limit)?;
+            if !goes_on(self.replay.ticks_before(self.replay.position()), total) {
+                return Err(Error::Interrupted);
+            }
+        }
+    }
+
+    /// Returns the limit of a run of at most so many ticks.
+    fn limit_within(&self, ticks: u64) -> Limit {
+        match self.replay.epoch.engine.translator().records_within(ticks) {
+            0 => Limit::Bound(Bound::Ticks(ticks)),
+            records => Limit::Records(records),
+        }
+    }
+
+    /// Runs the loaded thread to a place within the tick.
+    fn walk_to(&mut self, tid: Tid, place: Place) -> Result<(), Error> {
+        let ticks = self.replay.ticks;
+        while self.replay.ip()? != place.ip {
+            if self.replay.ticks != ticks || self.replay.hook_here()?.is_some() {
+                let what = format!("it does not reach {}", place.ip);
+                return Err(self.replay.diverged(tid, what));
+            }
+            self.run(tid, Limit::Bound(Bound::Instructions(1)))?;
+        }
+        self.replay.iterate(tid, place)
+    }
+
+    /// Runs the loaded thread once, and encodes its path.
+    fn run(&mut self, tid: Tid, limit: Limit) -> Result<(), Error> {
+        let (now, ip) = (self.now(), self.replay.ip()?.0);
+        self.tracer.enter(tid, ip, now);
+        let epoch = &mut self.replay.epoch;
+        let Rerun { records, partial, end } = epoch.engine.rerun(&mut epoch.thread, limit)?;
+        let steps = partial.as_ref().map(|(steps, _)| steps.as_slice());
+        let ip = self.replay.ip()?.0;
+        let code = self.replay.epoch.engine.translator();
+        let ticks = self.tracer.records(code, tid, &records, steps, ip);
+        let ticks = ticks.map_err(|_| {
+            self.replay.diverged(tid, "it damaged the records of its path, which are in its memory")
+        })?;
+        self.replay.ticks += ticks;
+        self.replay.instructions = None;
+        match end {
+            RerunEnd::Limit => {}
+            RerunEnd::Native if self.replay.hook_here()?.is_some() => {}
+            RerunEnd::Native => self.step(tid)?,
+            RerunEnd::Changed(changes) => {
+                // A point of the trace with a time, from which on the new bytes hold.
+                self.tracer.leave(tid, ip);
+                for change in changes {
+                    let (addr, bytes) = (change.addr, change.bytes);
+                    self.event(tid, Event::Code { addr, bytes })?;
+                }
+            }
+            RerunEnd::Signal(info) => self.replay.fault(tid, &info)?,
+        }
+        self.write_trace(tid)
+    }
+
+    /// Executes one instruction of the loaded thread in the program. The packets around it give its
+    /// address and that of the next one, so that no loop without packets can hide it.
+    fn step(&mut self, tid: Tid) -> Result<(), Error> {
+        let (now, ip) = (self.now(), self.replay.ip()?);
+        self.tracer.leave(tid, ip.0);
+        let insn = self.replay.insn_at(ip);
+        let signal = self.replay.step_natively()?;
+        let next = self.replay.ip()?;
+        // A trap comes after its instruction. It has an entry, whose place is here.
+        if let Some(info) = signal.filter(|_| next == ip) {
+            return self.replay.fault(tid, &info);
+        }
+        if let Some(insn) = insn {
+            self.tracer.enter(tid, ip.0, now);
+            self.tracer.native(tid, &insn, next.0);
+            self.tracer.leave(tid, next.0);
+        }
+        Ok(())
+    }
+
+    /// Ends the thread's path where an entry takes it out of the program. Returns the instruction
+    /// that the entry executes, whose successor is not known yet.
+    fn leaves_path(&mut self, entry: &Entry, site: Site) -> Result<Option<Insn>, Error> {
+        if site == Site::Here {
+            return Ok(None);
+        }
+        let ip = self.replay.ip()?;
+        let now = self.now();
+        match entry.happening {
+            Happening::Call { .. }
+            | Happening::Enters { .. }
+            | Happening::Ends { .. }
+            | Happening::Executes { .. } => {
+                self.tracer.enter(entry.tid, ip.0, now);
+                // There is no code in the vsyscall page.
+                let insn = self.replay.insn_at(ip).filter(|_| call_at(ip).is_none());
+                if insn.is_none() {
+                    self.tracer.leave(entry.tid, ip.0);
+                }
+                Ok(insn)
+            }
+            _ => {
+                self.tracer.leave(entry.tid, ip.0);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Takes note of an entry that has happened.
+    fn happened(&mut self, entry: &Entry, insn: Option<Insn>) -> Result<(), Error> {
+        let tid = entry.tid;
+        if let Happening::Start(start) = &entry.happening {
+            self.tracer.new_program();
+            self.written.forget_mappings();
+            self.event(tid, Event::Exec { path: start.program.clone() })?;
+            return self.begin_program();
+        }
+        let after = self.replay.registers_of(tid)?;
+        if let Some(insn) = insn {
+            self.tracer.native(tid, &insn, after.rip);
+        }
+        match &entry.happening {
+            Happening::Born { .. } => {
+                let now = self.now();
+                self.written.thread(now, tid)?;
+                self.tracer.born(tid, now);
+            }
+            Happening::Ends { .. } => self.event(tid, Event::ThreadExit)?,
+            happening => {
+                let now = self.now();
+                self.written.happened(now, tid, happening, &after)?;
+            }
+        }
+        let maps = match &entry.happening {
+            Happening::Call { done, .. } | Happening::Returns { done } => done.maps.as_slice(),
+            _ => &[],
+        };
+        if maps.is_empty() {
+            return Ok(());
+        }
+        self.written.note_files(maps.iter().filter_map(|change| match change {
+            MapChange::Map(mapped) => Some(mapped),
+            _ => None,
+        }));
+        self.mappings_changed(tid)
+    }
+
+    fn write_trace(&mut self, tid: Tid) -> Result<(), Error> {
+        let packets = self.tracer.drain(tid);
+        self.written.trace(tid, &packets)
+    }
+
+    fn finish(self) -> Result<(), Error> {
+        let Self { replay, tracer, mut written, .. } = self;
+        let mut instructions = Vec::new();
+        for (tid, packets, count) in tracer.finish() {
+            written.trace(tid, &packets)?;
+            instructions.push((tid, count));
+        }
+        written.finish(replay.reader(), &instructions)
+    }
+}
+
+impl Replay {
+    /// Returns what the recorder found written in the code of files as the program began.
+    fn code_written_at_start(&self) -> Result<Vec<(Addr, Vec<u8>)>, Error> {
+        let Some(mut cursor) = self.outline.starts.get(self.number).cloned() else {
+            return Ok(Vec::new());
+        };
+        cursor.skip()?;
+        let mut code = Vec::new();
+        while let Some(entry) = cursor.read()? {
+            let Happening::Memory(write) = entry.happening else { break };
+            if self.epoch.engine.space.is_executable(write.addr) {
+                code.push((write.addr, write.bytes.0));
+            }
+        }
+        Ok(code)
+    }
+}

@@ -1,0 +1,192 @@
+//! The recording that a path is written to: its events, its files, its threads.
+
+use super::super::error::Error;
+use crate::common::{AddrRange, Tid, Tsc};
+use crate::engine::TranslatedProcess;
+use crate::insn::Registers;
+use crate::recording::log::{Bytes, Content, Done, Happening, Mapped};
+use crate::recording::{BackendName, End, Manifest, Reader, ThreadEntry, TscClock, Writer};
+use crate::sideband::{Backing, Event, FileId, ImageId, Mapping, MappingSet, Record};
+use crate::tracee::{SiginfoBytes, siginfo};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A recording of packets that is being written.
+pub(super) struct WrittenPath {
+    writer: Writer,
+    manifest: Manifest,
+    /// The recording that is replayed.
+    source: Reader,
+    /// The paths of its stored files.
+    names: BTreeMap<ImageId, String>,
+    files: BTreeMap<ImageId, FileId>,
+    mappings: MappingSet,
+    threads: Vec<Tid>,
+}
+
+impl WrittenPath {
+    /// Begins a recording in `dir` of the path of `source`.
+    pub(super) fn begin(source: &Reader, dir: &Path, psb_period_bytes: u32) -> Result<Self, Error> {
+        let mut manifest = source.manifest().clone();
+        manifest.capture.backend = BackendName::Replay;
+        manifest.capture.psb_period_bytes = psb_period_bytes.into();
+        manifest.end = None;
+        let writer = Writer::create(dir, &manifest)?;
+        Ok(Self {
+            writer,
+            manifest,
+            source: Reader::open(source.dir())?,
+            names: BTreeMap::new(),
+            files: BTreeMap::new(),
+            mappings: MappingSet::default(),
+            threads: Vec::new(),
+        })
+    }
+
+    /// Appends an event of the operating system.
+    pub(super) fn event(&mut self, tsc: u64, tid: Tid, event: Event) -> Result<(), Error> {
+        let pid = self.manifest.pid;
+        Ok(self.writer.sideband(&Record { tsc: Tsc(tsc), pid, tid, event })?)
+    }
+
+    /// Appends packets of a thread.
+    pub(super) fn trace(&mut self, tid: Tid, packets: &[u8]) -> Result<(), Error> {
+        if packets.is_empty() { Ok(()) } else { Ok(self.writer.trace(tid, packets)?) }
+    }
+
+    /// Adds a thread, unless it is there: an execve keeps it.
+    pub(super) fn thread(&mut self, tsc: u64, tid: Tid) -> Result<(), Error> {
+        if self.threads.contains(&tid) {
+            return Ok(());
+        }
+        self.writer.start_thread(tid)?;
+        self.threads.push(tid);
+        self.event(tsc, tid, Event::ThreadStart)
+    }
+
+    /// Notes the paths of stored files that are mapped.
+    pub(super) fn note_files<'a>(&mut self, mapped: impl IntoIterator<Item = &'a Mapped>) {
+        for mapped in mapped {
+            if let Content::File { image, .. } = &mapped.content {
+                self.names.insert(image.clone(), mapped.name.clone());
+            }
+        }
+    }
+
+    /// Appends what an entry of the log was.
+    pub(super) fn happened(
+        &mut self,
+        tsc: u64,
+        tid: Tid,
+        happening: &Happening,
+        after: &Registers,
+    ) -> Result<(), Error> {
+        let r = after;
+        // Their registers are those before the call but for RAX, RCX and R11, which hold no argument.
+        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        let returned = |done: &Done| Event::SyscallReturn { result: done.result };
+        match happening {
+            Happening::Call { number, done } => {
+                self.event(tsc, tid, Event::Syscall { number: *number, args })?;
+                self.event(tsc, tid, returned(done))
+            }
+            Happening::Enters { number } => {
+                self.event(tsc, tid, Event::Syscall { number: *number, args })
+            }
+            Happening::Returns { done } => self.event(tsc, tid, returned(done)),
+            Happening::Signal { siginfo: Bytes(info), .. } => {
+                let info: Option<&SiginfoBytes> = info.first_chunk();
+                info.map_or(Ok(()), |info| self.event(tsc, tid, signal(info)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets all mappings: another program begins.
+    pub(super) fn forget_mappings(&mut self) {
+        self.mappings = MappingSet::default();
+    }
+
+    /// Appends the changes of the mappings that have code or a file.
+    pub(super) fn mappings(
+        &mut self,
+        tsc: u64,
+        tid: Tid,
+        engine: &TranslatedProcess,
+    ) -> Result<(), Error> {
+        let is_recorded = |m: &&Mapping| m.protection.execute || m.is_file();
+        let (gone, new) = self.mappings.update(engine.space.mappings().cloned().collect());
+        for mapping in gone.iter().filter(is_recorded) {
+            self.event(tsc, tid, Event::Unmap { range: mapping.range })?;
+        }
+        let mut code: Vec<AddrRange> = Vec::new();
+        for mapping in new.iter().filter(is_recorded) {
+            let backing = self.backing(tsc, tid, mapping)?;
+            let (range, protection) = (mapping.range, mapping.protection);
+            self.event(tsc, tid, Event::Map { range, protection, backing })?;
+            code.extend(protection.execute.then_some(range));
+        }
+        // A mapping that is recorded anew lacks the bytes that were written there.
+        for change in engine.changing_code_in(&code) {
+            self.event(tsc, tid, Event::Code { addr: change.addr, bytes: change.bytes })?;
+        }
+        Ok(())
+    }
+
+    fn backing(&mut self, tsc: u64, tid: Tid, mapping: &Mapping) -> Result<Backing, Error> {
+        let file_name = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
+        let image = ImageId(file_name.unwrap_or_default().to_owned());
+        let Some(path) = self.names.get(&image).cloned() else { return Ok(Backing::Anonymous) };
+        let offset = mapping.offset;
+        if let Some(file) = self.files.get(&image) {
+            return Ok(Backing::File { file: *file, offset });
+        }
+        self.writer.image_of(&self.source, &image)?;
+        let file = FileId(u32::try_from(self.files.len()).unwrap_or(u32::MAX));
+        self.files.insert(image.clone(), file);
+        self.event(tsc, tid, Event::File { file, path })?;
+        self.event(tsc, tid, Event::Image { file, image })?;
+        Ok(Backing::File { file, offset })
+    }
+
+    /// Completes the recording, with these numbers of instructions.
+    pub(super) fn finish(
+        mut self,
+        source: &Reader,
+        instructions: &[(Tid, u64)],
+    ) -> Result<(), Error> {
+        let known = source.manifest().end.as_ref();
+        let of_source = |tid| known?.threads.iter().find(|thread| thread.tid == tid);
+        let threads: Vec<ThreadEntry> = self
+            .threads
+            .iter()
+            .map(|&tid| ThreadEntry {
+                tid,
+                pid: self.manifest.pid,
+                name: of_source(tid).map(|thread| thread.name.clone()).unwrap_or_default(),
+                trace_bytes: self.writer.trace_bytes(tid),
+                instructions: instructions.iter().find(|(t, _)| *t == tid).map_or(0, |(_, n)| *n),
+                final_pc: of_source(tid).and_then(|thread| thread.final_pc),
+            })
+            .collect();
+        self.writer.core_of(source)?;
+        self.manifest.end = Some(End {
+            exit: known.and_then(|end| end.exit),
+            duration_ns: known.map_or(0, |end| end.duration_ns),
+            instructions: threads.iter().map(|thread| thread.instructions).sum(),
+            // Moments are no times.
+            clock: TscClock { start: Tsc(0), ticks_per_second: 0.0 },
+            threads,
+            cpus: Vec::new(),
+            log: None,
+            ring_since_ns: None,
+        });
+        self.writer.finish(&self.manifest)?;
+        Ok(())
+    }
+}
+
+fn signal(info: &SiginfoBytes) -> Event {
+    let (number, code) = (siginfo::signal_of(info), siginfo::code_of(info));
+    Event::Signal { number, code, addr: siginfo::fault_address(info) }
+}
