@@ -590,7 +590,7 @@ POSITION counts the instructions of all threads from the beginning of the histor
 expression. COUNT is relative to the current position. TIME is since the start, like 1.5s, 20ms,
 300us or 7ns. MARK is a name that cf-mark gave."""
 
-    as_it_stands = re.compile(r"[+-]?[0-9.]+(%|ns|us|ms|s)")
+    as_it_stands = re.compile(r"[+-]?[0-9.]+(%|ns|us|ms|s)|[0-9]+\.[0-9]+")
 
     def __init__(self):
         super().__init__(gdb.COMMAND_RUNNING)

@@ -42,7 +42,7 @@ impl Go {
 }
 
 /// The system calls before and after which a live program stops.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Catches {
     /// At none.
     #[default]

@@ -94,7 +94,13 @@ impl Replay {
                 Advanced::Watch(number) => return Ok(Found::Watch(number)),
                 Advanced::Happened(entry)
                     if matches!(entry.happening, Happening::Switch { .. }) => {}
-                Advanced::Executed | Advanced::Happened(_) => break,
+                Advanced::Happened(_) => {
+                    if let Some(event) = self.event_behind(goals) {
+                        return Ok(Found::Event(event));
+                    }
+                    break;
+                }
+                Advanced::Executed => break,
             }
         }
         if self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
@@ -218,10 +224,21 @@ impl Replay {
             if until == Some((self.cursor.index(), self.ticks)) {
                 return Ok(Found::Goal);
             }
+            if let Some(entry) = self.cursor.current()?
+                && self.is_at_site(&entry)?
+                && let Some(event) = self.event_ahead(goals)
+            {
+                return Ok(Found::Event(event));
+            }
             match self.advance(watching)? {
                 Advanced::End => return Ok(Found::End),
                 Advanced::Watch(number) => return Ok(Found::Watch(number)),
-                Advanced::Executed | Advanced::Happened(_) => {}
+                Advanced::Happened(_) => {
+                    if let Some(event) = self.event_behind(goals) {
+                        return Ok(Found::Event(event));
+                    }
+                }
+                Advanced::Executed => {}
             }
             if self.stands_at(goals.stops)? && self.is_accepted(goals)? {
                 return Ok(Found::Stop);

@@ -16,6 +16,7 @@ mod events;
 mod forward;
 mod loader;
 mod maps;
+mod outline;
 mod path;
 mod position;
 mod process;
@@ -31,6 +32,7 @@ mod watches;
 
 pub use diversion::DiversionEnd;
 pub use error::Error;
+pub use outline::KernelEvent;
 pub use path::write_path;
 pub use position::Position;
 pub use process::Replay;

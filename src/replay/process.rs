@@ -3,29 +3,17 @@
 use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
+use super::outline::Outline;
 use super::position::Position;
 use super::row::Row;
 use super::search::Hits;
 use crate::common::Tid;
 use crate::engine::CodeKind;
 use crate::recording::Reader;
-use crate::recording::log::{Content, Cursor, Happening, Log, MapChange, Mapped};
+use crate::recording::log::{Cursor, Happening};
 use crate::sideband::ImageId;
 use std::collections::BTreeMap;
 use std::time::Instant;
-
-/// The shape of the log, known without running anything.
-#[derive(Debug)]
-pub(super) struct Outline {
-    /// Where the programs begin.
-    pub(super) starts: Vec<Cursor>,
-    /// The first entries after their memory.
-    begins: Vec<u64>,
-    /// For each entry, its thread, and the ticks of all threads before the interval that it ends.
-    entries: Vec<(Tid, u64)>,
-    total_ticks: u64,
-    files: BTreeMap<String, ImageId>,
-}
 
 /// A replay, at a position.
 #[derive(Debug)]
@@ -120,7 +108,7 @@ impl Replay {
 
     /// Returns the number of the last moment.
     pub fn last_moment(&self) -> u64 {
-        self.outline.total_ticks.saturating_add(self.outline.len().saturating_sub(1))
+        self.outline.total_ticks().saturating_add(self.outline.len().saturating_sub(1))
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.
@@ -146,7 +134,7 @@ impl Replay {
     /// Returns the stored files that the program mapped, by their paths; of several with one path
     /// the last.
     pub fn files(&self) -> &BTreeMap<String, ImageId> {
-        &self.outline.files
+        self.outline.files()
     }
 
     /// Returns the ticks of all threads before a position.
@@ -156,7 +144,7 @@ impl Replay {
 
     /// Returns the ticks of all threads in the whole run.
     pub fn total_ticks(&self) -> u64 {
-        self.outline.total_ticks
+        self.outline.total_ticks()
     }
 
     /// Returns the thread that executes next: that of the next entry.
@@ -172,106 +160,5 @@ impl Replay {
             self.kept = Instant::now();
         }
         Ok(())
-    }
-}
-
-impl Outline {
-    fn of(log: &Log) -> Result<Self, Error> {
-        let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
-        let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
-        let mut begins: Vec<u64> = Vec::new();
-        loop {
-            let here = cursor.clone();
-            let Some(entry) = cursor.peek()? else { break };
-            entries.push((entry.tid, total_ticks));
-            total_ticks = total_ticks.saturating_add(entry.ticks);
-            match &entry.happening {
-                Happening::Memory(_) => {
-                    if let Some(last) = begins.last_mut().filter(|last| **last == here.index()) {
-                        *last += 1;
-                    }
-                }
-                Happening::Start(start) => {
-                    begins.push(here.index() + 1);
-                    starts.push(here);
-                    note_files(&start.mappings, &mut files);
-                }
-                Happening::Call { done, .. } | Happening::Returns { done } => {
-                    let mapped = done.maps.iter().filter_map(|change| match change {
-                        MapChange::Map(mapped) => Some(mapped),
-                        _ => None,
-                    });
-                    note_files(mapped, &mut files);
-                }
-                _ => {}
-            }
-            cursor.skip()?;
-        }
-        Ok(Self { starts, begins, entries, total_ticks, files })
-    }
-
-    /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
-    fn position(&self, first: u64, moment: u64) -> Position {
-        let begins = |entry: u64| self.ticks_before(entry).saturating_add(entry);
-        let (mut low, mut high) = (first, self.len());
-        while low + 1 < high {
-            let middle = low + (high - low) / 2;
-            if begins(middle) <= moment {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
-    }
-
-    /// Returns the number of entries.
-    pub(super) fn len(&self) -> u64 {
-        self.entries.len() as u64
-    }
-
-    /// Returns the thread of an entry.
-    pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
-        let at = usize::try_from(entry).ok()?;
-        self.entries.get(at).map(|(tid, _)| *tid)
-    }
-
-    /// Returns the last entry of a thread before an entry.
-    pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
-        (0..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
-    }
-
-    /// Returns the next entry of a thread, from an entry on.
-    pub(super) fn next_of(&self, tid: Tid, from: u64) -> Option<u64> {
-        (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
-    }
-
-    /// Returns the number of the program that an entry belongs to: the last that began before it.
-    pub(super) fn epoch_of(&self, entry: u64) -> usize {
-        self.starts.partition_point(|start| start.index() < entry).saturating_sub(1)
-    }
-
-    /// Returns the number of the last program that executes something before a position.
-    pub(super) fn epoch_before(&self, position: Position) -> usize {
-        let begins = |entry: &u64| Position::after_entries(*entry) < position;
-        self.begins.partition_point(begins).saturating_sub(1)
-    }
-
-    fn ticks_before(&self, entry: u64) -> u64 {
-        let at = usize::try_from(entry).unwrap_or(usize::MAX);
-        self.entries.get(at).map_or(self.total_ticks, |(_, ticks)| *ticks)
-    }
-}
-
-fn note_files<'a>(
-    mapped: impl IntoIterator<Item = &'a Mapped>,
-    files: &mut BTreeMap<String, ImageId>,
-) {
-    for mapped in mapped {
-        if let Content::File { image, .. } = &mapped.content
-            && mapped.name.starts_with('/')
-        {
-            files.insert(mapped.name.clone(), image.clone());
-        }
     }
 }

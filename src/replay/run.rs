@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::events::Site;
+use super::outline::KernelEvent;
 use super::process::Replay;
 use super::watches::Watching;
 use crate::common::{Addr, Tid};
@@ -26,10 +27,22 @@ pub struct Goals<'a> {
     pub stops: &'a BTreeSet<Addr>,
     /// Asked at each of them; false passes it.
     pub accepts: &'a dyn Fn(&Replay) -> bool,
-    /// Equal for equal answers of that.
+    /// Says at which acts of the kernel it ends.
+    pub events: &'a dyn Fn(KernelEvent) -> bool,
+    /// The number of the entry whose system call is made without a stop before it.
+    pub passed: Option<u64>,
+    /// Equal for equal answers of these.
     pub key: u64,
     /// Asked regularly; true ends it.
     pub interrupted: &'a dyn Fn() -> bool,
+}
+
+impl<'a> Goals<'a> {
+    /// Returns goals that are stops alone.
+    pub fn at(stops: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
+        let (accepts, events) = (&|_: &Replay| true, &|_| false);
+        Self { stops, accepts, events, passed: None, key: 0, interrupted }
+    }
 }
 
 /// The reason why a run ended.
@@ -41,6 +54,8 @@ pub enum Found {
     End,
     /// A thread is about to execute an instruction that is a goal.
     Stop,
+    /// The kernel is about to do something to a thread, or has done so.
+    Event(KernelEvent),
     /// Watched memory was accessed: the number of the watch. The access is done.
     Watch(usize),
     /// The user had enough.
@@ -137,6 +152,9 @@ impl Replay {
             if until == Some((self.cursor.index(), self.ticks)) {
                 return Ok(Found::Goal);
             }
+            if let Some(event) = self.event_ahead(goals) {
+                return Ok(Found::Event(event));
+            }
             let number = self.number;
             if !self.happen()? {
                 return Ok(Found::End);
@@ -146,6 +164,9 @@ impl Replay {
             }
             if let Some(number) = self.epoch.met(watching)? {
                 return Ok(Found::Watch(number));
+            }
+            if let Some(event) = self.event_behind(goals) {
+                return Ok(Found::Event(event));
             }
             if (goals.interrupted)() {
                 return Ok(Found::Interrupted);
@@ -157,6 +178,20 @@ impl Replay {
                 return Ok(Found::Stop);
             }
         }
+    }
+
+    /// Returns the system call that the next entry makes, at whose site its thread is, if a run ends
+    /// there.
+    pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
+        let next = self.cursor.index();
+        let event = self.outline.event_before(next).filter(|_| goals.passed != Some(next));
+        event.filter(|event| (goals.events)(*event))
+    }
+
+    /// Returns what the kernel did in the last entry, if a run ends there.
+    pub(super) fn event_behind(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
+        let event = self.outline.event_after(self.cursor.index().checked_sub(1)?);
+        event.filter(|event| (goals.events)(*event))
     }
 
     /// Returns true if the thread that executes next is at a stop, at the start of its interval.

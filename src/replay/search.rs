@@ -3,6 +3,7 @@
 use super::error::Error;
 use super::events::Site;
 use super::forward::Advanced;
+use super::outline::KernelEvent;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
@@ -62,16 +63,14 @@ const MANY_HITS: usize = 20;
 /// The distance to the end, in moments, from which on that is worth a checkpoint.
 const FAR: u64 = 500;
 
-impl<'a> Goals<'a> {
-    /// Returns goals without a stop.
-    pub(super) fn nothing(none: &'a BTreeSet<Addr>, interrupted: &'a dyn Fn() -> bool) -> Self {
-        Self { stops: none, accepts: &|_| true, key: 0, interrupted }
-    }
-}
-
 impl Replay {
     /// Moves one instruction of a thread back. Returns [`Found::End`] at its first one.
-    pub fn step_back(&mut self, tid: Tid, watches: &[Watch]) -> Result<Found, Error> {
+    pub fn step_back(
+        &mut self,
+        tid: Tid,
+        goals: &Goals<'_>,
+        watches: &[Watch],
+    ) -> Result<Found, Error> {
         let mut watching = self.epoch.watch(watches)?;
         self.epoch.unwatch()?;
         let after = self.registers_of(tid)?;
@@ -88,8 +87,25 @@ impl Replay {
             let code = self.bytes_at(before.rip.into());
             watching.read_by(&Executed::of(&code, &before, &after))
         };
-        let met = changed.or_else(|| if is_executed { read() } else { None });
-        Ok(met.map_or(Found::Goal, Found::Watch))
+        if let Some(number) = changed.or_else(|| if is_executed { read() } else { None }) {
+            return Ok(Found::Watch(number));
+        }
+        Ok(self.event_here(tid, goals)?.map_or(Found::Goal, Found::Event))
+    }
+
+    /// Returns the act of the kernel that comes next for a thread where it is, or came last.
+    fn event_here(&mut self, tid: Tid, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
+        let goals = Goals { passed: None, ..*goals };
+        if let Some(entry) = self.cursor.current()?
+            && entry.tid == tid
+            && self.is_at_site(&entry)?
+            && let Some(event) = self.event_ahead(&goals)
+        {
+            return Ok(Some(event));
+        }
+        let is_behind =
+            self.last_to_advance()? == Some(tid) && (self.ticks, self.instructions) == (0, Some(0));
+        Ok(if is_behind { self.event_behind(&goals) } else { None })
     }
 
     /// Moves one instruction of a thread back. Returns false at its first one.
@@ -185,8 +201,7 @@ impl Replay {
     pub fn run_back(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
         let here = self.settle()?;
         if goals.stops.is_empty() && watches.is_empty() {
-            self.seek(self.first())?;
-            return Ok(Found::End);
+            return self.run_back_to_event(here, goals);
         }
         let known = self.hits.take().filter(|hits| hits.are_of(here, goals, watches));
         let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
@@ -222,6 +237,28 @@ impl Replay {
         }
     }
 
+    /// Moves to the last act of the kernel that is a goal, or to the beginning. The log has all of
+    /// them, so nothing runs on the way.
+    fn run_back_to_event(&mut self, here: Position, goals: &Goals<'_>) -> Result<Found, Error> {
+        for entry in (self.first().entry..=here.entry).rev() {
+            let after = entry.checked_sub(1).and_then(|last| self.outline.event_after(last));
+            let at = Position::after_entries(entry);
+            if let Some(event) = after.filter(|event| at < here && (goals.events)(*event)) {
+                self.seek(at)?;
+                return Ok(Found::Event(event));
+            }
+            let before = entry.checked_sub(1).and_then(|last| self.outline.event_before(last));
+            if let Some(event) = before.filter(|event| (goals.events)(*event)) {
+                self.seek(Position::after_entries(entry - 1))?;
+                let until = Goals { stops: &BTreeSet::new(), passed: None, ..*goals };
+                self.run_forward(&until, &[])?;
+                return Ok(Found::Event(event));
+            }
+        }
+        self.seek(self.first())?;
+        Ok(Found::End)
+    }
+
     /// Returns the last position with a checkpoint before a position.
     fn checkpoint_before(&mut self, end: Position) -> Result<Position, Error> {
         let number = self.outline.epoch_before(end);
@@ -242,13 +279,13 @@ impl Replay {
         let mut watching = self.epoch.watch(watches)?;
         self.load_next()?;
         let ip = self.ip()?;
-        let mut hits = Vec::new();
-        if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(goals)? {
+        let (mut hits, mut goals) = (Vec::new(), Goals { passed: None, ..*goals });
+        if self.position() < end && goals.stops.contains(&ip) && self.is_accepted(&goals)? {
             hits.push(self.hit(Found::Stop)?);
         }
         let until = Some((end.entry, end.ticks));
         loop {
-            match self.travel_watched(until, goals, &mut watching)? {
+            match self.travel_watched(until, &goals, &mut watching)? {
                 Found::Goal | Found::End => break,
                 Found::Interrupted => {
                     self.epoch.unwatch()?;
@@ -256,10 +293,14 @@ impl Replay {
                 }
                 found => {
                     hits.push(self.hit(found)?);
+                    if let Found::Event(KernelEvent::Call(_)) = found {
+                        goals.passed = Some(self.cursor.index());
+                        continue;
+                    }
                     // The next run would pass a stop here.
-                    let is_passed = matches!(found, Found::Watch(_))
+                    let is_passed = matches!(found, Found::Watch(_) | Found::Event(_))
                         && (self.cursor.index(), self.ticks) < (end.entry, end.ticks);
-                    if is_passed && self.stands_at(goals.stops)? && self.is_accepted(goals)? {
+                    if is_passed && self.stands_at(goals.stops)? && self.is_accepted(&goals)? {
                         hits.push(self.hit(Found::Stop)?);
                     }
                 }
@@ -279,7 +320,7 @@ impl Replay {
         self.load_next()?;
         while self.position() < end && self.ticks == end.ticks && self.cursor.index() == end.entry {
             let ip = self.ip()?;
-            if goals.stops.contains(&ip) && self.is_accepted(goals)? {
+            if goals.stops.contains(&ip) && self.is_accepted(&goals)? {
                 hits.push(self.hit(Found::Stop)?);
             }
             if self.hook_here()?.is_some() {

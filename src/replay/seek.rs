@@ -40,7 +40,7 @@ impl Replay {
     fn travel_to_tick(&mut self, target: Position) -> Result<(), Error> {
         if (self.cursor.index(), self.ticks) != (target.entry, target.ticks) {
             let none = BTreeSet::new();
-            let goals = Goals::nothing(&none, &NEVER);
+            let goals = Goals::at(&none, &NEVER);
             let until = Some((target.entry, target.ticks));
             self.travel(until, &goals, &mut Watching::default())?;
         }
@@ -138,7 +138,7 @@ impl Replay {
     /// Moves to the end of the run.
     pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
         let none = BTreeSet::new();
-        let goals = Goals::nothing(&none, interrupted);
+        let goals = Goals::at(&none, interrupted);
         self.travel(None, &goals, &mut Watching::default())
     }
 }

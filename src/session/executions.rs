@@ -56,7 +56,7 @@ impl Replayed {
         let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
         let is_interrupted = replay.go_to_end(interrupted)? == Found::Interrupted;
         let mut executions = Executions { is_interrupted, ..Executions::default() };
-        let goals = Goals { stops: addrs, accepts: &|_| true, key: 0, interrupted };
+        let goals = Goals::at(addrs, interrupted);
         while !executions.is_interrupted {
             match self.replay.get_mut().run_back(&goals, &[])? {
                 Found::Stop if executions.found.len() == count => executions.has_more = true,

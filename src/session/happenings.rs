@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 const SIGTRAP: i32 = 5;
 
 /// The system calls and signals that a debugger wants to stop at.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Wanted {
     /// The requested system calls.
     pub calls: Catches,

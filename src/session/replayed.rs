@@ -4,17 +4,18 @@ use super::final_registers::registers;
 use super::source::RecordedSource;
 use super::xsave;
 use super::{
-    Access, Action, Breakpoints, CallFrame, Conditions, Description, Direction, Edge, Ending,
-    Error, Executions, FileBytes, GapInfo, Library, Order, Place, Position, Region, Register,
-    Registers, Run, Stop, StopReason, ThreadInfo, Value, Watchpoint,
+    Access, Action, Breakpoints, CallFrame, Catches, Conditions, Description, Direction, Edge,
+    Ending, Error, Executions, FileBytes, GapInfo, Library, Order, Place, Position, Region,
+    Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
-use crate::replay::{self, DiversionEnd, Found, Goals, Replay, Watch, WatchKind};
+use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch, WatchKind};
 use crate::state::link_maps;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,8 @@ pub struct Replayed {
     pub(super) source: RecordedSource,
     /// The thread of the last stop.
     shown: Tid,
+    /// The system calls and signals that stop the run.
+    wanted: Wanted,
     /// Why the run is not known beyond a place.
     failure: Option<String>,
 }
@@ -40,6 +43,7 @@ impl Replayed {
             replay: RefCell::new(replay),
             source: RecordedSource::default(),
             shown,
+            wanted: Wanted::default(),
             failure: None,
         };
         if let Err(error) = went {
@@ -70,14 +74,22 @@ impl Replayed {
     fn go(
         &mut self,
         order: &Order,
+        last: &Stop,
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Stop, replay::Error> {
         let watches: Vec<Watch> = breakpoints.watchpoints().iter().map(watch).collect();
         let conditions = breakpoints.conditions().clone();
         let accepts = |replay: &Replay| holds(replay, &conditions);
-        let (stops, key) = (breakpoints.addrs(), conditions.key());
-        let goals = Goals { stops, accepts: &accepts, key, interrupted };
+        let wanted = self.wanted.clone();
+        let events = |event| match event {
+            KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
+            KernelEvent::Signal(number) => wanted.signal(number),
+        };
+        let was_call = matches!(last.reason, StopReason::Call(_));
+        let passed = was_call.then(|| self.replay.get_mut().position().entry);
+        let (stops, key) = (breakpoints.addrs(), key_of(&conditions, &wanted));
+        let goals = Goals { stops, accepts: &accepts, events: &events, passed, key, interrupted };
         let replay = self.replay.get_mut();
         let tid = order.thread;
         if order.direction == Direction::Forward && replay.is_elsewhere(tid) {
@@ -99,11 +111,15 @@ impl Replayed {
                     found => Ok(self.stop(found, Edge::End, breakpoints)),
                 }
             }
-            (Action::Step, Direction::Backward) => match replay.step_back(tid, &watches)? {
-                Found::Goal => Ok(self.stepped(tid, breakpoints)),
-                Found::Watch(number) => Ok(Stop { thread: tid, reason: met(number, breakpoints) }),
-                _ => Ok(Stop { thread: tid, reason: StopReason::Edge(Edge::Begin) }),
-            },
+            (Action::Step, Direction::Backward) => {
+                let reason = match replay.step_back(tid, &goals, &watches)? {
+                    Found::Goal => return Ok(self.stepped(tid, breakpoints)),
+                    Found::Watch(number) => met(number, breakpoints),
+                    Found::Event(event) => event_stop(event),
+                    _ => StopReason::Edge(Edge::Begin),
+                };
+                Ok(Stop { thread: tid, reason })
+            }
         }
     }
 
@@ -156,6 +172,11 @@ impl Replayed {
                 let accessor = if edge == Edge::End { self.last_to_advance() } else { None };
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
+            Found::Event(event) => {
+                let is_ahead = matches!(event, KernelEvent::Call(_));
+                let behind = if is_ahead { None } else { self.last_to_advance() };
+                return Stop { thread: behind.unwrap_or(thread), reason: event_stop(event) };
+            }
             Found::Interrupted => StopReason::Interrupted,
         };
         Stop { thread, reason }
@@ -207,11 +228,11 @@ impl Run for Replayed {
     fn resume(
         &mut self,
         order: &Order,
-        _: &Stop,
+        last: &Stop,
         breakpoints: &Breakpoints,
         interrupted: &dyn Fn() -> bool,
     ) -> Stop {
-        let stop = self.go(order, breakpoints, interrupted).unwrap_or_else(|error| {
+        let stop = self.go(order, last, breakpoints, interrupted).unwrap_or_else(|error| {
             self.fail(&error);
             let thread = self.running().unwrap_or(self.shown);
             Stop { thread, reason: StopReason::Edge(Edge::End) }
@@ -351,6 +372,18 @@ impl Run for Replayed {
         Some(self.replay.borrow().pid())
     }
 
+    fn pass_signals(&mut self, signals: u64) {
+        self.wanted.passed = signals;
+    }
+
+    fn can_catch_calls(&self) -> bool {
+        true
+    }
+
+    fn catch_calls(&mut self, catches: Catches) {
+        self.wanted.calls = catches;
+    }
+
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
         let watches: Vec<Watch> = watchpoints.iter().map(watch).collect();
         replay::can_watch(&watches)
@@ -395,6 +428,22 @@ fn print(bytes: &[u8]) {
     let mut output = std::io::stderr();
     // If the output is closed, no one reads it.
     let _ = output.write_all(bytes).and_then(|()| output.flush());
+}
+
+/// Returns the stop of an act of the kernel.
+fn event_stop(event: KernelEvent) -> StopReason {
+    match event {
+        KernelEvent::Call(number) => StopReason::Call(number),
+        KernelEvent::Return(number) => StopReason::CallReturn(number),
+        KernelEvent::Signal(number) => StopReason::Signal(number),
+    }
+}
+
+/// Returns a number that is equal for the same conditions, system calls and signals.
+fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (conditions.key(), wanted).hash(&mut hash);
+    hash.finish()
 }
 
 /// Returns true if the thread that is about to execute stops at its breakpoint.

@@ -262,6 +262,9 @@ fn play_all(ways: &[Way]) {
             let said = stage.play(scenario, *way);
             if said != scenario.expected {
                 let differs = difference(&scenario.expected, &said);
+                // A new scenario's expectations begin with this.
+                let whole = format!("{}.{way:?}.said", scenario.name);
+                fs::write(Path::new(env!("CARGO_TARGET_TMPDIR")).join(whole), &said).unwrap();
                 wrong.lock().unwrap().insert(format!("{} {way:?}", scenario.name), differs);
             }
         }

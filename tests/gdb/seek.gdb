@@ -1,7 +1,8 @@
-# only: recorded live
+# only: recorded exact live
 # program: conditions.c
 tbreak 25
 continue
+python place = lambda text: [int(number) for number in text.split(".")]
 python start = gdb.execute("cf-when", to_string=True).split()[1]
 break work
 reverse-continue
@@ -14,7 +15,7 @@ frame
 backtrace 1
 python gdb.execute("cf-seek " + second, to_string=True)
 backtrace
-python print(int(second) < int(first) < int(start))
+python print(place(second) < place(first) < place(start))
 continue
 continue
 python print(gdb.execute("cf-when", to_string=True).split()[1] == first)

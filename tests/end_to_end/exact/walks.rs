@@ -7,7 +7,7 @@ use contraflow::common::{Addr, AddrRange, Tid};
 use contraflow::insn::{MAX_INSN_BYTES, Registers, writes};
 use contraflow::recording::Reader;
 use contraflow::recording::log::{Bytes, Happening};
-use contraflow::replay::{Found, Goals, Position, Replay, Watch, WatchKind};
+use contraflow::replay::{Found, Goals, KernelEvent, Position, Replay, Watch, WatchKind};
 use contraflow::tracee::siginfo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -105,13 +105,25 @@ fn stops_forward(
     watches: &[Watch],
 ) -> Vec<(Position, Found)> {
     replay.seek(start).expect("it is a position");
-    let goals = Goals { stops, accepts: &|_| true, key: 0, interrupted: &|| false };
+    forward(replay, (start, end), Goals::at(stops, &|| false), watches)
+}
+
+/// Runs forward from where a replay is, and returns the places up to `end` where it ends.
+fn forward(
+    replay: &mut Replay,
+    (start, end): (Position, Position),
+    mut goals: Goals<'_>,
+    watches: &[Watch],
+) -> Vec<(Position, Found)> {
+    replay.seek(start).expect("it is a position");
     let mut found = Vec::new();
     loop {
         let met = replay.run_forward(&goals, watches).expect("it runs");
         if met == Found::End || replay.position() > end {
             return found;
         }
+        let is_call = matches!(met, Found::Event(KernelEvent::Call(_)));
+        goals.passed = is_call.then(|| replay.position().entry);
         found.push((replay.position(), met));
     }
 }
@@ -124,8 +136,18 @@ fn stops_backward(
     stops: &BTreeSet<Addr>,
     watches: &[Watch],
 ) -> Vec<(Position, Found)> {
+    backward(replay, (start, end), Goals::at(stops, &|| false), watches)
+}
+
+/// Runs backwards from `end`, and returns the places down to `start` where it ends, in the order of
+/// the run.
+fn backward(
+    replay: &mut Replay,
+    (start, end): (Position, Position),
+    goals: Goals<'_>,
+    watches: &[Watch],
+) -> Vec<(Position, Found)> {
     replay.seek(end).expect("it is a position");
-    let goals = Goals { stops, accepts: &|_| true, key: 0, interrupted: &|| false };
     let mut found = Vec::new();
     loop {
         let met = replay.run_back(&goals, watches).expect("it runs");
@@ -153,6 +175,27 @@ fn compare_stops(replay: &mut Replay, places: &[Place], random: &mut Random) {
     let before_last = stepped.iter().filter(|at| **at < span.1);
     let wanted: Vec<_> = before_last.map(|at| (*at, Found::Stop)).collect();
     assert_eq!(stops_backward(replay, span, &stops, &[]), wanted, "back to {stops:?}");
+}
+
+/// Compares the system calls and signals of a window: forward, backwards by what the log says, and
+/// backwards by a search for an instruction besides.
+fn compare_events(replay: &mut Replay, places: &[Place]) {
+    let span = (places[0].at, places[places.len() - 1].at);
+    let is_within = |(at, _): &(Position, Found)| span.0 < *at && *at < span.1;
+    let none = BTreeSet::new();
+    let goals = |stops| Goals { events: &|_| true, ..Goals::at(stops, &|| false) };
+    let only = |found: Vec<(Position, Found)>| {
+        let is_event = |(_, met): &(Position, Found)| matches!(met, Found::Event(_));
+        found.into_iter().filter(is_event).filter(is_within).collect::<Vec<_>>()
+    };
+    let ahead = only(forward(replay, span, goals(&none), &[]));
+    assert_eq!(only(backward(replay, span, goals(&none), &[])), ahead, "by the log");
+    let nowhere = BTreeSet::from([Addr(1)]);
+    let mut searched = only(backward(replay, span, goals(&nowhere), &[]));
+    // A search reports one of two that are at one place.
+    searched.retain(|found| ahead.contains(found));
+    let places = |found: &[(Position, Found)]| found.iter().map(|f| f.0).collect::<BTreeSet<_>>();
+    assert_eq!(places(&searched), places(&ahead), "by a search");
 }
 
 /// Compares the changes of some memory that the window writes.
@@ -244,6 +287,7 @@ pub(super) fn compare(dir: &Path, windows: u64, seed: u64) {
         }
         compare_states(&mut replay, &places, &mut random);
         compare_stops(&mut replay, &places, &mut random);
+        compare_events(&mut replay, &places);
         compare_watches(&mut replay, &places, &mut random, 8);
         compare_watches(&mut replay, &places, &mut random, 64);
     }

@@ -1,0 +1,216 @@
+//! The shape of the log, known without running anything.
+
+use super::error::Error;
+use super::position::Position;
+use crate::common::Tid;
+use crate::recording::log::{Bytes, Content, Cursor, Happening, Log, MapChange, Mapped};
+use crate::sideband::ImageId;
+use crate::tracee::{SiginfoBytes, siginfo};
+use std::collections::BTreeMap;
+
+/// An act of the kernel that a debugger can stop at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelEvent {
+    /// A system call is about to be made: its number.
+    Call(u64),
+    /// A system call has returned.
+    Return(u64),
+    /// The handler of a signal begins.
+    Signal(i32),
+}
+
+/// The log's entries in short.
+#[derive(Debug)]
+pub(super) struct Outline {
+    /// Where the programs begin.
+    pub(super) starts: Vec<Cursor>,
+    /// The first entries after their memory.
+    begins: Vec<u64>,
+    entries: Vec<Line>,
+    total_ticks: u64,
+    files: BTreeMap<String, ImageId>,
+}
+
+/// An entry in short.
+#[derive(Debug)]
+struct Line {
+    tid: Tid,
+    /// The ticks of all threads before the interval that it ends.
+    ticks_before: u64,
+    act: Act,
+}
+
+/// The acts of the kernel that an entry records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// None that a debugger can stop at.
+    Other,
+    /// A system call, and its return.
+    Call(u32),
+    /// A system call that returns later.
+    Enters(u32),
+    /// The return of such a call.
+    Returns(u32),
+    /// A signal that has a handler.
+    Signal(i32),
+}
+
+impl Outline {
+    pub(super) fn of(log: &Log) -> Result<Self, Error> {
+        let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
+        let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
+        let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
+        loop {
+            let here = cursor.clone();
+            let Some(entry) = cursor.peek()? else { break };
+            let act = calls.act_of(entry.tid, &entry.happening);
+            entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
+            total_ticks = total_ticks.saturating_add(entry.ticks);
+            match &entry.happening {
+                Happening::Memory(_) => {
+                    if let Some(last) = begins.last_mut().filter(|last| **last == here.index()) {
+                        *last += 1;
+                    }
+                }
+                Happening::Start(start) => {
+                    begins.push(here.index() + 1);
+                    starts.push(here);
+                    note_files(&start.mappings, &mut files);
+                }
+                Happening::Call { done, .. } | Happening::Returns { done } => {
+                    let mapped = done.maps.iter().filter_map(|change| match change {
+                        MapChange::Map(mapped) => Some(mapped),
+                        _ => None,
+                    });
+                    note_files(mapped, &mut files);
+                }
+                _ => {}
+            }
+            cursor.skip()?;
+        }
+        Ok(Self { starts, begins, entries, total_ticks, files })
+    }
+
+    /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
+    pub(super) fn position(&self, first: u64, moment: u64) -> Position {
+        let begins = |entry: u64| self.ticks_before(entry).saturating_add(entry);
+        let (mut low, mut high) = (first, self.len());
+        while low + 1 < high {
+            let middle = low + (high - low) / 2;
+            if begins(middle) <= moment {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Position { entry: low, ticks: moment.saturating_sub(begins(low)), instructions: 0 }
+    }
+
+    /// Returns the number of entries.
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// Returns the thread of an entry.
+    pub(super) fn thread_of(&self, entry: u64) -> Option<Tid> {
+        let at = usize::try_from(entry).ok()?;
+        self.entries.get(at).map(|line| line.tid)
+    }
+
+    /// Returns the last entry of a thread before an entry.
+    pub(super) fn last_of(&self, tid: Tid, before: u64) -> Option<u64> {
+        (0..before).rev().find(|entry| self.thread_of(*entry) == Some(tid))
+    }
+
+    /// Returns the next entry of a thread, from an entry on.
+    pub(super) fn next_of(&self, tid: Tid, from: u64) -> Option<u64> {
+        (from..self.len()).find(|entry| self.thread_of(*entry) == Some(tid))
+    }
+
+    /// Returns the number of the program that an entry belongs to: the last that began before it.
+    pub(super) fn epoch_of(&self, entry: u64) -> usize {
+        self.starts.partition_point(|start| start.index() < entry).saturating_sub(1)
+    }
+
+    /// Returns the number of the last program that executes something before a position.
+    pub(super) fn epoch_before(&self, position: Position) -> usize {
+        let begins = |entry: &u64| Position::after_entries(*entry) < position;
+        self.begins.partition_point(begins).saturating_sub(1)
+    }
+
+    /// Returns the act of the kernel right before an entry happens.
+    pub(super) fn event_before(&self, entry: u64) -> Option<KernelEvent> {
+        match self.act(entry) {
+            Act::Call(number) | Act::Enters(number) => Some(KernelEvent::Call(number.into())),
+            Act::Other | Act::Returns(_) | Act::Signal(_) => None,
+        }
+    }
+
+    /// Returns the act of the kernel after which an entry has happened.
+    pub(super) fn event_after(&self, entry: u64) -> Option<KernelEvent> {
+        match self.act(entry) {
+            Act::Call(number) | Act::Returns(number) => Some(KernelEvent::Return(number.into())),
+            Act::Signal(number) => Some(KernelEvent::Signal(number)),
+            Act::Other | Act::Enters(_) => None,
+        }
+    }
+
+    fn act(&self, entry: u64) -> Act {
+        let at = usize::try_from(entry).unwrap_or(usize::MAX);
+        self.entries.get(at).map_or(Act::Other, |line| line.act)
+    }
+
+    /// Returns the stored files that the programs mapped, by their paths; of several with one path the
+    /// last.
+    pub(super) fn files(&self) -> &BTreeMap<String, ImageId> {
+        &self.files
+    }
+
+    /// Returns the ticks of all threads.
+    pub(super) fn total_ticks(&self) -> u64 {
+        self.total_ticks
+    }
+
+    /// Returns the ticks of all threads before the interval that an entry ends.
+    pub(super) fn ticks_before(&self, entry: u64) -> u64 {
+        let at = usize::try_from(entry).unwrap_or(usize::MAX);
+        self.entries.get(at).map_or(self.total_ticks, |line| line.ticks_before)
+    }
+}
+
+/// The system calls that threads are in.
+#[derive(Default)]
+struct OpenCalls(BTreeMap<Tid, u32>);
+
+impl OpenCalls {
+    fn act_of(&mut self, tid: Tid, happening: &Happening) -> Act {
+        // The kernel looks at the low half of a number only.
+        let low = |number: u64| u32::try_from(number & u64::from(u32::MAX)).unwrap_or(u32::MAX);
+        match happening {
+            Happening::Call { number, .. } => Act::Call(low(*number)),
+            Happening::Enters { number } => {
+                self.0.insert(tid, low(*number));
+                Act::Enters(low(*number))
+            }
+            Happening::Returns { .. } => self.0.remove(&tid).map_or(Act::Other, Act::Returns),
+            Happening::Signal { siginfo: Bytes(info), handler: Some(_), .. } => {
+                let info: Option<&SiginfoBytes> = info.first_chunk();
+                info.map_or(Act::Other, |info| Act::Signal(siginfo::signal_of(info)))
+            }
+            _ => Act::Other,
+        }
+    }
+}
+
+fn note_files<'a>(
+    mapped: impl IntoIterator<Item = &'a Mapped>,
+    files: &mut BTreeMap<String, ImageId>,
+) {
+    for mapped in mapped {
+        if let Content::File { image, .. } = &mapped.content
+            && mapped.name.starts_with('/')
+        {
+            files.insert(mapped.name.clone(), image.clone());
+        }
+    }
+}
