@@ -59,6 +59,16 @@ impl History {
     }
 }
 
+/// The order in which threads take turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Schedule {
+    /// One after the other, in slices of one length.
+    #[default]
+    InTurn,
+    /// By chance, in slices of any length, to find bugs that depend on it.
+    Chaos,
+}
+
 /// A request to record.
 #[derive(Clone, Debug)]
 pub struct Request {
@@ -90,6 +100,8 @@ pub struct Request {
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
     /// thread in this directory: the log that tests compare the trace with.
     pub step_log: Option<PathBuf>,
+    /// The order of the threads of an exact recording.
+    pub schedule: Schedule,
     /// The configuration of the CPU's PT unit, if used.
     pub pt_config: PtConfig,
     /// The directory of the recording; `None` for a new name in the store.

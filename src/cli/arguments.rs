@@ -93,6 +93,16 @@ pub(super) struct Record {
         "backend", "follow_forks", "step_log",
     ])]
     pub(super) exact: bool,
+    /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
+    #[arg(long, conflicts_with_all = [
+        "full", "max_size", "ring", "filter", "filter_range", "start_at", "stop_at", "attach", "tid",
+        "backend", "follow_forks", "step_log",
+    ])]
+    pub(super) chaos: bool,
+    /// Run the program up to N times, until it fails (a status other than 0, or a signal); the last
+    /// recording is kept
+    #[arg(long, value_name = "N", conflicts_with_all = ["attach", "tid", "on_recorder_death"])]
+    pub(super) until_fails: Option<NonZero<u32>>,
     /// Keep the end of the history: the last MIB MiB of records of each thread, in memory during
     /// the run (a record has 4 bytes and covers some 5 to 30 instructions) [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]

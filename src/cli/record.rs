@@ -7,7 +7,7 @@ use super::temporary::sweep_up;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
-    self, Backend, Code, Filter, History, Outcome, RecorderEnd, Request, Written, record,
+    self, Backend, Code, Filter, History, Outcome, RecorderEnd, Request, Schedule, Written, record,
     record_behind_a_front,
 };
 use crate::common::{Pid, Tid};
@@ -17,6 +17,7 @@ use crate::timeline::{Options, Timeline};
 use crate::tracee::{self, command_line, executable, process_of, resolve, state};
 use std::ffi::OsString;
 use std::io::{ErrorKind, IsTerminal, stderr};
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -49,14 +50,15 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
+        schedule: if arguments.chaos { Schedule::Chaos } else { Schedule::InTurn },
         pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,
         force: arguments.force,
         report: (arguments.full && !arguments.quiet && stderr().is_terminal()).then_some(progress),
         store: Store::of_user(),
     };
-    let backend =
-        if arguments.exact { Backend::Exact } else { backend(arguments.backend, &request) };
+    let is_exact = arguments.exact || arguments.chaos;
+    let backend = if is_exact { Backend::Exact } else { backend(arguments.backend, &request) };
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config requires --backend perf".into());
@@ -94,7 +96,10 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
             return Ok(front_exit_code(end));
         }
     }
-    let mut outcome = record(backend, &request)?;
+    let mut outcome = match arguments.until_fails {
+        Some(most) => until_failure(most, &request, |request| record(backend, request))?,
+        None => record(backend, &request)?,
+    };
     if backend == Backend::Perf {
         count(&mut outcome, arguments.quiet)?;
     }
@@ -102,6 +107,39 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         report(&outcome, &request.store, matches!(request.history, History::Ring { .. }));
     }
     Ok(exit_code(&outcome))
+}
+
+/// Records a program until it fails, at most so many times. Keeps the last recording.
+fn until_failure<E>(
+    most: NonZero<u32>,
+    request: &Request,
+    mut record: impl FnMut(&Request) -> Result<Outcome, E>,
+) -> Result<Outcome, Failure>
+where
+    Failure: From<E>,
+{
+    let mut outcome = record(request)?;
+    for number in 1..=most.get() {
+        match outcome.manifest.end.as_ref().and_then(|end| end.exit) {
+            Some(Exit::Code(0)) => {}
+            Some(_) => {
+                say(&format!("run {number} of at most {most} failed"));
+                return Ok(outcome);
+            }
+            // The recorder was asked to leave it.
+            None => return Ok(outcome),
+        }
+        if number < most.get() {
+            let next = record(&Request { force: true, ..request.clone() })?;
+            let before = std::mem::replace(&mut outcome, next).recordings;
+            // In a directory that the user named, the new recording has replaced the one before.
+            if request.output.is_none() {
+                before.iter().try_for_each(|old| request.store.remove(old))?;
+            }
+        }
+    }
+    say(&format!("no run of {most} failed"));
+    Ok(outcome)
 }
 
 /// Returns the backend that the user chose, or the fastest that this machine supports.

@@ -3,7 +3,7 @@
 use super::replay::listener;
 use super::temporary::{Temporary, sweep_up};
 use super::{Failure, arguments, say};
-use crate::capture::{Backend, Filter, History, Leaving, PtConfig, Request};
+use crate::capture::{Backend, Filter, History, Leaving, PtConfig, Request, Schedule};
 use crate::common::Pid;
 use crate::gdb::{self, Listener, OnDisconnect, Options};
 use crate::recording::Store;
@@ -46,6 +46,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         filter: Filter::default(),
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
+        schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(place.dir()),
         force: arguments.force,

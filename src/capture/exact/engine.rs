@@ -1,11 +1,12 @@
 //! The loop: who goes on, and what stopped it.
 
+use super::chaos::Chaos;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
-use crate::capture::recorder::{Outcome, Prepared, Request};
+use crate::capture::recorder::{Outcome, Prepared, Request, Schedule};
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error};
@@ -65,6 +66,8 @@ pub(super) struct Engine {
     pub(super) is_slice_over: bool,
     /// When it got it.
     pub(super) slice_began: Instant,
+    /// The choices of the scheduler, where they are left to chance.
+    pub(super) chaos: Option<Chaos>,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
@@ -91,6 +94,7 @@ impl Engine {
             holder: Tid(pid.0),
             is_slice_over: false,
             slice_began: Instant::now(),
+            chaos: (request.schedule == Schedule::Chaos).then(Chaos::new),
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             unborn: BTreeMap::new(),
@@ -143,7 +147,9 @@ impl Engine {
             if self.finished.is_some() {
                 break;
             }
-            let is_due = self.threads.len() > 1 && self.slice_began.elapsed() > SLICE_PERIOD;
+            let is_due = self.threads.len() > 1
+                && (self.slice_began.elapsed() > SLICE_PERIOD
+                    || self.chaos.as_mut().is_some_and(Chaos::ends_slice));
             self.is_slice_over |= is_due && self.may_switch();
             match self.next_thread() {
                 Some(tid) => {
@@ -236,7 +242,11 @@ impl Engine {
     /// a stop of the run that was not handled yet.
     fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
         let is_alone = self.threads.len() == 1;
-        let ticks = if is_alone { LONG_SLICE_TICKS } else { SLICE_TICKS };
+        let ticks = match &mut self.chaos {
+            _ if is_alone => LONG_SLICE_TICKS,
+            Some(chaos) => chaos.slice_ticks(),
+            None => SLICE_TICKS,
+        };
         let run = self.with(tid, |process, thread| {
             let mut running = if let Some(running) = thread.running {
                 running

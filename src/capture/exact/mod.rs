@@ -8,6 +8,7 @@
 
 mod births;
 mod calls;
+mod chaos;
 mod effects;
 mod ends;
 mod engine;

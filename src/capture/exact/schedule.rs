@@ -12,8 +12,8 @@ use std::time::Instant;
 
 impl Engine {
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
-    /// the next one in turn. None executes anything after the last entry of the log.
-    pub(super) fn next_thread(&self) -> Option<Tid> {
+    /// the next one in turn, or by chance. None executes anything after the last entry of the log.
+    pub(super) fn next_thread(&mut self) -> Option<Tid> {
         let can_go = |tid: &Tid| {
             let thread = self.threads.get(tid);
             thread.is_some_and(|thread| {
@@ -25,7 +25,11 @@ impl Engine {
         }
         let after = self.threads.range(self.holder..).skip_while(|(tid, _)| **tid == self.holder);
         let all = after.chain(self.threads.range(..=self.holder));
-        all.map(|(tid, _)| *tid).find(can_go)
+        let mut ready = all.map(|(tid, _)| *tid).filter(can_go);
+        match &mut self.chaos {
+            Some(chaos) => chaos.choose(&ready.collect::<Vec<_>>()),
+            None => ready.next(),
+        }
     }
 
     /// Hands the token to a thread, and logs that.

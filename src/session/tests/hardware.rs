@@ -2,8 +2,8 @@
 //! decode to the path that the stepping backend records of the same program.
 
 use crate::capture::{
-    Backend, Code, Filter, History, Outcome, PtConfig, Request, ask_thread, attach_blindly,
-    attach_by_model, can_listen, counts, record, record_by_model, this_thread,
+    Backend, Code, Filter, History, Outcome, PtConfig, Request, Schedule, ask_thread,
+    attach_blindly, attach_by_model, can_listen, counts, record, record_by_model, this_thread,
 };
 use crate::common::{Pid, Tid};
 use crate::pt::{Packet, Packets};
@@ -63,6 +63,7 @@ pub(super) fn request(scene: &Path, program: &Path, name: &str, history: History
         filter: Filter::default(),
         psb_period_bytes: 2048,
         step_log: Some(log),
+        schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(scene.join(name)),
         force: false,

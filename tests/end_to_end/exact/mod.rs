@@ -2,6 +2,7 @@
 //! recorded run.
 
 mod calls;
+mod chaos;
 mod faults;
 mod paths;
 mod programs;
