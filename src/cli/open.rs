@@ -26,7 +26,9 @@ pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
         return Ok(Opened::Path(Box::new(recording(name)?)));
     }
     say_if_cut(&reader);
-    let (run, failure) = Replayed::at_end(reader)?;
+    let mut bar = Bar::new("replaying");
+    let (run, failure) = Replayed::at_end(reader, &mut |done, total| bar.show_part(done, total))?;
+    drop(bar);
     if let Some(failure) = failure {
         say(&failure);
     }

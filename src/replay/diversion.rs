@@ -4,6 +4,7 @@
 use super::error::Error;
 use super::position::Position;
 use super::process::Replay;
+use super::run::Goals;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Distance, Run, RunEnd, Stepped};
 use crate::insn::Registers;
@@ -112,28 +113,28 @@ impl Replay {
         self.epoch.overwrite(addr, bytes)
     }
 
-    /// Runs one thread in a diversion, up to one of some addresses. `print` gets what the thread
-    /// writes to its standard output and error.
+    /// Runs one thread in a diversion, up to one of the stops. `print` gets what the thread writes to
+    /// its standard output and error.
     pub fn run_diverted(
         &mut self,
         tid: Tid,
-        stops: &BTreeSet<Addr>,
-        interrupted: &dyn Fn() -> bool,
+        goals: &Goals<'_>,
         print: &mut dyn FnMut(&[u8]),
     ) -> Result<DiversionEnd, Error> {
         self.epoch.contexts.load(tid, self.epoch.thread.tracee)?;
-        if stops.contains(&self.ip()?) && self.is_elsewhere(tid) {
+        let stands_at_stop = goals.stops.contains(&self.ip()?) && self.is_elsewhere(tid);
+        if stands_at_stop && (goals.accepts)(self) {
             return Ok(DiversionEnd::Stop);
         }
-        self.epoch.engine.set_stops(&stops.iter().map(|addr| addr.0).collect());
-        let end = self.run_on(interrupted, print);
+        self.epoch.engine.set_stops(&goals.stops.iter().map(|addr| addr.0).collect());
+        let end = self.run_on(goals, print);
         self.epoch.engine.set_stops(&BTreeSet::new());
         end
     }
 
     fn run_on(
         &mut self,
-        interrupted: &dyn Fn() -> bool,
+        goals: &Goals<'_>,
         print: &mut dyn FnMut(&[u8]),
     ) -> Result<DiversionEnd, Error> {
         let mut waits = 0;
@@ -151,19 +152,19 @@ impl Replay {
                 Run::Other(_) => return Err(Error::Killed),
             };
             match end {
-                RunEnd::Stop => return Ok(DiversionEnd::Stop),
+                RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),
                 RunEnd::Native(_) => {
                     if let Some(end) = self.step_on(print, &mut waits)? {
                         return Ok(end);
                     }
                     let ip = self.ip()?;
-                    if self.epoch.engine.translator().is_stop(ip.0) {
+                    if self.epoch.engine.translator().is_stop(ip.0) && (goals.accepts)(self) {
                         return Ok(DiversionEnd::Stop);
                     }
                 }
-                RunEnd::Distance | RunEnd::Watchpoint | RunEnd::Signal => {}
+                RunEnd::Stop | RunEnd::Distance | RunEnd::Watchpoint | RunEnd::Signal => {}
             }
-            if interrupted() {
+            if (goals.interrupted)() {
                 return Ok(DiversionEnd::Interrupted);
             }
         }

@@ -24,12 +24,23 @@ pub(super) enum Advanced {
 impl Replay {
     /// Runs forward to a goal, or to the end.
     pub fn run_forward(&mut self, goals: &Goals<'_>, watches: &[Watch]) -> Result<Found, Error> {
-        let mut watching = self.epoch.watch(watches)?;
-        let found = self.travel_watched(None, goals, &mut watching);
-        self.epoch.unwatch()?;
-        let found = found?;
+        let found = self.with_watches(watches, |replay, watching| {
+            replay.travel_watched(None, goals, watching)
+        })?;
         self.settle_at(found, watches)?;
         Ok(found)
+    }
+
+    /// Acts while memory is watched.
+    fn with_watches<T>(
+        &mut self,
+        watches: &[Watch],
+        act: impl FnOnce(&mut Self, &mut Watching) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut watching = self.epoch.watch(watches)?;
+        let result = act(self, &mut watching);
+        let unwatched = self.epoch.unwatch();
+        result.and_then(|result| unwatched.map(|()| result))
     }
 
     /// Counts the instructions since the last tick where a run has ended.
@@ -51,14 +62,15 @@ impl Replay {
         }
         let ticks = end.ticks.saturating_sub(1);
         self.seek(Position { ticks, instructions: 0, ..end })?;
-        let mut watching = self.epoch.watch(watches)?;
-        let mut last = end;
-        while self.position() < end && self.hook_here()?.is_none() {
-            if let Advanced::Watch(_) = self.advance(&mut watching)? {
-                last = self.position();
+        let last = self.with_watches(watches, |replay, watching| {
+            let mut last = end;
+            while replay.position() < end && replay.hook_here()?.is_none() {
+                if let Advanced::Watch(_) = replay.advance(watching)? {
+                    last = replay.position();
+                }
             }
-        }
-        self.epoch.unwatch()?;
+            Ok(last)
+        })?;
         if self.position() == last { Ok(()) } else { self.seek(last) }
     }
 
@@ -70,10 +82,8 @@ impl Replay {
         goals: &Goals<'_>,
         watches: &[Watch],
     ) -> Result<Found, Error> {
-        let mut watching = self.epoch.watch(watches)?;
-        let found = self.step_watched(tid, goals, &mut watching);
-        self.epoch.unwatch()?;
-        let found = found?;
+        let found = self
+            .with_watches(watches, |replay, watching| replay.step_watched(tid, goals, watching))?;
         self.settle_at(found, watches)?;
         Ok(found)
     }
@@ -118,10 +128,8 @@ impl Replay {
     /// Executes one instruction of the thread that is next in the order of the run, or lets the next
     /// entry of the log happen.
     pub fn step_in_order(&mut self, watches: &[Watch]) -> Result<Found, Error> {
-        let mut watching = self.epoch.watch(watches)?;
-        let advanced = self.advance(&mut watching);
-        self.epoch.unwatch()?;
-        Ok(match advanced? {
+        let advanced = self.with_watches(watches, Self::advance)?;
+        Ok(match advanced {
             Advanced::End => Found::End,
             Advanced::Watch(number) => Found::Watch(number),
             Advanced::Executed | Advanced::Happened(_) => Found::Goal,

@@ -14,6 +14,8 @@ const FAR: u64 = 5000;
 const NEAR: u64 = 500;
 /// The factor by which the distance shrinks from one checkpoint to the next.
 const SHRINKS: u64 = 6;
+/// Moments between two reports on the way to the end.
+const PIECE: u64 = 20_000_000;
 const NEVER: fn() -> bool = || false;
 
 impl Replay {
@@ -97,7 +99,10 @@ impl Replay {
     }
 
     pub(super) fn restore(&mut self, position: Position) -> Result<(), Error> {
-        let Some(cursor) = self.epoch.restore(position)? else { return Ok(()) };
+        let Some(cursor) = self.epoch.restore(position)? else {
+            self.enter_epoch(self.number)?;
+            return self.seek(position);
+        };
         self.cursor = cursor;
         (self.ticks, self.instructions) = (position.ticks, Some(position.instructions));
         Ok(())
@@ -140,5 +145,21 @@ impl Replay {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
         self.travel(None, &goals, &mut Watching::default())
+    }
+
+    /// Moves to the end of the run. Calls `passed` with the ticks so far and of the whole run.
+    pub fn go_to_end_watched(&mut self, passed: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        let none = BTreeSet::new();
+        let goals = Goals::at(&none, &NEVER);
+        loop {
+            let (here, last) = (self.moment(self.position()), self.last_moment());
+            let next = here.saturating_add(PIECE);
+            let piece = self.position_of_moment(next);
+            let until = (next < last).then_some((piece.entry, piece.ticks));
+            if self.travel(until, &goals, &mut Watching::default())? != Found::Goal {
+                return Ok(());
+            }
+            passed(self.ticks_before(self.position()), self.total_ticks());
+        }
     }
 }

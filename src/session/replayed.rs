@@ -33,12 +33,16 @@ pub struct Replayed {
 }
 
 impl Replayed {
-    /// Opens an exact recording, at the end of its run. Returns it, and a sentence if the run cannot
-    /// be replayed to its end.
-    pub fn at_end(reader: Reader) -> Result<(Self, Option<String>), replay::Error> {
+    /// Opens an exact recording, at the end of its run. Calls `passed` with the ticks that were
+    /// replayed so far, and with all. Returns a sentence, too, if the run cannot be replayed to its
+    /// end.
+    pub fn at_end(
+        reader: Reader,
+        passed: &mut dyn FnMut(u64, u64),
+    ) -> Result<(Self, Option<String>), replay::Error> {
         let mut replay = Replay::open(reader)?;
         let shown = Tid(replay.pid().0);
-        let went = replay.go_to_end(&|| false);
+        let went = replay.go_to_end_watched(passed);
         let mut run = Self {
             replay: RefCell::new(replay),
             source: RecordedSource::default(),
@@ -93,7 +97,7 @@ impl Replayed {
         let replay = self.replay.get_mut();
         let tid = order.thread;
         if order.direction == Direction::Forward && replay.is_elsewhere(tid) {
-            return self.go_diverted(order, breakpoints, interrupted);
+            return self.go_diverted(order, &goals, breakpoints);
         }
         replay.end_diversion()?;
         match (order.action, order.direction) {
@@ -127,16 +131,14 @@ impl Replayed {
     fn go_diverted(
         &mut self,
         order: &Order,
+        goals: &Goals<'_>,
         breakpoints: &Breakpoints,
-        interrupted: &dyn Fn() -> bool,
     ) -> Result<Stop, replay::Error> {
         let thread = order.thread;
         let replay = self.replay.get_mut();
         let end = match order.action {
             Action::Step => replay.step_diverted(thread, &mut print),
-            Action::Continue => {
-                replay.run_diverted(thread, breakpoints.addrs(), interrupted, &mut print)
-            }
+            Action::Continue => replay.run_diverted(thread, goals, &mut print),
         };
         let reason = match end {
             Ok(DiversionEnd::Stop | DiversionEnd::Step) => {

@@ -213,10 +213,11 @@ impl Process {
         thread.tracee().set_registers(&after)?;
         let result = after.rax.cast_signed();
         thread.registered.note(call, result);
-        self.hide_own_mappings(thread, call, result)?;
+        let opened = self.opened_by(call, result);
+        self.hide_own_mappings(thread, call, opened.as_ref())?;
         let maps = self.map_changes(thread, call, result)?;
         let mut writes = self.writes_of(calling, result);
-        self.note_descriptors(call, result);
+        self.note_descriptors(call, result, opened.as_ref());
         if let Some(range) = self.patched(call, result) {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));

@@ -10,6 +10,7 @@ use crate::tracee::call_numbers::{
 };
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// `MADV_REMOVE`, which makes a hole in a file.
 const MAKES_HOLE: u64 = libc::MADV_REMOVE as u64;
@@ -22,6 +23,15 @@ struct Part {
     /// The first byte, and the one after the last.
     from: u64,
     to: u64,
+}
+
+/// A file that the program opened.
+#[derive(Debug)]
+pub(super) struct Opened {
+    /// Its descriptor.
+    pub(super) fd: u64,
+    /// Its path; empty if it is not known.
+    pub(super) path: PathBuf,
 }
 
 impl Process {
@@ -52,7 +62,7 @@ impl Process {
         let pid = self.pid();
         let size = u64::try_from(result).ok().filter(|size| *size > 0)?;
         let writes = matches!(call.number, WRITE | WRITEV | PWRITE64 | PWRITEV | PWRITEV2);
-        if !writes || !self.has_memory_file || !self.is_memory_file(fd) {
+        if !writes || !self.has_memory_file || !self.is_memory_file(&self.path_of(fd)) {
             return None;
         }
         let state = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).unwrap_or_default();
@@ -64,10 +74,17 @@ impl Process {
         Some(AddrRange::sized(Addr(start), size))
     }
 
+    /// Returns the file that a call opened.
+    pub(super) fn opened_by(&self, call: &Call, result: i64) -> Option<Opened> {
+        let fd = u64::try_from(result).ok()?;
+        let opens = matches!(call.number, OPEN | OPENAT | OPENAT2);
+        opens.then(|| Opened { fd, path: self.path_of(fd) })
+    }
+
     /// Takes note of a descriptor that a call returned, or may have received.
-    pub(super) fn note_descriptors(&mut self, call: &Call, result: i64) {
+    pub(super) fn note_descriptors(&mut self, call: &Call, result: i64, opened: Option<&Opened>) {
         let is_memory = match call.number {
-            OPEN | OPENAT | OPENAT2 => result >= 0 && self.is_memory_file(result.cast_unsigned()),
+            OPEN | OPENAT | OPENAT2 => opened.is_some_and(|file| self.is_memory_file(&file.path)),
             RECVMSG | RECVMMSG | PIDFD_GETFD => result >= 0,
             _ => false,
         };
@@ -78,7 +95,7 @@ impl Process {
     pub(super) fn inherits_memory_file(&self) -> bool {
         let fds = fs::read_dir(format!("/proc/{}/fd", self.pid())).into_iter().flatten().flatten();
         let mut numbers = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers.any(|fd| self.is_memory_file(fd))
+        numbers.any(|fd| self.is_memory_file(&self.path_of(fd)))
     }
 
     /// Returns the flags of an open file, as open(2) has them.
@@ -87,10 +104,13 @@ impl Process {
         number_of(&state, "flags:", 8)
     }
 
-    fn is_memory_file(&self, fd: u64) -> bool {
-        let pid = self.pid();
-        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).unwrap_or_default();
-        file.starts_with(format!("/proc/{pid}")) && file.ends_with("mem")
+    /// Returns the path of an open file; empty if it is not known.
+    fn path_of(&self, fd: u64) -> PathBuf {
+        fs::read_link(format!("/proc/{}/fd/{fd}", self.pid())).unwrap_or_default()
+    }
+
+    fn is_memory_file(&self, path: &Path) -> bool {
+        path.starts_with(format!("/proc/{}", self.pid())) && path.ends_with("mem")
     }
 
     /// Returns the part of a regular file that a call wrote.

@@ -1,6 +1,7 @@
 //! Lists of the program's mappings that it opens itself (proc(5)): without the recorder's mappings,
 //! whose addresses and bytes a replay does not have.
 
+use super::files::Opened;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
@@ -19,21 +20,21 @@ impl Process {
         &self,
         thread: &Thread,
         call: &Call,
-        result: i64,
+        opened: Option<&Opened>,
     ) -> Result<(), Error> {
         let name = match call.number {
             OPEN => call.args[0],
             OPENAT | OPENAT2 => call.args[1],
             _ => return Ok(()),
         };
-        let Ok(fd) = u64::try_from(result) else { return Ok(()) };
-        let opened = format!("/proc/{}/fd/{fd}", self.pid());
-        let path = fs::read_link(&opened).unwrap_or_default();
+        let Some(Opened { fd, path }) = opened else { return Ok(()) };
         let is_list = LISTS.iter().any(|list| path.ends_with(list));
         if !is_list || !path.starts_with(format!("/proc/{}", self.pid())) {
             return Ok(());
         }
-        let Ok(list) = fs::read_to_string(&opened) else { return Ok(()) };
+        let Ok(list) = fs::read_to_string(format!("/proc/{}/fd/{fd}", self.pid())) else {
+            return Ok(());
+        };
         let (tracee, gadget) = (thread.tracee(), self.engine.gadget());
         let Ok(copy) = u64::try_from(tracee.inject(gadget, MEMFD_CREATE, [name, 0, 0, 0, 0, 0])?)
         else {
@@ -43,8 +44,8 @@ impl Process {
         let hidden = self.engine.space.hidden();
         let written = to.and_then(|mut to| to.write_all(without(&list, hidden).as_bytes()));
         if written.is_ok() {
-            let flags = self.flags_of(fd).unwrap_or(0) & CLOEXEC;
-            tracee.inject(gadget, DUP3, [copy, fd, flags, 0, 0, 0])?;
+            let flags = self.flags_of(*fd).unwrap_or(0) & CLOEXEC;
+            tracee.inject(gadget, DUP3, [copy, *fd, flags, 0, 0, 0])?;
         }
         tracee.inject(gadget, CLOSE, [copy, 0, 0, 0, 0, 0])?;
         Ok(())

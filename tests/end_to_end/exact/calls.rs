@@ -11,17 +11,22 @@ const CALLS: &str = "break half\nreverse-continue\nup\nprint total(list)\nprint 
                      set var $rax = 1\nprint $rax\nreverse-stepi\nprint calls\ncall abort()\n\
                      reverse-stepi\n";
 
-#[test]
-fn functions_are_called_in_a_copy_of_the_moment() {
+/// Plays commands at the end of a run; nothing where a tool is missing.
+fn play(commands: &str) -> Option<String> {
     if !have("gcc") || !have("gdb") {
-        return;
+        return None;
     }
     let scene = Scene::new();
     let program = scene.compile("exact/accounts.c", &["-w", "-O0", "-g"]);
     let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
     let mut replay = contraflow();
     replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
-    let said = run_gdb(replay, CALLS);
+    Some(run_gdb(replay, commands))
+}
+
+#[test]
+fn functions_are_called_in_a_copy_of_the_moment() {
+    let Some(said) = play(CALLS) else { return };
     let answers = |command: &str, nth: usize| answer(&said, command, nth).to_owned();
     assert!(answers("print total(list)", 0).ends_with("= 15"), "{said}");
     // The copy lasts until the next step.
@@ -42,17 +47,25 @@ fn functions_are_called_in_a_copy_of_the_moment() {
     assert!(!said.contains("internal"), "{said}");
 }
 
+/// In a called function too, and where the user stands at its own first instruction.
+#[test]
+fn conditions_hold_in_called_functions() {
+    let commands = "tbreak *half\nreverse-continue\nprint half(11)\nprint $pc == (long)&half\n\
+                    break half if x > 5\nprint half(3)\nprint half(9)\nprint x\nreverse-stepi\n\
+                    print calls\n";
+    let Some(said) = play(commands) else { return };
+    assert!(answer(&said, "print half(11)", 0).ends_with("= 5.5"), "{said}");
+    assert!(answer(&said, "print $pc == (long)&half", 0).ends_with("= 1"), "{said}");
+    assert!(answer(&said, "print half(3)", 0).ends_with("= 1.5"), "{said}");
+    assert!(answer(&said, "print half(9)", 0).contains("Breakpoint 2, half (x=9)"), "{said}");
+    assert!(answer(&said, "print x", 0).ends_with("= 9"), "{said}");
+    assert!(answer(&said, "print calls", 0).ends_with("= 5"), "{said}");
+}
+
 #[test]
 fn executions_of_a_function_are_listed_newest_first() {
-    if !have("gcc") || !have("gdb") {
-        return;
-    }
-    let scene = Scene::new();
-    let program = scene.compile("exact/accounts.c", &["-w", "-O0", "-g"]);
-    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
-    let mut replay = contraflow();
-    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
-    let said = run_gdb(replay, "cf-find total 2\ncf-find total\ncf-find nothing\ncf-when\nbt");
+    let commands = "cf-find total 2\ncf-find total\ncf-find nothing\ncf-when\nbt";
+    let Some(said) = play(commands) else { return };
     let two = answer(&said, "cf-find total 2", 0);
     assert_eq!(two.lines().filter(|line| line.starts_with("position")).count(), 2, "{said}");
     assert!(two.contains("called at main") && two.contains("and earlier ones"), "{said}");
