@@ -642,14 +642,21 @@ seek = Seek()
 
 
 class Way(Command):
-    """A command that moves along the calls, without symbols."""
+    """A command that moves along the calls: by the call history, or where all values are known, by
+    gdb's own frames."""
 
     def __init__(self):
         super().__init__(gdb.COMMAND_RUNNING)
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        seek.go(self.name)
+        if not is_exact():
+            seek.go(self.name)
+            return
+        try:
+            self.walk()
+        except gdb.error as error:
+            raise gdb.GdbError(str(error))
 
 
 class Home(Way):
@@ -659,17 +666,42 @@ Usage: cf-home
 
 Goes to the innermost call by the program's own code."""
 
+    def walk(self):
+        frame = gdb.newest_frame()
+        if gdb.solib_name(frame.pc()) is None:
+            raise gdb.GdbError("this is the program's own code")
+        while frame.older() is not None:
+            if gdb.solib_name(frame.older().pc()) is None:
+                frame.select()
+                gdb.execute("reverse-finish")
+                return
+            frame = frame.older()
+        raise gdb.GdbError("no call of the program's own code is known here")
+
 
 class Caller(Way):
     """Go back to the call of this function. Needs no symbols.
 
 Usage: cf-caller"""
 
+    def walk(self):
+        gdb.newest_frame().select()
+        gdb.execute("reverse-finish")
+
 
 class Return(Way):
     """Go forward to the return of this function. Needs no symbols.
 
 Usage: cf-return"""
+
+    def walk(self):
+        gdb.newest_frame().select()
+        gdb.execute("finish")
+
+
+def is_exact():
+    """Returns true in an exact recording, where all values are known."""
+    return ", exact," in patiently("monitor when")
 
 
 def need_contraflow():
@@ -978,8 +1010,7 @@ Usage: cf-check run | proc | watch | frame"""
         if not server.is_contraflow():
             return
         # A program's present, and an exact recording, have all values.
-        when = patiently("monitor when")
-        if "still running" not in when and ", exact," not in when:
+        if "still running" not in patiently("monitor when") and not is_exact():
             raise gdb.GdbError(
                 "watchpoints cannot be checked in the past, where values are unknown;"
                 " breakpoints stop there, and cf-find lists the executions of some code"

@@ -5,7 +5,7 @@ use super::backend::Backend;
 use super::clock::{Clock, now};
 use super::error::Error;
 use super::filter::{Code, Filter};
-use super::host::host_cpu;
+use super::host::{features, host_cpu};
 use super::perf::PtConfig;
 use super::signals::Asking;
 use super::snapshot::Bell;
@@ -433,6 +433,7 @@ fn starting_manifest(request: &Request, backend: Backend) -> Manifest {
         pid: request.attach.unwrap_or(Pid(0)),
         started_unix_ns: now_unix_ns(),
         cpu: host_cpu(),
+        features: if backend == Backend::Exact { features() } else { Vec::new() },
         capture: Capture {
             backend: backend.into(),
             psb_period_bytes: request.psb_period_bytes.into(),

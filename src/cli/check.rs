@@ -1,5 +1,6 @@
 //! `contraflow check`: replays a recording to its end, and says whether it is the recorded run.
 
+use super::open::say_what_cpu_lacks;
 use super::{EXIT_ERROR, Failure, arguments, say};
 use crate::capture::Leaving;
 use crate::recording::{Reader, Store};
@@ -11,7 +12,9 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
     let dir = Store::of_user().find(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();
     let begun = Instant::now();
-    let mut replay = Replay::open(Reader::open(&dir)?)?;
+    let reader = Reader::open(&dir)?;
+    say_what_cpu_lacks(&reader);
+    let mut replay = Replay::open(reader)?;
     let verdict = replay.verify(&|| leaving.is_asked())?;
     let seconds = begun.elapsed().as_secs_f64();
     for difference in &verdict.differences {

@@ -3,6 +3,7 @@
 use super::progress::Bar;
 use super::{Failure, say};
 use crate::capture::Leaving;
+use crate::capture::host::lacking;
 use crate::image::Bytes;
 use crate::recording::{BackendName, Reader, Store};
 use crate::replay::write_path;
@@ -26,6 +27,7 @@ pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
         return Ok(Opened::Path(Box::new(recording(name)?)));
     }
     say_if_cut(&reader);
+    say_what_cpu_lacks(&reader);
     let mut bar = Bar::new("replaying");
     let (run, failure) = Replayed::at_end(reader, &mut |done, total| bar.show_part(done, total))?;
     drop(bar);
@@ -33,6 +35,19 @@ pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
         say(&failure);
     }
     Ok(Opened::Exact(Box::new(run)))
+}
+
+/// Says which extensions of the recorded CPU this one does not have.
+pub(super) fn say_what_cpu_lacks(reader: &Reader) {
+    let lacking = lacking(&reader.manifest().features);
+    if !lacking.is_empty() {
+        say(&format!(
+            "{}: recorded on a CPU with {}, which this one does not have: where the program used \
+             that, the replay ends",
+            reader.dir().display(),
+            lacking.join(", ")
+        ));
+    }
 }
 
 /// Opens and indexes the recording that a user named. Reports missing parts.
@@ -63,6 +78,7 @@ pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
     if let Some(path) = reader.kept_path() {
         return Ok(path);
     }
+    say_what_cpu_lacks(&reader);
     let leaving = Leaving::on_signals();
     let mut bar = Bar::new("replaying");
     let goes_on = &mut |done, total| {

@@ -30,6 +30,10 @@ pub struct Manifest {
     pub started_unix_ns: u64,
     /// The CPU of the run.
     pub cpu: HostCpu,
+    /// The extensions of the instruction set that an exact recording may have used, by the names that
+    /// compilers use; empty for others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub features: Vec<String>,
     /// The settings of the capture.
     pub capture: Capture,
     /// The results of the run; absent during the run, or if the recorder was killed.

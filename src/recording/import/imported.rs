@@ -164,6 +164,7 @@ impl Imported {
             pid: self.pid,
             started_unix_ns: 0,
             cpu: self.cpu.clone().unwrap_or_default(),
+            features: Vec::new(),
             capture: Capture {
                 backend: BackendName::Import,
                 psb_period_bytes: 0,

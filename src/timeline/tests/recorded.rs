@@ -126,6 +126,7 @@ fn manifest(threads: Vec<ThreadEntry>) -> Manifest {
         pid: Pid(100),
         started_unix_ns: 0,
         cpu: HostCpu::default(),
+        features: Vec::new(),
         capture: Capture {
             backend: BackendName::Step,
             psb_period_bytes: 4096,

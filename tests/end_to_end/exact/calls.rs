@@ -77,3 +77,17 @@ fn executions_of_a_function_are_listed_newest_first() {
     assert!(answer(&said, "cf-when", 0).contains("the end: killed by SIGSEGV"), "{said}");
     assert!(answer(&said, "bt", 0).contains("main ()"), "{said}");
 }
+
+#[test]
+fn calls_and_returns_are_found() {
+    let commands = "break snprintf\nreverse-continue\ncf-home\nprint i\ndelete\n\
+                    tbreak total\nreverse-continue\ncf-return\nreverse-stepi\ncf-caller\nprint i\n\
+                    cf-home\n";
+    let Some(said) = play(commands) else { return };
+    assert!(answer(&said, "cf-home", 0).contains("main () at"), "{said}");
+    assert!(answer(&said, "print i", 0).ends_with("= 5"), "{said}");
+    assert!(answer(&said, "cf-return", 0).contains("Value returned is"), "{said}");
+    assert!(answer(&said, "cf-caller", 0).contains("main () at"), "{said}");
+    assert!(answer(&said, "print i", 1).ends_with("= 4"), "{said}");
+    assert!(answer(&said, "cf-home", 1).contains("the program's own code"), "{said}");
+}
