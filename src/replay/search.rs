@@ -248,11 +248,14 @@ impl Replay {
                 return Ok(Found::Event(event));
             }
             let before = entry.checked_sub(1).and_then(|last| self.outline.event_before(last));
-            if let Some(event) = before.filter(|event| (goals.events)(*event)) {
+            if before.is_some_and(|event| (goals.events)(event)) {
                 self.seek(Position::after_entries(entry - 1))?;
                 let until = Goals { stops: &BTreeSet::new(), passed: None, ..*goals };
-                self.run_forward(&until, &[])?;
-                return Ok(Found::Event(event));
+                let found = self.run_forward(&until, &[])?;
+                if found == Found::Interrupted {
+                    self.seek(here)?;
+                }
+                return Ok(found);
             }
         }
         self.seek(self.first())?;
