@@ -4,7 +4,7 @@ use super::error::Error;
 use super::process::Replay;
 use super::run::{Found, Met};
 use crate::common::{Addr, Tid};
-use crate::engine::{CodeKind, Distance, Limit, Stepped, call_at};
+use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
@@ -61,10 +61,14 @@ impl Replay {
     fn repeat(&mut self) -> Result<bool, Error> {
         let (ip, instructions) = (self.ip()?, self.instructions);
         while self.ip()? == ip {
-            if self.code == CodeKind::Rerecording {
-                let one = Limit::Bound(Bound::Instructions(1));
-                self.epoch.engine.rerun(&mut self.epoch.thread, one)?;
-            } else if let Met::Fault(_) = self.run(Distance::Bound(Bound::Instructions(1)))? {
+            let one = Bound::Instructions(1);
+            let faults = if self.code == CodeKind::Rerecording {
+                let run = self.epoch.engine.rerun(&mut self.epoch.thread, Limit::Bound(one))?;
+                matches!(run.end, RerunEnd::Signal(_))
+            } else {
+                matches!(self.run(Distance::Bound(one))?, Met::Fault(_))
+            };
+            if faults {
                 self.instructions = instructions;
                 return Ok(false);
             }
