@@ -11,7 +11,7 @@ use super::process::Replay;
 use crate::common::{Addr, Tid};
 use crate::encode::InlineTracer;
 use crate::engine::{CodeKind, Limit, Rerun, RerunEnd, call_at};
-use crate::insn::Insn;
+use crate::insn::{Insn, Registers};
 use crate::recording::Reader;
 use crate::recording::log::{Entry, Happening, MapChange, Place};
 use crate::sideband::Event;
@@ -96,11 +96,12 @@ impl PathWriter {
                 self.load(&entry)?;
                 self.run_to(&entry, site, goes_on)?;
             }
-            let before = self.leaves_path(&entry, site)?;
+            let insn = self.leaves_path(&entry, site)?;
+            let before = self.replay.registers_of(entry.tid)?;
             if !self.replay.happen()? {
                 return Ok(());
             }
-            self.happened(&entry, before)?;
+            self.happened(&entry, insn, &before)?;
             self.write_trace(entry.tid)?;
         }
     }
@@ -245,7 +246,12 @@ impl PathWriter {
     }
 
     /// Takes note of an entry that has happened.
-    fn happened(&mut self, entry: &Entry, insn: Option<Insn>) -> Result<(), Error> {
+    fn happened(
+        &mut self,
+        entry: &Entry,
+        insn: Option<Insn>,
+        before: &Registers,
+    ) -> Result<(), Error> {
         let tid = entry.tid;
         if let Happening::Start(start) = &entry.happening {
             self.tracer.new_program();
@@ -253,9 +259,9 @@ impl PathWriter {
             self.event(tid, Event::Exec { path: start.program.clone() })?;
             return self.begin_program();
         }
-        let after = self.replay.registers_of(tid)?;
         if let Some(insn) = insn {
-            self.tracer.native(tid, &insn, after.rip);
+            let next = self.replay.registers_of(tid)?.rip;
+            self.tracer.native(tid, &insn, next);
         }
         match &entry.happening {
             Happening::Born { .. } => {
@@ -266,7 +272,7 @@ impl PathWriter {
             Happening::Ends { .. } => self.event(tid, Event::ThreadExit)?,
             happening => {
                 let now = self.now();
-                self.written.happened(now, tid, happening, &after)?;
+                self.written.happened(now, tid, happening, before)?;
             }
         }
         let maps = match &entry.happening {

@@ -73,16 +73,15 @@ impl WrittenPath {
         }
     }
 
-    /// Appends what an entry of the log was.
+    /// Appends what an entry of the log was, before which its thread had these registers.
     pub(super) fn happened(
         &mut self,
         tsc: u64,
         tid: Tid,
         happening: &Happening,
-        after: &Registers,
+        before: &Registers,
     ) -> Result<(), Error> {
-        let r = after;
-        // Their registers are those before the call but for RAX, RCX and R11, which hold no argument.
+        let r = before;
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         let returned = |done: &Done| Event::SyscallReturn { result: done.result };
         match happening {
