@@ -4,7 +4,7 @@
 use super::actions::FORCED;
 use super::error::Error;
 use super::exact::{Exact, STEPS_LIMIT, Soon};
-use super::guard::Wanted;
+use super::guard::{Translation, Wanted};
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
@@ -120,7 +120,7 @@ impl TranslatedProcess {
             Distance::Budget(budget) => (Wanted::Passing(ip), budget),
             Distance::Bound(bound) => (Wanted::Bounded(ip, bound), SPENT),
         };
-        let (superblock, address) = self.translate_whole(thread, wanted)?;
+        let Translation { superblock, address, .. } = self.translate_whole(thread, wanted)?;
         thread.set_trace_pointer(&self.window.shared, budget);
         self.enter(thread, address)?;
         let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
@@ -163,8 +163,8 @@ impl TranslatedProcess {
                         return Ok(Run::Ran(Ran { instructions, end, ..ran }));
                     }
                     let Some(request) = self.request(thread) else { continue };
-                    let (_, address) = self.translate_whole(thread, Wanted::Asked(request))?;
-                    self.respond(thread, address);
+                    let translation = self.translate_whole(thread, Wanted::Asked(request))?;
+                    self.respond(thread, translation.address);
                 }
                 SignalStop::Native(at) => {
                     let is_stop = self.translator.stops_at(at.superblock);
@@ -332,15 +332,17 @@ impl TranslatedProcess {
     }
 
     /// Translates code, and makes sure that it is as it was read.
-    fn translate_whole(
+    pub(super) fn translate_whole(
         &mut self,
         thread: &TranslatedThread,
         wanted: Wanted,
-    ) -> Result<(u32, u64), Error> {
+    ) -> Result<Translation, Error> {
+        let mut changes = Vec::new();
         loop {
-            let translation = self.translate(thread.tracee, wanted)?;
+            let mut translation = self.translate(thread.tracee, wanted)?;
+            changes.append(&mut translation.changes);
             if self.protect_all(thread.tracee, &translation.pages)? {
-                return Ok((translation.superblock, translation.address));
+                return Ok(Translation { changes, ..translation });
             }
         }
     }

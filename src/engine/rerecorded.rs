@@ -4,7 +4,7 @@ use super::code::Change;
 use super::counted::SteppedOut;
 use super::error::Error;
 use super::exact::Exact;
-use super::guard::Wanted;
+use super::guard::{Translation, Wanted};
 use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::TranslatedThread;
@@ -15,7 +15,7 @@ use crate::translate::{Bound, EdgeKind, Step};
 /// The size of a record. System calls, whose records are larger, are left to the tracer.
 const RECORD_BYTES: u64 = EdgeKind::Direct.record_bytes() as u64;
 
-/// How far a run may go.
+/// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Until so many records are written, or a buffer is full. One more path is executed.
@@ -35,7 +35,7 @@ pub struct Rerun {
     pub end: RerunEnd,
 }
 
-/// Why a run ended.
+/// The reason for the end of a run.
 #[derive(Debug)]
 pub enum RerunEnd {
     /// It went as far as it may.
@@ -60,7 +60,7 @@ impl TranslatedProcess {
             }
             Limit::Bound(bound) => (area.buffer(0), Wanted::Bounded(ip, bound)),
         };
-        let (address, changes) = self.translate_with_changes(thread, wanted)?;
+        let Translation { address, changes, .. } = self.translate_whole(thread, wanted)?;
         if !changes.is_empty() {
             let end = RerunEnd::Changed(changes);
             return Ok(Rerun { records: Vec::new(), partial: None, end });
@@ -120,7 +120,8 @@ impl TranslatedProcess {
                 SignalStop::Request => {
                     let Some(request) = self.request(thread) else { continue };
                     let wanted = Wanted::Asked(request);
-                    let (address, changes) = self.translate_with_changes(thread, wanted)?;
+                    let translation = self.translate_whole(thread, wanted)?;
+                    let Translation { address, changes, .. } = translation;
                     if !changes.is_empty() {
                         return Ok((RerunEnd::Changed(changes), false));
                     }
@@ -170,23 +171,6 @@ impl TranslatedProcess {
         let (program, steps) = before.ok_or_else(|| lost(thread))?;
         let partial = Some((steps, program.rip));
         Ok(Exact { program, pointer, partial })
-    }
-
-    /// Translates code. Returns where it is entered, and the bytes that are other than when they were
-    /// last translated from.
-    fn translate_with_changes(
-        &mut self,
-        thread: &TranslatedThread,
-        wanted: Wanted,
-    ) -> Result<(u64, Vec<Change>), Error> {
-        let mut changes = Vec::new();
-        loop {
-            let translation = self.translate(thread.tracee, wanted)?;
-            changes.extend(translation.changes);
-            if self.protect_all(thread.tracee, &translation.pages)? {
-                return Ok((translation.address, changes));
-            }
-        }
     }
 }
 
