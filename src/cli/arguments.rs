@@ -69,6 +69,22 @@ pub(super) struct Man {
     pub(super) directory: PathBuf,
 }
 
+/// The options of other recordings than exact ones.
+const NOT_EXACT: [&str; 12] = [
+    "full",
+    "max_size",
+    "ring",
+    "filter",
+    "filter_range",
+    "start_at",
+    "stop_at",
+    "attach",
+    "tid",
+    "backend",
+    "follow_forks",
+    "step_log",
+];
+
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Record {
@@ -88,16 +104,10 @@ pub(super) struct Record {
     pub(super) max_size: Option<u64>,
     /// Record exactly: everything that decides how the run goes, so that `replay` shows every
     /// register and all memory at every place, in both directions. Threads take turns
-    #[arg(long, conflicts_with_all = [
-        "full", "max_size", "ring", "filter", "filter_range", "start_at", "stop_at", "attach", "tid",
-        "backend", "follow_forks", "step_log",
-    ])]
+    #[arg(long, conflicts_with_all = NOT_EXACT)]
     pub(super) exact: bool,
     /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
-    #[arg(long, conflicts_with_all = [
-        "full", "max_size", "ring", "filter", "filter_range", "start_at", "stop_at", "attach", "tid",
-        "backend", "follow_forks", "step_log",
-    ])]
+    #[arg(long, conflicts_with_all = NOT_EXACT)]
     pub(super) chaos: bool,
     /// Run the program up to N times, until it fails (a status other than 0, or a signal); the last
     /// recording is kept

@@ -12,11 +12,10 @@ const SLICE_BITS: u64 = 18;
 const LOW_ODDS: u64 = 4;
 /// One step of the recorder in so many ends a slice: after a system call, say.
 const END_ODDS: u64 = 16;
-/// Priorities change after at most this time. A thread that spins until another one does something
-/// waits no longer.
-const LONGEST_PRIORITIES: u64 = 50;
+/// The longest time until priorities change: a thread that spins may wait for one of low priority.
+const PRIORITIES_MS: u64 = 50;
 
-/// The scheduler's dice.
+/// The random choices of a scheduler.
 #[derive(Debug)]
 pub(super) struct Chaos {
     state: u64,
@@ -26,7 +25,7 @@ pub(super) struct Chaos {
 }
 
 impl Chaos {
-    /// Returns dice that no other run has.
+    /// Returns choices that differ in each run.
     pub(super) fn new() -> Self {
         let state = RandomState::new().build_hasher().finish();
         Self { state, is_low: BTreeMap::new(), redraw_at: Instant::now() }
@@ -55,7 +54,7 @@ impl Chaos {
     /// Chooses one of the threads that can go on.
     pub(super) fn choose(&mut self, ready: &[Tid]) -> Option<Tid> {
         if Instant::now() >= self.redraw_at {
-            let until = Duration::from_millis(self.below(LONGEST_PRIORITIES + 1));
+            let until = Duration::from_millis(self.below(PRIORITIES_MS + 1));
             self.redraw_at = Instant::now() + until;
             self.is_low.clear();
         }

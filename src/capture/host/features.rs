@@ -1,15 +1,15 @@
 //! The extensions of the instruction set that this machine has, as far as programs choose their code
 //! by them.
 
-/// Returns the names of those of some features that this machine has.
+/// Pairs each feature's name with whether this machine has it.
 macro_rules! detected {
     ($($name:tt),* $(,)?) => {
         [$(($name, std::arch::is_x86_feature_detected!($name))),*]
     };
 }
 
-/// Returns the extensions of this machine, by the names that compilers use. The operating system
-/// supports them, too.
+/// Returns the extensions that this machine and its operating system support, by the names that
+/// compilers use.
 pub fn features() -> Vec<String> {
     let all = detected![
         "sse3",
@@ -59,7 +59,7 @@ pub fn features() -> Vec<String> {
     all.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Returns those of some extensions that this machine does not have.
+/// Returns the extensions that this machine lacks, of those listed.
 pub fn lacking(features: &[String]) -> Vec<&str> {
     let here = self::features();
     features.iter().filter(|feature| !here.contains(feature)).map(String::as_str).collect()
