@@ -666,17 +666,41 @@ Usage: cf-home
 
 Goes to the innermost call by the program's own code."""
 
+    # The lengths of call instructions in bytes, the usual ones first.
+    lengths = (5, 2, 3, 6, 7, 4)
+
     def walk(self):
         frame = gdb.newest_frame()
         if gdb.solib_name(frame.pc()) is None:
             raise gdb.GdbError("this is the program's own code")
-        while frame.older() is not None:
-            if gdb.solib_name(frame.older().pc()) is None:
-                frame.select()
-                gdb.execute("reverse-finish")
-                return
+        while frame is not None and gdb.solib_name(frame.pc()) is not None:
             frame = frame.older()
-        raise gdb.GdbError("no call of the program's own code is known here")
+        call = self.call_before(frame) if frame is not None else None
+        if call is None:
+            raise gdb.GdbError("no call of the program's own code is known here")
+        # gdb's reverse-finish leaves the innermost function only, and takes jumps for calls.
+        others = [each for each in gdb.breakpoints() if each.enabled]
+        stop = gdb.Breakpoint("*%#x" % call, internal=True)
+        stop.silent = True
+        stop.condition = "$sp == %#x" % int(frame.read_register("sp"))
+        try:
+            for each in others:
+                each.enabled = False
+            gdb.execute("reverse-continue", to_string=True)
+        finally:
+            stop.delete()
+            for each in others:
+                each.enabled = True
+        gdb.execute("frame")
+
+    def call_before(self, frame):
+        """Returns the address of the call instruction from which a frame goes on; None if there is
+        none, as after a signal."""
+        for length in self.lengths:
+            insn = frame.architecture().disassemble(frame.pc() - length)[0]
+            if insn["length"] == length and insn["asm"].startswith("call"):
+                return insn["addr"]
+        return None
 
 
 class Caller(Way):

@@ -80,10 +80,15 @@ fn executions_of_a_function_are_listed_newest_first() {
 
 #[test]
 fn calls_and_returns_are_found() {
-    let commands = "break snprintf\nreverse-continue\ncf-home\nprint i\ndelete\n\
-                    tbreak total\nreverse-continue\ncf-return\nreverse-stepi\ncf-caller\nprint i\n\
-                    cf-home\n";
-    let Some(said) = play(commands) else { return };
+    // Into a function of the library that snprintf calls.
+    let deeper = "python for _ in range(60): gdb.execute('stepi', to_string=True)";
+    let caller = "python print(gdb.solib_name(gdb.newest_frame().older().pc()))";
+    let commands = format!(
+        "break snprintf\nreverse-continue\n{deeper}\n{caller}\ncf-home\nprint i\ndelete\n\
+         tbreak total\nreverse-continue\ncf-return\nreverse-stepi\ncf-caller\nprint i\ncf-home\n"
+    );
+    let Some(said) = play(&commands) else { return };
+    assert!(answer(&said, caller, 0).contains("libc"), "{said}");
     assert!(answer(&said, "cf-home", 0).contains("main () at"), "{said}");
     assert!(answer(&said, "print i", 0).ends_with("= 5"), "{said}");
     assert!(answer(&said, "cf-return", 0).contains("Value returned is"), "{said}");
