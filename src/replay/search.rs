@@ -170,10 +170,14 @@ impl Replay {
                 return Ok(None);
             }
             let at = self.position();
-            if !matches!(next.happening, Happening::Switch { .. }) {
+            let stays = matches!(
+                next.happening,
+                Happening::Switch { .. } | Happening::Signal { handler: None, .. }
+            );
+            if !stays {
                 return Ok(Some(at));
             }
-            // It has not executed the instruction there: the one before.
+            // It was there before and after: the instruction before that.
             if (at.ticks, at.instructions) > (0, 0) {
                 return self.instruction_before(at);
             }
