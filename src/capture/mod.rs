@@ -79,7 +79,8 @@ pub fn record(backend: Backend, request: &Request) -> Result<Outcome, Error> {
         (Backend::Soft, None, _) => soft::record(request),
         (Backend::Soft, Some(pid), _) => soft::attach(request, pid),
         (Backend::Step, None, None) => step::record(request),
-        (Backend::Exact, None, None) => exact::record(request),
-        (Backend::Step | Backend::Exact, ..) => Err(Error::FromStartOnly { backend }),
+        (Backend::Exact, None, _) => exact::record(request),
+        (Backend::Exact, Some(pid), _) => exact::attach(request, pid),
+        (Backend::Step, ..) => Err(Error::FromStartOnly { backend }),
     }
 }

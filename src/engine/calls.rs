@@ -10,6 +10,7 @@ use crate::tracee::call_numbers::{ARCH_PRCTL, PRCTL};
 use crate::translate::slots;
 
 const PR_GET_TSC: u64 = 25;
+const PR_GET_TID_ADDRESS: u64 = 40;
 const ARCH_SET_GS: u64 = 0x1001;
 const ARCH_GET_GS: u64 = 0x1004;
 /// Bytes of SYSCALL.
@@ -41,10 +42,22 @@ impl TranslatedProcess {
     /// Asks the kernel which mode of reading the time-stamp counter a thread has (`PR_GET_TSC` of
     /// prctl(2)).
     pub fn tsc_mode(&self, thread: &TranslatedThread) -> Result<Option<u64>, Error> {
+        let mode = self.ask_prctl(thread, PR_GET_TSC)?;
+        Ok(mode.map(|mode| mode & u64::from(u32::MAX)))
+    }
+
+    /// Asks the kernel where it writes 0 when a thread ends (`PR_GET_TID_ADDRESS` of prctl(2)); the
+    /// address is 0 if nowhere.
+    pub fn tid_address(&self, thread: &TranslatedThread) -> Result<Option<Addr>, Error> {
+        Ok(self.ask_prctl(thread, PR_GET_TID_ADDRESS)?.map(Addr))
+    }
+
+    /// Makes a prctl(2) that writes its answer to memory. None: the kernel does not answer.
+    fn ask_prctl(&self, thread: &TranslatedThread, code: u64) -> Result<Option<u64>, Error> {
         let at = thread.area.base + u64::from(slots::RESPONSE);
-        let asked = thread.tracee.inject(self.gadget(), PRCTL, [PR_GET_TSC, at, 0, 0, 0, 0])?;
-        let mode = self.window.shared.load(thread.area.slot(slots::RESPONSE));
-        Ok((asked == 0).then_some(mode & u64::from(u32::MAX)))
+        let asked = thread.tracee.inject(self.gadget(), PRCTL, [code, at, 0, 0, 0, 0])?;
+        let answer = self.window.shared.load(thread.area.slot(slots::RESPONSE));
+        Ok((asked == 0).then_some(answer))
     }
 }
 

@@ -115,7 +115,8 @@ impl Replay {
 }
 
 impl Epoch {
-    fn happen(
+    /// Lets happen to a thread what an entry says, whose site it is at.
+    pub(super) fn happen(
         &mut self,
         tid: Tid,
         happening: &Happening,

@@ -83,12 +83,9 @@ impl Epoch {
             epoch.map(mapped, reader)?;
         }
         epoch.look_at_mappings()?;
-        while let Some(Happening::Memory(_)) = cursor.peek()?.map(|entry| &entry.happening) {
-            if let Some(entry) = cursor.read()?
-                && let Happening::Memory(write) = entry.happening
-            {
-                epoch.apply_writes(&[write])?;
-            }
+        while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
+            let Some(entry) = cursor.read()? else { break };
+            epoch.happen(entry.tid, &entry.happening, reader)?;
         }
         epoch.begins = cursor.index();
         epoch.contexts.load(tid, tracee)?;

@@ -66,12 +66,12 @@ impl Outline {
             let act = calls.act_of(entry.tid, &entry.happening);
             entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
             total_ticks = total_ticks.saturating_add(entry.ticks);
+            if entry.happening.may_follow_start()
+                && let Some(last) = begins.last_mut().filter(|last| **last == here.index())
+            {
+                *last += 1;
+            }
             match &entry.happening {
-                Happening::Memory(_) => {
-                    if let Some(last) = begins.last_mut().filter(|last| **last == here.index()) {
-                        *last += 1;
-                    }
-                }
                 Happening::Start(start) => {
                     begins.push(here.index() + 1);
                     starts.push(here);

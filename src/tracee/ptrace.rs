@@ -320,6 +320,17 @@ impl Tracee {
         Ok((rseq.addr != 0).then_some(rseq))
     }
 
+    /// Returns the head of the list of the thread's robust futexes, if it has one
+    /// (`get_robust_list(2)`).
+    pub fn robust_list(self) -> Option<Addr> {
+        let (mut head, mut size) = (0_u64, 0_usize);
+        // SAFETY: the call writes these two numbers.
+        let asked = unsafe {
+            libc::syscall(libc::SYS_get_robust_list, self.0.0, &raw mut head, &raw mut size)
+        };
+        (asked == 0 && head != 0).then_some(Addr(head))
+    }
+
     /// Kills a process.
     pub fn kill_process(pid: Pid) {
         // SAFETY: kill(2) touches no memory. It is no error if the process is already gone.

@@ -1,5 +1,6 @@
 //! Attaching to a process that runs, and leaving it: it goes on as if nobody had been there.
 
+use crate::exact;
 use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -65,11 +66,14 @@ impl Subject {
     }
 }
 
-fn recorder(scene: &Scene, pid: &str) -> Child {
+/// The kinds of recordings of a running process.
+const KINDS: [&str; 2] = ["--exact", "--ring=1"];
+
+fn recorder(scene: &Scene, kind: &str, pid: &str) -> Child {
     let mut record = contraflow();
     record
         .env("CONTRAFLOW_HOME", scene.path("store"))
-        .args(["record", "--force", "--ring", "1", "-p", pid, "-o"]);
+        .args(["record", "--force", kind, "-p", pid, "-o"]);
     record.arg(scene.path("recording")).stderr(Stdio::piped()).spawn().expect("contraflow runs")
 }
 
@@ -84,6 +88,15 @@ fn wait_until(mut what: impl FnMut() -> bool) {
 fn interrupt(recorder: &Child) {
     let killed = Command::new("kill").args(["-INT", &recorder.id().to_string()]).status().unwrap();
     assert!(killed.success());
+}
+
+/// The replay of an exact recording is the recorded run.
+fn assert_replays(scene: &Scene, kind: &str, verdict: &str) {
+    if kind == "--exact" {
+        let check = contraflow().arg("check").arg(scene.path("recording")).output().unwrap();
+        let said = text(&check.stdout);
+        assert!(said.starts_with(verdict), "{said}{}", text(&check.stderr));
+    }
 }
 
 /// Instructions of the recording, by threads; there are no gaps.
@@ -106,8 +119,9 @@ fn a_process_is_recorded_for_a_while_and_goes_on() {
     let program = scene.compile("attached.c", &["-O1", "-pthread"]);
     let mut subject = Subject::start(&program);
     let before = mappings(&subject);
-    for round in 0..3 {
-        let recorder = recorder(&scene, &subject.pid());
+    // Twice each, in turn.
+    for (round, kind) in KINDS.into_iter().chain(KINDS).enumerate() {
+        let recorder = recorder(&scene, kind, &subject.pid());
         wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
         subject.answers('a');
         std::thread::sleep(Duration::from_millis(300));
@@ -119,7 +133,8 @@ fn a_process_is_recorded_for_a_while_and_goes_on() {
         assert_eq!(mappings(&subject), before, "round {round}");
         subject.answers('c');
         assert!(instructions(&scene) > 10_000);
-        assert!(scene.path("recording/core").exists());
+        assert_replays(&scene, kind, exact::PART);
+        assert!(kind == "--exact" || scene.path("recording/core").exists());
     }
     assert_eq!(subject.end(), Some(7));
 }
@@ -136,19 +151,33 @@ fn a_process_that_ends_while_it_is_recorded_has_its_end() {
     if !have("gcc") {
         return;
     }
-    let scene = Scene::new();
-    let program = scene.compile("attached.c", &["-O1", "-pthread"]);
-    let subject = Subject::start(&program);
-    let recorder = recorder(&scene, &subject.pid());
-    wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
-    assert_eq!(subject.end(), Some(7));
-    let output = recorder.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
-    assert!(instructions(&scene) > 10_000);
-    if have("gdb") {
-        let mut replay = contraflow();
-        replay.arg("replay").arg(scene.path("recording")).args(["--", "-nx", "-batch"]);
-        let said = run_gdb(replay, "cf-seek begin\nbacktrace");
+    for kind in KINDS {
+        let scene = Scene::new();
+        let program = scene.compile("attached.c", &["-O1", "-pthread"]);
+        let subject = Subject::start(&program);
+        let recorder = recorder(&scene, kind, &subject.pid());
+        wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
+        assert_eq!(subject.end(), Some(7));
+        let output = recorder.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+        assert!(instructions(&scene) > 10_000);
+        assert_replays(&scene, kind, exact::WHOLE);
+        if have("gdb") {
+            assert_beginning(&scene, kind);
+        }
+    }
+}
+
+/// All threads are there at the beginning of the recording, with what is known of their stacks.
+fn assert_beginning(scene: &Scene, kind: &str) {
+    let mut replay = contraflow();
+    replay.arg("replay").arg(scene.path("recording")).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(replay, "cf-seek begin\nbacktrace\nthread apply all backtrace -3");
+    if kind == "--exact" {
+        let stacks = answer(&said, "thread apply all backtrace -3", 0);
+        let threads = stacks.lines().filter(|line| line.starts_with("Thread ")).count();
+        assert!(threads >= 5 && stacks.contains(" in main "), "{said}");
+    } else {
         let why = "(older frames are before the recorded history)";
         assert!(answer(&said, "backtrace", 0).ends_with(why), "{said}");
     }
@@ -212,12 +241,12 @@ fn what_cannot_be_attached_to_is_refused() {
 }
 
 /// Records `late.c` from a function on. Gives its path by names, and what the recorder said.
-fn from(scene: &Scene, function: &str, status: i32) -> (Vec<String>, String) {
+fn from(scene: &Scene, kind: &str, function: &str, status: i32) -> (Vec<String>, String) {
     let program = scene.compile("late.c", &["-O1", "-g", "-pthread"]);
     let dir = scene.path("recording");
     let mut record = contraflow();
     record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--force", "-o"]).arg(&dir);
-    let output = record.args(["--start-at", function]).arg(program).output().unwrap();
+    let output = record.args([kind, "--start-at", function]).arg(program).output().unwrap();
     assert_eq!(output.status.code(), Some(status), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "child 5\nlate\n");
     let dump = contraflow().args(["dump", "insns"]).arg(&dir).output().unwrap();
@@ -230,15 +259,18 @@ fn a_recording_begins_at_a_function() {
     if !have("gcc") {
         return;
     }
-    let scene = Scene::new();
-    let (path, _) = from(&scene, "late", 9);
-    assert!(path[0].starts_with("thread "), "{}", path[0]);
-    assert!(path[1].contains("late+0x0"), "{}", path[1]);
-    assert!(instructions(&scene) > 3000);
-    let scene = Scene::new();
-    let (path, _) = from(&scene, "puts@libc.so.6", 9);
-    assert!(path[1].contains("puts+0x0"), "{}", path[1]);
-    let (path, said) = from(&Scene::new(), "never", 2);
-    assert!(path.is_empty());
-    assert!(said.contains("without reaching never: nothing is recorded"), "{said}");
+    for kind in KINDS {
+        let scene = Scene::new();
+        let (path, _) = from(&scene, kind, "late", 9);
+        assert!(path[0].starts_with("thread "), "{}", path[0]);
+        assert!(path.iter().any(|line| line.contains("late+0x0")), "{path:?}");
+        assert!(instructions(&scene) > 3000);
+        assert_replays(&scene, kind, exact::WHOLE);
+        let scene = Scene::new();
+        let (path, _) = from(&scene, kind, "puts@libc.so.6", 9);
+        assert!(path[1].contains("puts+0x0"), "{}", path[1]);
+        let (path, said) = from(&Scene::new(), kind, "never", 2);
+        assert!(path.is_empty());
+        assert!(said.contains("without reaching never: nothing is recorded"), "{said}");
+    }
 }

@@ -17,7 +17,7 @@ use crate::insn::Registers;
 use crate::recording::log::{Done, Happening, Write, after_call};
 use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
-    CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RT_SIGRETURN, VFORK,
+    CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
 };
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
 
@@ -39,21 +39,23 @@ enum InCall {
 impl Engine {
     /// Handles a system call that the thread with the token is about to make.
     pub(super) fn enter_call(&mut self, tid: Tid) -> Result<(), Error> {
-        let Some(Some(registers)) = self.with(tid, |process, thread| {
+        let Some(Some((registers, call))) = self.with(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             let call = call_of(&registers);
             if let Some(result) = process.answer(thread, &call, &registers) {
                 process.pass_over(thread, &registers, result)?;
                 return Ok(None);
             }
-            Ok(Some(registers))
+            // It does what the call does that it makes again.
+            let restarted = thread.restarts.take().filter(|_| call.number == RESTART_SYSCALL);
+            let number = restarted.unwrap_or(call.number);
+            Ok(Some((registers, Call { number, ..call })))
         })?
         else {
             return Ok(());
         };
-        let call = call_of(&registers);
         if let Some(why) = self.reason_to_leave(&call, &registers) {
-            return self.leave(why);
+            return self.leave_for(&why);
         }
         if is_end(&call) {
             self.log_finish(tid, &registers)?;

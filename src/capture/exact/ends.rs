@@ -3,16 +3,19 @@
 use super::effects::contents;
 use super::engine::Engine;
 use super::process::{Process, place_of};
+use super::special::Reason;
 use super::thread::{Doing, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::{Error, final_state};
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, Pid, Tid};
 use crate::engine::{Place, Run};
 use crate::insn::Registers;
 use crate::recording::log::Happening;
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT};
-use crate::tracee::{self, Stop, Tracee, comm, executable, siginfo, wait_for};
+use crate::tracee::{
+    self, Signo, Stop, TRAP_BIT, Tracee, comm, executable, siginfo, signals, wait_for,
+};
 use std::time::Duration;
 
 impl Engine {
@@ -136,19 +139,26 @@ impl Engine {
         self.end_if_all_are()
     }
 
+    /// Ends the recording for a reason, with a note for the user.
+    pub(super) fn leave_for(&mut self, why: &Reason) -> Result<(), Error> {
+        let path = executable(self.pid).map(|path| path.display().to_string()).unwrap_or_default();
+        if let Some(process) = &mut self.process {
+            let (pid, Reason { clause, remedy }) = (process.pid(), why);
+            process.note(format!(
+                "process {pid} {clause} ({path}) and is recorded up to there{remedy}"
+            ));
+        }
+        self.leave()
+    }
+
     /// Ends the recording where the program is, which goes on natively.
-    pub(super) fn leave(&mut self, why: &str) -> Result<(), Error> {
+    pub(super) fn leave(&mut self) -> Result<(), Error> {
         let holder = self.holder;
         self.with(holder, |process, thread| process.end_run(thread))?;
         if let Some(thread) = self.threads.get(&holder)
             && let Ok(registers) = thread.tracee().registers()
         {
             self.log_finish(holder, &registers)?;
-        }
-        let path = executable(self.pid).map(|path| path.display().to_string()).unwrap_or_default();
-        if let Some(process) = &mut self.process {
-            let pid = process.pid();
-            process.note(format!("process {pid} {why} ({path}) and is recorded up to there"));
         }
         self.let_go();
         self.finish(self.exit)
@@ -164,24 +174,29 @@ impl Engine {
         let mut stopped = Vec::new();
         for thread in self.threads.values_mut() {
             let tracee = thread.tracee();
-            if tracee.registers().is_err() && tracee.interrupt().is_ok() {
-                // If it ends now, there is nothing to detach from.
-                let _ = wait_for(thread.tid());
-            }
+            let signal = halt(self.pid, thread);
             // Where this fails, nothing better is possible than to go on.
             let _ = process.end_run(thread);
             if let Ok(registers) = tracee.registers() {
                 let _ =
                     tracee.set_registers(&crate::capture::restart::stand_before_call(&registers));
-                stopped.push(tracee);
+                stopped.push((tracee, signal));
             }
         }
-        if let Some(first) = stopped.first() {
-            // If this fails, nothing better is possible.
+        if let Some((first, _)) = stopped.first() {
+            // If any of this fails, nothing better is possible.
+            for thread in self.threads.values() {
+                let again = |rseq| process.engine.allow_rseq(thread.tracee(), rseq);
+                let _ = thread.rseq.map_or(Ok(()), again);
+            }
+            if let Some(vdso) = &process.vdso {
+                let threads: Vec<Tracee> = stopped.iter().map(|(tracee, _)| *tracee).collect();
+                let _ = vdso.restore(&process.engine.memory, &threads);
+            }
             let _ = process.engine.leave(*first);
         }
-        for tracee in stopped {
-            let _ = tracee.detach(0);
+        for (tracee, signal) in stopped {
+            let _ = tracee.detach(signal);
         }
         tracee::detach_rest();
         if let Some(turns) = self.turns.take() {
@@ -192,8 +207,7 @@ impl Engine {
                 self.exit = exit_of(stop);
                 break;
             }
-            let signal = if let Stop::Signal(signal) = stop { signal } else { 0 };
-            let _ = Tracee(Tid(self.pid.0)).detach(signal);
+            let _ = Tracee(Tid(self.pid.0)).detach(signal_of(stop));
         }
     }
 }
@@ -207,6 +221,32 @@ impl Process {
             Run::Other(stop) => thread.stop = Some(stop),
         }
         Ok(())
+    }
+}
+
+/// Stops a thread, if it is not stopped yet. Returns the signal that it was about to get.
+fn halt(pid: Pid, thread: &mut Thread) -> Signo {
+    let tracee = thread.tracee();
+    // The end of its call may have stopped it, which was not reported yet.
+    let is_in_call = thread.calling().is_some() && thread.stop.is_none();
+    let mut signal = thread.stop.take().map_or(0, signal_of);
+    if (is_in_call || tracee.registers().is_err()) && tracee.interrupt().is_ok() {
+        // If it ends now, there is nothing to detach from.
+        signal = wait_for(tracee.0).map_or(0, signal_of);
+    }
+    // The trap of its step through a call would end the program.
+    let has_trap = || signals(pid, tracee.0).is_ok_and(|signals| signals.pending & TRAP_BIT != 0);
+    if thread.calling().is_some() && signal == 0 && has_trap() && tracee.resume(0).is_ok() {
+        signal = wait_for(tracee.0).map_or(0, signal_of);
+    }
+    signal
+}
+
+/// Returns the program's signal that a stop is for. A SIGTRAP is the recorder's.
+fn signal_of(stop: Stop) -> Signo {
+    match stop {
+        Stop::Signal(signal) if signal != libc::SIGTRAP => signal,
+        _ => 0,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::{Outcome, Prepared, Request, Schedule};
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
+use crate::capture::start::run_to;
 use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error};
 use crate::common::{Pid, Tid};
@@ -32,7 +33,7 @@ const SHORT_CALL: Duration = Duration::from_micros(30);
 const LONG_CALL: Duration = Duration::from_millis(2);
 
 /// The longest time until an entry is on disk.
-const FLUSH_PERIOD: Duration = Duration::from_millis(200);
+pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
 /// Records a program.
 pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
@@ -42,7 +43,17 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let _forwarding = Forwarding::to(pid);
     let _beat = Beat::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, turns.as_ref());
-    let result = engine.start(prepared).and_then(|()| engine.run());
+    let started = match &request.start_at {
+        None => engine.start(prepared),
+        Some(code) => match run_to(pid, code) {
+            Ok(tids) => engine.take_over(prepared, &tids),
+            Err(error) => {
+                prepared.give_up();
+                Err(error)
+            }
+        },
+    };
+    let result = started.and_then(|()| engine.run());
     if let Some(turns) = turns {
         let _ = turns.own.keep_this_thread();
     }
@@ -85,7 +96,7 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    fn new(request: &Request, pid: Pid, turns: Option<&Turns>) -> Self {
+    pub(super) fn new(request: &Request, pid: Pid, turns: Option<&Turns>) -> Self {
         Self {
             request: request.clone(),
             pid,
@@ -131,7 +142,7 @@ impl Engine {
         }
     }
 
-    fn run(&mut self) -> Result<(), Error> {
+    pub(super) fn run(&mut self) -> Result<(), Error> {
         while self.finished.is_none() {
             if let Some(process) = &mut self.process
                 && Beat::is_due()
@@ -139,7 +150,7 @@ impl Engine {
                 process.recorder.flush()?;
             }
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
-                return self.leave("was left by its recorder");
+                return self.leave();
             }
             if self.threads.len() > 1 || !self.left.is_empty() {
                 self.collect()?;
@@ -377,7 +388,7 @@ impl Engine {
         Ok(())
     }
 
-    fn outcome(self) -> Result<Outcome, Error> {
+    pub(super) fn outcome(self) -> Result<Outcome, Error> {
         let Some((dir, manifest, trace_bytes, notes)) = self.finished else {
             return Err(tracee::Error::EndedEarly { program: self.request.program }.into());
         };

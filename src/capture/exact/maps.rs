@@ -78,7 +78,10 @@ impl Process {
                 let attached =
                     self.engine.space.overlapping(AddrRange::sized(at, 1)).next().cloned();
                 let attached = attached.map(|mapping| self.shared_by_others(&mapping));
-                attached.into_iter().collect::<Result<_, _>>()?
+                attached
+                    .into_iter()
+                    .map(|mapped| Ok(MapChange::Map(mapped?)))
+                    .collect::<Result<_, Error>>()?
             }
             SHMDT => {
                 let attached = self.engine.space.overlapping(AddrRange::sized(Addr(first), 1));
@@ -152,16 +155,21 @@ impl Process {
         Ok(self.recorder.writer().image_from_bytes(&bytes)?)
     }
 
-    fn shared_by_others(&mut self, mapping: &Mapping) -> Result<MapChange, Error> {
+    fn shared_by_others(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
         self.note_shared(mapping);
+        self.mapped_shared(mapping)
+    }
+
+    /// Describes a mapping whose content other processes may write, and stores that.
+    pub(super) fn mapped_shared(&self, mapping: &Mapping) -> Result<Mapped, Error> {
         let content = Content::File { image: self.store(mapping.range)?, offset: 0 };
         let (range, name) = (mapping.range, mapping.name.clone());
         let protection = mapping.protection;
         let shared = protection.shared.then(|| part_at(mapping, range.start));
-        Ok(MapChange::Map(Mapped { range, protection, grows_down: false, content, name, shared }))
+        Ok(Mapped { range, protection, grows_down: false, content, name, shared })
     }
 
-    fn note_shared(&mut self, mapping: &Mapping) {
+    pub(super) fn note_shared(&mut self, mapping: &Mapping) {
         let name = if mapping.name.is_empty() { "memory" } else { &mapping.name };
         self.note(format!(
             "the program maps {name}, which other processes can write: if one of them does, the replay \
@@ -187,7 +195,7 @@ impl Process {
                 let Some(mapping) = there else { continue };
                 let offset = part_at(&mapping, range.start).offset;
                 let whole = Mapping { range, offset, ..mapping };
-                changes.push(self.shared_by_others(&whole)?);
+                changes.push(MapChange::Map(self.shared_by_others(&whole)?));
             }
             return Ok(changes);
         }

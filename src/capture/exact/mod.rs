@@ -6,6 +6,7 @@
 //! another thread can run, and in a system call that does not return at once. The events of a
 //! thread are logged while it has the token, so that the log is one sequence for all threads.
 
+mod attach;
 mod births;
 mod calls;
 mod chaos;
@@ -22,5 +23,7 @@ mod signals;
 mod special;
 mod start;
 mod thread;
+mod vdso;
 
+pub(super) use attach::attach;
 pub(super) use engine::record;

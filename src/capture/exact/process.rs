@@ -1,6 +1,7 @@
 //! The process of an exact recording: its translated code, its mappings, its log.
 
 use super::thread::Thread;
+use super::vdso::Vdso;
 use crate::capture::Error;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::MappingRecorder;
@@ -22,6 +23,10 @@ pub(super) struct Process {
     pub(super) heap_end: u64,
     /// True if it may have its own memory open as a file.
     pub(super) has_memory_file: bool,
+    /// True if it ran before it was recorded.
+    pub(super) was_running: bool,
+    /// Its vdso, if the program uses it.
+    pub(super) vdso: Option<Vdso>,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }

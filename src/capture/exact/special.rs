@@ -11,6 +11,7 @@ use crate::insn::{MAX_INSN_BYTES, Registers};
 use crate::recording::log::Happening;
 use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
+use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
     ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
     PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
@@ -34,17 +35,29 @@ const SEGMENT_CALLS: [u64; 2] = [154, 205];
 /// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
 const VSYSCALL_REACH_BYTES: u64 = 16;
 
+/// A reason to end a recording before a system call.
+pub(super) struct Reason {
+    /// The act of the process, as a clause.
+    pub(super) clause: &'static str,
+    /// A way to record it further, as the end of the sentence.
+    pub(super) remedy: &'static str,
+}
+
 impl Engine {
     /// Returns why the process cannot be recorded beyond a call.
-    pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<&'static str> {
-        let shares =
-            || self.process.as_ref().is_some_and(|process| process.shares_with_child(call));
-        let why_shared = "forks while memory is mapped that both processes can write,";
-        let mixes = || self.process.as_ref().is_some_and(|process| process.mixes_mappings(call));
-        let why_mixed = "maps a file privately that it also maps to write to it";
-        let why = reason_to_leave(call.number, r);
-        let why = why.or_else(|| shares().then_some(why_shared));
-        why.or_else(|| mixes().then_some(why_mixed))
+    pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<Reason> {
+        if let Some(clause) = reason_to_leave(call.number, r) {
+            return Some(Reason { clause, remedy: "" });
+        }
+        let process = self.process.as_ref()?;
+        let clause = if process.shares_with_child(call) {
+            "forks while memory is mapped that both processes can write,"
+        } else if process.mixes_mappings(call) {
+            "maps a file privately that it also maps to write to it"
+        } else {
+            return None;
+        };
+        Some(Reason { clause, remedy: "; `record --path` records the rest, too" })
     }
 
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.
@@ -87,6 +100,12 @@ impl Process {
         }
         let is_refused = Model::of(number).is_some_and(|model| model.has(Property::Refused));
         match number {
+            // Its C library relies on what worked before the recorder came. No number of a CPU is
+            // written, so the library asks for it.
+            RSEQ if self.was_running => {
+                thread.rseq = (call.args[2] == 0).then(|| rseq_of(call));
+                Some(0)
+            }
             // The kernel moves the IP of a thread that it preempts in a restartable sequence.
             RSEQ | REMAP_FILE_PAGES => Some(ENOSYS),
             number if is_refused || SEGMENT_CALLS.contains(&number) => Some(ENOSYS),
@@ -207,6 +226,12 @@ impl Process {
         self.log(thread, before, Happening::Executes { registers, extended: None, writes })?;
         Ok(true)
     }
+}
+
+/// Returns what a call of rseq(2) registers.
+fn rseq_of(call: &Call) -> Rseq {
+    let word = |index: usize| u32::try_from(call.args[index]).unwrap_or(0);
+    Rseq::new(call.args[0], word(1), word(3))
 }
 
 /// Returns true if a call ends the process.

@@ -39,20 +39,9 @@ impl Engine {
         let tid = Tid(self.pid.0);
         let tracee = Tracee(tid);
         hide_vdso(tracee, self.pid)?;
-        let seen = std::iter::empty();
-        let engine =
-            TranslatedProcess::open(tracee, self.pid, CodeKind::Counting, BUFFER_BYTES, seen)?;
-        let mut process = Process {
-            recorder,
-            engine,
-            mappings: files,
-            heap_end: 0,
-            has_memory_file: false,
-            notes: Vec::new(),
-        };
-        process.has_memory_file = process.inherits_memory_file();
+        let mut process = Process::open(recorder, tracee, files)?;
         process.recorder.thread(tid)?;
-        process.begin(tracee)?;
+        process.begin(tracee, 1, without_vdso(auxv(self.pid)))?;
         if let Some(area) = process.engine.take_area() {
             let translated = TranslatedThread::new(tid, self.pid, area, Place::Program);
             self.threads.insert(tid, Thread::new(translated));
@@ -90,27 +79,62 @@ impl Engine {
 }
 
 impl Process {
-    /// Logs the memory and the registers of a program at its first instruction.
-    fn begin(&mut self, tracee: Tracee) -> Result<(), Error> {
+    /// Makes the code cache of a process whose threads are all stopped in the program; `tracee` is one.
+    pub(super) fn open(
+        recorder: Recorder,
+        tracee: Tracee,
+        mappings: MappingRecorder,
+    ) -> Result<Self, Error> {
+        let (pid, seen) = (recorder.pid(), std::iter::empty());
+        let engine = TranslatedProcess::open(tracee, pid, CodeKind::Counting, BUFFER_BYTES, seen)?;
+        let mut process = Self {
+            recorder,
+            engine,
+            mappings,
+            heap_end: 0,
+            has_memory_file: false,
+            was_running: false,
+            vdso: None,
+            notes: Vec::new(),
+        };
+        process.has_memory_file = process.inherits_memory_file();
+        Ok(process)
+    }
+
+    /// Logs the memory of a process as it is now, and the registers of a thread. Makes areas for
+    /// `count` threads.
+    pub(super) fn begin(
+        &mut self,
+        tracee: Tracee,
+        count: usize,
+        auxv: Vec<u8>,
+    ) -> Result<(), Error> {
         let tid = tracee.0;
         self.look_at_mappings(tid)?;
-        self.engine.prepare_area(tracee)?;
-        self.engine.keep_promise();
+        for _ in 0..count {
+            self.engine.prepare_area(tracee)?;
+        }
+        for _ in 0..count {
+            self.engine.keep_promise();
+        }
         self.engine.read_actions(tracee)?;
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
-        let mapped: Vec<&Mapping> = mapped.iter().filter(|m| m.name != "[vsyscall]").collect();
+        let is_kernels = |m: &Mapping| m.name == "[vsyscall]" || m.name.starts_with("[vvar");
+        let mapped: Vec<&Mapping> = mapped.iter().filter(|m| !is_kernels(m)).collect();
+        let mappings: Result<_, _> = mapped.iter().map(|mapping| self.mapped(mapping)).collect();
         let start = Start {
             pid: self.pid(),
             program: executable(self.pid())?.to_string_lossy().into_owned(),
-            auxv: Bytes(without_vdso(auxv(self.pid()))),
+            auxv: Bytes(auxv),
             state: state_of(tracee, &tracee.registers()?)?,
-            mappings: mapped.iter().map(|mapping| self.mapped(mapping)).collect(),
+            mappings: mappings?,
         };
         self.log_beside(tid, Happening::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
-        for mapping in mapped {
+        // The log's mappings have the content of shared ones.
+        for mapping in mapped.into_iter().filter(|mapping| !mapping.protection.shared) {
             for write in self.own_pages(mapping, pages.as_ref()) {
                 self.log_beside(tid, Happening::Memory(write))?;
             }
@@ -119,28 +143,35 @@ impl Process {
     }
 
     /// Describes a mapping as it is now, and stores the file that it is of.
-    pub(super) fn mapped(&self, mapping: &Mapping) -> Mapped {
+    fn mapped(&mut self, mapping: &Mapping) -> Result<Mapped, Error> {
+        if mapping.protection.shared {
+            if mapping.protection.write {
+                self.note_shared(mapping);
+            }
+            return self.mapped_shared(mapping);
+        }
         let content = match self.mappings.image(mapping) {
             Some(image) => Content::File { image: image.clone(), offset: mapping.offset },
             None => Content::Zeros,
         };
-        Mapped {
+        Ok(Mapped {
             range: mapping.range,
             protection: mapping.protection,
             grows_down: mapping.name == "[stack]",
             content,
             name: mapping.name.clone(),
             shared: None,
-        }
+        })
     }
 
     /// Reads the pages of a mapping that are not what a replay maps there.
-    pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<Write> {
+    fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<Write> {
         let is_stored = self.mappings.image(mapping).is_some();
         let states = pages.and_then(|pages| pages.states(mapping.range));
         let is_own = |number: u64| {
             let index = usize::try_from(number).unwrap_or(usize::MAX);
             match states.as_ref().and_then(|states| states.get(index)) {
+                _ if mapping.name == "[vdso]" => true,
                 Some(PageState::Absent) => mapping.is_file() && !is_stored,
                 Some(PageState::OfFile) => !is_stored,
                 Some(PageState::Private) | None => true,

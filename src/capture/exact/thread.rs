@@ -6,7 +6,7 @@ use crate::engine::{Running, TranslatedThread};
 use crate::image::core;
 use crate::insn::Registers;
 use crate::syscalls::{Call, OpenCall, Registered};
-use crate::tracee::{SiginfoBytes, Stop, Tracee};
+use crate::tracee::{Rseq, SiginfoBytes, Stop, Tracee};
 
 /// The activity of a thread.
 #[derive(Debug)]
@@ -44,6 +44,10 @@ pub(super) struct Thread {
     /// The ticks that it executed since its last entry in the log.
     pub(super) ticks: u64,
     pub(super) registered: Registered,
+    /// The number of the call that its restart_syscall(2) makes again.
+    pub(super) restarts: Option<u64>,
+    /// The restartable sequences that it uses when it is not recorded.
+    pub(super) rseq: Option<Rseq>,
     /// The last signal that it got.
     pub(super) siginfo: Option<SiginfoBytes>,
     pub(super) ending: Option<core::Thread>,
@@ -60,6 +64,8 @@ impl Thread {
             stop: None,
             ticks: 0,
             registered: Registered::default(),
+            restarts: None,
+            rseq: None,
             siginfo: None,
             ending: None,
             killed_at: None,

@@ -74,6 +74,26 @@ fn headers_are_those_of_readelf() {
     }
 }
 
+#[test]
+fn exports_are_those_of_readelf() {
+    for (path, bytes) in present() {
+        let Some(symbols) = readelf("--dyn-syms", path) else { return };
+        let by_readelf: HashSet<u64> = symbols
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|parts| parts.get(3) == Some(&"FUNC") && parts[6] != "UND")
+            .map(|parts| hexadecimal(parts[1]))
+            .collect();
+        let ours: HashSet<u64> = exports(&bytes).into_iter().map(|(_, address)| address).collect();
+        assert!(by_readelf.is_subset(&ours), "{path}");
+        if path.contains("libc.so") {
+            let bytes: &[u8] = &bytes;
+            let puts = exports(bytes).into_iter().find(|(name, _)| name == "puts").unwrap();
+            assert!(by_readelf.contains(&puts.1));
+        }
+    }
+}
+
 /// Returns the lines of `/proc/self/maps`: range, permissions, offset, path.
 fn mappings() -> Vec<(AddrRange, String, u64, String)> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
@@ -197,6 +217,7 @@ fn a_file_at_an_odd_place_in_memory_is_read() {
 fn interrogate(bytes: Vec<u8>) {
     let bytes = Bytes::from(bytes);
     let _ = Elf::parse(&bytes);
+    let _ = exports(&bytes);
     for bias in [0, 0x1000, u64::MAX - 0x1fff] {
         let Ok(sections) = load(&bytes, bias, "/program") else { continue };
         let image = Image::new(sections);

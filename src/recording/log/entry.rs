@@ -27,8 +27,8 @@ pub struct Entry {
 /// An event of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Happening {
-    /// Its process executed a program: everything begins anew. The memory follows, as
-    /// [`Happening::Memory`].
+    /// Its process executed a program, or the recording of a running one begins: everything begins
+    /// anew. The memory follows, as [`Happening::Memory`].
     Start(Box<Start>),
     /// Memory of the program that begins. No instruction is executed before the last of these.
     Memory(Write),
@@ -74,7 +74,8 @@ pub enum Happening {
         /// Where it was.
         place: Place,
     },
-    /// It was born, by a call that another thread made just before.
+    /// It was born, by a call that another thread made just before. After [`Happening::Start`] and its
+    /// memory: it was there when the recording began.
     Born {
         /// Its state.
         state: Box<ThreadState>,
@@ -91,6 +92,14 @@ pub enum Happening {
         /// Where it was; none where that is not known, after its last entry.
         place: Option<Place>,
     },
+}
+
+impl Happening {
+    /// Returns true for what belongs to the beginning of a program, right after [`Happening::Start`]: its
+    /// memory and its other threads.
+    pub fn may_follow_start(&self) -> bool {
+        matches!(self, Self::Memory(_) | Self::Born { .. })
+    }
 }
 
 /// The effects of a system call.
@@ -121,7 +130,7 @@ pub fn after_call(before: &Registers, result: i64) -> Registers {
     }
 }
 
-/// A process at its first instruction.
+/// A process at its first recorded instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The process.

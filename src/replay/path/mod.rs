@@ -65,7 +65,9 @@ impl PathWriter {
     fn begin_program(&mut self) -> Result<(), Error> {
         let Some(tid) = self.replay.epoch.contexts.loaded() else { return Ok(()) };
         let now = self.now();
-        self.written.thread(now, tid)?;
+        for tid in self.replay.epoch.contexts.tids() {
+            self.written.thread(now, tid)?;
+        }
         let start = self.replay.outline.starts.get(self.replay.number);
         let entry = start.and_then(|start| start.clone().read().transpose()).transpose()?;
         if let Some(Happening::Start(start)) = entry.map(|entry| entry.happening) {

@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// What `check` says of a replay that reached the end of the program.
-const WHOLE: &str = "the replay is the recorded run:";
+pub(crate) const WHOLE: &str = "the replay is the recorded run:";
 /// What it says where the recording ends before the program.
-const PART: &str = "the replay is the recorded run as far as the recording goes:";
+pub(crate) const PART: &str = "the replay is the recorded run as far as the recording goes:";
 
 /// Records a program exactly, whose output and status must be as they are natively. Returns the
 /// recording, and what contraflow said.

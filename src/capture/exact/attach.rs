@@ -1,0 +1,126 @@
+//! Takes over a process that runs already: everything it has goes to the log, and from there on it
+//! is recorded like one that was launched.
+
+use super::engine::{Engine, FLUSH_PERIOD};
+use super::process::{Process, state_of};
+use super::thread::Thread;
+use super::vdso::Vdso;
+use crate::capture::beat::Beat;
+use crate::capture::recorder::{Outcome, Prepared, Recorder, Request};
+use crate::capture::restart::stand_before_call;
+use crate::capture::signals::Leaving;
+use crate::capture::space::MappingRecorder;
+use crate::capture::{Backend, Error};
+use crate::common::{Pid, Tid};
+use crate::engine::{Place, TranslatedThread};
+use crate::recording::log::Happening;
+use crate::sideband::Mapping;
+use crate::syscalls::Registered;
+use crate::tracee::call_numbers::RESTART_SYSCALL;
+use crate::tracee::{self, Memory, Tracee, USER_CS_64, auxv, mappings};
+
+/// Memory that the kernel fills at times which no call tells.
+const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
+
+/// Records a running process, until it ends or the recorder is asked to leave it.
+pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome, Error> {
+    let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
+    let _beat = Beat::start(FLUSH_PERIOD);
+    let mut engine = Engine::new(request, pid, None);
+    engine.leaving = Some(Leaving::on_signals());
+    let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
+    if let Err(error) = result {
+        engine.let_go();
+        return Err(error);
+    }
+    engine.outcome()
+}
+
+impl Engine {
+    /// Begins to record a process whose threads are all stopped. The first of them executes next.
+    pub(super) fn take_over(&mut self, prepared: Prepared, tids: &[Tid]) -> Result<(), Error> {
+        let pid = self.pid;
+        let threads: Vec<Tracee> = tids.iter().copied().map(Tracee).collect();
+        let refused = refuse(pid, &threads);
+        let left =
+            refused.and_then(|()| threads.iter().map(|thread| leave_call(*thread)).collect());
+        let (restarts, first): (Vec<_>, Tracee) = match (left, threads.first()) {
+            (Ok(restarts), Some(first)) => (restarts, *first),
+            (Err(error), _) => {
+                prepared.give_up();
+                return Err(error);
+            }
+            (Ok(_), None) => {
+                prepared.give_up();
+                return Ok(());
+            }
+        };
+        prepared.set_latest(&self.request.store)?;
+        let mut recorder = Recorder::start(prepared, pid)?;
+        recorder.start_log()?;
+        let vdso = Vdso::replace(pid, &Memory::open(pid)?, &threads)?;
+        let process = Process::open(recorder, first, MappingRecorder::of_all_files())?;
+        let process = self.process.insert(Process { vdso, was_running: true, ..process });
+        let forbid = |thread: &Tracee| process.engine.forbid_rseq(*thread);
+        let sequences: Vec<_> = threads.iter().map(forbid).collect::<Result<_, _>>()?;
+        process.begin(first, threads.len(), auxv(pid))?;
+        self.holder = first.0;
+        for ((thread, rseq), restarts) in threads.into_iter().zip(sequences).zip(restarts) {
+            if thread != first {
+                let state = Box::new(state_of(thread, &thread.registers()?)?);
+                process.log_beside(thread.0, Happening::Born { state, writes: Vec::new() })?;
+            }
+            process.recorder.thread(thread.0)?;
+            let Some(area) = process.engine.take_area() else { continue };
+            let translated = TranslatedThread::new(thread.0, pid, area, Place::Program);
+            let registered = process.registered(&translated)?;
+            let thread = Thread { registered, rseq, restarts, ..Thread::new(translated) };
+            self.threads.insert(thread.tid(), thread);
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Returns what a thread has registered with the kernel.
+    fn registered(&mut self, thread: &TranslatedThread) -> Result<Registered, Error> {
+        let told = self.engine.tid_address(thread)?;
+        if told.is_none() {
+            self.note(
+                "the kernel does not say what it writes at the ends of the process's threads: the \
+                 replay may end there"
+                    .to_owned(),
+            );
+        }
+        let clear_tid = told.filter(|addr| addr.0 != 0);
+        Ok(Registered { clear_tid, robust_list: thread.tracee.robust_list() })
+    }
+}
+
+/// Refuses a process that cannot be recorded exactly.
+fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
+    let because = |why: String| Err(tracee::Error::NotAttachable { pid, why }.into());
+    let is_filled = |m: &Mapping| FILLED_BY_KERNEL.iter().any(|name| m.name.starts_with(name));
+    if let Some(mapping) = mappings(pid)?.into_iter().find(is_filled) {
+        let name = mapping.name;
+        return because(format!(
+            "the kernel writes to its memory ({name}) at any time; `record --path` records it"
+        ));
+    }
+    for thread in threads {
+        if thread.registers()?.cs != USER_CS_64 {
+            return because("it runs 32-bit code".to_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Takes a thread out of its system call, which it makes again. Returns the call's number if it does
+/// so by restart_syscall(2).
+fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
+    let registers = thread.registers()?;
+    let before = stand_before_call(&registers);
+    thread.set_registers(&before)?;
+    let is_restart = registers.rip != before.rip && before.rax == RESTART_SYSCALL;
+    Ok(is_restart.then_some(registers.orig_rax))
+}
