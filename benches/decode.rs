@@ -38,7 +38,7 @@ impl Subject {
         let recording = dir.join(name);
         let status = Command::new(env!("CARGO_BIN_EXE_contraflow"))
             .env("CONTRAFLOW_HOME", dir)
-            .args(["record", "-q", "-o"])
+            .args(["record", "-q", "--path", "-o"])
             .arg(&recording)
             .args(command)
             .stdout(Stdio::null())

@@ -56,7 +56,7 @@ instructions() {
 
 # Static and at a fixed address: one file is all the code.
 gcc -O2 -static -no-pie -o "$dir/program" benches/programs/dispatch.c
-"$contraflow" record -q -o "$dir/once" "$dir/program" >"$dir/printed"
+"$contraflow" record -q --path -o "$dir/once" "$dir/program" >"$dir/printed"
 cat "$dir"/once/trace/*.pt >"$dir/chunk"
 "$contraflow" dump --pt "$dir/chunk" --elf "$dir/program" stats >"$dir/stats"
 once=$(instructions "$dir/stats")

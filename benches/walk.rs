@@ -23,7 +23,7 @@ fn main() {
     let start = Instant::now();
     let record = Command::new(contraflow)
         .env("CONTRAFLOW_HOME", dir.path())
-        .args(["record", "-q", "-o"])
+        .args(["record", "-q", "--path", "-o"])
         .arg(&recording)
         .args(&program)
         .stdout(Stdio::null())

@@ -31,7 +31,7 @@ line() {
     name=$1
     shift
     native=$(seconds "$@")
-    ring=$(seconds "$contraflow" record -q -o "$dir/recording" "$@")
+    ring=$(seconds "$contraflow" record -q --path -o "$dir/recording" "$@")
     full=$(seconds "$contraflow" record -q --full -o "$dir/recording" "$@")
     peer=-
     if command -v valgrind > /dev/null; then

@@ -69,18 +69,18 @@ pub(super) struct Man {
     pub(super) directory: PathBuf,
 }
 
-/// The options of other recordings than exact ones.
-const NOT_EXACT: [&str; 12] = [
+/// The options of recordings of the path.
+const OF_PATHS: [&str; 12] = [
+    "path",
     "full",
     "max_size",
     "ring",
     "filter",
     "filter_range",
-    "start_at",
     "stop_at",
-    "attach",
     "tid",
     "backend",
+    "pt_config",
     "follow_forks",
     "step_log",
 ];
@@ -103,11 +103,17 @@ pub(super) struct Record {
     #[arg(long, visible_alias = "size-limit", value_name = "SIZE", requires = "full", value_parser = byte_count)]
     pub(super) max_size: Option<u64>,
     /// Record exactly: everything that decides how the run goes, so that `replay` shows every
-    /// register and all memory at every place, in both directions. Threads take turns
-    #[arg(long, conflicts_with_all = NOT_EXACT)]
+    /// register and all memory at every place, in both directions. Threads take turns. This is the
+    /// default, unless an option of recordings of the path is given
+    #[arg(long, conflicts_with_all = OF_PATHS)]
     pub(super) exact: bool,
+    /// Record the path: every instruction of the history, without values before its end. Threads
+    /// run freely, and the CPU's own PT is used where there is one. Implied by the options that say
+    /// how much of the path is kept, and how (--full, --ring, --filter, --backend, --follow-forks ...)
+    #[arg(long)]
+    pub(super) path: bool,
     /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
-    #[arg(long, conflicts_with_all = NOT_EXACT)]
+    #[arg(long, conflicts_with_all = OF_PATHS)]
     pub(super) chaos: bool,
     /// Run the program up to N times, until it fails (a status other than 0, or a signal); the last
     /// recording is kept
@@ -139,8 +145,8 @@ pub(super) struct Record {
     #[arg(short = 't', long, value_name = "TID", conflicts_with_all = ["command", "aslr", "attach", "start_at", "follow_forks"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) tid: Option<i32>,
     /// The method of capturing the control flow
-    #[arg(long, value_enum, default_value_t = Backend::Auto)]
-    pub(super) backend: Backend,
+    #[arg(long, value_enum)]
+    pub(super) backend: Option<Backend>,
     /// Terms for the CPU's PT unit in perf's syntax, such as cyc,ptw, in addition to branches and
     /// times (for --backend perf)
     #[arg(long, value_name = "TERMS", value_parser = str::parse::<PtConfig>)]
@@ -167,6 +173,17 @@ pub(super) struct Record {
     /// The program and its arguments
     #[arg(required_unless_present_any = ["attach", "tid"], trailing_var_arg = true, allow_hyphen_values = true)]
     pub(super) command: Vec<OsString>,
+}
+
+impl Record {
+    /// Returns true if the path is to be recorded, and not the run.
+    pub(super) fn is_of_path(&self) -> bool {
+        let keeps = self.path || self.full || self.ring.is_some() || self.step_log.is_some();
+        let code = [&self.filter, &self.filter_range, &self.stop_at];
+        let traces = code.iter().any(|code| !code.is_empty());
+        let runs = self.tid.is_some() || self.follow_forks;
+        keeps || traces || runs || self.backend.is_some() || self.pt_config.is_some()
+    }
 }
 
 /// Parses `FUNC` or `FUNC@FILE`.

@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &arguments::Doctor) -> Result<ExitCode, Failure> {
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
     } else {
         for finding in &found {
-            writeln!(out, "{:<13}{}", finding.about, Visible(&finding.text))?;
+            writeln!(out, "{:<15}{}", finding.about, Visible(&finding.text))?;
         }
     }
     let code = if choice.means == Means::Nothing { EXIT_ERROR } else { 0 };

@@ -26,6 +26,8 @@ const DEFAULT_RING_MIB: u64 = 32;
 
 pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
     sweep_up();
+    let is_of_path = arguments.is_of_path();
+    let chosen = arguments.backend.unwrap_or(arguments::Backend::Auto);
     let only_thread = arguments.tid.map(Tid);
     let attach = match only_thread {
         Some(tid) => Some(process_of(tid).ok_or_else(|| format!("there is no thread {tid}"))?),
@@ -57,8 +59,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         report: (arguments.full && !arguments.quiet && stderr().is_terminal()).then_some(progress),
         store: Store::of_user(),
     };
-    let is_exact = arguments.exact || arguments.chaos;
-    let backend = if is_exact { Backend::Exact } else { backend(arguments.backend, &request) };
+    let backend = if is_of_path { backend(chosen, &request) } else { Backend::Exact };
     if arguments.pt_config.is_some() && backend != Backend::Perf {
         capture::hardware(&request)?;
         return Err("--pt-config requires --backend perf".into());
@@ -68,8 +69,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
             .map_err(|error| format!("--tid requires --backend perf, which fails: {error}"))?;
         return Err("--tid requires --backend perf; --attach records all threads".into());
     }
-    let is_auto = arguments.backend == arguments::Backend::Auto;
-    if is_auto
+    if chosen == arguments::Backend::Auto
         && backend == Backend::Soft
         && !arguments.quiet
         && let Some(line) = fallback()

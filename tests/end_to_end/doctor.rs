@@ -14,7 +14,7 @@ fn the_words_are_those_of_the_facts_and_the_facts_those_of_the_machine() {
     let findings = all["findings"].as_array().unwrap();
     assert_eq!(words.lines().count(), findings.len());
     for (line, finding) in words.lines().zip(findings) {
-        let (about, text) = line.split_at_checked(13).unwrap();
+        let (about, text) = line.split_at_checked(15).unwrap();
         assert_eq!(
             (about.trim(), text),
             (finding["about"].as_str().unwrap(), finding["text"].as_str().unwrap())

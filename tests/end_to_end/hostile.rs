@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 fn record(scene: &Scene, options: &[&str], command: &[&str]) -> Command {
     let mut record = contraflow();
-    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--force", "-o"]);
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--path", "--force", "-o"]);
     record.arg(scene.path("recording")).args(options).arg(scene.path("hostile")).args(command);
     record.stdin(Stdio::null());
     record

@@ -17,7 +17,10 @@ impl AtWork {
     fn start(scene: &Scene) -> Self {
         let (dir, program) = (scene.path("recording"), scene.compile("sorts.c", &["-O0"]));
         let mut record = contraflow();
-        record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "-q", "-o"]).arg(&dir);
+        record
+            .env("CONTRAFLOW_HOME", scene.path("store"))
+            .args(["record", "-q", "--path", "-o"])
+            .arg(&dir);
         record.arg(&program).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut recorder = record.spawn().unwrap();
         let mut ready = String::new();

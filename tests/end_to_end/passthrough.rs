@@ -14,8 +14,15 @@ fn record(scene: &Scene) -> Command {
 
 #[test]
 fn standard_streams_and_status() {
+    for kind in ["--exact", "--path"] {
+        assert_streams_and_status(kind);
+    }
+}
+
+fn assert_streams_and_status(kind: &str) {
     let scene = Scene::new();
     let mut child = record(&scene)
+        .arg(kind)
         .args(["/bin/sh", "-c", "read line; echo \"out $line\"; echo err >&2; exit 42"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -126,7 +126,7 @@ impl Stage {
     fn recording(&self, program: &Path, way: Way) -> PathBuf {
         let (kind, options): (_, &[&str]) = match way {
             Way::Exact => ("exact", &["--exact"]),
-            _ => ("recording", &[]),
+            _ => ("recording", &["--path"]),
         };
         let dir = program.with_extension(kind);
         self.once(&dir, || {

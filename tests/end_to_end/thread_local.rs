@@ -56,7 +56,7 @@ fn gdb_prints_them_live() {
 /// What gdb says of a recording.
 fn replayed(made: &Programs, commands: &str) -> String {
     let mut record = contraflow();
-    record.env("CONTRAFLOW_HOME", made.scene.path("store")).args(["record", "-q"]);
+    record.env("CONTRAFLOW_HOME", made.scene.path("store")).args(["record", "-q", "--path"]);
     record.arg(&made.program).arg(&made.library);
     record.stdin(Stdio::null()).output().expect("it runs");
     let mut replay = contraflow();

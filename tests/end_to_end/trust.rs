@@ -10,7 +10,7 @@ const TRUSTING: [&str; 5] = ["-nx", "-q", "-batch", "-iex", "set auto-load safe-
 
 fn record(scene: &Scene, program: &Path) {
     let mut record = contraflow();
-    record.args(["record", "-q", "-o"]).arg(scene.path("recording")).arg(program);
+    record.args(["record", "-q", "--path", "-o"]).arg(scene.path("recording")).arg(program);
     assert_eq!(record.status().expect("contraflow runs").code(), Some(128 + 6));
 }
 

@@ -9,7 +9,12 @@ import re
 import gdb
 
 FORWARD = ("step", "next", "finish", "stepi", "nexti", "until", "continue", "advance")
+VALUES = "VALUES" in os.environ
 FULL = gdb.selected_inferior().connection.type == "native"
+
+
+# The address of the fault that ended an exact recording.
+fault = None
 
 
 def run(command):
@@ -17,15 +22,18 @@ def run(command):
 
 
 def position():
-    here, end = re.match(r"position (\d+) of (\d+)", run("monitor when")).groups()
-    return int(here), int(end)
+    places = re.match(r"position ([0-9.]+) of ([0-9.]+)", run("monitor when")).groups()
+    here, end = ([int(part) for part in place.split(".")] for place in places)
+    return here, end
 
 
 def at_end():
     if FULL:
         return "Replay mode" not in run("info record")
     here, end = position()
-    return here == end
+    # In an exact recording, the fatal signal comes between the last instruction and the end.
+    faults = fault is not None and here[0] + 1 == end[0] and gdb.newest_frame().pc() == fault
+    return here == end or faults
 
 
 def where():
@@ -37,6 +45,26 @@ def where():
     return text
 
 
+def values():
+    """The arguments and variables of the function, without addresses, which depend on the
+    environment."""
+    frame = gdb.newest_frame()
+    try:
+        block = frame.block()
+    except RuntimeError:
+        return ""
+    text = []
+    while block is not None:
+        for symbol in block:
+            if symbol.is_argument or symbol.is_variable and symbol.needs_frame:
+                value = symbol.value(frame).format_string(symbols=False)
+                text.append("%s=%s" % (symbol.name, re.sub("0x[0-9a-f]+", "ADDR", value)))
+        if block.function is not None:
+            break
+        block = block.superblock
+    return " ".join(text)
+
+
 def walk(commands, out, begin):
     for command in commands:
         if not command or command.split()[0] in FORWARD and at_end():
@@ -46,8 +74,10 @@ def walk(commands, out, begin):
         except gdb.error as error:
             out.write("error: %s\n" % re.sub("0x[0-9a-f]+", "ADDR", str(error)))
         if begin is not None and position()[0] < begin:
-            run("cf-seek %d" % begin)
+            run("cf-seek " + ".".join(str(part) for part in begin))
         out.write("%s -> %s\n" % (command, where()))
+        if VALUES:
+            out.write("  %s\n" % values())
 
 
 with open(os.environ["COMMANDS"]) as commands, open(os.environ["OUT"], "w") as out:
@@ -66,4 +96,6 @@ with open(os.environ["COMMANDS"]) as commands, open(os.environ["OUT"], "w") as o
         run("continue")
     else:
         run("cf-seek end")
+        if ", exact," in run("monitor when"):
+            fault = gdb.newest_frame().pc()
     walk(commands.read().split("\n"), out, begin)

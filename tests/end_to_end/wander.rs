@@ -61,6 +61,8 @@ impl Random {
     }
 }
 
+const HOME: &str = "CONTRAFLOW_HOME";
+
 struct Walk {
     scene: Scene,
     program: PathBuf,
@@ -79,7 +81,7 @@ impl Walk {
     }
 
     /// Where gdb comes to, when it has begun in this way.
-    fn wander(&self, start: &[&str], live: bool) -> String {
+    fn wander(&self, start: &[&str], kind: &[(&str, &str)]) -> String {
         let out = self.scene.path("out");
         let drive = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/end_to_end/wander.py");
         let mut gdb = Command::new("gdb");
@@ -88,10 +90,11 @@ impl Walk {
             gdb.args(["-ex", command]);
         }
         gdb.arg("-x").arg(drive).arg(&self.program).env("COMMANDS", &self.commands);
-        gdb.env("OUT", &out).env_remove("DEBUGINFOD_URLS").stdin(Stdio::null());
-        if live {
-            gdb.env("LIVE", "1");
-        }
+        gdb.env("OUT", &out)
+            .env("SHELL", "/bin/sh")
+            .env_remove("DEBUGINFOD_URLS")
+            .stdin(Stdio::null());
+        gdb.envs(kind.iter().copied());
         let output = gdb.output().expect("gdb runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let walked = fs::read_to_string(&out).unwrap_or_else(|_| panic!("{said}"));
@@ -99,41 +102,54 @@ impl Walk {
         walked
     }
 
-    fn by_gdb(&self) -> String {
-        let endless = "set record full insn-number-max unlimited";
-        self.wander(&["set startup-with-shell off", endless, "break *main", "run"], false)
+    fn store(&self) -> PathBuf {
+        self.scene.path("store")
     }
 
-    fn recorded(&self) -> String {
-        let dir = self.scene.path("recording");
+    fn by_gdb(&self, kind: &[(&str, &str)]) -> String {
+        let endless = "set record full insn-number-max unlimited";
+        // The environment of the recording: the addresses of the stack depend on it.
+        let alike = format!("set exec-wrapper env -i {HOME}={}", self.store().display());
+        let start = [&alike, endless, "break *main", "run"];
+        self.wander(&start, kind)
+    }
+
+    fn recorded(&self, option: &str, kind: &[(&str, &str)]) -> String {
+        let dir = self.scene.path(&format!("recording{option}"));
         let mut record = contraflow();
-        record.env("CONTRAFLOW_HOME", self.scene.path("store"));
-        record.args(["record", "-q", "-o"]).arg(&dir).arg(&self.program).stdin(Stdio::null());
-        record.output().expect("contraflow runs");
+        record.env_clear().env(HOME, self.store());
+        record.args(["record", "-q", option, "-o"]).arg(&dir).arg(&self.program);
+        record.stdin(Stdio::null()).output().expect("contraflow runs");
         let contraflow = env!("CARGO_BIN_EXE_contraflow");
         let connect = format!("target remote | {contraflow} replay --stdio {}", dir.display());
-        self.wander(&[&source(), &connect], false)
+        self.wander(&[&source(), &connect], kind)
     }
 
     fn live(&self) -> String {
         let live = Live::start(&self.scene, &[], &[self.program.to_str().unwrap()]);
         let connect = format!("target remote {}", live.address());
-        self.wander(&["set sysroot /", "set remotetimeout 60", &source(), &connect], true)
+        let start = ["set sysroot /", "set remotetimeout 60", &source(), &connect];
+        self.wander(&start, &[("LIVE", "1")])
     }
 
     fn assert_same(&self, seed: u64, flags: &[&str]) {
-        let by_gdb = self.by_gdb();
-        for (way, ours) in [("recorded", self.recorded()), ("live", self.live())] {
+        const VALUES: [(&str, &str); 1] = [("VALUES", "1")];
+        let (path, values) = (self.by_gdb(&[]), self.by_gdb(&VALUES));
+        for (way, ours, by_gdb) in [
+            ("path", self.recorded("--path", &[]), &path),
+            ("exact", self.recorded("--exact", &VALUES), &values),
+            ("live", self.live(), &path),
+        ] {
             let same = by_gdb.lines().zip(ours.lines()).take_while(|(a, b)| a == b).count();
             let around = |text: &str| {
                 let lines: Vec<_> = text.lines().skip(same.saturating_sub(5)).take(8).collect();
                 lines.join("\n")
             };
             assert!(
-                by_gdb == ours,
+                *by_gdb == ours,
                 "{way}, seed {seed}, {flags:?}, line {same}:\n{}\nby gdb:\n{}",
                 around(&ours),
-                around(&by_gdb)
+                around(by_gdb)
             );
         }
     }

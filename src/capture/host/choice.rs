@@ -1,4 +1,4 @@
-//! The means that `record` uses on a machine, the reason why no better one, and the one command
+//! The means that `record --path` uses on a machine, the reason why no better one, and the one command
 //! that would improve it.
 
 use super::facts::Facts;
@@ -31,7 +31,7 @@ pub struct Better {
 /// The choice of means on a machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
-    /// The means that `record` uses.
+    /// The means that `record --path` uses.
     pub means: Means,
     /// The reason.
     pub because: String,
@@ -187,7 +187,7 @@ fn attach_to_all(facts: &Facts) -> Option<Better> {
     })
 }
 
-/// Returns the reason, in one line, why `record` does not use the Intel PT of this CPU. Returns
+/// Returns the reason, in one line, why `record --path` does not use the Intel PT of this CPU. Returns
 /// `None` if it does, or if the CPU has none: nothing is wrong then.
 #[must_use]
 pub fn fallback() -> Option<String> {

@@ -30,7 +30,9 @@ pub fn findings(facts: &Facts, choice: &Choice) -> Vec<Finding> {
         lines.push(gdb(known.iter().find(|debugger| debugger.name == "gdb")));
         lines.push(lldb(known.iter().find(|debugger| debugger.name == "lldb")));
     }
-    lines.extend([record(choice), better(choice)]);
+    lines.push(record(choice));
+    lines.extend(record_path(choice));
+    lines.push(better(choice));
     lines
 }
 
@@ -270,12 +272,19 @@ fn lldb(found: Option<&Debugger>) -> Finding {
 }
 
 fn record(choice: &Choice) -> Finding {
+    match choice.means {
+        Means::Nothing => line("record", false, format!("cannot record: {}", choice.because)),
+        _ => line("record", true, "records exactly, with all values: needs ptrace only"),
+    }
+}
+
+fn record_path(choice: &Choice) -> Option<Finding> {
     let how = match choice.means {
         Means::Hardware => "uses the CPU's Intel PT",
         Means::Soft => "uses software PT (--backend soft, translation)",
-        Means::Nothing => "cannot record",
+        Means::Nothing => return None,
     };
-    line("record", choice.means != Means::Nothing, format!("{how}: {}", choice.because))
+    Some(line("record --path", true, format!("{how}: {}", choice.because)))
 }
 
 fn better(choice: &Choice) -> Finding {

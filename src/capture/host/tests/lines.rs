@@ -34,7 +34,8 @@ fn a_machine_with_intel_pt_uses_it() {
     assert_said(&facts, "privileges", None, &["user 1000; capabilities: none"]);
     assert_said(&facts, "seccomp", Some(true), &["no filter"]);
     assert_said(&facts, "ptrace", Some(true), &["yes: a program was started", "no Yama"]);
-    assert_said(&facts, "record", Some(true), &["uses the CPU's Intel PT"]);
+    assert_said(&facts, "record", Some(true), &["records exactly"]);
+    assert_said(&facts, "record --path", Some(true), &["uses the CPU's Intel PT"]);
     assert_said(&facts, "better", None, &["nothing"]);
     assert_eq!(fallback_of(&facts), None);
 }
@@ -60,7 +61,7 @@ fn other_cpus_have_none_and_nothing_is_amiss() {
     let facts = Machine::amd().facts();
     assert_said(&facts, "Intel PT", Some(false), &["no: CPUs of AuthenticAMD have no Intel PT"]);
     assert_said(&facts, "PMU", Some(false), &["nor a CPU for it"]);
-    assert_said(&facts, "record", Some(true), &["software PT", "AuthenticAMD"]);
+    assert_said(&facts, "record --path", Some(true), &["software PT", "AuthenticAMD"]);
     assert_eq!(fallback_of(&facts), None);
     let abilities = ["filters", "times", "output"];
     let all = findings(&facts, &Choice::of(&facts));
