@@ -19,7 +19,7 @@ use crate::syscalls::Registered;
 use crate::tracee::call_numbers::RESTART_SYSCALL;
 use crate::tracee::{self, Memory, Tracee, USER_CS_64, auxv, mappings};
 
-/// Memory that the kernel fills at times which no call tells.
+/// Memory that the kernel fills at any time, without a call.
 const FILLED_BY_KERNEL: [&str; 2] = ["anon_inode:[io_uring]", "/[aio]"];
 
 /// Records a running process, until it ends or the recorder is asked to leave it.
@@ -74,7 +74,7 @@ impl Engine {
             let Some(area) = process.engine.take_area() else { continue };
             let translated = TranslatedThread::new(thread.0, pid, area, Place::Program);
             let registered = process.registered(&translated)?;
-            let thread = Thread { registered, rseq, restarts, ..Thread::new(translated) };
+            let thread = Thread { registered, restarts, rseq, ..Thread::new(translated) };
             self.threads.insert(thread.tid(), thread);
         }
         Ok(())
@@ -116,7 +116,7 @@ fn refuse(pid: Pid, threads: &[Tracee]) -> Result<(), Error> {
 }
 
 /// Takes a thread out of its system call, which it makes again. Returns the call's number if it does
-/// so by restart_syscall(2).
+/// so by `restart_syscall(2)`.
 fn leave_call(thread: Tracee) -> Result<Option<u64>, Error> {
     let registers = thread.registers()?;
     let before = stand_before_call(&registers);

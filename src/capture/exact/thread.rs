@@ -44,7 +44,7 @@ pub(super) struct Thread {
     /// The ticks that it executed since its last entry in the log.
     pub(super) ticks: u64,
     pub(super) registered: Registered,
-    /// The number of the call that its restart_syscall(2) makes again.
+    /// The number of the call that its `restart_syscall(2)` makes again.
     pub(super) restarts: Option<u64>,
     /// The restartable sequences that it uses when it is not recorded.
     pub(super) rseq: Option<Rseq>,

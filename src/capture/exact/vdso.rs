@@ -26,7 +26,7 @@ const STUB_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Vdso {
     range: AddrRange,
-    /// What the system calls replace.
+    /// The code that the system calls replace.
     old: Vec<(Addr, [u8; STUB_BYTES])>,
 }
 
