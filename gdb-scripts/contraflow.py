@@ -601,6 +601,7 @@ expression. COUNT is relative to the current position. TIME is since the start, 
 
     def go(self, command):
         """Executes a `monitor` command that moves, and shows the new position."""
+        self.select_newest_frame()
         answer = patiently("monitor " + command)
         if not answer.startswith("position"):
             raise gdb.GdbError(answer.strip())
@@ -609,6 +610,14 @@ expression. COUNT is relative to the current position. TIME is since the start, 
         remember_addresses()
         if newest_pc() is not None:
             gdb.execute("frame")
+
+    def select_newest_frame(self):
+        """gdb looks for the selected frame among those of the new place, and aborts if it was a
+        caller's."""
+        try:
+            gdb.newest_frame().select()
+        except gdb.error:
+            pass
 
     def target(self, argument):
         if not argument:
@@ -721,6 +730,67 @@ Usage: cf-return"""
     def walk(self):
         gdb.newest_frame().select()
         gdb.execute("finish")
+
+
+class Last(Command):
+    """Go back to where a value was last changed.
+
+Usage: cf-last [EXPRESSION]
+
+EXPRESSION is a variable, or what else has an address, such as account->owner. The instruction that
+writes is next. Without EXPRESSION, goes to the change before, of the value that was asked for last."""
+
+    def __init__(self):
+        super().__init__(gdb.COMMAND_RUNNING, gdb.COMPLETE_EXPRESSION)
+        self.place = None
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        if argument:
+            try:
+                self.place = self.in_memory(argument)
+            except gdb.error as error:
+                raise gdb.GdbError(str(error))
+        if self.place is None:
+            raise gdb.GdbError("cf-last needs an expression; see `help cf-last`")
+        address, of_type = self.place
+        after = self.text()
+        seek.go("last %#x %d" % (address, of_type.sizeof))
+        becomes = ", and becomes " + after if after is not None else ""
+        gdb.write("it is %s%s\n" % (self.shown(), becomes))
+
+    def in_memory(self, expression):
+        """Returns the address and type of an expression's value."""
+        value = gdb.parse_and_eval(expression)
+        if value.type.strip_typedefs().code in (gdb.TYPE_CODE_REF, gdb.TYPE_CODE_RVALUE_REF):
+            value = value.referenced_value()
+        if value.address is None:
+            raise gdb.GdbError("%s has no address: it is in a register, or computed" % expression)
+        return int(value.address), value.type
+
+    def text(self):
+        """Returns a number or an address that is there now. Of other values, more than that memory
+        may have changed since it was written."""
+        try:
+            value = self.value()
+            kind = value.type.strip_typedefs().code
+            if kind == gdb.TYPE_CODE_PTR:
+                return "%#x" % int(value)
+            plain = (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR, gdb.TYPE_CODE_BOOL, gdb.TYPE_CODE_ENUM, gdb.TYPE_CODE_FLT)
+            return value.format_string() if kind in plain else None
+        except gdb.error as error:
+            return "<%s>" % error
+
+    def shown(self):
+        """Returns the value that is there now, in full."""
+        try:
+            return self.value().format_string(max_elements=40)
+        except gdb.error as error:
+            return "<%s>" % error
+
+    def value(self):
+        address, of_type = self.place
+        return gdb.Value(address).cast(of_type.pointer()).dereference()
 
 
 def is_exact():
@@ -1111,7 +1181,7 @@ def load():
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
-    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return):
+    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return, Last):
         command()
     # gdb may be connected already.
     resumption.stop()

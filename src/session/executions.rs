@@ -1,10 +1,11 @@
-//! The last executions of some code in an exact recording, found by running backwards.
+//! The last executions of some code, and the last change of memory, in an exact recording: found by
+//! running backwards.
 
-use super::Position;
 use super::replayed::Replayed;
 use super::source::{Source, symbols_of};
-use crate::common::{Addr, Tid};
-use crate::replay::{self, Found, Goals};
+use super::{LastChange, Position};
+use crate::common::{Addr, AddrRange, Tid};
+use crate::replay::{self, Found, Goals, Watch, WatchKind};
 use crate::timeline::Images;
 use std::collections::BTreeSet;
 
@@ -69,12 +70,37 @@ impl Replayed {
             }
             break;
         }
+        self.come_back(here, was_at_end)?;
+        Ok(executions)
+    }
+
+    /// Moves back to the last change of a memory range. If there is none, comes back.
+    pub(super) fn search_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, replay::Error> {
+        let replay = self.replay.get_mut();
+        replay.end_diversion()?;
+        let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
+        let (stops, watch) = (BTreeSet::new(), Watch { range, kind: WatchKind::Write });
+        let found = match replay.run_back(&Goals::at(&stops, interrupted), &[watch])? {
+            Found::Watch(_) => return Ok(LastChange::Here),
+            Found::Interrupted => LastChange::Interrupted,
+            _ => LastChange::Nowhere,
+        };
+        self.come_back(here, was_at_end)?;
+        Ok(found)
+    }
+
+    /// Goes to where a search began.
+    fn come_back(&mut self, here: replay::Position, was_at_end: bool) -> Result<(), replay::Error> {
         let replay = self.replay.get_mut();
         replay.seek(here)?;
         if was_at_end {
             replay.go_to_end(&|| false)?;
         }
-        Ok(executions)
+        Ok(())
     }
 
     /// Returns the execution that is next.

@@ -47,7 +47,7 @@ pub use recorded::Recorded;
 pub use recording::Recording;
 pub use registers::{Extended, Register, Registers, Value};
 pub use replayed::Replayed;
-pub use run::{Action, Edge, Error, Order, Position, Run, Stop, StopReason};
+pub use run::{Action, Edge, Error, LastChange, Order, Position, Run, Stop, StopReason};
 pub use scripted::{Instruction, Scripted, Transfer};
 pub use source::{symbols_of, symbols_of_images};
 pub use start::{Catches, Forks, Launch, Start};

@@ -1,10 +1,10 @@
 //! The session: a run, its breakpoints and its last stop.
 
 use super::{
-    BreakpointKind, Breakpoints, Conditions, Error, Order, Register, Run, Start, Stop, StopReason,
-    ThreadInfo, Watchpoint,
+    BreakpointKind, Breakpoints, Conditions, Error, LastChange, Order, Register, Run, Start, Stop,
+    StopReason, ThreadInfo, Watchpoint,
 };
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::{NoThreadLocal, ThreadLocal};
 use std::collections::BTreeMap;
 
@@ -182,7 +182,22 @@ impl<R: Run> Session<R> {
     /// Moves to a position of the history.
     pub fn seek(&mut self, position: u64) -> Result<Stop, Error> {
         self.run.seek(position)?;
+        Ok(self.arrive())
+    }
+
+    /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).
+    pub fn go_to_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error> {
+        let found = self.run.go_to_last_change(range, interrupted)?;
+        self.arrive();
+        Ok(found)
+    }
+
+    fn arrive(&mut self) -> Stop {
         self.last = Stop { thread: self.run.default_thread(), reason: StopReason::Arrived };
-        Ok(self.last)
+        self.last
     }
 }

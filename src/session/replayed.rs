@@ -5,8 +5,8 @@ use super::source::RecordedSource;
 use super::xsave;
 use super::{
     Access, Action, Breakpoints, CallFrame, Catches, Conditions, Description, Direction, Edge,
-    Ending, Error, Executions, FileBytes, GapInfo, Library, Order, Place, Position, Region,
-    Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
+    Ending, Error, Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position,
+    Region, Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::{Exit, Reader};
@@ -410,6 +410,19 @@ impl Run for Replayed {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Executions, Error> {
         self.search(addrs, count, interrupted).map_err(|error| {
+            self.fail(&error);
+            refused(&error)
+        })
+    }
+
+    fn go_to_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error> {
+        let found = self.search_last_change(range, interrupted);
+        self.shown = self.running().unwrap_or(self.shown);
+        found.map_err(|error| {
             self.fail(&error);
             refused(&error)
         })

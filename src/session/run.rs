@@ -5,7 +5,7 @@ use super::{
     FileBytes, Forks, GapInfo, History, Library, Older, Place, Region, Register, Registers, Start,
     ThreadInfo, Value, Watchpoint,
 };
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::NoThreadLocal;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -158,6 +158,9 @@ pub enum Error {
     /// A move backwards in a process without a recording.
     #[error("this process has no history yet: go forward first")]
     NotRecordedYet,
+    /// A question about values of the past in a run whose past has none.
+    #[error("only an exact recording has the values of the past")]
+    NotExact,
     /// A seek in a run without a history.
     #[error("there is no history")]
     NoHistory,
@@ -178,6 +181,17 @@ pub enum Error {
         /// The last position of the history.
         total: u64,
     },
+}
+
+/// The result of a search for the last change of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastChange {
+    /// It is next.
+    Here,
+    /// There is none before, as far as the recording goes.
+    Nowhere,
+    /// The user interrupted the search.
+    Interrupted,
 }
 
 /// A live or recorded run, stopped at a position.
@@ -384,6 +398,16 @@ pub trait Run {
         _interrupted: &dyn Fn() -> bool,
     ) -> Result<Executions, Error> {
         Err(Error::NoHistory)
+    }
+
+    /// Moves back to where memory was last changed, in an exact recording: the instruction that writes
+    /// is next. Stays where it is unless [`LastChange::Here`] is the result.
+    fn go_to_last_change(
+        &mut self,
+        _range: AddrRange,
+        _interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error> {
+        Err(Error::NotExact)
     }
 
     /// Returns true if an order resumes a live program, not a walk of its history.

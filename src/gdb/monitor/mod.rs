@@ -23,6 +23,7 @@ marks                list the marks
 history [N]          show the calls around here, N before and N after
 find WHAT [N]        list the last N executions of FUNCTION, FILE:LINE or *ADDRESS,
                      newest first
+last ADDRESS SIZE    go back to the last change of so many bytes
 home                 go back out of libraries, to the last call by the program's own code
 caller               go back to the call of this function
 return               go forward to the return of this function
@@ -83,6 +84,8 @@ pub(super) fn answer<R: Run>(
         ["history", count] => path::around(session, Some(count)),
         ["find"] => "find what? For example: monitor find main\n".to_owned(),
         ["find", what @ ..] => path::find(session, &what.join(" "), interrupted),
+        ["last", address, size] => seek::last(session, address, size, interrupted),
+        ["last", ..] => "last change of what? For example: monitor last 0x7fff1230 8\n".to_owned(),
         ["home"] => calls::home(session),
         ["caller"] => calls::caller(session),
         ["return"] => calls::return_from(session, interrupted),

@@ -3,7 +3,11 @@
 use super::about::{place, when};
 use super::clock::{decimal, duration_ns, seconds};
 use super::{NO_HISTORY, no_path};
-use crate::session::{History, Position, Run, Session};
+use crate::common::{Addr, AddrRange};
+use crate::session::{History, LastChange, Position, Run, Session};
+
+/// The most memory whose last change is searched for.
+const LARGEST_BYTES: u64 = 1 << 30;
 
 pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
     let target = match target(session, to) {
@@ -12,6 +16,29 @@ pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
     };
     match session.seek(target) {
         Ok(_) => when(session),
+        Err(error) => format!("{error}\n"),
+    }
+}
+
+/// Moves back to where memory was last changed, given as its address and its size in bytes.
+pub(super) fn last<R: Run>(
+    session: &mut Session<R>,
+    address: &str,
+    size: &str,
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    let address =
+        address.strip_prefix("0x").and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let size = size.parse().ok().filter(|size| (1..=LARGEST_BYTES).contains(size));
+    let (Some(address), Some(size)) = (address, size) else {
+        return "give an address and a size, for example: monitor last 0x7fff1230 8\n".to_owned();
+    };
+    match session.go_to_last_change(AddrRange::sized(Addr(address), size), interrupted) {
+        Ok(LastChange::Here) => when(session),
+        Ok(LastChange::Nowhere) => {
+            "it was not changed before, as far as the recording goes\n".to_owned()
+        }
+        Ok(LastChange::Interrupted) => "interrupted\n".to_owned(),
         Err(error) => format!("{error}\n"),
     }
 }

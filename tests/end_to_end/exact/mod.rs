@@ -4,6 +4,7 @@
 mod calls;
 mod chaos;
 mod faults;
+mod last;
 mod paths;
 mod programs;
 mod tools;
