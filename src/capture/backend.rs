@@ -19,9 +19,9 @@ pub enum Backend {
 
 impl Backend {
     /// Returns true if a live program's newborn children can be kept stopped. Those of a program
-    /// that the CPU traces run on at once.
+    /// that the CPU traces, or that is recorded exactly, run on at once.
     pub fn can_keep_children(self) -> bool {
-        self != Self::Perf
+        !matches!(self, Self::Perf | Self::Exact)
     }
 }
 

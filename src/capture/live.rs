@@ -4,7 +4,7 @@
 use super::contract::{Go, News};
 use super::live_program::LiveProgram;
 use super::recorder::Request;
-use super::{Backend, Error, perf, soft, step};
+use super::{Backend, Error, exact, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::insn;
@@ -25,6 +25,7 @@ pub struct Live {
 enum Program {
     Soft(Box<soft::Live>),
     Step(Box<step::Live>),
+    Exact(Box<exact::Live>),
     Perf(Box<perf::Live>),
 }
 
@@ -34,6 +35,7 @@ macro_rules! either {
         match &mut $self.program {
             Program::Soft($live) => $what,
             Program::Step($live) => $what,
+            Program::Exact($live) => $what,
             Program::Perf($live) => $what,
         }
     };
@@ -41,6 +43,7 @@ macro_rules! either {
         match &$self.program {
             Program::Soft($live) => $what,
             Program::Step($live) => $what,
+            Program::Exact($live) => $what,
             Program::Perf($live) => $what,
         }
     };
@@ -57,7 +60,7 @@ impl Live {
         match backend {
             Backend::Soft => soft::Live::launch(request).map(Self::soft),
             Backend::Step => step::Live::launch(request).map(Self::step),
-            Backend::Exact => Err(Error::FromStartOnly { backend }),
+            Backend::Exact => exact::Live::launch(request).map(Self::exact),
             Backend::Perf => perf::Live::launch(request).map(Self::perf),
         }
     }
@@ -66,7 +69,8 @@ impl Live {
     pub fn attach(backend: Backend, request: &Request, pid: Pid) -> Result<Self, Error> {
         match backend {
             Backend::Soft => soft::Live::attach(request, pid).map(Self::soft),
-            Backend::Step | Backend::Exact => Err(Error::FromStartOnly { backend }),
+            Backend::Step => Err(Error::FromStartOnly { backend }),
+            Backend::Exact => exact::Live::attach(request, pid).map(Self::exact),
             Backend::Perf => perf::Live::attach(request, pid).map(Self::perf),
         }
     }
@@ -77,6 +81,10 @@ impl Live {
 
     pub(super) fn perf(live: perf::Live) -> Self {
         Self { program: Program::Perf(Box::new(live)) }
+    }
+
+    fn exact(live: exact::Live) -> Self {
+        Self { program: Program::Exact(Box::new(live)) }
     }
 
     fn step(live: step::Live) -> Self {
@@ -160,6 +168,12 @@ impl Live {
     /// Writes all that was recorded so far, and returns the recording's directory.
     pub fn save(&mut self) -> Result<&Path, Error> {
         either!(self, live => live.save())
+    }
+
+    /// Returns where the program is: the number of ticks and entries of the log up to there. `None` if
+    /// it is not recorded exactly.
+    pub fn moment(&mut self) -> Result<Option<u64>, Error> {
+        either!(self, live => live.moment())
     }
 
     /// Returns the threads of stopped processes other than the program: children whose birth was

@@ -41,6 +41,11 @@ pub(super) trait LiveProgram {
     /// Writes all that was recorded so far, and returns the recording's directory.
     fn save(&mut self) -> Result<&Path, Error>;
 
+    /// Returns the ticks and entries of the log so far; `None` if there is no log.
+    fn moment(&mut self) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
     /// Leaves the program, which goes on natively.
     fn detach(&mut self) -> Result<(), Error>;
 

@@ -13,8 +13,8 @@ use super::written::Written;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::log::Entry;
 use crate::recording::{
-    self, Capture, Destination, End, Exit, Hardware, Manifest, Store, ThreadEntry, TscClock,
-    Writer, argument_text,
+    self, Capture, Destination, End, Exit, Hardware, LogTotals, Manifest, Store, ThreadEntry,
+    TscClock, Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
 use crate::tracee::{comm, image_of};
@@ -265,6 +265,11 @@ impl Recorder {
     /// Appends an entry to the log.
     pub(super) fn log(&mut self, entry: &Entry) -> Result<(), recording::Error> {
         self.writer.log(entry)
+    }
+
+    /// Returns the contents of the log in numbers.
+    pub(super) fn log_totals(&mut self) -> Result<Option<LogTotals>, recording::Error> {
+        self.writer.log_totals()
     }
 
     pub(super) fn writer(&self) -> &Writer {

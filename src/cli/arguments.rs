@@ -267,6 +267,9 @@ pub(super) struct Serve {
     /// Debug the running process PID; it continues when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
+    /// Record all inputs of the run: its past has every register and all memory. Threads take turns
+    #[arg(long, conflicts_with = "backend")]
+    pub(super) exact: bool,
     /// The method of capturing the control flow; translation if not given
     #[arg(long, value_enum, default_value_t = Backend::Auto, hide_default_value = true)]
     pub(super) backend: Backend,

@@ -110,6 +110,13 @@ impl Printer {
             }
             Happening::Ends { writes } => Line { kind: "ends", writes, ..Line::default() },
             Happening::Finish { place } => Line { kind: "finish", ..at(*place) },
+            Happening::Changed { place, state, writes } => {
+                if state.is_some() {
+                    self.calls.remove(&entry.tid);
+                }
+                let sets_registers = state.is_some();
+                Line { kind: "changed", writes, sets_registers, ..at(Some(*place)) }
+            }
         }
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         store: Store::of_user(),
     };
     let backend = match arguments.backend {
+        _ if arguments.exact => Backend::Exact,
         arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
         arguments::Backend::Perf => Backend::Perf,
         arguments::Backend::Step => Backend::Step,

@@ -142,6 +142,11 @@ impl TranslatedProcess {
         self.translator.zones().first().map_or(Addr(0), |zone| Addr(zone.gadget))
     }
 
+    /// Keeps further ranges free, where the process will have something.
+    pub fn reserve(&mut self, ranges: Vec<AddrRange>) {
+        self.window.reserve(ranges);
+    }
+
     /// Returns true if an address is in the tracer's part of the process.
     pub fn is_own(&self, addr: Addr) -> bool {
         self.window.ranges.iter().any(|range| range.contains(addr))

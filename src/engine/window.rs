@@ -135,6 +135,13 @@ impl Window {
         })
     }
 
+    /// Places nothing more in these ranges.
+    pub(super) fn reserve(&mut self, ranges: Vec<AddrRange>) {
+        self.reserved.extend(ranges);
+        self.reserved.sort_by_key(|range| (range.start, range.end));
+        self.reserved.dedup();
+    }
+
     /// Maps a zone of the code cache near `near`. Returns its address and its offset.
     pub(super) fn zone(
         &mut self,

@@ -62,6 +62,12 @@ impl Checkpoints {
         self.near.clear();
     }
 
+    /// Returns where each of them goes on in the log.
+    pub(super) fn cursors(&mut self) -> impl Iterator<Item = &mut Cursor> {
+        let all = self.kept.values_mut().chain(self.near.values_mut());
+        all.map(|checkpoint| &mut checkpoint.cursor)
+    }
+
     fn get(&self, position: Position) -> Option<&Checkpoint> {
         self.kept.get(&position).or_else(|| self.near.get(&position))
     }

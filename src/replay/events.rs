@@ -35,6 +35,7 @@ impl Replay {
             _ if in_call => Site::Here,
             Happening::Signal { place, .. }
             | Happening::Switch { place }
+            | Happening::Changed { place, .. }
             | Happening::Finish { place: Some(place) } => Site::Place(*place),
             Happening::Start(_)
             | Happening::Memory(_)
@@ -161,6 +162,15 @@ impl Epoch {
             Happening::Ends { writes } => {
                 self.apply_writes(writes)?;
                 self.contexts.remove(tid);
+            }
+            Happening::Changed { state, writes, .. } => {
+                self.apply_writes(writes)?;
+                if let Some(state) = state {
+                    if let Some(context) = self.contexts.get_mut(tid) {
+                        context.call = None;
+                    }
+                    self.contexts.set(tid, state, self.thread.tracee)?;
+                }
             }
             Happening::Memory(write) => self.apply_writes(std::slice::from_ref(write))?,
             Happening::Switch { .. } | Happening::Start(_) | Happening::Finish { .. } => {}

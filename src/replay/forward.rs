@@ -103,7 +103,10 @@ impl Replay {
                 Advanced::End => return Ok(Found::End),
                 Advanced::Watch(number) => return Ok(Found::Watch(number)),
                 Advanced::Happened(entry)
-                    if matches!(entry.happening, Happening::Switch { .. }) => {}
+                    if matches!(
+                        entry.happening,
+                        Happening::Switch { .. } | Happening::Changed { .. }
+                    ) => {}
                 Advanced::Happened(_) => {
                     if let Some(event) = self.event_behind(goals) {
                         return Ok(Found::Event(event));

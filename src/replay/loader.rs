@@ -94,7 +94,10 @@ impl Epoch {
 }
 
 /// Returns all addresses that a program ever has something at.
-fn ranges_of_program(start: &Start, mut cursor: Cursor) -> Result<Vec<AddrRange>, Error> {
+pub(super) fn ranges_of_program(
+    start: &Start,
+    mut cursor: Cursor,
+) -> Result<Vec<AddrRange>, Error> {
     let mut ranges: Vec<AddrRange> = start.mappings.iter().map(|mapped| mapped.range).collect();
     while let Some(entry) = cursor.read()? {
         let maps = match entry.happening {

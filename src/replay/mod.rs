@@ -13,6 +13,7 @@ mod diversion;
 mod epoch;
 mod error;
 mod events;
+mod extend;
 mod forward;
 mod loader;
 mod maps;

@@ -28,6 +28,8 @@ pub(super) struct Outline {
     begins: Vec<u64>,
     entries: Vec<Line>,
     total_ticks: u64,
+    /// True if the last entry is that of the run's end, after which nothing is.
+    is_finished: bool,
     files: BTreeMap<String, ImageId>,
 }
 
@@ -60,9 +62,11 @@ impl Outline {
         let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
         let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
+        let mut is_finished = false;
         loop {
             let here = cursor.clone();
             let Some(entry) = cursor.peek()? else { break };
+            is_finished = matches!(entry.happening, Happening::Finish { .. });
             let act = calls.act_of(entry.tid, &entry.happening);
             entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
             total_ticks = total_ticks.saturating_add(entry.ticks);
@@ -88,7 +92,7 @@ impl Outline {
             }
             cursor.skip()?;
         }
-        Ok(Self { starts, begins, entries, total_ticks, files })
+        Ok(Self { starts, begins, entries, total_ticks, is_finished, files })
     }
 
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
@@ -109,6 +113,11 @@ impl Outline {
     /// Returns the number of entries.
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64
+    }
+
+    /// Returns the number of entries before the end of the run.
+    pub(super) fn last(&self) -> u64 {
+        self.len().saturating_sub(self.is_finished.into())
     }
 
     /// Returns the thread of an entry.
@@ -193,6 +202,10 @@ impl OpenCalls {
                 Act::Enters(low(*number))
             }
             Happening::Returns { .. } => self.0.remove(&tid).map_or(Act::Other, Act::Returns),
+            Happening::Changed { state: Some(_), .. } => {
+                self.0.remove(&tid);
+                Act::Other
+            }
             Happening::Signal { siginfo: Bytes(info), handler: Some(_), .. } => {
                 let info: Option<&SiginfoBytes> = info.first_chunk();
                 info.map_or(Act::Other, |info| Act::Signal(siginfo::signal_of(info)))

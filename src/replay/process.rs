@@ -108,7 +108,7 @@ impl Replay {
 
     /// Returns the number of the last moment.
     pub fn last_moment(&self) -> u64 {
-        self.outline.total_ticks().saturating_add(self.outline.len().saturating_sub(1))
+        self.outline.total_ticks().saturating_add(self.outline.last())
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.

@@ -128,7 +128,7 @@ impl Replay {
         let here = self.epoch.thread.tracee.registers()?;
         let is_there = self.ticks == entry.ticks && here.rip == place.ip.0;
         let is_between = match &entry.happening {
-            Happening::Switch { .. } => true,
+            Happening::Switch { .. } | Happening::Changed { .. } => true,
             Happening::Signal { siginfo: Bytes(info), .. } => !came_of_attempt(info),
             _ => false,
         };

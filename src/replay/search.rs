@@ -172,7 +172,9 @@ impl Replay {
             let at = self.position();
             let stays = matches!(
                 next.happening,
-                Happening::Switch { .. } | Happening::Signal { handler: None, .. }
+                Happening::Switch { .. }
+                    | Happening::Signal { handler: None, .. }
+                    | Happening::Changed { state: None, .. }
             );
             if !stays {
                 return Ok(Some(at));

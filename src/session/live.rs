@@ -8,19 +8,22 @@ mod starting;
 mod writing;
 
 use self::forks::Vfork;
+use self::past::Past;
 use super::final_registers::registers;
 use super::watching::{Watching, split};
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    FileBytes, Forks, GapInfo, History, Library, Older, Order, Position, Recorded, Recording,
-    Region, Register, Registers, Run, Start, Stop, StopReason, ThreadInfo, Value, Watchpoint,
+    Executions, FileBytes, Forks, GapInfo, History, LastChange, Library, Older, Order, Place,
+    Position, Region, Register, Registers, Replayed, Run, Start, Stop, StopReason, ThreadInfo,
+    Value, Watchpoint,
 };
 use crate::capture::{Backend, Go, Live as Program, News, Request};
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::link_maps;
 use crate::tracee;
 use crate::tracee::Watch;
 use std::cell::{OnceCell, RefCell};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A program under capture, at its live end or at a position in its past.
@@ -36,7 +39,9 @@ pub struct Live {
     /// True if the process existed before: the session attached to it.
     was_there: bool,
     /// The history up to the live end, decoded on first use.
-    history: OnceCell<Option<Recorded<Recording>>>,
+    history: OnceCell<Option<Past>>,
+    /// A replay up to an earlier stop.
+    outdated: RefCell<Option<Box<Replayed>>>,
     /// True if the session is at a position in the past, not at the live end.
     in_past: bool,
     /// The thread of the last live stop.
@@ -71,7 +76,7 @@ impl Live {
         if let Some(ending) = self.ended {
             return Stop { thread: self.stopped, reason: StopReason::Gone(ending) };
         }
-        self.history = OnceCell::new();
+        self.outdate_history();
         let is_back = std::mem::take(&mut self.is_back);
         if let Some(number) = self.held.filter(|_| is_back && order.signal == 0) {
             return Stop { thread: self.stopped, reason: StopReason::Signal(number) };
@@ -140,7 +145,7 @@ impl Live {
 
     /// Updates `in_past`: true if the history is at a position before its end.
     fn settle(&mut self) {
-        let position = self.history.get().and_then(Option::as_ref).and_then(Run::position);
+        let position = self.known_history().and_then(Run::position);
         self.in_past = position.is_some_and(|position| position.at < position.total);
     }
 }
@@ -169,6 +174,11 @@ impl Run for Live {
     }
 
     fn position(&self) -> Option<Position> {
+        if self.is_exact() && self.known_history().is_none() {
+            let moment = self.program.borrow_mut().moment().ok()??;
+            let at = Position::exact(moment, 0);
+            return Some(Position { at, total: at });
+        }
         self.history()?.position()
     }
 
@@ -184,6 +194,9 @@ impl Run for Live {
         }
         if let Some(stop) = self.end_vfork_for_past() {
             return stop;
+        }
+        if !self.history_unless(interrupted) {
+            return Stop { thread: order.thread, reason: StopReason::Interrupted };
         }
         let (passed, catches) = (self.passed, self.catches.clone());
         let Some(history) = self.history_mut() else {
@@ -249,15 +262,17 @@ impl Run for Live {
     }
 
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
-        self.history().map(|history| history.call_stack(tid)).unwrap_or_default()
+        let history = if self.is_exact() { None } else { self.history() };
+        history.map(|history| history.call_stack(tid)).unwrap_or_default()
     }
 
     fn older_frames(&self, tid: Tid) -> Older {
-        self.history().map_or(Older::Nothing, |history| history.older_frames(tid))
+        let history = if self.is_exact() { None } else { self.history() };
+        history.map_or(Older::Nothing, |history| history.older_frames(tid))
     }
 
     fn time_ns(&self) -> Option<u64> {
-        self.history()?.time_ns()
+        if self.is_exact() { None } else { self.history()?.time_ns() }
     }
 
     fn fatal_signal(&self) -> Option<(Tid, i32)> {
@@ -265,6 +280,9 @@ impl Run for Live {
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
+        if self.is_exact() {
+            return Vec::new();
+        }
         self.history().map(Run::gaps).unwrap_or_default()
     }
 
@@ -318,15 +336,15 @@ impl Run for Live {
     }
 
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
-        self.history()?.pt_trace(tid)
+        if self.is_exact() { None } else { self.history()?.pt_trace(tid) }
     }
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
-        self.history()?.pt_cpu()
+        if self.is_exact() { None } else { self.history()?.pt_cpu() }
     }
 
     fn recorded(&self) -> Option<&dyn History> {
-        self.history().map(|history| -> &dyn History { history.history() })
+        if self.is_exact() { None } else { self.history()?.recorded() }
     }
 
     fn start(&mut self, start: &Start) -> Result<(), Error> {
@@ -378,11 +396,45 @@ impl Run for Live {
     }
 
     fn unknown_calls(&self) -> u64 {
-        self.history.get().and_then(Option::as_ref).map_or(0, Run::unknown_calls)
+        self.known_history().map_or(0, Run::unknown_calls)
     }
 
     fn can_watch(&self, watchpoints: &[Watchpoint]) -> bool {
         split(watchpoints).is_some()
+    }
+
+    fn is_exact(&self) -> bool {
+        self.backend == Backend::Exact
+    }
+
+    fn code_of(&self, what: &str) -> Vec<Addr> {
+        self.history().map(|history| history.code_of(what)).unwrap_or_default()
+    }
+
+    fn place(&self, addr: Addr) -> Option<Place> {
+        self.history()?.place(addr)
+    }
+
+    fn executions(
+        &mut self,
+        addrs: &BTreeSet<Addr>,
+        count: usize,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Executions, Error> {
+        let history = self.history_mut().ok_or(Error::NoHistory)?;
+        history.executions(addrs, count, interrupted)
+    }
+
+    fn go_to_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error> {
+        let history = self.history_mut().ok_or(Error::NoHistory)?;
+        let found = history.go_to_last_change(range, interrupted);
+        self.settle();
+        self.is_back = true;
+        found
     }
 
     fn goes_live(&self, order: &Order) -> bool {

@@ -22,6 +22,15 @@ pub fn fault_address(siginfo: &SiginfoBytes) -> Option<Addr> {
     from_kernel.then_some(Addr(u64::from_ne_bytes(bytes)))
 }
 
+/// Returns the information of a signal that this process sends, as kill(2) does.
+pub fn sent(signal: i32) -> SiginfoBytes {
+    let mut siginfo = [0; size_of::<SiginfoBytes>()];
+    siginfo[..4].copy_from_slice(&signal.to_ne_bytes());
+    siginfo[16..20].copy_from_slice(&std::process::id().to_ne_bytes());
+    siginfo[20..24].copy_from_slice(&nix::unistd::getuid().as_raw().to_ne_bytes());
+    siginfo
+}
+
 /// Sets `si_addr`.
 pub fn set_fault_address(siginfo: &mut SiginfoBytes, addr: Addr) {
     siginfo[16..24].copy_from_slice(&addr.0.to_ne_bytes());

@@ -80,6 +80,7 @@ fn entries() -> Vec<Entry> {
         signal(Some(Box::new(state.clone()))),
         signal(None),
         Happening::Switch { place },
+        Happening::Changed { place, state: Some(Box::new(state.clone())), writes: writes.clone() },
         Happening::Born { state: Box::new(state), writes: writes.clone() },
         Happening::Ends { writes },
         Happening::Finish { place: Some(place) },

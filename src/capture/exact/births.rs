@@ -94,6 +94,9 @@ impl Engine {
         let writes = contents(&process.engine, told);
         let state = Box::new(state_of(tracee, &registers)?);
         process.log(&mut child, &registers, Happening::Born { state, writes })?;
+        if let Some(debugger) = &self.debugger {
+            child.debug.watched.set(tracee, &debugger.slots)?;
+        }
         self.threads.insert(child.tid(), child);
         Ok(())
     }

@@ -39,21 +39,30 @@ enum InCall {
 impl Engine {
     /// Handles a system call that the thread with the token is about to make.
     pub(super) fn enter_call(&mut self, tid: Tid) -> Result<(), Error> {
-        let Some(Some((registers, call))) = self.with(tid, |process, thread| {
+        if self.debugger.is_some() {
+            let next = self.with(tid, |_, thread| Ok(thread.tracee().registers()?))?;
+            if next.is_some_and(|r| self.catches(tid, &call_of(&r), r.rip)) {
+                return Ok(());
+            }
+        }
+        let mut passed_over = None;
+        let entered = self.with(tid, |process, thread| {
             let registers = thread.tracee().registers()?;
             let call = call_of(&registers);
             if let Some(result) = process.answer(thread, &call, &registers) {
                 process.pass_over(thread, &registers, result)?;
+                passed_over = Some(call.number);
                 return Ok(None);
             }
             // It does what the call does that it makes again.
             let restarted = thread.restarts.take().filter(|_| call.number == RESTART_SYSCALL);
             let number = restarted.unwrap_or(call.number);
             Ok(Some((registers, Call { number, ..call })))
-        })?
-        else {
-            return Ok(());
-        };
+        })?;
+        if let Some(number) = passed_over {
+            return self.reports_call(tid, number);
+        }
+        let Some(Some((registers, call))) = entered else { return Ok(()) };
         if let Some(why) = self.reason_to_leave(&call, &registers) {
             return self.leave_for(&why);
         }
@@ -120,6 +129,7 @@ impl Engine {
         if let Some(Some(call)) = made {
             self.after_birth_call(tid, &call)?;
             self.restore_cpus(&call)?;
+            self.reports_call(tid, call.number)?;
         }
         Ok(())
     }

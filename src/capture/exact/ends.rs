@@ -108,9 +108,10 @@ impl Engine {
     }
 
     /// Writes the final state if all threads are at their end, and lets them end.
-    fn end_if_all_are(&mut self) -> Result<(), Error> {
+    pub(super) fn end_if_all_are(&mut self) -> Result<(), Error> {
         let all_are = self.threads.values().all(|thread| matches!(thread.doing, Doing::AtEnd));
-        if !all_are || self.is_over {
+        // A debugger looks at the end before the threads go on to it.
+        if !all_are || self.is_over || self.debugger.is_some() {
             return Ok(());
         }
         let Some(process) = &mut self.process else { return Ok(()) };
@@ -153,6 +154,24 @@ impl Engine {
 
     /// Ends the recording where the program is, which goes on natively.
     pub(super) fn leave(&mut self) -> Result<(), Error> {
+        self.log_last_place()?;
+        self.let_go();
+        self.finish(self.exit)
+    }
+
+    /// Ends the recording where the debugger stopped the program, which goes on natively.
+    pub(super) fn leave_debugged(&mut self) -> Result<(), Error> {
+        self.log_changes()?;
+        for thread in self.threads.values() {
+            gone_is_fine(thread.debug.watched.end(thread.tracee()))?;
+        }
+        self.debugger = None;
+        self.log_last_place()?;
+        self.part_from_process();
+        self.finish(self.exit)
+    }
+
+    fn log_last_place(&mut self) -> Result<(), Error> {
         let holder = self.holder;
         self.with(holder, |process, thread| process.end_run(thread))?;
         if let Some(thread) = self.threads.get(&holder)
@@ -160,13 +179,17 @@ impl Engine {
         {
             self.log_finish(holder, &registers)?;
         }
-        self.let_go();
-        self.finish(self.exit)
+        Ok(())
     }
 
-    /// Takes the process out of the cache, and lets it go on untraced. Waits for its end, so that it
-    /// keeps its terminal.
+    /// Lets the process go on untraced, and waits for its end, so that it keeps its terminal.
     pub(super) fn let_go(&mut self) {
+        self.part_from_process();
+        self.wait_for_end();
+    }
+
+    /// Takes the process out of the cache, and lets it go on untraced.
+    fn part_from_process(&mut self) {
         let Some(process) = &mut self.process else {
             tracee::detach_all(self.pid);
             return tracee::detach_rest();
@@ -202,6 +225,10 @@ impl Engine {
         if let Some(turns) = self.turns.take() {
             turns.end(Tid(self.pid.0));
         }
+    }
+
+    /// Waits for the end of a process that goes on natively.
+    fn wait_for_end(&mut self) {
         while let Ok(stop) = wait_for(Tid(self.pid.0)) {
             if matches!(stop, Stop::Exited(_) | Stop::Killed { .. }) {
                 self.exit = exit_of(stop);
@@ -214,7 +241,7 @@ impl Engine {
 
 impl Process {
     /// Takes a thread out of the cache if it is in the midst of a run.
-    fn end_run(&self, thread: &mut Thread) -> Result<(), Error> {
+    pub(super) fn end_run(&self, thread: &mut Thread) -> Result<(), Error> {
         let Some(running) = thread.running.take() else { return Ok(()) };
         match self.engine.end_run(&mut thread.translated, &running)? {
             Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks,
@@ -228,7 +255,8 @@ impl Process {
 fn halt(pid: Pid, thread: &mut Thread) -> Signo {
     let tracee = thread.tracee();
     // The end of its call may have stopped it, which was not reported yet.
-    let is_in_call = thread.calling().is_some() && thread.stop.is_none();
+    let is_stopped = thread.debug.is_halted || thread.debug.held.is_some();
+    let is_in_call = thread.calling().is_some() && thread.stop.is_none() && !is_stopped;
     let mut signal = thread.stop.take().map_or(0, signal_of);
     if (is_in_call || tracee.registers().is_err()) && tracee.interrupt().is_ok() {
         // If it ends now, there is nothing to detach from.

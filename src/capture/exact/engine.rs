@@ -1,6 +1,7 @@
 //! The loop: who goes on, and what stopped it.
 
 use super::chaos::Chaos;
+use super::debugger::Debugger;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
@@ -10,13 +11,13 @@ use crate::capture::recorder::{Outcome, Prepared, Request, Schedule};
 use crate::capture::signals::{Forwarding, Leaving, stop_with_program};
 use crate::capture::start::run_to;
 use crate::capture::turns::Turns;
-use crate::capture::{Backend, Error};
+use crate::capture::{Backend, Error, News};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
 use crate::recording::log::Happening;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
-use crate::translate::{Hook, is_tick};
+use crate::translate::{Hook, hook_of, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ use std::time::{Duration, Instant};
 const SLICE_TICKS: u64 = 250_000;
 /// Ticks after which the recorder looks around if there is one thread alone.
 const LONG_SLICE_TICKS: u64 = 50_000_000;
+/// The same under a debugger, which may interrupt the program.
+const DEBUGGED_SLICE_TICKS: u64 = 5_000_000;
 /// The longest time that a thread keeps the token while others can go on, however few ticks it
 /// executes between its system calls.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
@@ -66,7 +69,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
 
 /// The recorded program.
 #[derive(Debug)]
-pub(super) struct Engine {
+pub(in crate::capture) struct Engine {
     pub(super) request: Request,
     pub(super) pid: Pid,
     pub(super) process: Option<Process>,
@@ -86,6 +89,7 @@ pub(super) struct Engine {
     /// Threads whose parents' calls are not logged yet, by the parents.
     pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
+    pub(super) debugger: Option<Debugger>,
     pub(super) leaving: Option<Leaving>,
     pub(super) exit: Option<Exit>,
     /// True once the log has its last entry.
@@ -110,6 +114,7 @@ impl Engine {
             left: BTreeSet::new(),
             unborn: BTreeMap::new(),
             turns: turns.copied(),
+            debugger: None,
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,
@@ -144,47 +149,61 @@ impl Engine {
 
     pub(super) fn run(&mut self) -> Result<(), Error> {
         while self.finished.is_none() {
-            if let Some(process) = &mut self.process
-                && Beat::is_due()
-            {
-                process.recorder.flush()?;
-            }
+            self.flush_if_due()?;
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
                 return self.leave();
             }
-            if self.threads.len() > 1 || !self.left.is_empty() {
-                self.collect()?;
-            }
-            if self.finished.is_some() {
-                break;
-            }
-            let is_due = self.threads.len() > 1
-                && (self.slice_began.elapsed() > SLICE_PERIOD
-                    || self.chaos.as_mut().is_some_and(Chaos::ends_slice));
-            self.is_slice_over |= is_due && self.may_switch();
-            match self.next_thread() {
-                Some(tid) => {
-                    self.give_token(tid)?;
-                    self.advance(tid)?;
-                }
-                None => {
-                    if let Some((tid, stop)) = wait_or_signal()? {
-                        self.note_stop(tid, stop)?;
-                    }
-                }
-            }
+            self.turn()?;
         }
         Ok(())
+    }
+
+    pub(super) fn flush_if_due(&mut self) -> Result<(), Error> {
+        match &mut self.process {
+            Some(process) if Beat::is_due() => Ok(process.recorder.flush()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the thread go on whose turn it is, or waits for one that can, or for a signal of the
+    /// recorder's.
+    pub(super) fn turn(&mut self) -> Result<(), Error> {
+        if self.threads.len() > 1 || !self.left.is_empty() {
+            self.collect()?;
+        }
+        if self.finished.is_some() {
+            return Ok(());
+        }
+        let is_due = self.threads.len() > 1
+            && (self.slice_began.elapsed() > SLICE_PERIOD
+                || self.chaos.as_mut().is_some_and(Chaos::ends_slice));
+        self.is_slice_over |= is_due && self.may_switch();
+        match self.next_thread() {
+            Some(tid) => {
+                self.give_token(tid)?;
+                self.advance(tid)
+            }
+            None => match wait_or_signal()? {
+                Some((tid, stop)) => self.note_stop(tid, stop),
+                None => Ok(()),
+            },
+        }
     }
 
     /// Lets the thread with the token go on.
     fn advance(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let runs = matches!(thread.doing, Doing::Runs);
+        let steps = self.debugger.as_ref().is_some_and(|d| d.stepping == Some(tid));
         match thread.stop.take() {
             Some(stop) if stop.is_end() => self.ending(tid, stop),
             Some(stop) if !runs => self.go_on_in_call(tid, stop),
             Some(stop) if thread.running.is_none() => self.stopped_in_program(tid, stop),
+            None if thread.debug.held.is_some() => {
+                let held = thread.debug.held.take();
+                held.map_or(Ok(()), |info| self.go_on_with_signal(tid, info))
+            }
+            None if steps => self.step(tid),
             seen => self.run_slice(tid, seen),
         }
     }
@@ -252,8 +271,12 @@ impl Engine {
     /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen` is
     /// a stop of the run that was not handled yet.
     fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
+        if seen.is_none() && self.stops_here(tid)? {
+            return Ok(());
+        }
         let is_alone = self.threads.len() == 1;
         let ticks = match &mut self.chaos {
+            _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
             _ if is_alone => LONG_SLICE_TICKS,
             Some(chaos) => chaos.slice_ticks(),
             None => SLICE_TICKS,
@@ -278,12 +301,20 @@ impl Engine {
             && let Some(thread) = self.threads.get_mut(&tid)
         {
             thread.ticks += ran.ticks;
+            if ran.ticks > 0 || !matches!(run, Run::Signal(..)) {
+                thread.debug.passes = None;
+            }
         }
         match run {
             Run::Ran(Ran { end: RunEnd::Native(Some(Hook::SystemCall)), .. }) => {
                 self.enter_call(tid)
             }
             Run::Ran(Ran { end: RunEnd::Native(hook), .. }) => self.execute(tid, hook),
+            Run::Ran(Ran { end: RunEnd::Stop, .. }) => {
+                self.report(tid, News::Stop);
+                Ok(())
+            }
+            Run::Ran(Ran { end: RunEnd::Watchpoint, .. }) => self.reports_watch(tid).map(|_| ()),
             Run::Ran(_) => {
                 self.is_slice_over = true;
                 Ok(())
@@ -334,6 +365,21 @@ impl Engine {
             Some(Stepped::Signal(info)) => self.signalled(tid, info),
             Some(Stepped::Other(stop)) => self.interrupted(tid, stop),
             Some(Stepped::Done) | None => Ok(()),
+        }
+    }
+
+    /// Executes the next instruction of a thread, which is stopped in the program. Returns true if it is
+    /// a system call: it is begun, and perhaps done.
+    pub(super) fn execute_next(&mut self, tid: Tid) -> Result<bool, Error> {
+        let hook = self.with(tid, |process, thread| {
+            let ip = thread.tracee().instruction_pointer()?;
+            // There is no code in the vsyscall page.
+            Ok(hook_of(&process.bytes_at(ip.0)).filter(|_| call_at(ip).is_none()))
+        })?;
+        match hook {
+            None => Ok(false),
+            Some(Some(Hook::SystemCall)) => self.enter_call(tid).map(|()| true),
+            Some(hook) => self.execute(tid, hook).map(|()| false),
         }
     }
 

@@ -5,7 +5,7 @@ use super::vdso::Vdso;
 use crate::capture::Error;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::MappingRecorder;
-use crate::common::{Pid, Tid};
+use crate::common::{AddrRange, Pid, Tid};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
@@ -27,6 +27,8 @@ pub(super) struct Process {
     pub(super) was_running: bool,
     /// Its vdso, if the program uses it.
     pub(super) vdso: Option<Vdso>,
+    /// The memory that a debugger changed since the last entry of the log.
+    pub(super) changed_memory: Vec<AddrRange>,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }

@@ -20,6 +20,15 @@ impl Engine {
                 thread.can_go() && (!self.is_finished || thread.stop.is_some())
             })
         };
+        if let Some(debugger) = &self.debugger
+            && let Some(only) = debugger.only
+        {
+            match can_go(&only) {
+                true => return Some(only),
+                false if debugger.is_locked => return None,
+                false => {}
+            }
+        }
         if !self.is_slice_over && can_go(&self.holder) {
             return Some(self.holder);
         }

@@ -35,6 +35,10 @@ enum Delivered {
 impl Engine {
     /// Delivers a signal to a thread that is stopped in the program.
     pub(super) fn signalled(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
+        if self.holds(tid, &info) { Ok(()) } else { self.deliver_signal(tid, info) }
+    }
+
+    pub(super) fn deliver_signal(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
         let delivered = self.with(tid, |process, thread| {
             let before = thread.tracee().registers()?;
             process.deliver(thread, &info, &before, |_, _| Vec::new())
@@ -44,6 +48,14 @@ impl Engine {
 
     /// Delivers a signal to a thread that is in a system call.
     pub(super) fn signalled_in_call(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
+        if self.holds(tid, &info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
+    }
+
+    pub(super) fn deliver_signal_in_call(
+        &mut self,
+        tid: Tid,
+        info: SiginfoBytes,
+    ) -> Result<(), Error> {
         let delivered = self.with(tid, |process, thread| {
             let known = dispositions(tid)?;
             let signal = siginfo::signal_of(&info);

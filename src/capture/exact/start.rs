@@ -4,10 +4,10 @@ use super::effects::contents;
 use super::engine::Engine;
 use super::process::{Process, state_of};
 use super::thread::Thread;
-use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
+use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, Write};
@@ -74,6 +74,8 @@ impl Engine {
         if let Some(process) = &mut self.process {
             process.notes = notes;
         }
+        self.begin_debugging_program();
+        self.report(tid, News::Executed);
         Ok(())
     }
 }
@@ -95,6 +97,7 @@ impl Process {
             has_memory_file: false,
             was_running: false,
             vdso: None,
+            changed_memory: Vec::new(),
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

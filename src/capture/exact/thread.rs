@@ -1,5 +1,6 @@
 //! A thread of an exactly recorded program.
 
+use super::debugger::DebugState;
 use super::effects::Before;
 use crate::common::Tid;
 use crate::engine::{Running, TranslatedThread};
@@ -34,7 +35,7 @@ pub(super) struct Calling {
 
 /// A thread.
 #[derive(Debug)]
-pub(super) struct Thread {
+pub(in crate::capture) struct Thread {
     pub(super) translated: TranslatedThread,
     pub(super) doing: Doing,
     /// A run that something interrupted which is no affair of the program's.
@@ -53,6 +54,7 @@ pub(super) struct Thread {
     pub(super) ending: Option<core::Thread>,
     /// The program's registers where the thread was killed in the cache.
     pub(super) killed_at: Option<Registers>,
+    pub(super) debug: DebugState,
 }
 
 impl Thread {
@@ -69,6 +71,7 @@ impl Thread {
             siginfo: None,
             ending: None,
             killed_at: None,
+            debug: DebugState::default(),
         }
     }
 
@@ -84,7 +87,7 @@ impl Thread {
     pub(super) fn can_go(&self) -> bool {
         match self.doing {
             Doing::Runs => true,
-            Doing::Calls(_) => self.stop.is_some(),
+            Doing::Calls(_) => self.stop.is_some() || self.debug.held.is_some(),
             Doing::AtEnd => false,
         }
     }

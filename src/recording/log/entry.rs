@@ -92,6 +92,15 @@ pub enum Happening {
         /// Where it was; none where that is not known, after its last entry.
         place: Option<Place>,
     },
+    /// A debugger changed its registers, or memory. A system call that it was in is not made.
+    Changed {
+        /// Where it was.
+        place: Place,
+        /// Its new state; none if that is as it was.
+        state: Option<Box<ThreadState>>,
+        /// The memory that was written.
+        writes: Vec<Write>,
+    },
 }
 
 impl Happening {

@@ -118,6 +118,11 @@ impl Log {
 }
 
 impl Cursor {
+    /// Reads on in a log that begins with all of this one: it was written on.
+    pub fn move_to(&mut self, log: &Log) {
+        self.log = log.clone();
+    }
+
     /// Returns the number of the next entry, from 0.
     pub fn index(&self) -> u64 {
         self.index

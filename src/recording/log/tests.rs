@@ -124,6 +124,8 @@ fn happening() -> impl Strategy<Value = Happening> {
             .prop_map(|(state, writes)| Happening::Born { state: Box::new(state), writes }),
         writes().prop_map(|writes| Happening::Ends { writes }),
         option::of(place()).prop_map(|place| Happening::Finish { place }),
+        (place(), option::of(state().prop_map(Box::new)), writes())
+            .prop_map(|(place, state, writes)| Happening::Changed { place, state, writes }),
     ]
 }
 

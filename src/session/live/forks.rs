@@ -5,7 +5,7 @@ use super::Live;
 use crate::capture::{Go, News};
 use crate::common::{Addr, Pid, Tid};
 use crate::session::{Direction, Ending, Error, Order, Run, Stop, StopReason};
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 
 /// A thread that waits for its vfork child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Live {
         if before != now {
             let tids = self.program.get_mut().threads();
             self.stopped = tids.first().copied().unwrap_or(Tid(now.0));
-            self.history = OnceCell::new();
+            (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
             (self.in_past, self.is_back, self.at_end) = (false, false, false);
             (self.held, self.ended) = (None, None);
         } else if only && before == pid {

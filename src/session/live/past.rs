@@ -6,32 +6,128 @@ use crate::common::Addr;
 use crate::image::Bytes;
 use crate::image::core::{self, CoreContents};
 use crate::recording::Reader;
-use crate::session::{Recorded, Recording};
+use crate::session::{Recorded, Recording, Replayed, Run};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use crate::tracee;
 
+/// The past of a live program.
+#[derive(Debug)]
+pub(super) enum Past {
+    /// Its path.
+    Path(Box<Recorded<Recording>>),
+    /// Everything, by replay.
+    Exact(Box<Replayed>),
+}
+
+impl Past {
+    pub(super) fn run(&self) -> &dyn Run {
+        match self {
+            Self::Path(run) => run.as_ref(),
+            Self::Exact(run) => run.as_ref(),
+        }
+    }
+
+    pub(super) fn run_mut(&mut self) -> &mut dyn Run {
+        match self {
+            Self::Path(run) => run.as_mut(),
+            Self::Exact(run) => run.as_mut(),
+        }
+    }
+}
+
+/// The reason why there is no past to look at.
+pub(super) enum NoPast {
+    /// The user interrupted the replay.
+    Interrupted,
+    /// It cannot be read.
+    Failed(String),
+}
+
+impl NoPast {
+    fn failed(error: &dyn std::fmt::Display) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
 impl Live {
     /// Returns the history up to now.
-    pub(super) fn history(&self) -> Option<&Recorded<Recording>> {
-        let open = || match self.open_history() {
-            Ok(history) => Some(history),
-            Err(why) => {
+    pub(super) fn history(&self) -> Option<&dyn Run> {
+        self.history_unless(&|| false);
+        self.known_history()
+    }
+
+    /// Returns the history up to now if it was opened already.
+    pub(super) fn known_history(&self) -> Option<&dyn Run> {
+        self.history.get().and_then(Option::as_ref).map(Past::run)
+    }
+
+    pub(super) fn history_mut(&mut self) -> Option<&mut dyn Run> {
+        self.history();
+        self.known_history_mut()
+    }
+
+    pub(super) fn known_history_mut(&mut self) -> Option<&mut dyn Run> {
+        self.history.get_mut().and_then(Option::as_mut).map(Past::run_mut)
+    }
+
+    /// Opens the history up to now. Returns false if the user interrupted that.
+    pub(super) fn history_unless(&self, interrupted: &dyn Fn() -> bool) -> bool {
+        if self.history.get().is_some() {
+            return true;
+        }
+        let opened = if self.is_exact() {
+            self.replay_history(interrupted).map(Past::Exact)
+        } else {
+            self.open_history().map(|run| Past::Path(Box::new(run))).map_err(NoPast::Failed)
+        };
+        let history = match opened {
+            Ok(past) => Some(past),
+            Err(NoPast::Interrupted) => return false,
+            Err(NoPast::Failed(why)) => {
                 self.failure.replace(Some(why));
                 None
             }
         };
-        self.history.get_or_init(open).as_ref()
+        // It was not set before.
+        let _ = self.history.set(history);
+        true
     }
 
-    pub(super) fn history_mut(&mut self) -> Option<&mut Recorded<Recording>> {
-        self.history();
-        self.history.get_mut().and_then(Option::as_mut)
+    /// Forgets what is known of the history: the program goes on. Keeps a replay, which will go on,
+    /// too.
+    pub(super) fn outdate_history(&mut self) {
+        if let Some(Some(Past::Exact(replayed))) = self.history.take() {
+            self.outdated.replace(Some(replayed));
+        }
     }
 
     /// Returns the history if the debugger is at a position in it.
-    pub(super) fn past(&self) -> Option<&Recorded<Recording>> {
+    pub(super) fn past(&self) -> Option<&dyn Run> {
         if self.in_past { self.history() } else { None }
+    }
+
+    /// Returns a replay of everything up to now.
+    fn replay_history(&self, interrupted: &dyn Fn() -> bool) -> Result<Box<Replayed>, NoPast> {
+        let mut program = self.program.borrow_mut();
+        let dir = program.save().map_err(|error| NoPast::failed(&error))?.to_owned();
+        let open = || Reader::open(&dir).map_err(|error| NoPast::failed(&error));
+        let fail = |error: crate::replay::Error| NoPast::failed(&error);
+        let mut outdated = self.outdated.take();
+        if let Some(replayed) = &mut outdated
+            && !replayed.extend(open()?).map_err(fail)?
+        {
+            outdated = None;
+        }
+        let mut replayed = match outdated {
+            Some(replayed) => replayed,
+            None => Box::new(Replayed::at_start(open()?).map_err(fail)?),
+        };
+        if replayed.go_to_end(interrupted).map_err(fail)? {
+            return Ok(replayed);
+        }
+        self.outdated.replace(Some(replayed));
+        Err(NoPast::Interrupted)
     }
 
     fn open_history(&self) -> Result<Recorded<Recording>, String> {

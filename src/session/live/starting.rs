@@ -17,6 +17,7 @@ impl Live {
             has_run: false,
             was_there: false,
             history: OnceCell::from(None),
+            outdated: RefCell::new(None),
             in_past: false,
             stopped: Tid(0),
             held: None,

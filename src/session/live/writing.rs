@@ -2,7 +2,7 @@
 
 use super::Live;
 use crate::common::{Addr, Tid};
-use crate::session::{Error, Register, Value, xsave};
+use crate::session::{Error, Register, Run, Value, xsave};
 
 fn refused(error: &crate::capture::Error) -> Error {
     Error::Refused(error.to_string())
@@ -17,6 +17,11 @@ impl Live {
         }
     }
 
+    /// Returns the past that the debugger is in, if a copy of it can be changed.
+    fn exact_past(&mut self) -> Option<&mut dyn Run> {
+        if self.in_past && self.is_exact() { self.known_history_mut() } else { None }
+    }
+
     fn refuse_write(&self, tid: Tid) -> Result<(), Error> {
         self.refuse_past()?;
         self.refuse_beside(tid)
@@ -28,6 +33,9 @@ impl Live {
         register: Register,
         value: Value,
     ) -> Result<(), Error> {
+        if let Some(past) = self.exact_past() {
+            return past.write_register(tid, register, value);
+        }
         self.refuse_write(tid)?;
         let program = self.program.get_mut();
         let mut thread = program.thread(tid).ok_or(Error::Gone)?;
@@ -51,6 +59,9 @@ impl Live {
         addr: Addr,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        if let Some(past) = self.exact_past() {
+            return past.write_memory(tid, addr, bytes);
+        }
         self.refuse_write(tid)?;
         self.program.get_mut().write(addr, bytes).map_err(|error| refused(&error))
     }

@@ -1,0 +1,311 @@
+//! An exactly recorded program under a debugger: where it stops, and what the debugger changes.
+
+use super::effects::contents;
+use super::engine::Engine;
+use super::process::{Process, place_of, state_of};
+use super::thread::{Doing, Thread};
+use crate::capture::contract::{Catches, News};
+use crate::capture::debugged::{DebuggedThread, Pending};
+use crate::capture::{Error, final_state};
+use crate::common::{Addr, AddrRange, Pid, Tid};
+use crate::image::core;
+use crate::insn::Registers;
+use crate::recording::log::Happening;
+use crate::syscalls::Call;
+use crate::tracee::debug_registers::{Slot, Watched};
+use crate::tracee::{SiginfoBytes, Signo, siginfo};
+use std::collections::BTreeSet;
+
+/// The stops that the debugger requested.
+#[derive(Debug, Default)]
+pub(super) struct Debugger {
+    pub(super) stops: BTreeSet<u64>,
+    /// The thread that executes one instruction.
+    pub(super) stepping: Option<Tid>,
+    /// The thread that runs alone, as long as it can.
+    pub(super) only: Option<Tid>,
+    /// True if no other thread runs where that one cannot.
+    pub(super) is_locked: bool,
+    /// Signals that are delivered without a stop.
+    pub(super) passed: u64,
+    /// Signals that are delivered to the stepping thread without a stop.
+    pub(super) passed_to_stepper: u64,
+    pub(super) catches: Catches,
+    /// The contents of the threads' debug registers.
+    pub(super) slots: Vec<Slot>,
+    /// The single instructions that one thread has executed in a row.
+    pub(super) lone_steps: u32,
+    /// True once the log has the place where the program is.
+    pub(super) is_saved: bool,
+}
+
+/// A thread as its debugger sees it.
+#[derive(Debug, Default)]
+pub(super) struct DebugState {
+    pub(super) pending: Pending,
+    /// The signal that it stopped for, which is not delivered yet.
+    pub(super) held: Option<SiginfoBytes>,
+    /// The signal that the debugger gives it; 0 for none.
+    pub(super) chosen: Signo,
+    /// The place where it goes on though threads stop there.
+    pub(super) passes: Option<u64>,
+    /// The system call that it was about to make when it stopped: its place and its number.
+    pub(super) caught: Option<(u64, u64)>,
+    /// True if its return is to be reported.
+    pub(super) reports_return: bool,
+    /// True if it is stopped in its system call.
+    pub(super) is_halted: bool,
+    /// The registers before the debugger changed them.
+    pub(super) changed_from: Option<Registers>,
+    pub(super) watched: Watched,
+}
+
+impl Engine {
+    /// Reports that a thread is about to execute what is at a place where threads stop. Returns true
+    /// if it did.
+    pub(super) fn stops_here(&mut self, tid: Tid) -> Result<bool, Error> {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return Ok(false);
+        };
+        if debugger.stops.is_empty() || thread.running.is_some() {
+            return Ok(false);
+        }
+        let ip = thread.tracee().registers()?.rip;
+        let stops = debugger.stops.contains(&ip) && thread.debug.passes != Some(ip);
+        if stops {
+            thread.debug.pending.news = Some(News::Stop);
+        }
+        Ok(stops)
+    }
+
+    /// Reports an event of a thread, if there is a debugger.
+    pub(super) fn report(&mut self, tid: Tid, news: News) {
+        if self.debugger.is_some()
+            && let Some(thread) = self.threads.get_mut(&tid)
+        {
+            thread.debug.pending.news = Some(news);
+        }
+    }
+
+    /// Reports the watched memory that a thread has just accessed. Returns true if there is some.
+    pub(super) fn reports_watch(&mut self, tid: Tid) -> Result<bool, Error> {
+        let Some(thread) = self.threads.get(&tid).filter(|_| self.debugger.is_some()) else {
+            return Ok(false);
+        };
+        let hit = thread.debug.watched.take_hit(thread.tracee())?;
+        if let Some(addr) = hit {
+            self.report(tid, News::Watch(addr));
+        }
+        Ok(hit.is_some())
+    }
+
+    /// Returns true if a thread stops for a signal, which is kept for later.
+    pub(super) fn holds(&mut self, tid: Tid, info: &SiginfoBytes) -> bool {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return false;
+        };
+        let signal = siginfo::signal_of(info);
+        let steps = debugger.stepping == Some(tid);
+        let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
+        if !thread.debug.pending.asks(signal, passed) {
+            return false;
+        }
+        thread.debug.held = Some(*info);
+        thread.debug.pending.news = Some(News::Signal(signal));
+        true
+    }
+
+    /// Stops a thread, once, at a system call that it is about to make. Returns true if it does.
+    pub(super) fn catches(&mut self, tid: Tid, call: &Call, ip: u64) -> bool {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return false;
+        };
+        let number = call.number;
+        let passes = thread.debug.caught.take() == Some((ip, number));
+        let is_caught = debugger.catches.has(number);
+        thread.debug.reports_return = is_caught;
+        if passes || !is_caught {
+            return false;
+        }
+        thread.debug.caught = Some((ip, number));
+        thread.debug.pending.news = Some(News::Call(number));
+        true
+    }
+
+    /// Reports the end of a system call that the debugger catches, or steps over.
+    pub(super) fn reports_call(&mut self, tid: Tid, number: u64) -> Result<(), Error> {
+        let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
+            return Ok(());
+        };
+        thread.debug.passes = None;
+        let news = if std::mem::take(&mut thread.debug.reports_return) {
+            Some(News::CallReturn(number))
+        } else {
+            (debugger.stepping == Some(tid)).then_some(News::Stepped)
+        };
+        // The access that it made comes first.
+        if !self.reports_watch(tid)?
+            && let Some(news) = news
+        {
+            self.report(tid, news);
+        }
+        Ok(())
+    }
+
+    /// Lets a thread go on that stopped for a signal: with that, another, or none.
+    pub(super) fn go_on_with_signal(
+        &mut self,
+        tid: Tid,
+        mut info: SiginfoBytes,
+    ) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let chosen = std::mem::take(&mut thread.debug.chosen);
+        let is_in_call = thread.calling().is_some();
+        if chosen != 0 && siginfo::signal_of(&info) != chosen {
+            info = siginfo::sent(chosen);
+        }
+        match (chosen, is_in_call) {
+            (0, false) => Ok(()),
+            (0, true) => {
+                self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
+                self.wait_a_moment(tid, true)
+            }
+            (_, false) => self.deliver_signal(tid, info),
+            (_, true) => self.deliver_signal_in_call(tid, info),
+        }
+    }
+
+    /// Executes one instruction of the stepping thread, or begins the system call that it is at.
+    pub(super) fn step(&mut self, tid: Tid) -> Result<(), Error> {
+        let is_call = self.execute_next(tid)?;
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        thread.debug.passes = None;
+        let is_done = matches!(thread.doing, Doing::Runs) && thread.debug.pending.news.is_none();
+        if is_done && !is_call && !self.reports_watch(tid)? {
+            self.report(tid, News::Stepped);
+        }
+        Ok(())
+    }
+
+    /// Logs what the debugger changed since the program last ran.
+    pub(super) fn log_changes(&mut self) -> Result<(), Error> {
+        let changed: Vec<Tid> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| thread.debug.changed_from.is_some())
+            .map(|(tid, _)| *tid)
+            .collect();
+        let has_memory = self.process.as_ref().is_some_and(|p| !p.changed_memory.is_empty());
+        if changed.is_empty() && !has_memory {
+            return Ok(());
+        }
+        let holder = self.holder;
+        if changed.iter().any(|tid| *tid != holder) {
+            self.log_place()?;
+        }
+        let tids = if changed.is_empty() { vec![holder] } else { changed };
+        for tid in tids {
+            self.with(tid, Process::log_change)?;
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Logs the changes of a thread, and of memory.
+    fn log_change(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let ranges = std::mem::take(&mut self.changed_memory);
+        let writes = contents(&self.engine, ranges);
+        let before = thread.debug.changed_from.take();
+        let now = match thread.calling() {
+            Some(calling) => calling.registers,
+            None => thread.tracee().registers()?,
+        };
+        let state = match before {
+            Some(_) => Some(Box::new(state_of(thread.tracee(), &now)?)),
+            None => None,
+        };
+        let before = before.unwrap_or(now);
+        let place = place_of(&before);
+        self.log(thread, &before, Happening::Changed { place, state, writes })
+    }
+
+    /// Changes memory, whatever its protection.
+    pub(super) fn write_for_debugger(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        let range = AddrRange::sized(addr, bytes.len() as u64);
+        if self.engine.visible_bytes(addr, bytes.len()) < bytes.len() {
+            return Err(Error::NoMemory { at: addr });
+        }
+        self.engine.memory.write(addr, bytes).map_err(|_| Error::NoMemory { at: addr })?;
+        self.engine.forget_code(range);
+        self.changed_memory.push(range);
+        Ok(())
+    }
+}
+
+impl Thread {
+    /// Changes the general registers. A system call that the thread is in is not made: it is before
+    /// that call.
+    pub(super) fn change_registers(&mut self, registers: &Registers) -> Result<(), Error> {
+        let tid = self.tid();
+        let before = match &self.doing {
+            Doing::Runs => self.tracee().registers()?,
+            Doing::Calls(calling) if self.debug.is_halted || self.debug.held.is_some() => {
+                calling.registers
+            }
+            Doing::Calls(_) | Doing::AtEnd => return Err(Error::NotStanding { tid }),
+        };
+        if self.take_call().is_some() {
+            self.debug.is_halted = false;
+        }
+        // No call is made again by the kernel.
+        let registers = Registers { orig_rax: u64::MAX, ..*registers };
+        self.tracee().set_registers(&registers)?;
+        self.debug.changed_from.get_or_insert(before);
+        Ok(())
+    }
+
+    /// Changes the extended state.
+    pub(super) fn change_extended(&mut self, area: &[u8]) -> Result<(), Error> {
+        let registers = match &self.doing {
+            Doing::Runs => self.tracee().registers()?,
+            Doing::Calls(calling) => calling.registers,
+            Doing::AtEnd => return Err(Error::NotStanding { tid: self.tid() }),
+        };
+        self.change_registers(&registers)?;
+        final_state::set_extended_state(self.tracee(), area)
+    }
+}
+
+impl DebuggedThread for Thread {
+    fn process(&self) -> Pid {
+        self.translated.pid
+    }
+
+    fn pending(&mut self) -> &mut Pending {
+        &mut self.debug.pending
+    }
+
+    fn is_at_end(&self) -> bool {
+        matches!(self.doing, Doing::AtEnd)
+    }
+
+    fn next_ip(&self) -> Option<Addr> {
+        matches!(self.doing, Doing::Runs).then(|| self.tracee().instruction_pointer().ok())?
+    }
+
+    fn held(&mut self) -> Option<&mut SiginfoBytes> {
+        self.debug.held.as_mut()
+    }
+
+    fn state(&self) -> Option<core::Thread> {
+        let siginfo = self.debug.held.or(self.debug.pending.siginfo);
+        match &self.doing {
+            Doing::AtEnd => self.ending.clone(),
+            Doing::Calls(calling) => {
+                Some(final_state::thread_with(self.tracee(), &calling.registers, siginfo))
+            }
+            Doing::Runs => final_state::thread(self.tracee(), siginfo),
+        }
+    }
+}

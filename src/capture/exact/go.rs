@@ -1,0 +1,246 @@
+//! Lets a program under a debugger go on, and stops all of it again.
+
+use super::debugger::Debugger;
+use super::engine::Engine;
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::capture::beat::Beat;
+use crate::capture::contract::{Go, News};
+use crate::capture::culprit::Culprit;
+use crate::capture::debugged::Debugged;
+use crate::capture::error::gone_is_fine;
+use crate::capture::signals::Forwarding;
+use crate::common::{Pid, Tid};
+use crate::recording::Exit;
+use crate::tracee::debug_registers::slots;
+use crate::tracee::{PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The period at which a running program is checked for interrupts.
+const LOOK_PERIOD: Duration = Duration::from_millis(50);
+/// The single instructions in a row after which the other threads may run for one.
+const LONE_STEPS: u32 = 256;
+
+impl Engine {
+    pub(super) fn go(
+        &mut self,
+        go: &Go,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(Tid, News), Error> {
+        if let Some(end) = self.end()? {
+            return Ok(end);
+        }
+        if let Some(told) = self.take_owed(go) {
+            return Ok(told);
+        }
+        if let Some(told) = self.take_untold(go)? {
+            return Ok(told);
+        }
+        self.log_changes()?;
+        let others_run = self.take_request(go)?;
+        if others_run && let Some(told) = self.news_of_others(go) {
+            return Ok(told);
+        }
+        let _forwarding = Forwarding::for_request(&self.request, self.pid);
+        let _beat = Beat::start(LOOK_PERIOD);
+        self.release(go.thread)?;
+        let mut are_released = false;
+        let news = loop {
+            if let Some(news) = self.take_news(go.thread, !others_run) {
+                break news;
+            }
+            if interrupted() {
+                break (go.thread, News::Interrupted);
+            }
+            self.flush_if_due()?;
+            let is_blocked = self.threads.get(&go.thread).is_none_or(|thread| !thread.can_go());
+            if !are_released && !go.locked && (others_run || is_blocked) {
+                self.release_all()?;
+                are_released = true;
+            }
+            self.turn()?;
+        };
+        self.halt_all()?;
+        if let Some(debugger) = &mut self.debugger {
+            (debugger.stepping, debugger.only) = (None, None);
+        }
+        Ok(self.settled(go, news))
+    }
+
+    /// Takes the debugger's request. Returns true if all threads run.
+    fn take_request(&mut self, go: &Go) -> Result<bool, Error> {
+        if let Some(thread) = self.threads.get_mut(&go.thread)
+            && go.signal != 0
+        {
+            // Kept, since another thread's event may be reported before this one goes on.
+            thread.debug.chosen = go.signal;
+        }
+        for (tid, signal) in &go.signals {
+            if let Some(thread) = self.threads.get_mut(tid).filter(|t| t.tid() != go.thread) {
+                thread.debug.chosen = *signal;
+            }
+        }
+        let runs =
+            |thread: &Thread| matches!(thread.doing, Doing::Runs) && thread.debug.chosen == 0;
+        let steps_alone = go.step && self.threads.get(&go.thread).is_some_and(runs);
+        let Some(debugger) = &mut self.debugger else { return Ok(true) };
+        debugger.lone_steps = if steps_alone { debugger.lone_steps.wrapping_add(1) } else { 0 };
+        // The thread may wait for the others.
+        let is_turn_of_others = debugger.lone_steps.is_multiple_of(LONE_STEPS);
+        let others_run = !go.locked && (!steps_alone || is_turn_of_others);
+        let lone_steps = debugger.lone_steps;
+        let only = (go.step || !others_run).then_some(go.thread);
+        *debugger = Debugger {
+            stops: go.stops.iter().map(|addr| addr.0).collect(),
+            stepping: go.step.then_some(go.thread),
+            only: only.filter(|_| !is_turn_of_others || !steps_alone),
+            is_locked: go.locked,
+            passed: go.passed,
+            passed_to_stepper: go.passed_to_stepper,
+            catches: go.catches.clone(),
+            slots: slots(&go.watches),
+            lone_steps,
+            is_saved: false,
+        };
+        let (pid, slots) = (self.pid, debugger.slots.clone());
+        let stops = debugger.stops.clone();
+        if let Some(process) = &mut self.process {
+            process.engine.set_stops(&stops);
+        }
+        for (tid, thread) in &mut self.threads {
+            if matches!(thread.doing, Doing::AtEnd) {
+                continue;
+            }
+            gone_is_fine(thread.debug.watched.set(thread.tracee(), &slots))?;
+            let runs = matches!(thread.doing, Doing::Runs);
+            let ip = thread.tracee().instruction_pointer().ok();
+            thread.debug.passes = ip.filter(|_| runs).map(|ip| ip.0);
+            let is_sent = thread.debug.held.is_none() && thread.debug.chosen != 0;
+            if others_run || *tid == go.thread {
+                let signal = thread.debug.chosen;
+                thread.debug.pending.go_on(signal);
+                if is_sent {
+                    // Only a thread that stopped for a signal can be given one.
+                    thread.debug.chosen = 0;
+                    thread.debug.pending.sent = signal;
+                    gone_is_fine(thread.tracee().send(pid, signal))?;
+                }
+            }
+        }
+        Ok(others_run)
+    }
+
+    /// Prepares the process of another program for the debugger.
+    pub(super) fn begin_debugging_program(&mut self) {
+        if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
+            process.engine.set_stops(&debugger.stops);
+        }
+    }
+
+    /// Lets a thread go on that was stopped in its system call.
+    fn release(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        if std::mem::take(&mut thread.debug.is_halted) {
+            gone_is_fine(thread.tracee().step(0))?;
+        }
+        Ok(())
+    }
+
+    fn release_all(&mut self) -> Result<(), Error> {
+        let tids: Vec<Tid> = self.threads.keys().copied().collect();
+        tids.into_iter().try_for_each(|tid| self.release(tid))
+    }
+
+    /// Stops all threads: those that execute the program at an exact place, and the others in their
+    /// system calls.
+    pub(super) fn halt_all(&mut self) -> Result<(), Error> {
+        let tids: Vec<Tid> = self.threads.keys().copied().collect();
+        for tid in tids {
+            self.halt(tid)?;
+        }
+        Ok(())
+    }
+
+    fn halt(&mut self, tid: Tid) -> Result<(), Error> {
+        self.with(tid, |process, thread| process.end_run(thread))?;
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let is_stopped = thread.stop.is_some() || thread.debug.held.is_some();
+        if thread.calling().is_none() || thread.debug.is_halted {
+            return Ok(());
+        }
+        if !is_stopped {
+            gone_is_fine(thread.tracee().interrupt())?;
+            let stop = wait_for(tid)?;
+            if stop == Stop::Event(PtraceEvent::Stop) {
+                thread.debug.is_halted = true;
+                return Ok(());
+            }
+            self.note_stop(tid, stop)?;
+        }
+        // Its call is done, or a signal came, or it has a child.
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let is_signal = matches!(thread.stop, Some(Stop::Signal(_)));
+        match thread.stop.take_if(|_| is_signal) {
+            Some(stop) => {
+                if self.holder != tid {
+                    self.log_place()?;
+                }
+                self.go_on_in_call(tid, stop)?;
+                self.halt(tid)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Debugged for Engine {
+    type Thread = Thread;
+
+    fn program(&self) -> Pid {
+        self.pid
+    }
+
+    fn threads(&self) -> &BTreeMap<Tid, Thread> {
+        &self.threads
+    }
+
+    fn threads_mut(&mut self) -> &mut BTreeMap<Tid, Thread> {
+        &mut self.threads
+    }
+
+    fn culprit(&self) -> Option<Culprit> {
+        self.process.as_ref().map(|_| Culprit::default())
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.exit
+    }
+
+    fn let_end(&mut self) -> Result<(), Error> {
+        self.debugger = None;
+        self.end_if_all_are()?;
+        while self.finished.is_none() {
+            if let Some((tid, stop)) = wait_or_signal()? {
+                self.note_stop(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn part_from_program(&mut self) -> Result<(), Error> {
+        self.leave_debugged()
+    }
+}
+
+impl Engine {
+    /// Ends the program, and waits until it has ended.
+    pub(super) fn kill(&mut self) -> Result<(), Error> {
+        if self.finished.is_some() || self.process.is_none() {
+            return Ok(());
+        }
+        self.debugger = None;
+        Tracee::kill_process(self.pid);
+        self.let_end()
+    }
+}

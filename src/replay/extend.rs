@@ -1,0 +1,57 @@
+//! A recording that grew since it was opened: its program still runs.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::loader::ranges_of_program;
+use super::outline::Outline;
+use super::process::Replay;
+use crate::common::AddrRange;
+use crate::recording::Reader;
+use crate::recording::log::{Cursor, Happening, Log};
+
+impl Replay {
+    /// Continues with the same recording, which has more entries now. Returns false if the program has
+    /// come to use addresses where the replay has something of its own: the recording is to be opened
+    /// anew.
+    pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
+        let log = reader.log()?.ok_or(Error::NoLog)?;
+        let outline = Outline::of(&log)?;
+        let start = outline.starts.get(self.number).cloned();
+        let ranges = match start {
+            Some(mut cursor) => match cursor.read()?.map(|entry| entry.happening) {
+                Some(Happening::Start(start)) => ranges_of_program(&start, cursor)?,
+                _ => Vec::new(),
+            },
+            None => return Ok(false),
+        };
+        if !self.epoch.keeps_free(&ranges) {
+            return Ok(false);
+        }
+        self.end_diversion()?;
+        self.cursor.move_to(&log);
+        self.epoch.move_to(&log);
+        (self.reader, self.outline, self.hits) = (reader, outline, None);
+        (self.is_at_end, self.end) = (false, u64::MAX);
+        Ok(true)
+    }
+}
+
+impl Epoch {
+    /// Keeps ranges free for the program. Returns false if some are not.
+    fn keeps_free(&mut self, ranges: &[AddrRange]) -> bool {
+        let page = AddrRange::sized(self.page, 4096);
+        let own = self.engine.space.hidden();
+        let meets = |range: &AddrRange| {
+            range.overlaps(page) || own.iter().any(|hidden| hidden.overlaps(*range))
+        };
+        let is_free = !ranges.iter().any(meets);
+        if is_free {
+            self.engine.reserve(ranges.to_vec());
+        }
+        is_free
+    }
+
+    fn move_to(&mut self, log: &Log) {
+        self.checkpoints.cursors().for_each(|cursor: &mut Cursor| cursor.move_to(log));
+    }
+}
