@@ -267,12 +267,14 @@ pub(super) struct Serve {
     /// Debug the running process PID; it continues when the debugger detaches
     #[arg(short = 'p', long, value_name = "PID", conflicts_with_all = ["command", "aslr"], value_parser = clap::value_parser!(i32).range(1..))]
     pub(super) attach: Option<i32>,
-    /// Record all inputs of the run: its past has every register and all memory. Threads take turns
-    #[arg(long, conflicts_with = "backend")]
-    pub(super) exact: bool,
-    /// The method of capturing the control flow; translation if not given
-    #[arg(long, value_enum, default_value_t = Backend::Auto, hide_default_value = true)]
-    pub(super) backend: Backend,
+    /// Record the path: the past shows no values, threads run at the same time, and the debugger can
+    /// follow forks. Otherwise all inputs of the run are recorded, and the past has every register and
+    /// all memory
+    #[arg(long)]
+    pub(super) path: bool,
+    /// Record the path, by this method; translation with `auto`
+    #[arg(long, value_enum)]
+    pub(super) backend: Option<Backend>,
     /// Keep the history as a recording in this directory, which must be new or empty
     #[arg(long, value_name = "DIR")]
     pub(super) save: Option<PathBuf>,

@@ -54,10 +54,10 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         store: Store::of_user(),
     };
     let backend = match arguments.backend {
-        _ if arguments.exact => Backend::Exact,
-        arguments::Backend::Auto | arguments::Backend::Soft => Backend::Soft,
-        arguments::Backend::Perf => Backend::Perf,
-        arguments::Backend::Step => Backend::Step,
+        None if !arguments.path => Backend::Exact,
+        None | Some(arguments::Backend::Auto | arguments::Backend::Soft) => Backend::Soft,
+        Some(arguments::Backend::Perf) => Backend::Perf,
+        Some(arguments::Backend::Step) => Backend::Step,
     };
     let mut live = session::Live::new(backend, request);
     let leaving = Leaving::on_signals();

@@ -36,6 +36,23 @@ impl Replay {
     }
 }
 
+impl Replay {
+    /// Moves over the last entry of a log that is written on, if that only says where the program is,
+    /// and the replay is there.
+    pub fn meet_end(&mut self) -> Result<(), Error> {
+        if self.diverted.is_some() || self.cursor.index() + 1 != self.outline.last() {
+            return Ok(());
+        }
+        self.settle()?;
+        let Some(entry) = self.cursor.current()? else { return Ok(()) };
+        let is_place = matches!(entry.happening, Happening::Switch { .. });
+        if is_place && self.outline.last() == self.outline.len() && self.is_at_site(&entry)? {
+            self.go_to_end(&|| false)?;
+        }
+        Ok(())
+    }
+}
+
 impl Epoch {
     /// Keeps ranges free for the program. Returns false if some are not.
     fn keeps_free(&mut self, ranges: &[AddrRange]) -> bool {

@@ -145,6 +145,11 @@ impl Live {
 
     /// Updates `in_past`: true if the history is at a position before its end.
     fn settle(&mut self) {
+        if let Some(Some(Past::Exact(replayed))) = self.history.get_mut()
+            && let Err(error) = replayed.meet_end()
+        {
+            self.failure.replace(Some(error.to_string()));
+        }
         let position = self.known_history().and_then(Run::position);
         self.in_past = position.is_some_and(|position| position.at < position.total);
     }
@@ -212,6 +217,7 @@ impl Run for Live {
                 self.is_back = false;
                 Stop { thread: self.stopped, reason: StopReason::Signal(number) }
             }
+            (StopReason::Edge(Edge::End), None) => Stop { thread: self.stopped, ..stop },
             _ => stop,
         }
     }

@@ -78,6 +78,12 @@ impl Replayed {
         self.replay.get_mut().extend(reader)
     }
 
+    /// Moves to the end of the recording of a program that still runs, if nothing executes before
+    /// that.
+    pub(super) fn meet_end(&mut self) -> Result<(), replay::Error> {
+        self.replay.get_mut().meet_end()
+    }
+
     /// Moves to the end of the recording. Returns false if that was interrupted.
     pub(super) fn go_to_end(
         &mut self,
@@ -196,9 +202,14 @@ impl Replayed {
         Stop { thread: tid, reason: kind.map_or(StopReason::Step, StopReason::Breakpoint) }
     }
 
+    /// Returns the thread that executes next, or another that exists.
+    fn present_thread(&self) -> Tid {
+        self.running().unwrap_or_else(|| self.default_thread())
+    }
+
     /// Returns the stop for what a run found.
     fn stop(&self, found: Found, edge: Edge, breakpoints: &Breakpoints) -> Stop {
-        let thread = self.running().unwrap_or(self.shown);
+        let thread = self.present_thread();
         let kind = || self.pc(thread).and_then(|pc| breakpoints.at(pc));
         let reason = match found {
             Found::Goal => StopReason::Step,

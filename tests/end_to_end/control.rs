@@ -4,7 +4,7 @@
 use crate::serve::{Client, Live, name, tools};
 use crate::support::{Scene, address_of, answer, assert_in_order};
 
-const BACKENDS: [&str; 2] = ["soft", "step"];
+const BACKENDS: [&str; 3] = ["exact", "soft", "step"];
 
 /// What gdb prints for these commands on a program, with each backend.
 fn each(source: &str, flags: &[&str], arguments: &[&str], commands: &str, check: fn(&str)) {

@@ -14,14 +14,14 @@ thread_local! {
     static BACKEND: Cell<&'static str> = const { Cell::new("soft") };
 }
 
-/// The tests, of single-stepped programs.
-macro_rules! also_stepped {
-    ($($test:ident)*) => {
-        mod stepped {
+/// The tests, of programs that are captured in another way.
+macro_rules! also {
+    ($name:ident by $backend:literal: $($test:ident)*) => {
+        mod $name {
             $(
                 #[test]
                 fn $test() {
-                    super::BACKEND.set("step");
+                    super::BACKEND.set($backend);
                     super::$test();
                 }
             )*
@@ -29,7 +29,19 @@ macro_rules! also_stepped {
     };
 }
 
-also_stepped! {
+also! { exactly by "exact":
+    signals_come_when_the_debugger_lets_them
+    watchpoints_are_of_all_threads
+    more_watchpoints_than_the_cpu_has
+    a_program_that_was_watched_is_left
+    signals_that_are_ignored_are_told
+    threads_stop_together_and_none_is_lost
+    signals_of_several_threads_at_once_all_come
+    another_program_is_executed
+    a_client_that_kills_and_one_that_hangs_up
+}
+
+also! { stepped by "step":
     it_goes_back_from_a_stop_and_on_again
     what_a_debugger_does_leaves_the_path_as_it_is
     signals_come_when_the_debugger_lets_them
@@ -64,7 +76,10 @@ impl Live {
     ) -> Self {
         let mut serve = contraflow();
         serve.env("CONTRAFLOW_HOME", scene.path("store"));
-        serve.args(["serve", ":0", "--backend", backend]).args(options);
+        serve.args(["serve", ":0"]).args(options);
+        if backend != "exact" {
+            serve.args(["--backend", backend]);
+        }
         if !command.is_empty() {
             serve.arg("--").args(command);
         }

@@ -99,12 +99,16 @@ impl Engine {
         Ok(hit.is_some())
     }
 
-    /// Returns true if a thread stops for a signal, which is kept for later.
-    pub(super) fn holds(&mut self, tid: Tid, info: &SiginfoBytes) -> bool {
+    /// Returns true if a thread stops for a signal, which is kept for later. A signal that the debugger
+    /// sent has the information that the debugger gave it.
+    pub(super) fn holds(&mut self, tid: Tid, info: &mut SiginfoBytes) -> bool {
         let (Some(debugger), Some(thread)) = (&self.debugger, self.threads.get_mut(&tid)) else {
             return false;
         };
         let signal = siginfo::signal_of(info);
+        if let Some(given) = thread.debug.pending.take_siginfo(signal) {
+            *info = given;
+        }
         let steps = debugger.stepping == Some(tid);
         let passed = if steps { debugger.passed_to_stepper } else { debugger.passed };
         if !thread.debug.pending.asks(signal, passed) {

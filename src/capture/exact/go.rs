@@ -90,11 +90,11 @@ impl Engine {
         let is_turn_of_others = debugger.lone_steps.is_multiple_of(LONE_STEPS);
         let others_run = !go.locked && (!steps_alone || is_turn_of_others);
         let lone_steps = debugger.lone_steps;
-        let only = (go.step || !others_run).then_some(go.thread);
+        let is_alone = go.locked || go.step && !(steps_alone && is_turn_of_others);
         *debugger = Debugger {
             stops: go.stops.iter().map(|addr| addr.0).collect(),
             stepping: go.step.then_some(go.thread),
-            only: only.filter(|_| !is_turn_of_others || !steps_alone),
+            only: is_alone.then_some(go.thread),
             is_locked: go.locked,
             passed: go.passed,
             passed_to_stepper: go.passed_to_stepper,
@@ -115,7 +115,10 @@ impl Engine {
             gone_is_fine(thread.debug.watched.set(thread.tracee(), &slots))?;
             let runs = matches!(thread.doing, Doing::Runs);
             let ip = thread.tracee().instruction_pointer().ok();
-            thread.debug.passes = ip.filter(|_| runs).map(|ip| ip.0);
+            // gdb, which steps over a breakpoint as the signal comes, inserts one for when the signal
+            // is delivered, even if nothing happens then.
+            let gets_held = thread.debug.held.is_some() && thread.debug.chosen != 0;
+            thread.debug.passes = ip.filter(|_| runs && !gets_held).map(|ip| ip.0);
             let is_sent = thread.debug.held.is_none() && thread.debug.chosen != 0;
             if others_run || *tid == go.thread {
                 let signal = thread.debug.chosen;

@@ -34,8 +34,8 @@ enum Delivered {
 
 impl Engine {
     /// Delivers a signal to a thread that is stopped in the program.
-    pub(super) fn signalled(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
-        if self.holds(tid, &info) { Ok(()) } else { self.deliver_signal(tid, info) }
+    pub(super) fn signalled(&mut self, tid: Tid, mut info: SiginfoBytes) -> Result<(), Error> {
+        if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal(tid, info) }
     }
 
     pub(super) fn deliver_signal(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
@@ -47,8 +47,12 @@ impl Engine {
     }
 
     /// Delivers a signal to a thread that is in a system call.
-    pub(super) fn signalled_in_call(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
-        if self.holds(tid, &info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
+    pub(super) fn signalled_in_call(
+        &mut self,
+        tid: Tid,
+        mut info: SiginfoBytes,
+    ) -> Result<(), Error> {
+        if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
     }
 
     pub(super) fn deliver_signal_in_call(

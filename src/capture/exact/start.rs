@@ -12,7 +12,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, Write};
 use crate::sideband::{Event, Mapping};
-use crate::tracee::call_numbers::{BRK, MUNMAP};
+use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
 
 const PAGE_BYTES: u64 = 4096;
@@ -53,6 +53,10 @@ impl Engine {
 
     /// Handles an execve: the process has another program, and this thread only.
     pub(super) fn executed(&mut self, tid: Tid) -> Result<(), Error> {
+        let call = self.threads.values().find_map(|thread| {
+            let calling = thread.calling().filter(|_| thread.debug.reports_return)?;
+            matches!(calling.call.number, EXECVE | EXECVEAT).then_some(calling.call.number)
+        });
         self.threads.clear();
         self.unborn.clear();
         let Some(process) = self.process.take() else { return Ok(()) };
@@ -76,6 +80,9 @@ impl Engine {
         }
         self.begin_debugging_program();
         self.report(tid, News::Executed);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.debug.pending.owed = call.map(News::CallReturn);
+        }
         Ok(())
     }
 }

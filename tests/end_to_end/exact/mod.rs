@@ -5,6 +5,7 @@ mod calls;
 mod chaos;
 mod faults;
 mod last;
+mod live;
 mod paths;
 mod programs;
 mod tools;

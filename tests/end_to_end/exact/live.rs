@@ -1,0 +1,80 @@
+//! Live programs that are recorded exactly, under real gdb: back with all values, and forward again to
+//! now.
+
+use crate::serve::{Live, name, tools};
+use crate::support::{Scene, answer, assert_in_order, contraflow, text};
+
+/// Past values, watchpoints and conditions; then the program goes on where it was.
+#[test]
+fn the_past_of_a_live_program_has_all_values() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break work if n == 3\ncontinue\nprint counter\ndelete\nwatch counter\n\
+         reverse-continue\nprint counter\nreverse-continue\nprint counter\nbt\ndelete\n\
+         break work if n == 0\nreverse-continue\nprint n\nfinish\ndelete\ncontinue\n\
+         print counter\nmonitor when\nnext\nnext\nnext\nprint sum\nreverse-next\nreverse-next\n\
+         print n\nbreak on_signal\ncontinue\nhandle SIGUSR1 nostop\ncontinue\nprint counter\n\
+         up\ninfo registers rip\nreverse-finish\ndelete\ncontinue\ncontinue\ncontinue",
+    );
+    assert!(answer(&said, "continue", 0).contains("Breakpoint 1, work (n=3)"), "{said}");
+    for (nth, value) in [(0, 3), (1, 2), (2, 1)] {
+        let printed = answer(&said, "print counter", nth);
+        assert!(printed.ends_with(&format!("= {value}")), "{value}: {said}");
+    }
+    assert_in_order(answer(&said, "reverse-continue", 0), &["Old value = 3", "New value = 2"]);
+    assert_in_order(answer(&said, "bt", 0), &["work (n=1)", "main ("]);
+    assert!(answer(&said, "reverse-continue", 2).contains("work (n=0)"), "{said}");
+    assert!(answer(&said, "finish", 0).contains("Value returned is $"), "{said}");
+    // To now, which is where the program was.
+    assert!(answer(&said, "continue", 1).contains("No more reverse-execution history"), "{said}");
+    assert!(answer(&said, "continue", 1).contains("work (n=3)"), "{said}");
+    assert!(answer(&said, "print counter", 3).ends_with("= 3"), "{said}");
+    assert!(answer(&said, "monitor when", 0).contains("exact, 100.00%"), "{said}");
+    assert!(answer(&said, "print sum", 0).ends_with("= 0"), "{said}");
+    // The last step back is met before the program goes on.
+    assert!(answer(&said, "continue", 2).contains("No more reverse-execution history"), "{said}");
+    assert!(said.contains("received signal SIGUSR1"), "{said}");
+    assert!(said.contains("exited with code 03"), "{said}");
+    assert_eq!(live.end(), ("total 35 counter 105\n".to_owned(), Some(0)));
+}
+
+/// What a debugger changes, and the functions that it calls, are part of the recording.
+#[test]
+fn changes_by_a_debugger_are_recorded() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("live.c", &["-O0"]);
+    let kept = scene.path("kept");
+    let options = ["--once", "--save", name(&kept)];
+    let live = Live::start_by("exact", &scene, &options, &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break work\ncontinue\nset var counter = 50\nset var n = 4\nset var $xmm5.uint128 = 77\n\
+         print work(3)\ncontinue\nprint counter\nprint $xmm5.uint128\nwatch counter\n\
+         reverse-continue\nreverse-continue\nprint counter\nset var counter = 9\nprint counter\n\
+         cf-seek end\nprint counter\ndelete\ncontinue\ncontinue\ncontinue",
+    );
+    // The call stops at its breakpoint first.
+    assert!(said.contains("The program being debugged stopped while in a function"), "{said}");
+    assert!(answer(&said, "print counter", 0).ends_with("= 51"), "{said}");
+    // Back before the change, in a copy of that moment, and to now again.
+    assert!(answer(&said, "print counter", 2).ends_with("= 9"), "{said}");
+    assert!(answer(&said, "print counter", 3).ends_with("= 51"), "{said}");
+    assert!(said.contains("exited with code 03"), "{said}");
+    let (printed, status) = live.end();
+    assert_eq!(status, Some(0));
+    assert!(printed.contains("counter 15"), "{printed}");
+    let check = contraflow().arg("check").arg(&kept).output().unwrap();
+    assert!(check.status.success(), "{}{}", text(&check.stderr), said);
+    assert!(text(&check.stdout).contains("the replay is the recorded run"));
+    let log = contraflow().args(["dump", "log"]).arg(&kept).output().unwrap();
+    assert!(text(&log.stdout).contains("  changed "), "{}", text(&log.stdout));
+}
