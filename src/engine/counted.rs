@@ -10,6 +10,7 @@ use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
+use crate::tracee::debug_registers::HitStatus;
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick, slots};
 
@@ -182,7 +183,12 @@ impl TranslatedProcess {
                     return Ok(run);
                 }
                 SignalStop::Watchpoint => {
-                    return self.come_out(thread, running, RunEnd::Watchpoint);
+                    let status = HitStatus::of(thread.tracee)?;
+                    let run = self.come_out(thread, running, RunEnd::Watchpoint)?;
+                    if !matches!(run, Run::Other(_)) {
+                        status.restore(thread.tracee)?;
+                    }
+                    return Ok(run);
                 }
                 SignalStop::HiddenFault => thread.fault_again()?,
                 SignalStop::StaleFault => {}

@@ -123,6 +123,23 @@ pub struct Hit {
     pub reads: bool,
 }
 
+/// The hits of a thread, as the CPU reports them (DR6).
+#[derive(Clone, Copy, Debug)]
+pub struct HitStatus(u64);
+
+impl HitStatus {
+    /// Reads the hits since they were last taken.
+    pub fn of(tracee: Tracee) -> Result<Self, Error> {
+        tracee.debug_register(STATUS).map(Self)
+    }
+
+    /// Writes the hits back, after steps of the thread: each replaces them
+    /// (`exc_debug_user` in the kernel).
+    pub fn restore(self, tracee: Tracee) -> Result<(), Error> {
+        tracee.set_debug_register(STATUS, self.0)
+    }
+}
+
 /// Watches nothing any more.
 pub fn clear(tracee: Tracee) -> Result<(), Error> {
     watch(tracee, &[])

@@ -77,6 +77,9 @@ impl Engine {
     /// writes then is in the log before another thread runs.
     fn thread_ends(&mut self, tid: Tid) -> Result<(), Error> {
         let name = comm(self.pid, tid);
+        if self.debugger.is_some() {
+            self.names.insert(tid, name.clone());
+        }
         gone_is_fine(Tracee(tid).resume(0))?;
         self.wait_until_gone(tid);
         if self.holder != tid {

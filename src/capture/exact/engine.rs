@@ -90,6 +90,8 @@ pub(in crate::capture) struct Engine {
     pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
     pub(super) debugger: Option<Debugger>,
+    /// The names of threads that ended, for the debugger.
+    pub(super) names: BTreeMap<Tid, String>,
     pub(super) leaving: Option<Leaving>,
     pub(super) exit: Option<Exit>,
     /// True once the log has its last entry.
@@ -115,6 +117,7 @@ impl Engine {
             unborn: BTreeMap::new(),
             turns: turns.copied(),
             debugger: None,
+            names: BTreeMap::new(),
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,

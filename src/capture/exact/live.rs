@@ -65,7 +65,7 @@ impl LiveProgram for Live {
     }
 
     fn name(&self, tid: Tid) -> String {
-        comm(self.engine.pid, tid)
+        self.engine.names.get(&tid).cloned().unwrap_or_else(|| comm(self.engine.pid, tid))
     }
 
     fn set_registers(&mut self, tid: Tid, registers: &insn::Registers) -> Result<(), Error> {
