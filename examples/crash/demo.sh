@@ -22,29 +22,28 @@ set pagination off
 set style enabled off
 echo (gdb) backtrace\n
 backtrace
-echo (gdb) print a->owner\n
-print a->owner
-echo \nThe account has no owner any more. Who took it? Back, out of here and into what ran before.\n\n
-echo (gdb) reverse-next\n
-reverse-next
-echo (gdb) reverse-finish\n
-reverse-finish
-echo (gdb) reverse-finish\n
-reverse-finish
-echo (gdb) reverse-step\n
-reverse-step
-echo (gdb) reverse-step\n
-reverse-step
+echo (gdb) print *a\n
+print *a
+echo \nThe account has no owner any more. Who took it?\n\n
+echo (gdb) watch -l a->owner\n
+watch -l a->owner
+echo (gdb) reverse-continue\n
+reverse-continue
 echo (gdb) backtrace\n
 backtrace
-echo (gdb) list\n
-list
+echo (gdb) print *a\n
+print *a
+delete
+echo \nIts name is freed already. Whose account was it? Back to the write before that.\n\n
+echo (gdb) cf-last a->owner\n
+cf-last a->owner
 echo (gdb) cf-when\n
 cf-when
 detach
 GDB
 "$contraflow" replay "$work/recording" -- -nx -batch -x walk.gdb 2>&1 | tee walk.out
-grep -q "the bug: .a. stays on the list" walk.out ||
+grep -q "retire (a=0x[0-9a-f]*) at crash.c:31" walk.out &&
+    grep -q "the bug: .a. stays on the list" walk.out ||
     { echo "the walk did not reach the bug" >&2; exit 1; }
 echo
-echo "That line is the bug: the account is freed, but stays on the list."
+echo "crash.c:31 is the bug: the account gives its owner back, but stays on the list."
