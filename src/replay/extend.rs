@@ -10,9 +10,8 @@ use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, Log};
 
 impl Replay {
-    /// Continues with the same recording, which has more entries now. Returns false if the program has
-    /// come to use addresses where the replay has something of its own: the recording is to be opened
-    /// anew.
+    /// Continues with the same recording, which has more entries now. Returns false if the program now
+    /// uses addresses where the replay has its own memory: the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
         let outline = Outline::of(&log)?;

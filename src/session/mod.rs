@@ -15,6 +15,7 @@ mod describe;
 mod executions;
 mod files;
 mod final_registers;
+mod growing;
 mod happenings;
 mod history;
 mod live;

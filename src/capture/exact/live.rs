@@ -87,7 +87,7 @@ impl LiveProgram for Live {
         }
     }
 
-    /// The log has no times.
+    /// Returns nothing: the log has no times.
     fn clock(&self) -> Option<TscClock> {
         None
     }
