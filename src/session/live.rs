@@ -464,6 +464,7 @@ impl Run for Live {
     }
 
     fn leave(&mut self) {
+        self.close_history();
         if let Err(error) = self.program.get_mut().detach() {
             self.failure.replace(Some(error.to_string()));
         }

@@ -107,6 +107,9 @@ impl Live {
     pub(super) fn leave_one(&mut self, pid: Pid) -> Result<(), Error> {
         let before = self.program.get_mut().pid();
         let only = self.program.get_mut().beside().is_empty();
+        if only && before == pid {
+            self.close_history();
+        }
         let left = self.program.get_mut().leave_process(pid);
         left.map_err(|error| Error::Refused(error.to_string()))?;
         let now = self.program.get_mut().pid();

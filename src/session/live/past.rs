@@ -10,6 +10,7 @@ use crate::session::{Recorded, Recording, Replayed, Run};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use crate::tracee;
+use std::cell::{OnceCell, RefCell};
 
 /// The past of a live program.
 #[derive(Debug)]
@@ -100,6 +101,12 @@ impl Live {
         if let Some(Some(Past::Exact(replayed))) = self.history.take() {
             self.outdated.replace(Some(replayed));
         }
+    }
+
+    /// Ends the replay, whose processes would be detached from, too.
+    pub(super) fn close_history(&mut self) {
+        (self.history, self.outdated) = (OnceCell::new(), RefCell::new(None));
+        self.in_past = false;
     }
 
     /// Returns the history if the debugger is at a position in it.
