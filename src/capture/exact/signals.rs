@@ -3,6 +3,7 @@
 use super::effects::contents;
 use super::engine::Engine;
 use super::process::{Process, place_of, state_of};
+use super::special::is_end;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::delivery::leaves_it_running;
@@ -52,6 +53,11 @@ impl Engine {
         tid: Tid,
         mut info: SiginfoBytes,
     ) -> Result<(), Error> {
+        let ends = |thread: &Thread| thread.calling().is_some_and(|c| is_end(&c.call));
+        if self.is_finished && self.threads.get(&tid).is_some_and(ends) {
+            // It comes too late: the log has its last entry, and the call is next.
+            return self.with(tid, |_, thread| Ok(thread.tracee().step(0)?)).map(|_| ());
+        }
         if self.holds(tid, &mut info) { Ok(()) } else { self.deliver_signal_in_call(tid, info) }
     }
 

@@ -17,7 +17,7 @@ __attribute__((target("avx2,fma"))) int main() {
     if (!__builtin_cpu_supports("avx2"))
         return 0;
     signal(SIGALRM, h);
-    struct itimerval t = {{0, 4000}, {0, 4000}};
+    struct itimerval t = {{0, 500}, {0, 500}};
     setitimer(ITIMER_REAL, &t, 0);
     __m256d a = _mm256_set1_pd(1.0), b = _mm256_set1_pd(1e-9);
     while (n < 50)
