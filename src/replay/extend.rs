@@ -33,9 +33,7 @@ impl Replay {
         (self.is_at_end, self.end) = (false, u64::MAX);
         Ok(true)
     }
-}
 
-impl Replay {
     /// Moves over the last entry of a log that is written on, if that only says where the program is,
     /// and the replay is there.
     pub fn meet_end(&mut self) -> Result<(), Error> {

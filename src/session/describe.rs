@@ -1,6 +1,7 @@
 //! Facts about a run for its user: the program, its ending, the gaps.
 
 use crate::common::{Addr, AddrRange, Tid};
+use crate::recording::{Exit, Reader};
 use crate::sideband::{self, Mapping};
 use crate::state::LinkMap;
 use std::fmt;
@@ -20,6 +21,20 @@ pub struct Description {
     pub backend: String,
 }
 
+impl Description {
+    /// Returns what the manifest of a recording says.
+    pub(super) fn of(reader: &Reader) -> Self {
+        let manifest = reader.manifest();
+        Self {
+            program: manifest.program.clone(),
+            arguments: manifest.argv.clone(),
+            ending: Ending::of(reader),
+            cpu: manifest.cpu.to_string(),
+            backend: manifest.capture.backend.to_string(),
+        }
+    }
+}
+
 /// The ending of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ending {
@@ -32,6 +47,17 @@ pub enum Ending {
     /// The ending is unknown, for example because the recorder was killed.
     #[default]
     Unknown,
+}
+
+impl Ending {
+    /// Returns what the manifest of a recording says.
+    pub(super) fn of(reader: &Reader) -> Self {
+        match reader.manifest().end.as_ref().and_then(|end| end.exit) {
+            Some(Exit::Code(status)) => Self::Exited(status),
+            Some(Exit::Signal(number)) => Self::Signal(number),
+            None => Self::Unknown,
+        }
+    }
 }
 
 impl fmt::Display for Ending {

@@ -268,17 +268,15 @@ impl Run for Live {
     }
 
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame> {
-        let history = if self.is_exact() { None } else { self.history() };
-        history.map(|history| history.call_stack(tid)).unwrap_or_default()
+        self.path().map(|path| path.call_stack(tid)).unwrap_or_default()
     }
 
     fn older_frames(&self, tid: Tid) -> Older {
-        let history = if self.is_exact() { None } else { self.history() };
-        history.map_or(Older::Nothing, |history| history.older_frames(tid))
+        self.path().map_or(Older::Nothing, |path| path.older_frames(tid))
     }
 
     fn time_ns(&self) -> Option<u64> {
-        if self.is_exact() { None } else { self.history()?.time_ns() }
+        self.path()?.time_ns()
     }
 
     fn fatal_signal(&self) -> Option<(Tid, i32)> {
@@ -286,14 +284,15 @@ impl Run for Live {
     }
 
     fn gaps(&self) -> Vec<GapInfo> {
-        if self.is_exact() {
-            return Vec::new();
-        }
-        self.history().map(Run::gaps).unwrap_or_default()
+        self.path().map(Run::gaps).unwrap_or_default()
     }
 
     fn describe(&self) -> Description {
-        let known = self.history().map(Run::describe).unwrap_or_default();
+        let known = if self.is_exact() {
+            self.description_on_disk().unwrap_or_default()
+        } else {
+            self.history().map(Run::describe).unwrap_or_default()
+        };
         let ending = self.ended.unwrap_or(Ending::Running);
         Description { ending, ..known }
     }
@@ -342,15 +341,15 @@ impl Run for Live {
     }
 
     fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
-        if self.is_exact() { None } else { self.history()?.pt_trace(tid) }
+        self.path()?.pt_trace(tid)
     }
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
-        if self.is_exact() { None } else { self.history()?.pt_cpu() }
+        self.path()?.pt_cpu()
     }
 
     fn recorded(&self) -> Option<&dyn History> {
-        if self.is_exact() { None } else { self.history()?.recorded() }
+        self.path()?.recorded()
     }
 
     fn start(&mut self, start: &Start) -> Result<(), Error> {

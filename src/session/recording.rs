@@ -5,13 +5,13 @@ use super::final_registers::registers;
 use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
-    CallFrame, Called, Description, Direction, Ending, FileBytes, Found, GapInfo, Happening,
+    CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, Happening,
     HappeningSearch, History, Library, Older, Place, Protection, Region, Register, Registers,
     Search, ThreadInfo, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
-use crate::recording::{Exit, TscClock};
+use crate::recording::TscClock;
 use crate::state::{self, FinalState, Moment};
 use crate::timeline::{self, Frame, KernelEntries, Timeline};
 use std::cell::{OnceCell, RefCell};
@@ -281,20 +281,7 @@ impl History for Recording {
     }
 
     fn describe(&self) -> Description {
-        let manifest = self.timeline.reader().manifest();
-        let cpu = &manifest.cpu;
-        let exit = manifest.end.as_ref().and_then(|end| end.exit);
-        Description {
-            program: manifest.program.clone(),
-            arguments: manifest.argv.clone(),
-            ending: match exit {
-                Some(Exit::Code(status)) => Ending::Exited(status),
-                Some(Exit::Signal(number)) => Ending::Signal(number),
-                None => Ending::Unknown,
-            },
-            cpu: cpu.to_string(),
-            backend: manifest.capture.backend.to_string(),
-        }
+        Description::of(self.timeline.reader())
     }
 
     fn auxv(&self) -> Option<Vec<u8>> {

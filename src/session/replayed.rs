@@ -9,7 +9,7 @@ use super::{
     Region, Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::recording::{Exit, Reader};
+use crate::recording::Reader;
 use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch, WatchKind};
 use crate::state::link_maps;
 use std::cell::RefCell;
@@ -317,7 +317,7 @@ impl Run for Replayed {
 
     fn fatal_signal(&self) -> Option<(Tid, i32)> {
         let replay = self.replay.borrow();
-        let Ending::Signal(number) = ending(replay.reader()) else { return None };
+        let Ending::Signal(number) = Ending::of(replay.reader()) else { return None };
         replay.is_at_end().then_some((self.shown, number))
     }
 
@@ -326,15 +326,7 @@ impl Run for Replayed {
     }
 
     fn describe(&self) -> Description {
-        let replay = self.replay.borrow();
-        let manifest = replay.reader().manifest();
-        Description {
-            program: manifest.program.clone(),
-            arguments: manifest.argv.clone(),
-            ending: ending(replay.reader()),
-            cpu: manifest.cpu.to_string(),
-            backend: manifest.capture.backend.to_string(),
-        }
+        Description::of(self.replay.borrow().reader())
     }
 
     fn auxv(&self) -> Option<Vec<u8>> {
@@ -474,14 +466,6 @@ fn holds(replay: &Replay, conditions: &Conditions) -> bool {
     let Some(thread) = replay.loaded() else { return true };
     let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
     conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
-}
-
-fn ending(reader: &Reader) -> Ending {
-    match reader.manifest().end.as_ref().and_then(|end| end.exit) {
-        Some(Exit::Code(status)) => Ending::Exited(status),
-        Some(Exit::Signal(number)) => Ending::Signal(number),
-        None => Ending::Unknown,
-    }
 }
 
 fn watch(watchpoint: &Watchpoint) -> Watch {

@@ -6,7 +6,7 @@ use crate::common::Addr;
 use crate::image::Bytes;
 use crate::image::core::{self, CoreContents};
 use crate::recording::Reader;
-use crate::session::{Recorded, Recording, Replayed, Run};
+use crate::session::{Description, Recorded, Recording, Replayed, Run};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use crate::tracee;
@@ -56,6 +56,18 @@ impl Live {
     pub(super) fn history(&self) -> Option<&dyn Run> {
         self.history_unless(&|| false);
         self.known_history()
+    }
+
+    /// Returns the path up to now, if that is recorded.
+    pub(super) fn path(&self) -> Option<&dyn Run> {
+        if self.is_exact() { None } else { self.history() }
+    }
+
+    /// Returns the recording's own description of the program. Replays nothing.
+    pub(super) fn description_on_disk(&self) -> Option<Description> {
+        let mut program = self.program.borrow_mut();
+        let reader = Reader::open(program.save().ok()?).ok()?;
+        Some(Description::of(&reader))
     }
 
     /// Returns the history up to now if it was opened already.
