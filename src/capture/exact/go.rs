@@ -2,6 +2,7 @@
 
 use super::debugger::Debugger;
 use super::engine::Engine;
+use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::capture::beat::Beat;
@@ -169,7 +170,11 @@ impl Engine {
         self.with(tid, |process, thread| process.end_run(thread))?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let is_stopped = thread.stop.is_some() || thread.debug.held.is_some();
-        if thread.calling().is_none() || thread.debug.is_halted {
+        let Some(calling) = thread.calling().filter(|_| !thread.debug.is_halted) else {
+            return Ok(());
+        };
+        let waits = |process: &Process| process.waits_for_child(&calling.call);
+        if !is_stopped && self.process.as_ref().is_some_and(waits) {
             return Ok(());
         }
         if !is_stopped {

@@ -15,7 +15,7 @@ use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
     ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
     PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
-    SCHED_GETAFFINITY, SCHED_SETAFFINITY,
+    SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
 };
 
 const ENOSYS: i64 = -libc::ENOSYS as i64;
@@ -145,12 +145,7 @@ impl Process {
     /// Returns true if a call creates a process that can write memory which this one can read, for
     /// longer than this one waits: shared mappings, or all memory.
     fn shares_with_child(&self, call: &Call) -> bool {
-        let flags = match call.number {
-            FORK => 0,
-            CLONE => call.args[0],
-            CLONE3 => self.word(call.args[0]),
-            _ => return false,
-        };
+        let Some(flags) = self.clone_flags(call) else { return false };
         let is_writable = |m: &Mapping| m.protection.shared && m.protection.write;
         match flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) {
             flags if flags & CLONE_VM == 0 => self.engine.space.mappings().any(is_writable),
@@ -184,12 +179,25 @@ impl Process {
 
     /// Returns true if a call creates a thread of the process.
     pub(super) fn makes_thread(&self, call: &Call) -> bool {
-        let flags = match call.number {
-            CLONE => call.args[0],
-            CLONE3 => self.word(call.args[0]),
-            _ => 0,
-        };
-        flags & CLONE_THREAD != 0
+        self.clone_flags(call).is_some_and(|flags| flags & CLONE_THREAD != 0)
+    }
+
+    /// Returns true if the thread waits in a call until the child that this makes executes a program
+    /// or ends. Nothing but a fatal signal ends that wait.
+    pub(super) fn waits_for_child(&self, call: &Call) -> bool {
+        self.clone_flags(call).is_some_and(|flags| flags & CLONE_VFORK != 0)
+    }
+
+    /// Returns the flags with which a call makes a thread or a process (clone(2)).
+    fn clone_flags(&self, call: &Call) -> Option<u64> {
+        match call.number {
+            FORK => Some(0),
+            VFORK => Some(CLONE_VM | CLONE_VFORK),
+            CLONE => Some(call.args[0]),
+            // They come first in `struct clone_args`.
+            CLONE3 => Some(self.word(call.args[0])),
+            _ => None,
+        }
     }
 
     /// Reads a word of the program's memory; 0 if it is not there.
