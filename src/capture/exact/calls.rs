@@ -5,6 +5,7 @@ use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
 use super::maps::changes_mappings;
 use super::process::{Process, state_of};
+use super::scratch::Scratch;
 use super::special::{is_end, written_for};
 use super::thread::{Calling, Doing, Thread};
 use crate::capture::Error;
@@ -19,7 +20,7 @@ use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
 };
-use crate::tracee::{PtraceEvent, SiginfoBytes, Stop};
+use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee};
 
 /// A handler's frame replaces this result of an interrupted call.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
@@ -70,6 +71,7 @@ impl Engine {
             self.log_finish(tid, &registers)?;
         }
         self.answer_for_cpus(&call);
+        let has_others = self.threads.len() > 1;
         let begun = self.with(tid, |process, thread| {
             process.prepare_call(thread, &call, &registers)?;
             let open =
@@ -80,7 +82,13 @@ impl Engine {
             if is_logged {
                 process.log(thread, &registers, Happening::Enters { number: call.number })?;
             }
-            let calling = Calling { call, open, registers, before, is_logged };
+            let scratch = if has_others {
+                let place = (thread.tracee(), thread.translated.area);
+                Scratch::lend(&process.engine, place, (&call, &open), &registers)?
+            } else {
+                Scratch::default()
+            };
+            let calling = Calling { call, open, registers, before, scratch, is_logged };
             thread.doing = Doing::Calls(Box::new(calling));
             Ok(thread.tracee().step(0)?)
         })?;
@@ -222,8 +230,10 @@ impl Process {
             after.r11 = hidden_in_r11(&after);
         }
         after.orig_rax = u64::MAX;
+        calling.scratch.restore(&mut after);
         thread.tracee().set_registers(&after)?;
         let result = after.rax.cast_signed();
+        calling.scratch.give_back(&mut self.engine, &calling.open, result);
         thread.registered.note(call, result);
         let opened = self.opened_by(call, result);
         self.hide_own_mappings(thread, call, opened.as_ref())?;
@@ -263,12 +273,34 @@ impl Process {
         writes
     }
 
+    /// Restores the arguments and buffers of a thread in a call that a signal's handler, or the end
+    /// of the recording, ends. It was not made yet if the kernel would repeat it.
+    pub(super) fn take_from_scratch(
+        &mut self,
+        tracee: Tracee,
+        calling: &Calling,
+    ) -> Result<(), Error> {
+        if calling.scratch.is_empty() {
+            return Ok(());
+        }
+        let mut registers = tracee.registers()?;
+        calling.scratch.restore(&mut registers);
+        tracee.set_registers(&registers)?;
+        let result = result_of_interrupted(registers.rax);
+        calling.scratch.give_back(&mut self.engine, &calling.open, result);
+        Ok(())
+    }
+
     /// Reads the memory that a call wrote which a signal ends.
     pub(super) fn writes_of_interrupted(&self, calling: &Calling, rax: u64) -> Vec<Write> {
-        let registers = Registers { rax, orig_rax: 0, ..Registers::default() };
-        let result = if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() };
-        self.writes_of(calling, result)
+        self.writes_of(calling, result_of_interrupted(rax))
     }
+}
+
+/// Returns the result of a call that a signal's handler ends, by RAX before the handler.
+fn result_of_interrupted(rax: u64) -> i64 {
+    let registers = Registers { rax, orig_rax: 0, ..Registers::default() };
+    if asks_to_restart(&registers) { INTERRUPTED } else { rax.cast_signed() }
 }
 
 /// Returns true if no other thread executes anything until a call of this number is done, or its child

@@ -7,12 +7,13 @@ use super::special::Reason;
 use super::thread::{Doing, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
+use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::engine::{Place, Run};
 use crate::insn::Registers;
 use crate::recording::log::Happening;
-use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT};
+use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, RESTART_SYSCALL};
 use crate::tracee::{
     self, Signo, Stop, TRAP_BIT, Tracee, comm, executable, siginfo, signals, wait_for,
 };
@@ -203,9 +204,17 @@ impl Engine {
             let signal = halt(self.pid, thread);
             // Where this fails, nothing better is possible than to go on.
             let _ = process.end_run(thread);
+            let begins_again = thread.calling().filter(|calling| !calling.scratch.is_empty());
+            if let Some(calling) = begins_again {
+                let _ = process.take_from_scratch(tracee, calling);
+            }
             if let Ok(registers) = tracee.registers() {
-                let _ =
-                    tracee.set_registers(&crate::capture::restart::stand_before_call(&registers));
+                let mut settled = stand_before_call(&registers);
+                if let Some(calling) = begins_again.filter(|_| settled.rax == RESTART_SYSCALL) {
+                    // The kernel would go on with the recorder's buffer.
+                    settled.rax = calling.call.number;
+                }
+                let _ = tracee.set_registers(&settled);
                 stopped.push((tracee, signal));
             }
         }

@@ -22,6 +22,7 @@ mod maps;
 mod own_maps;
 mod process;
 mod schedule;
+mod scratch;
 mod signals;
 mod special;
 mod start;

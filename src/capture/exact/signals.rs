@@ -76,6 +76,7 @@ impl Engine {
             }
             let rax = thread.tracee().registers()?.rax;
             let Some(calling) = thread.take_call() else { return Ok(Delivered::Nothing) };
+            process.take_from_scratch(thread.tracee(), &calling)?;
             let before = calling.registers;
             process.deliver(thread, &info, &before, |process, _| {
                 process.writes_of_interrupted(&calling, rax)

@@ -16,8 +16,8 @@ use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
 
 const PAGE_BYTES: u64 = 4096;
-/// Threads of exact recordings write no records.
-const BUFFER_BYTES: u64 = PAGE_BYTES;
+/// Threads of exact recordings write no records: their buffers are for system calls (`Scratch`).
+const BUFFER_BYTES: u64 = 64 << 10;
 /// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
 const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;

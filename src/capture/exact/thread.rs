@@ -2,6 +2,7 @@
 
 use super::debugger::DebugState;
 use super::effects::Before;
+use super::scratch::Scratch;
 use crate::common::Tid;
 use crate::engine::{Running, TranslatedThread};
 use crate::image::core;
@@ -29,6 +30,8 @@ pub(super) struct Calling {
     pub(super) registers: Registers,
     /// The memory before a call whose effects the model does not know.
     pub(super) before: Option<Before>,
+    /// The buffers that the kernel fills in place of the program's.
+    pub(super) scratch: Scratch,
     /// True once the log says that other threads run while it is in the call.
     pub(super) is_logged: bool,
 }

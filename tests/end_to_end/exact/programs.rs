@@ -49,6 +49,11 @@ fn races_end_as_they_did() {
 }
 
 #[test]
+fn buffers_that_others_look_at_are_filled_when_they_were() {
+    replays(&["exact/filled.c"]);
+}
+
+#[test]
 fn threads_take_turns_however_short_their_calls_are() {
     replays(&["exact/unfair.c"]);
 }
