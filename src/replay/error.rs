@@ -11,6 +11,9 @@ pub enum Error {
     /// The recording has no log.
     #[error("the recording has no log: only exact recordings can be replayed")]
     NoLog,
+    /// The recorder was killed before it wrote the log's first entries.
+    #[error("the log is empty: the recorder was killed as the program began; record again")]
+    EmptyLog,
     /// The recording could not be read.
     #[error(transparent)]
     Recording(#[from] recording::Error),

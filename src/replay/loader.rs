@@ -35,7 +35,8 @@ impl Epoch {
     ) -> Result<Self, Error> {
         let entry = cursor.index();
         let bad = |what| Error::BadLog { entry, what };
-        let first = cursor.read()?.ok_or(bad("a program is missing"))?;
+        let missing = || if entry == 0 { Error::EmptyLog } else { bad("a program is missing") };
+        let first = cursor.read()?.ok_or_else(missing)?;
         let Happening::Start(start) = first.happening else {
             return Err(bad("a program begins without its start"));
         };

@@ -149,7 +149,8 @@ impl Process {
                 self.log_beside(tid, Happening::Memory(write))?;
             }
         }
-        Ok(())
+        // What comes can be replayed even if the recorder is killed at once.
+        Ok(self.recorder.flush()?)
     }
 
     /// Describes a mapping as it is now, and stores the file that it is of.
