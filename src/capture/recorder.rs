@@ -100,6 +100,9 @@ pub struct Request {
     /// Write the address of each executed instruction, as 8 little-endian bytes, into a file a
     /// thread in this directory: the log that tests compare the trace with.
     pub step_log: Option<PathBuf>,
+    /// Write the state of an exactly recorded program at random moments to this file: tests compare
+    /// the replay with it.
+    pub witness: Option<PathBuf>,
     /// The order of the threads of an exact recording.
     pub schedule: Schedule,
     /// The configuration of the CPU's PT unit, if used.
@@ -260,6 +263,11 @@ impl Recorder {
     /// Begins the log of an exact recording.
     pub(super) fn start_log(&mut self) -> Result<(), recording::Error> {
         self.writer.start_log()
+    }
+
+    /// Returns the number of entries of the log so far.
+    pub(super) fn log_entries(&self) -> u64 {
+        self.writer.log_entries()
     }
 
     /// Appends an entry to the log.

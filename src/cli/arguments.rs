@@ -167,6 +167,9 @@ pub(super) struct Record {
     /// Write each thread's instruction addresses, 8 bytes each, to DIR (for tests)
     #[arg(long, value_name = "DIR", hide = true)]
     pub(super) step_log: Option<PathBuf>,
+    /// Write registers and memory at random moments of an exact recording to FILE (for tests)
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = OF_PATHS)]
+    pub(super) witness: Option<PathBuf>,
     /// Print nothing but errors
     #[arg(short, long)]
     pub(super) quiet: bool,

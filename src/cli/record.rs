@@ -52,6 +52,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         filter: filter(arguments.filter, arguments.filter_range, arguments.stop_at)?,
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
+        witness: arguments.witness,
         schedule: if arguments.chaos { Schedule::Chaos } else { Schedule::InTurn },
         pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,

@@ -46,6 +46,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         filter: Filter::default(),
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
+        witness: None,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(place.dir()),

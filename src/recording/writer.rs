@@ -165,6 +165,11 @@ impl Writer {
         Ok(self.log.as_ref().map(LogFile::totals))
     }
 
+    /// Returns the number of entries of the log so far.
+    pub fn log_entries(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.totals().entries)
+    }
+
     /// Writes out all buffered data, so that they survive the end of this process.
     pub fn flush(&mut self) -> Result<(), Error> {
         flush_sideband(&mut self.sideband, &mut self.pending)?;

@@ -6,6 +6,7 @@ use super::process::Replay;
 use super::run::{Found, Goals};
 use super::watches::Watching;
 use crate::common::Addr;
+use crate::recording::log::Place;
 use std::collections::BTreeSet;
 
 /// The distance to a checkpoint, in moments, from which on nearer ones are worth their time.
@@ -125,6 +126,18 @@ impl Replay {
             self.walk_to_ip(ip)?;
         }
         Ok(self.position())
+    }
+
+    /// Moves to a place within the tick that begins at a position.
+    pub fn seek_place(&mut self, tick: Position, place: Place) -> Result<(), Error> {
+        self.seek(Position { instructions: 0, ..tick })?;
+        let tid = self.next_thread()?.unwrap_or_default();
+        self.walk_to(tid, place, &mut |_, _| Ok(None))?;
+        if self.registers_of(tid)?.rcx != 0 && self.insn_at(place.ip).is_some_and(|insn| insn.rep) {
+            // It may be between two iterations, and no position says so.
+            self.instructions = None;
+        }
+        Ok(())
     }
 
     /// Executes instructions within a tick up to an address.

@@ -11,9 +11,12 @@ const PAGE_BYTES: usize = 4096;
 /// Bytes of one write in the log.
 const LARGEST_WRITE_BYTES: u64 = 1 << 20;
 
+/// Pages by their addresses.
+pub(super) type Pages = BTreeMap<u64, Box<[u8; PAGE_BYTES]>>;
+
 /// The pages of a process that can be written, as they were.
 #[derive(Debug)]
-pub(super) struct Before(BTreeMap<u64, Box<[u8; PAGE_BYTES]>>);
+pub(super) struct Before(Pages);
 
 impl Before {
     /// Reads all memory that the process can write.
@@ -38,7 +41,7 @@ impl Before {
 }
 
 /// Returns the pages that can be written and were touched.
-fn written_pages(process: &TranslatedProcess, pid: Pid) -> BTreeMap<u64, Box<[u8; PAGE_BYTES]>> {
+pub(super) fn written_pages(process: &TranslatedProcess, pid: Pid) -> Pages {
     let mut pages = BTreeMap::new();
     let map = PageMap::open(pid);
     let writable = process.space.mappings().filter(|mapping| mapping.protection.write);

@@ -4,6 +4,7 @@ use super::chaos::Chaos;
 use super::debugger::Debugger;
 use super::process::Process;
 use super::thread::{Doing, Thread};
+use super::witness::Witness;
 use crate::capture::beat::Beat;
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
@@ -46,6 +47,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     let _forwarding = Forwarding::to(pid);
     let _beat = Beat::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, turns.as_ref());
+    engine.witness = request.witness.as_deref().map(Witness::create).transpose()?;
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
@@ -82,6 +84,8 @@ pub(in crate::capture) struct Engine {
     pub(super) slice_began: Instant,
     /// The choices of the scheduler, where they are left to chance.
     pub(super) chaos: Option<Chaos>,
+    /// The state at random moments, where a test asks for it.
+    pub(super) witness: Option<Witness>,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
@@ -112,6 +116,7 @@ impl Engine {
             is_slice_over: false,
             slice_began: Instant::now(),
             chaos: (request.schedule == Schedule::Chaos).then(Chaos::new),
+            witness: None,
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             unborn: BTreeMap::new(),
@@ -274,12 +279,16 @@ impl Engine {
     /// Runs the program's code up to the next system call, signal, or the end of the slice. `seen` is
     /// a stop of the run that was not handled yet.
     fn run_slice(&mut self, tid: Tid, seen: Option<Stop>) -> Result<(), Error> {
-        if seen.is_none() && self.stops_here(tid)? {
-            return Ok(());
+        if seen.is_none() {
+            if self.stops_here(tid)? {
+                return Ok(());
+            }
+            self.look_around(tid)?;
         }
         let is_alone = self.threads.len() == 1;
         let ticks = match &mut self.chaos {
             _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
+            _ if self.witness.is_some() => self.witness_ticks(),
             _ if is_alone => LONG_SLICE_TICKS,
             Some(chaos) => chaos.slice_ticks(),
             None => SLICE_TICKS,
@@ -320,7 +329,7 @@ impl Engine {
             Run::Ran(Ran { end: RunEnd::Watchpoint, .. }) => self.reports_watch(tid).map(|_| ()),
             Run::Ran(_) => {
                 self.is_slice_over = true;
-                Ok(())
+                self.wander(tid)
             }
             Run::Signal(_, info) => self.signalled(tid, info),
             Run::Other(stop) => self.interrupted(tid, stop),

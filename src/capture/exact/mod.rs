@@ -28,6 +28,7 @@ mod special;
 mod start;
 mod thread;
 mod vdso;
+mod witness;
 
 pub(super) use attach::attach;
 pub(super) use engine::record;

@@ -63,6 +63,7 @@ pub(super) fn request(scene: &Path, program: &Path, name: &str, history: History
         filter: Filter::default(),
         psb_period_bytes: 2048,
         step_log: Some(log),
+        witness: None,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(scene.join(name)),

@@ -10,6 +10,7 @@ mod paths;
 mod programs;
 mod tools;
 mod walks;
+mod witness;
 
 use crate::support::{Scene, contraflow, text};
 use std::path::{Path, PathBuf};
@@ -23,6 +24,10 @@ pub(crate) const PART: &str = "the replay is the recorded run as far as the reco
 /// Records a program exactly, whose output and status must be as they are natively. Returns the
 /// recording, and what contraflow said.
 fn record(scene: &Scene, command: &[&str]) -> (PathBuf, Output) {
+    record_with(scene, &[], command)
+}
+
+fn record_with(scene: &Scene, options: &[&str], command: &[&str]) -> (PathBuf, Output) {
     let native = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
     let native = native.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let dir = scene.path("exact");
@@ -30,6 +35,7 @@ fn record(scene: &Scene, command: &[&str]) -> (PathBuf, Output) {
         .env("CONTRAFLOW_HOME", scene.path("store"))
         .args(["record", "--exact", "-o"])
         .arg(&dir)
+        .args(options)
         .arg("--")
         .args(command)
         .stdin(Stdio::null())

@@ -1,0 +1,242 @@
+//! A witness of the recorded run: the program's registers and memory at random moments, as they are
+//! in the program itself. Tests compare the replay with them.
+//!
+//! The file consists of moments, one after the other, in little-endian words of 8 bytes:
+//!
+//! 1. the entries of the log so far, the ticks of the thread since its last entry, its address, RCX,
+//!    and its number
+//! 2. the number of threads that are in the program; for each its number, its 27 general registers
+//!    (`user_regs_struct`), the size of its extended state, and these bytes
+//! 3. the number of ranges that the kernel may be writing now; for each its start and end
+//! 4. the number of pages that are no longer written; for each its address
+//! 5. the number of pages that are not as they were at the moment before; for each its address and
+//!    its 4096 bytes
+
+use super::effects::{Pages, ranges_of, written_pages};
+use super::engine::Engine;
+use super::process::Process;
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::common::Tid;
+use crate::engine::{Phase, Place, SignalStop, call_at};
+use crate::insn::{ExecMode, decode};
+use crate::recording;
+use crate::syscalls::Effects;
+use crate::tracee::{SiginfoBytes, Stop, wait_for};
+use crate::translate::{hook_of, is_tick};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// The longest slice is two to the power of this, in ticks.
+const SLICE_BITS: u64 = 18;
+/// The largest number of single steps after a slice, so that a moment may be anywhere in a tick.
+const MOST_STEPS: u64 = 60;
+/// One return to the program in so many is a moment: after a system call, at a handler's start.
+const RETURN_ODDS: u64 = 8;
+const NT_X86_XSTATE: u32 = 0x202;
+
+/// What a step of the program met.
+enum Wandered {
+    /// It is executed.
+    Stepped,
+    /// The instruction is for the recorder.
+    Hook,
+    /// A signal is to be delivered.
+    Signal(SiginfoBytes),
+    /// Something else happened.
+    Other(Stop),
+}
+
+/// The witness's file, and the memory at its last moment.
+#[derive(Debug)]
+pub(super) struct Witness {
+    path: PathBuf,
+    file: BufWriter<File>,
+    pages: Pages,
+    random: u64,
+}
+
+impl Witness {
+    pub(super) fn create(path: &Path) -> Result<Self, Error> {
+        let file = File::create(path).map_err(|error| not_written(path, error))?;
+        let random = RandomState::new().build_hasher().finish();
+        Ok(Self {
+            path: path.to_owned(),
+            file: BufWriter::new(file),
+            pages: BTreeMap::new(),
+            random,
+        })
+    }
+
+    /// Returns a number below `limit`, by xorshift.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.random |= u64::from(self.random == 0);
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        (self.random >> 11) % limit.max(1)
+    }
+
+    fn words(&mut self, words: &[u64]) -> io::Result<()> {
+        words.iter().try_for_each(|word| self.file.write_all(&word.to_le_bytes()))
+    }
+
+    /// Writes the memory that is not as it was.
+    fn write_pages(&mut self, pages: Pages) -> io::Result<()> {
+        let gone: Vec<u64> =
+            self.pages.keys().filter(|page| !pages.contains_key(page)).copied().collect();
+        self.words(&[gone.len() as u64])?;
+        self.words(&gone)?;
+        let before = std::mem::replace(&mut self.pages, pages);
+        let changed: Vec<u64> = self
+            .pages
+            .iter()
+            .filter(|(page, bytes)| before.get(page) != Some(bytes))
+            .map(|(page, _)| *page)
+            .collect();
+        self.words(&[changed.len() as u64])?;
+        for page in changed {
+            self.words(&[page])?;
+            self.file.write_all(&self.pages[&page][..])?;
+        }
+        self.file.flush()
+    }
+}
+
+impl Engine {
+    /// Returns the ticks of the next slice of a run with a witness.
+    pub(super) fn witness_ticks(&mut self) -> u64 {
+        let Some(witness) = &mut self.witness else { return 1 };
+        let most = 1 << witness.below(SLICE_BITS + 1);
+        1 + witness.below(most)
+    }
+
+    /// Has the witness look at a thread that is about to execute the program, now and then.
+    pub(super) fn look_around(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(witness) = &mut self.witness else { return Ok(()) };
+        if witness.below(RETURN_ODDS) == 0 { self.look(tid) } else { Ok(()) }
+    }
+
+    /// Steps a thread, whose slice is over, to a random place, where the witness looks at it.
+    pub(super) fn wander(&mut self, tid: Tid) -> Result<(), Error> {
+        let Some(witness) = &mut self.witness else { return Ok(()) };
+        for _ in 0..witness.below(MOST_STEPS) {
+            match self.with(tid, Process::wander)? {
+                Some(Wandered::Stepped) => {}
+                Some(Wandered::Signal(info)) => {
+                    self.look(tid)?;
+                    return self.signalled(tid, info);
+                }
+                Some(Wandered::Other(stop)) => return self.note_stop(tid, stop),
+                Some(Wandered::Hook) => break,
+                None => return Ok(()),
+            }
+        }
+        self.look(tid)
+    }
+
+    /// Writes down the state of the program, whose thread with the token is about to execute.
+    fn look(&mut self, tid: Tid) -> Result<(), Error> {
+        let (Some(witness), Some(process)) = (&mut self.witness, &self.process) else {
+            return Ok(());
+        };
+        let Some(thread) = self.threads.get(&tid).filter(|thread| is_in_program(thread)) else {
+            return Ok(());
+        };
+        let Ok(registers) = thread.tracee().registers() else { return Ok(()) };
+        let entries = process.recorder.log_entries();
+        let position = [entries, thread.ticks, registers.rip, registers.rcx, word_of(tid)];
+        let states: Vec<_> = self
+            .threads
+            .values()
+            .filter(|thread| is_in_program(thread))
+            .filter_map(|thread| {
+                let tracee = thread.tracee();
+                let registers = tracee.registers().ok()?;
+                Some((tracee.0, registers, tracee.register_set(NT_X86_XSTATE).ok()?))
+            })
+            .collect();
+        let busy: Vec<_> = self
+            .threads
+            .values()
+            .filter_map(Thread::calling)
+            .filter(|calling| calling.scratch.is_empty())
+            .flat_map(|calling| match calling.open.limit() {
+                effects @ Effects::Known(_) => ranges_of(effects),
+                _ => Vec::new(),
+            })
+            .collect();
+        let pages = written_pages(&process.engine, process.pid());
+        let write = || {
+            witness.words(&position)?;
+            witness.words(&[states.len() as u64])?;
+            for (tid, registers, extended) in &states {
+                witness.words(&[word_of(*tid)])?;
+                witness.words(&registers.to_words())?;
+                witness.words(&[extended.len() as u64])?;
+                witness.file.write_all(extended)?;
+            }
+            witness.words(&[busy.len() as u64])?;
+            for range in &busy {
+                witness.words(&[range.start.0, range.end.0])?;
+            }
+            witness.write_pages(pages)
+        };
+        let written = write();
+        Ok(written.map_err(|error| not_written(&witness.path, error))?)
+    }
+}
+
+impl Process {
+    /// Lets a thread execute one instruction in the program: one iteration, if it is repeated.
+    fn wander(&mut self, thread: &mut Thread) -> Result<Wandered, Error> {
+        let tracee = thread.tracee();
+        let ip = tracee.instruction_pointer()?;
+        let bytes = self.bytes_at(ip.0);
+        // The flag of single steps would get into memory.
+        let insn = decode(&bytes, ip, ExecMode::Bits64);
+        let is_refused = insn.is_none_or(|insn| insn.pushes_flags);
+        if call_at(ip).is_some() || hook_of(&bytes).is_some() || is_refused {
+            return Ok(Wandered::Hook);
+        }
+        tracee.step(0)?;
+        let signal = match wait_for(thread.tid())? {
+            Stop::Signal(signal) => signal,
+            stop => return Ok(Wandered::Other(stop)),
+        };
+        let stop = self.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
+        if stop.is_tracers() {
+            self.engine.restore_signal_state(&mut thread.translated, signal)?;
+        }
+        Ok(match stop {
+            SignalStop::Done => {
+                thread.ticks += u64::from(is_tick(&bytes, ip.0));
+                Wandered::Stepped
+            }
+            SignalStop::HiddenFault => {
+                thread.translated.fault_again()?;
+                Wandered::Hook
+            }
+            SignalStop::Program(info) => Wandered::Signal(info),
+            // The instruction writes to code, say. The code cache handles that.
+            _ => Wandered::Hook,
+        })
+    }
+}
+
+/// Returns true if a thread has the program's registers.
+fn is_in_program(thread: &Thread) -> bool {
+    let runs = matches!(thread.doing, Doing::Runs) && thread.running.is_none();
+    runs && thread.translated.place == Place::Program
+}
+
+fn not_written(path: &Path, error: io::Error) -> recording::Error {
+    recording::Error { path: path.to_owned(), kind: error.into() }
+}
+
+fn word_of(tid: Tid) -> u64 {
+    u64::from(tid.0.unsigned_abs())
+}
