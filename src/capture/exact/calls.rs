@@ -160,7 +160,10 @@ impl Process {
             SignalStop::Program(_) if self.engine.ignores_trap(signal) => SignalStop::Done,
             why => why,
         };
-        if why.is_tracers() {
+        // The mask of such a call is not the one that it restores: setting one would end that.
+        let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
+            && asks_to_restart(&thread.tracee().registers()?);
+        if why.is_tracers() && !has_own_mask {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }
         Ok(match why {
@@ -307,6 +310,12 @@ fn result_of_interrupted(rax: u64) -> i64 {
 /// born.
 fn keeps_token(number: u64) -> bool {
     changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK)
+}
+
+/// Returns true if a call sets the mask of signals for its duration: `rt_sigsuspend`, `pselect6`,
+/// `ppoll`, `epoll_pwait`, `io_pgetevents`, `epoll_pwait2`.
+fn sets_mask(number: u64) -> bool {
+    matches!(number, 130 | 270 | 271 | 281 | 333 | 441)
 }
 
 /// Returns the call that a thread with these registers is about to make. The kernel looks at the low

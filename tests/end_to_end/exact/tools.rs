@@ -26,6 +26,12 @@ fn shells_replay() {
     replays(&["sh", "-c", "kill -KILL $$"]);
 }
 
+/// The shell blocks all signals, and waits by sigsuspend(2) for the one of its child.
+#[test]
+fn waits_with_masks_of_their_own_end() {
+    replays(&["dash", "-c", "sleep 0.05 & wait $!; echo $?"]);
+}
+
 #[test]
 fn perl_replays() {
     let script = "my %h; $h{$_ % 97} .= $_ for 1..5000; print length(join '', values %h), `echo hi`; \
