@@ -6,7 +6,9 @@
 //! nevertheless, the kernel kills the program (`PTRACE_O_EXITKILL`).
 
 use super::Error;
-use super::signals::{Handler, ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others, set_action};
+use super::signals::{
+    Handler, Leaving, ORPHANED_SIGNAL, expect_to_be_orphaned, ignore_others, set_action,
+};
 use crate::tracee;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
@@ -31,19 +33,33 @@ pub fn record_behind_a_front() -> Result<Option<RecorderEnd>, Error> {
     // SAFETY: this process has one thread, so that the child finds all of its memory at rest.
     match unsafe { fork() }.map_err(|errno| system("fork", errno))? {
         ForkResult::Child => {
-            expect_to_be_orphaned(crate::common::Pid(front.as_raw()));
-            let signal = usize::try_from(ORPHANED_SIGNAL).unwrap_or(0);
-            // SAFETY: prctl(2) with this request touches no memory.
-            Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })
-                .map_err(|errno| system("prctl", errno))?;
-            if getppid() != front {
-                // The front ended before that.
-                let _ = nix::sys::signal::raise(Signal::SIGPWR);
-            }
+            expect_end_of(front).map_err(|errno| system("prctl", errno))?;
             Ok(None)
         }
         ForkResult::Parent { child } => Ok(Some(wait(child)?)),
     }
+}
+
+/// Lets this process leave its program when the recorder ends that made it, if that one does so when
+/// its front ends.
+pub(super) fn leave_when_orphaned(recorder: crate::common::Pid) {
+    if Leaving::when_orphaned().is_some() {
+        // Without it the program is killed.
+        let _ = expect_end_of(Pid::from_raw(recorder.0));
+    }
+}
+
+/// Lets this process leave its program when `front`, its parent, ends.
+fn expect_end_of(front: Pid) -> Result<(), Errno> {
+    expect_to_be_orphaned(crate::common::Pid(front.as_raw()));
+    let signal = usize::try_from(ORPHANED_SIGNAL).unwrap_or(0);
+    // SAFETY: prctl(2) with this request touches no memory.
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
+    if getppid() != front {
+        // The front ended before that.
+        let _ = nix::sys::signal::raise(Signal::SIGPWR);
+    }
+    Ok(())
 }
 
 /// The child, for the signal handler.

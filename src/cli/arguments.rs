@@ -70,7 +70,7 @@ pub(super) struct Man {
 }
 
 /// The options of recordings of the path.
-const OF_PATHS: [&str; 12] = [
+const OF_PATHS: [&str; 11] = [
     "path",
     "full",
     "max_size",
@@ -81,7 +81,6 @@ const OF_PATHS: [&str; 12] = [
     "tid",
     "backend",
     "pt_config",
-    "follow_forks",
     "step_log",
 ];
 
@@ -109,7 +108,7 @@ pub(super) struct Record {
     pub(super) exact: bool,
     /// Record the path: every instruction of the history, without values before its end. Threads
     /// run freely, and the CPU's own PT is used where there is one. Implied by the options that say
-    /// how much of the path is kept, and how (--full, --ring, --filter, --backend, --follow-forks ...)
+    /// how much of the path is kept, and how (--full, --ring, --filter, --backend ...)
     #[arg(long)]
     pub(super) path: bool,
     /// Record exactly, and run the threads in unusual orders, to find bugs that depend on them
@@ -184,8 +183,7 @@ impl Record {
         let keeps = self.path || self.full || self.ring.is_some() || self.step_log.is_some();
         let code = [&self.filter, &self.filter_range, &self.stop_at];
         let traces = code.iter().any(|code| !code.is_empty());
-        let runs = self.tid.is_some() || self.follow_forks;
-        keeps || traces || runs || self.backend.is_some() || self.pt_config.is_some()
+        keeps || traces || self.tid.is_some() || self.backend.is_some() || self.pt_config.is_some()
     }
 }
 

@@ -2,6 +2,7 @@
 //! is recorded like one that was launched.
 
 use super::engine::{Engine, FLUSH_PERIOD};
+use super::follow::Followed;
 use super::process::{Process, state_of};
 use super::thread::Thread;
 use super::vdso::Vdso;
@@ -28,6 +29,8 @@ pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Outcome,
     let _beat = Beat::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, None);
     engine.leaving = Some(Leaving::on_signals());
+    engine.followed = Followed::of(request)?;
+    prepared.set_latest(&request.store)?;
     let result = engine.take_over(prepared, &tids).and_then(|()| engine.run());
     if let Err(error) = result {
         engine.let_go();
@@ -55,7 +58,6 @@ impl Engine {
                 return Ok(());
             }
         };
-        prepared.set_latest(&self.request.store)?;
         let mut recorder = Recorder::start(prepared, pid)?;
         recorder.start_log()?;
         let vdso = Vdso::replace(pid, &Memory::open(pid)?, &threads)?;

@@ -2,7 +2,7 @@
 
 use super::effects::contents;
 use super::engine::Engine;
-use super::process::state_of;
+use super::process::{Process, state_of};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
@@ -101,10 +101,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets a child process go on natively. It has a copy of the code cache, or the same one.
+    /// Follows a child process, or lets it go on natively. It has a copy of the code cache, or the
+    /// same one.
     fn newborn_process(&mut self, parent: Tid, child: Tid) -> Result<(), Error> {
         let turns = self.turns;
-        self.with(parent, |process, thread| {
+        let shares = self.with(parent, |process, thread| {
             if thread.calling().is_some_and(|c| matches!(c.call.number, CLONE | CLONE3)) {
                 process.engine.keep_promise();
             }
@@ -112,16 +113,31 @@ impl Engine {
             if let Some(turns) = turns {
                 turns.end(child);
             }
-            let tracee = Tracee(child);
-            let registers = tracee.registers()?;
-            let memory = &process.engine.memory;
-            if !shares_memory(&registers, memory) {
-                let gadget = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
-                process.engine.unprotect_in(tracee, gadget)?;
-                process.engine.remove_from(tracee, gadget)?;
-            }
-            gone_is_fine(tracee.detach(0))
+            // An error is one of the child: its parent is stopped.
+            Ok(process.take_out_newborn(Tracee(child)))
         })?;
-        Ok(())
+        let Some(shares) = shares else { return Ok(()) };
+        let followed = shares.and_then(|shares| {
+            if self.follow_newborn(child, shares)? {
+                return Ok(());
+            }
+            gone_is_fine(Tracee(child).detach(0))
+        });
+        self.unless_killed(child, followed)
+    }
+}
+
+impl Process {
+    /// Takes the recorder's memory out of a child process. Returns true if it must stay, because the
+    /// child shares its parent's.
+    fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
+        let registers = child.registers()?;
+        let shares = shares_memory(&registers, &self.engine.memory);
+        if !shares {
+            let gadget = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
+            self.engine.unprotect_in(child, gadget)?;
+            self.engine.remove_from(child, gadget)?;
+        }
+        Ok(shares)
     }
 }

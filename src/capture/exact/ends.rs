@@ -2,6 +2,7 @@
 
 use super::effects::contents;
 use super::engine::Engine;
+use super::follow::Followed;
 use super::process::{Process, place_of};
 use super::special::Reason;
 use super::thread::{Doing, Thread};
@@ -194,6 +195,7 @@ impl Engine {
 
     /// Takes the process out of the cache, and lets it go on untraced.
     fn part_from_process(&mut self) {
+        self.followed.iter_mut().for_each(Followed::forget_borrowers);
         let Some(process) = &mut self.process else {
             tracee::detach_all(self.pid);
             return tracee::detach_rest();

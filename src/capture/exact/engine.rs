@@ -2,6 +2,7 @@
 
 use super::chaos::Chaos;
 use super::debugger::Debugger;
+use super::follow::Followed;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use super::witness::Witness;
@@ -44,10 +45,12 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
     // Without turns on one CPU it is slower. Threads take turns anyway.
     let turns = Turns::begin().ok();
     let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
-    let _forwarding = Forwarding::to(pid);
-    let _beat = Beat::start(FLUSH_PERIOD);
+    let forwarding = Forwarding::to(pid);
+    let beat = Beat::start(FLUSH_PERIOD);
     let mut engine = Engine::new(request, pid, turns.as_ref());
     engine.witness = request.witness.as_deref().map(Witness::create).transpose()?;
+    engine.followed = Followed::of(request)?;
+    prepared.set_latest(&request.store)?;
     let started = match &request.start_at {
         None => engine.start(prepared),
         Some(code) => match run_to(pid, code) {
@@ -66,6 +69,9 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         engine.let_go();
         return Err(error);
     }
+    // Whoever does not want to wait for the children's recorders can leave them to themselves.
+    drop(beat);
+    drop(forwarding);
     engine.outcome()
 }
 
@@ -90,6 +96,8 @@ pub(in crate::capture) struct Engine {
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
     pub(super) left: BTreeSet<Tid>,
+    /// The children that are recorded, if they are followed.
+    pub(super) followed: Option<Followed>,
     /// Threads whose parents' calls are not logged yet, by the parents.
     pub(super) unborn: BTreeMap<Tid, Thread>,
     pub(super) turns: Option<Turns>,
@@ -119,6 +127,7 @@ impl Engine {
             witness: None,
             early: BTreeMap::new(),
             left: BTreeSet::new(),
+            followed: None,
             unborn: BTreeMap::new(),
             turns: turns.copied(),
             debugger: None,
@@ -159,6 +168,7 @@ impl Engine {
         while self.finished.is_none() {
             self.flush_if_due()?;
             if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
+                self.followed.iter().for_each(Followed::leave);
                 return self.leave();
             }
             self.turn()?;
@@ -238,6 +248,9 @@ impl Engine {
     /// Notes a stop of a thread. Those in calls are handled when the thread has the token; ends at
     /// once.
     pub(super) fn note_stop(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if self.stop_of_followed(tid, stop)? {
+            return Ok(());
+        }
         if stop == Stop::Event(PtraceEvent::Exec) {
             return self.executed(tid);
         }
@@ -259,7 +272,7 @@ impl Engine {
     }
 
     /// Handles a stop of a thread that is not recorded: one that is not born yet, or left.
-    fn stop_of_stranger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+    pub(super) fn stop_of_stranger(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
         match stop {
             Stop::Exited(_) | Stop::Killed { .. } if tid.0 == self.pid.0 => {
                 self.finish(exit_of(stop))
@@ -446,10 +459,14 @@ impl Engine {
         Ok(())
     }
 
-    pub(super) fn outcome(self) -> Result<Outcome, Error> {
-        let Some((dir, manifest, trace_bytes, notes)) = self.finished else {
+    pub(super) fn outcome(mut self) -> Result<Outcome, Error> {
+        self.wait_for_followed()?;
+        let Some((dir, manifest, trace_bytes, mut notes)) = self.finished else {
             return Err(tracee::Error::EndedEarly { program: self.request.program }.into());
         };
-        Ok(Outcome { recordings: vec![dir], manifest, trace_bytes, notes })
+        let said = self.followed.map(|followed| followed.family.said()).unwrap_or_default();
+        let recordings = std::iter::once(dir).chain(said.recordings).collect();
+        notes.extend(said.notes);
+        Ok(Outcome { recordings, manifest, trace_bytes, notes })
     }
 }

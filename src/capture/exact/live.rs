@@ -24,11 +24,13 @@ pub(in crate::capture) struct Live {
 impl Live {
     pub(in crate::capture) fn launch(request: &Request) -> Result<Self, Error> {
         let (prepared, pid) = Prepared::launch(request, Backend::Exact)?;
+        prepared.set_latest(&request.store)?;
         Self::begin(Engine::new(request, pid, None), |engine| engine.start(prepared))
     }
 
     pub(in crate::capture) fn attach(request: &Request, pid: Pid) -> Result<Self, Error> {
         let (prepared, tids) = Prepared::attach(request, Backend::Exact, pid)?;
+        prepared.set_latest(&request.store)?;
         Self::begin(Engine::new(request, pid, None), |engine| engine.take_over(prepared, &tids))
     }
 

@@ -27,10 +27,14 @@ const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
 impl Engine {
     /// Begins to record a program that was launched.
     pub(super) fn start(&mut self, prepared: Prepared) -> Result<(), Error> {
-        prepared.set_latest(&self.request.store)?;
+        leave_system_call(Tracee(Tid(self.pid.0)))?;
+        self.start_executed(prepared)
+    }
+
+    /// Begins to record a process that has executed a program and left that call.
+    pub(super) fn start_executed(&mut self, prepared: Prepared) -> Result<(), Error> {
         let mut recorder = Recorder::start(prepared, self.pid)?;
         recorder.start_log()?;
-        leave_system_call(Tracee(Tid(self.pid.0)))?;
         self.begin(recorder, MappingRecorder::of_all_files())
     }
 

@@ -4,6 +4,7 @@
 mod calls;
 mod chaos;
 mod faults;
+mod forks;
 mod last;
 mod live;
 mod paths;

@@ -1,0 +1,198 @@
+//! The recorder of a followed child: a fork of its parent's recorder, which hands the child over.
+
+use super::engine::{Engine, FLUSH_PERIOD};
+use super::family::Family;
+use super::follow::{Followed, write};
+use crate::capture::beat::Beat;
+use crate::capture::front::leave_when_orphaned;
+use crate::capture::recorder::{Prepared, Request};
+use crate::capture::signals::{Forwarding, Leaving};
+use crate::capture::turns::Turns;
+use crate::capture::{Backend, Error};
+use crate::common::{Addr, Pid, Tid};
+use crate::insn::Registers;
+use crate::tracee::{self, Cpus, Memory, Tracee, command_line, executable, state, wait_for};
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const STDERR: libc::c_int = 2;
+
+/// A child that is handed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Child {
+    pub(super) pid: Pid,
+    /// The registers with which it goes on.
+    pub(super) registers: Registers,
+    /// The signals that it blocks.
+    pub(super) mask: u64,
+    /// The SYSCALL instruction by which it waits.
+    pub(super) call: Addr,
+    /// The code that this replaces, if it has executed a program.
+    pub(super) code: Option<[u8; 2]>,
+    /// True if its parent ran before it was recorded.
+    pub(super) was_running: bool,
+    /// The turns of its parent.
+    pub(super) turns: Option<Turns>,
+    /// The recorder of its parent.
+    pub(super) recorder: Pid,
+}
+
+impl Child {
+    fn tid(&self) -> Tid {
+        Tid(self.pid.0)
+    }
+
+    /// Restores what was changed for the time of the handing over.
+    pub(super) fn go_on(&self, tracee: Tracee) -> Result<(), Error> {
+        if let Some(code) = self.code {
+            write(&Memory::open(self.pid)?, self.call, code)?;
+        }
+        tracee.set_registers(&self.registers)?;
+        Ok(tracee.set_signal_mask(self.mask)?)
+    }
+
+    /// Attaches to the child, which waits.
+    fn take(&self) -> Result<(), Error> {
+        let tracee = Tracee(self.tid());
+        tracee.seize()?;
+        tracee.interrupt()?;
+        match wait_for(tracee.0)? {
+            stop if stop.is_end() => Err(tracee::Error::Disturbed { tid: tracee.0, stop }.into()),
+            _ => self.go_on(tracee),
+        }
+    }
+
+    /// Ends the child if it could not be attached to: it would wait for ever. Returns a sentence
+    /// about that, unless somebody else has killed it.
+    fn give_up(&self, error: &Error) -> Option<String> {
+        // If it is at its exit stop, it goes on with that.
+        let _ = Tracee(self.tid()).resume(0);
+        let is_there = state(self.pid).is_some_and(|state| !matches!(state.letter, 'Z' | 'X'));
+        if error.is_of_end() || !is_there {
+            return None;
+        }
+        Tracee::kill_process(self.pid);
+        Some(format!("process {} was killed, since its recorder lost it: {error}", self.pid))
+    }
+
+    /// Creates its recording. Fails if the child could not be traced.
+    fn prepare(&self, request: &Request) -> Result<Prepared, Error> {
+        let program = executable(self.pid)?;
+        let argv = command_line(self.pid);
+        let attach = Some(self.pid);
+        let request = Request { attach, program, argv, start_at: None, ..request.clone() };
+        // The kernel asks for the same rights as when it is attached to.
+        Memory::open(self.pid)?;
+        Ok(Prepared::of_child(&request, Backend::Exact)?)
+    }
+}
+
+/// Records a child, and ends this process.
+pub(super) fn record_child(parent: &mut Engine, child: &Child, mut socket: UnixStream) -> ! {
+    let recorded = catch_unwind(AssertUnwindSafe(|| {
+        let Some(followed) = parent.followed.take() else { return };
+        let Followed { family, .. } = followed;
+        close_others(&[family.fd(), socket.as_raw_fd()]);
+        let request = Request { start_at: None, ..parent.request.clone() };
+        let mut begun = [0];
+        if socket.read_exact(&mut begun).is_err() {
+            return;
+        }
+        let prepared = match child.prepare(&request) {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                family.add_note(&format!("process {} is not recorded: {error}", child.pid));
+                return;
+            }
+        };
+        let given = socket.write_all(&[1]).and_then(|()| socket.read_exact(&mut begun));
+        if given.is_err() {
+            return prepared.give_up();
+        }
+        record(&request, child, prepared, family);
+    }));
+    // SAFETY: ends this process, which shares its memory with none.
+    unsafe { libc::_exit(i32::from(recorded.is_err())) }
+}
+
+/// Records a child that waits, up to its end and those of its children.
+fn record(request: &Request, child: &Child, prepared: Prepared, family: Family) {
+    let tid = child.tid();
+    let turns = child.turns.and_then(|_| Turns::begin().ok());
+    // The terminal's signals, and those of a user who ends a recorder, mean all of them.
+    let forwarding = request.attach.is_none().then(|| Forwarding::to(child.pid));
+    let beat = Beat::start(FLUSH_PERIOD);
+    leave_when_orphaned(child.recorder);
+    let mut engine = Engine::new(request, child.pid, turns.as_ref());
+    if request.attach.is_some() {
+        engine.leaving = Some(Leaving::on_signals());
+    }
+    let dir = prepared.dir().to_owned();
+    if let Err(error) = child.take() {
+        child.give_up(&error).iter().for_each(|note| family.add_note(note));
+        return prepared.give_up();
+    }
+    if turns.is_some()
+        && let Ok(here) = Cpus::current()
+    {
+        // If this fails, it is slower.
+        let _ = here.keep(tid);
+    }
+    let begun = match child.code {
+        Some(_) => engine.start_executed(prepared),
+        None => engine.take_over(prepared, &[tid]),
+    };
+    if begun.is_ok() {
+        family.add_recording(&dir);
+    }
+    if let Some(process) = engine.process.as_mut().filter(|_| child.code.is_none()) {
+        process.was_running = child.was_running;
+    }
+    engine.followed = Some(Followed::with(family));
+    let result = begun.and_then(|()| engine.run());
+    let is_begun = engine.process.is_some() || engine.finished.is_some();
+    match result {
+        // A child that is killed before its first instruction gets no recording.
+        Err(error) if error.is_of_end() && !is_begun => {
+            let _ = std::fs::remove_dir_all(dir);
+            let _ = Tracee(tid).resume(0);
+        }
+        Err(error) => {
+            note(&engine, &format!("process {}: {error}", child.pid));
+            engine.let_go();
+        }
+        Ok(()) => {}
+    }
+    drop(beat);
+    drop(forwarding);
+    if let Err(error) = engine.wait_for_followed() {
+        note(&engine, &format!("the children of process {}: {error}", child.pid));
+    }
+    let notes = engine.finished.take().map(|(.., notes)| notes);
+    notes.iter().flatten().for_each(|text| note(&engine, text));
+}
+
+/// Adds a sentence for the user.
+fn note(engine: &Engine, text: &str) {
+    if let Some(followed) = &engine.followed {
+        followed.family.add_note(text);
+    }
+}
+
+/// Closes all files but the standard ones and these: they belong to the parent's recording.
+fn close_others(kept: &[libc::c_int]) {
+    let mut kept = kept.to_vec();
+    kept.sort_unstable();
+    let mut first = STDERR + 1;
+    for fd in kept.into_iter().chain([libc::c_int::MAX]) {
+        if first < fd {
+            let (from, to) = (first.unsigned_abs(), (fd - 1).unsigned_abs());
+            // SAFETY: the descriptors belong to values that are never used or dropped here. If the
+            // kernel does not know the call, they stay open, which harms nothing.
+            unsafe { libc::syscall(libc::SYS_close_range, from, to, 0) };
+        }
+        first = fd.saturating_add(1);
+    }
+}

@@ -1,0 +1,269 @@
+//! Children that are followed. Each is handed over, stopped, to a separate recorder: a fork of this
+//! process. So every recorder has one process, and the death of one leaves the others alone.
+//!
+//! Only the thread that attached to a process can trace it, so this one has to detach first. The
+//! child must not execute anything in between: it waits in pause(2) with all signals blocked, and
+//! gets its registers and its mask back from the new recorder.
+
+use super::child::{Child, record_child};
+use super::engine::Engine;
+use super::family::Family;
+use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::error::gone_is_fine;
+use crate::capture::recorder::Request;
+use crate::capture::signals::Leaving;
+use crate::capture::{Error, trap_flag::hidden_in_r11};
+use crate::common::{Addr, Pid, Tid};
+use crate::insn::Registers;
+use crate::tracee::call_numbers::PRCTL;
+use crate::tracee::{self, Cpus, Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
+use nix::unistd::{ForkResult, fork};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+
+const PAUSE: u64 = 34;
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// Lets a process that is no ancestor trace another, where the Yama module forbids that (prctl(2)).
+const PR_SET_PTRACER: u64 = 0x5961_6d61;
+
+/// The recorders of children.
+#[derive(Debug)]
+pub(super) struct Followed {
+    pub(super) family: Family,
+    /// The processes that record, with the child of each.
+    recorders: BTreeMap<Tid, Pid>,
+    /// Children that run natively in their parent's memory until they execute a program.
+    borrowers: BTreeSet<Tid>,
+}
+
+impl Followed {
+    /// Returns the recorders to come, if the children of a program are to be followed.
+    pub(super) fn of(request: &Request) -> Result<Option<Self>, Error> {
+        request.follow_forks.then(|| Family::new().map(Self::with)).transpose()
+    }
+
+    pub(super) fn with(family: Family) -> Self {
+        Self { family, recorders: BTreeMap::new(), borrowers: BTreeSet::new() }
+    }
+
+    /// Asks the recorders to leave their programs, as a signal asked this one.
+    pub(super) fn leave(&self) {
+        for recorder in self.recorders.keys() {
+            // One that is gone has nothing to leave.
+            let _ = nix::sys::signal::kill(
+                nix::unistd::Pid::from_raw(recorder.0),
+                nix::sys::signal::Signal::SIGINT,
+            );
+        }
+    }
+
+    /// Forgets the children that run natively, which are left.
+    pub(super) fn forget_borrowers(&mut self) {
+        self.borrowers.clear();
+    }
+
+    /// Notes the end of a recorder. Returns false if the process is none.
+    fn recorder_ended(&mut self, tid: Tid, stop: Stop) -> bool {
+        let Some(child) = self.recorders.remove(&tid) else { return false };
+        if let Stop::Killed { signal, .. } = stop {
+            self.family.add_note(&format!(
+                "the recorder of process {child} was killed by signal {signal}, and the process \
+                 with it"
+            ));
+        }
+        true
+    }
+}
+
+impl Engine {
+    /// Takes a child that is at its birth, and has the recorder's memory no more unless it shares
+    /// its parent's. Returns false if children are not followed.
+    pub(super) fn follow_newborn(&mut self, child: Tid, shares: bool) -> Result<bool, Error> {
+        let Some(followed) = &mut self.followed else { return Ok(false) };
+        let tracee = Tracee(child);
+        if shares {
+            followed.borrowers.insert(child);
+            gone_is_fine(tracee.resume(0))?;
+            return Ok(true);
+        }
+        let mut registers = tracee.registers()?;
+        registers.r11 = hidden_in_r11(&registers);
+        registers.orig_rax = u64::MAX;
+        let call = Addr(registers.rip.wrapping_sub(SYSCALL.len() as u64));
+        self.hand_over(child, registers, call, None)?;
+        Ok(true)
+    }
+
+    /// Handles a stop of a child that borrows its parent's memory, or the end of a recorder. Returns
+    /// false for the stop of any other process.
+    pub(super) fn stop_of_followed(&mut self, tid: Tid, stop: Stop) -> Result<bool, Error> {
+        let Some(followed) = &mut self.followed else { return Ok(false) };
+        if followed.recorder_ended(tid, stop) {
+            return Ok(true);
+        }
+        if !followed.borrowers.contains(&tid) {
+            return Ok(false);
+        }
+        let tracee = Tracee(tid);
+        match stop {
+            Stop::Exited(_) | Stop::Killed { .. } => {
+                followed.borrowers.remove(&tid);
+            }
+            Stop::Event(PtraceEvent::Exec) => {
+                followed.borrowers.remove(&tid);
+                let followed = self.follow_executed(tid);
+                self.unless_killed(tid, followed)?;
+            }
+            Stop::Event(PtraceEvent::Clone | PtraceEvent::Fork | PtraceEvent::Vfork) => {
+                // It has the recorder's memory, which it does not use.
+                let child = Tid(i32::try_from(tracee.event_message().unwrap_or(0)).unwrap_or(0));
+                if self.early.remove(&child).is_none() {
+                    wait_for(child)?;
+                }
+                gone_is_fine(Tracee(child).detach(0))?;
+                gone_is_fine(tracee.resume(0))?;
+            }
+            Stop::Group(_) => gone_is_fine(tracee.listen())?,
+            Stop::Signal(signal) => gone_is_fine(tracee.resume(signal))?,
+            Stop::Event(_) | Stop::Call => gone_is_fine(tracee.resume(0))?,
+        }
+        Ok(true)
+    }
+
+    /// Takes a child that has executed a program, and with it has its own memory.
+    fn follow_executed(&mut self, child: Tid) -> Result<(), Error> {
+        let tracee = Tracee(child);
+        if !runs_64_bit_code(tracee)? {
+            if let Some(followed) = &self.followed {
+                let note = format!("process {child} runs a 32-bit program: not recorded");
+                followed.family.add_note(&note);
+            }
+            return gone_is_fine(tracee.detach(0));
+        }
+        leave_system_call(tracee)?;
+        let mut registers = tracee.registers()?;
+        registers.orig_rax = u64::MAX;
+        let start = Addr(registers.rip);
+        let memory = Memory::open(Pid(child.0))?;
+        let mut code = [0; SYSCALL.len()];
+        memory.read(start, &mut code);
+        write(&memory, start, SYSCALL)?;
+        self.hand_over(child, registers, start, Some(code))
+    }
+
+    /// Handles the end of a child that came before it could be handed over: no error.
+    pub(super) fn unless_killed(
+        &mut self,
+        child: Tid,
+        result: Result<(), Error>,
+    ) -> Result<(), Error> {
+        match result {
+            Err(error) if error.is_of_end() => {
+                self.left.insert(child);
+                // If it is not at its exit stop yet, that will be reported.
+                gone_is_fine(Tracee(child).resume(0))
+            }
+            result => result,
+        }
+    }
+
+    /// Hands a stopped child over to a separate recorder. The child goes on with `registers`; at
+    /// `call` it has a SYSCALL instruction, in the place of `code`.
+    fn hand_over(
+        &mut self,
+        tid: Tid,
+        registers: Registers,
+        call: Addr,
+        code: Option<[u8; 2]>,
+    ) -> Result<(), Error> {
+        let tracee = Tracee(tid);
+        let pid = Pid(tid.0);
+        let mask = tracee.signal_mask()?;
+        let recorder = Pid(nix::unistd::getpid().as_raw());
+        let was_running = self.process.as_ref().is_some_and(|process| process.was_running);
+        let child =
+            Child { pid, registers, mask, call, code, was_running, turns: self.turns, recorder };
+        let (mut ours, theirs) = match UnixStream::pair() {
+            Ok(pair) => pair,
+            Err(error) => return self.leave_newborn(&child, &error.to_string()),
+        };
+        // The kernel chooses the CPU of a process at its birth.
+        let here = self.turns.and_then(|_| Cpus::of_this_thread().ok());
+        if let Some(turns) = self.turns {
+            let _ = turns.own.keep_this_thread();
+        }
+        // SAFETY: recorders of exact recordings have one thread, so that the child finds all of its
+        // memory at rest. It leaves by _exit(2), and drops nothing of this process.
+        let forked = unsafe { fork() };
+        if let Ok(ForkResult::Child) = forked {
+            record_child(self, &child, theirs);
+        }
+        if let Some(here) = here {
+            let _ = here.keep_this_thread();
+        }
+        drop(theirs);
+        let recorder = match forked {
+            Ok(ForkResult::Parent { child }) => Tid(child.as_raw()),
+            Ok(ForkResult::Child) => return Ok(()),
+            Err(errno) => return self.leave_newborn(&child, &errno.to_string()),
+        };
+        if let Some(followed) = &mut self.followed {
+            followed.recorders.insert(recorder, pid);
+        }
+        // Kernels without the module do not know the request.
+        tracee.inject(
+            call,
+            PRCTL,
+            [PR_SET_PTRACER, u64::from(recorder.0.unsigned_abs()), 0, 0, 0, 0],
+        )?;
+        let mut answer = [0];
+        let accepted = ours.write_all(&[1]).and_then(|()| ours.read_exact(&mut answer));
+        if accepted.is_err() {
+            // Its recorder has said why.
+            return child.go_on(tracee).and_then(|()| gone_is_fine(tracee.detach(0)));
+        }
+        tracee.set_signal_mask(u64::MAX)?;
+        let pauses = Registers { rip: call.0, rax: PAUSE, orig_rax: u64::MAX, ..registers };
+        tracee.set_registers(&pauses)?;
+        tracee.detach(0)?;
+        // If the recorder is gone by now, there is no way to wake the child.
+        let _ = ours.write_all(&[1]);
+        Ok(())
+    }
+
+    /// Lets a child go on natively that cannot be recorded.
+    fn leave_newborn(&self, child: &Child, why: &str) -> Result<(), Error> {
+        if let Some(followed) = &self.followed {
+            followed.family.add_note(&format!("process {} is not recorded: {why}", child.pid));
+        }
+        let tracee = Tracee(Tid(child.pid.0));
+        child.go_on(tracee)?;
+        gone_is_fine(tracee.detach(0))
+    }
+
+    /// Waits for the recorders of all children.
+    pub(super) fn wait_for_followed(&mut self) -> Result<(), Error> {
+        let is_there =
+            |followed: &Followed| !followed.recorders.is_empty() || !followed.borrowers.is_empty();
+        while self.followed.as_ref().is_some_and(is_there) {
+            if self.leaving.as_ref().is_some_and(Leaving::is_asked) {
+                self.followed.iter().for_each(Followed::leave);
+            }
+            if let Some((tid, stop)) = wait_or_signal()?
+                && !self.stop_of_followed(tid, stop)?
+            {
+                self.stop_of_stranger(tid, stop)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes to the code of a process.
+pub(super) fn write(memory: &Memory, at: Addr, bytes: [u8; 2]) -> Result<(), Error> {
+    memory.write(at, &bytes).map_err(|error| {
+        let errno = nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        tracee::Error::System { call: "write", errno }.into()
+    })
+}
