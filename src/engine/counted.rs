@@ -33,6 +33,13 @@ pub struct Running {
     pub requests: u64,
 }
 
+impl Running {
+    /// Returns the ticks up to a point where R11 was `budget`, and counts from there on.
+    pub fn ticks_until(&mut self, budget: u64) -> u64 {
+        std::mem::replace(&mut self.budget, budget).wrapping_sub(budget)
+    }
+}
+
 /// The result of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
@@ -42,6 +49,8 @@ pub enum Run {
     Signal(Ran, SiginfoBytes),
     /// Something else happened to the thread, which is where that left it.
     Other(Stop),
+    /// It has made and logged a system call of which there is more to know. The run goes on.
+    Called,
 }
 
 /// The distance that a thread ran.
@@ -151,7 +160,7 @@ impl TranslatedProcess {
                     return self.take_back(thread, running);
                 }
                 SignalStop::Request => {
-                    let spent = thread.tracee.registers()?.r11;
+                    let spent = self.window.shared.load(thread.area.slot(slots::COUNTER));
                     if is_spent(spent) {
                         let tail = |superblock| self.tail_of(thread, superblock, spent);
                         let instructions = running.bounded.and_then(tail);
@@ -177,6 +186,7 @@ impl TranslatedProcess {
                     let ticks = running.budget.wrapping_sub(registers.r11);
                     return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
                 }
+                SignalStop::AfterCall => return Ok(Run::Called),
                 SignalStop::CodeWrite(addr) => {
                     let run = self.come_out(thread, running, RunEnd::Native(None))?;
                     self.open_for_write(thread.tracee, addr)?;
@@ -265,6 +275,9 @@ impl TranslatedProcess {
                 mask.map_or(Ok(()), |mask| tracee.set_signal_mask(mask))?;
                 tracee.stop_again(stopped)?;
                 return Ok(SteppedOut::Exact(Box::new(exact)));
+            }
+            if self.copy_for(thread, &registers)? {
+                continue;
             }
             if mask.is_none() {
                 mask = Some(tracee.signal_mask()?);

@@ -68,6 +68,9 @@ impl TranslatedProcess {
             let partial = Some((Vec::new(), ip));
             return Some(Exact { program, pointer: registers.r11, partial });
         }
+        if let Some(exact) = self.before_logged_call(thread, registers) {
+            return Some(exact);
+        }
         let location = self.translator.locate(registers.rip).filter(|at| at.exact)?;
         let (program, pointer) = self.convert(thread, registers, &location);
         let partial = (!location.point.state.recorded).then(|| {
@@ -156,6 +159,9 @@ impl TranslatedProcess {
                 rax: registers.rax,
                 rcx: registers.rcx,
                 rdx: registers.rdx,
+                rsi: registers.rsi,
+                rdi: registers.rdi,
+                r8: registers.r8,
                 r11: registers.r11,
                 gs_base: registers.gs_base,
             };
@@ -168,6 +174,8 @@ impl TranslatedProcess {
                 rax: glue.rax,
                 rcx: glue.rcx,
                 rdx: glue.rdx,
+                rsi: glue.rsi,
+                rdi: glue.rdi,
                 r11: glue.r11,
                 ..*registers
             };

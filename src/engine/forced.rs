@@ -19,7 +19,7 @@ const FRAME_MASK: u64 = 296;
 const RESET_HANDLER: u64 = 0x8000_0000;
 /// A place among the thread's own slots that is used for nothing else.
 const SCRATCH: u32 = 0x80;
-const _: () = assert!(slots::EDGE + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
+const _: () = assert!(slots::COUNTER + 8 <= SCRATCH && SCRATCH + 32 <= slots::PRIVATE_BYTES);
 
 impl TranslatedProcess {
     /// Reads the program's actions for the signals in question.

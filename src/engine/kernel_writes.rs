@@ -31,6 +31,9 @@ impl TranslatedProcess {
             return;
         }
         self.watches_kernel_writes = true;
+        if self.translator.call_log().is_some() {
+            return self.log_calls();
+        }
         self.see_calls((0..CALLS).filter(|call| !QUIET.contains(call)));
     }
 

@@ -6,6 +6,7 @@
 mod actions;
 mod address_space;
 mod area;
+mod call_log;
 mod calls;
 mod code;
 mod copies;
@@ -16,6 +17,7 @@ mod forced;
 mod guard;
 mod guarded;
 mod kernel_writes;
+mod logged;
 mod masked;
 mod place;
 mod process;

@@ -3,6 +3,7 @@
 use super::actions::{Actions, inherited};
 use super::address_space::AddressSpace;
 use super::area::{Area, Busy};
+use super::call_log::call_log;
 use super::code::Pages;
 use super::error::Error;
 use super::shared::Shared;
@@ -26,6 +27,8 @@ pub enum CodeKind {
     Recording,
     /// It counts ticks and leaves what cannot be had twice to its tracer. R11 is a budget.
     Counting,
+    /// It counts, and logs system calls ([`TranslatedProcess::log_calls`]).
+    Logging,
     /// It records, and leaves what cannot be had twice to its tracer. R11 is the trace pointer.
     Rerecording,
 }
@@ -73,12 +76,13 @@ impl TranslatedProcess {
         let memory = Memory::open(pid)?;
         let mut window = Window::open(tracee, pid, &memory, buffer_bytes, reserved)?;
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
-        let create = match code {
-            CodeKind::Recording => Translator::new,
-            CodeKind::Counting => Translator::counting,
-            CodeKind::Rerecording => Translator::rerecording,
+        let (shared, limits) = (window.shared.clone(), Limits::default());
+        let mut translator = match code {
+            CodeKind::Recording => Translator::new(shared, table_offset, limits),
+            CodeKind::Counting => Translator::counting(shared, table_offset, limits),
+            CodeKind::Logging => Translator::logging(shared, table_offset, limits, call_log()),
+            CodeKind::Rerecording => Translator::rerecording(shared, table_offset, limits),
         };
-        let mut translator = create(window.shared.clone(), table_offset, Limits::default());
         let (base, offset) = window.first_zone(tracee, &memory)?;
         translator.add_zone(base, ZONE_BYTES, offset);
         let mut process = Self {
@@ -164,6 +168,7 @@ impl TranslatedProcess {
     pub fn take_area(&mut self) -> Option<(Area, Arc<Busy>)> {
         let (area, busy) = self.window.take_area()?;
         self.window.shared.store(area.slot(slots::TRACE_POINTER), area.buffer(0));
+        self.clear_log(&area);
         Some((area, busy))
     }
 

@@ -44,6 +44,8 @@ pub enum SignalStop {
     BeforeCall(Location),
     /// It is at an instruction that is not translated, or at a place where threads are to stop.
     Native(Location),
+    /// It has made and logged a system call of which there is more to know.
+    AfterCall,
     /// It accessed a page after one of its buffers.
     Guard,
     /// It wrote to a page that code was translated from.
@@ -71,6 +73,7 @@ impl SignalStop {
             Self::Request
             | Self::BeforeCall(_)
             | Self::Native(_)
+            | Self::AfterCall
             | Self::CodeWrite(_)
             | Self::StaleFault
             | Self::Done => true,
@@ -127,6 +130,9 @@ impl TranslatedProcess {
         let rip = thread.tracee.instruction_pointer()?.0;
         if let Some(at) = self.locate(rip).filter(|at| at.exact && at.point.state.early) {
             return Ok(Some(SignalStop::BeforeCall(at)));
+        }
+        if self.has_stopped_after_call(rip) {
+            return Ok(Some(SignalStop::AfterCall));
         }
         let is_native = |at: &Location| {
             self.translator.superblock(at.superblock).is_some_and(|superblock| superblock.native)

@@ -149,7 +149,7 @@ impl Replay {
                     return Ok(DiversionEnd::Signal(siginfo::signal_of(&info)));
                 }
                 Run::Signal(..) => RunEnd::Signal,
-                Run::Other(_) => return Err(Error::Killed),
+                Run::Other(_) | Run::Called => return Err(Error::Killed),
             };
             match end {
                 RunEnd::Stop if (goals.accepts)(self) => return Ok(DiversionEnd::Stop),

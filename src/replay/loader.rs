@@ -67,7 +67,7 @@ impl Epoch {
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
         let buffer_bytes = match code {
-            CodeKind::Counting => COUNTING_BUFFER_BYTES,
+            CodeKind::Counting | CodeKind::Logging => COUNTING_BUFFER_BYTES,
             CodeKind::Recording | CodeKind::Rerecording => BUFFER_BYTES,
         };
         let mut engine =

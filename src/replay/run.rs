@@ -398,7 +398,7 @@ impl Replay {
         let (ran, info) = match run {
             Run::Ran(ran) => (ran, None),
             Run::Signal(ran, info) => (ran, Some(info)),
-            Run::Other(_) => return Err(Error::Killed),
+            Run::Other(_) | Run::Called => return Err(Error::Killed),
         };
         let Ran { ticks, end, .. } = ran;
         self.count(ticks, distance, end);

@@ -62,6 +62,11 @@ impl Outcome {
     }
 }
 
+/// Returns true if a result is an error that the kernel finds before it writes anything.
+pub fn is_refused(result: i64) -> bool {
+    Outcome::of(result) == Refused
+}
+
 /// Returns true if this result means that the kernel does not know the call or request at all.
 pub(super) fn is_unheard_of(result: i64) -> bool {
     [ENOSYS, ENOTTY, EBADF].contains(&result.wrapping_neg())

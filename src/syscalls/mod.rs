@@ -37,6 +37,7 @@ mod value;
 mod write;
 
 pub use call::{Call, Effects, OpenCall};
+pub use errno::is_refused;
 pub use ioctl::{IoctlRequest, ioctl_requests};
 pub use memory::CallerMemory;
 pub use model::{Model, Property, models};

@@ -10,6 +10,7 @@ use super::edge::Edge;
 use super::slots;
 use super::superblock::Location;
 use super::translator::{CacheMemory, TranslateError, Translator};
+use super::zone::CallLog;
 use super::{Limits, ProgramCode};
 
 /// The value of R11 for bounded superblocks: each of their exits becomes a request.
@@ -55,12 +56,24 @@ impl<M: CacheMemory> Translator<M> {
         translator
     }
 
+    /// Creates a translator without zones whose code counts, and logs system calls.
+    pub fn logging(memory: M, table_offset: u64, limits: Limits, call_log: CallLog) -> Self {
+        let mut translator = Self::counting(memory, table_offset, limits);
+        translator.call_log = Some(call_log);
+        translator
+    }
+
     /// Creates a translator without zones whose code records, and leaves the same instructions to
     /// the caller: that of a run which is repeated to get its path.
     pub fn rerecording(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
         translator.hooks = true;
         translator
+    }
+
+    /// Returns how the code logs system calls, if it does.
+    pub fn call_log(&self) -> Option<CallLog> {
+        self.call_log
     }
 
     /// Returns the number of records that can be written before `ticks` are executed.

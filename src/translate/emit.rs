@@ -9,6 +9,7 @@ pub(super) enum Gpr {
     Rax = 0,
     Rcx = 1,
     Rdx = 2,
+    Rdi = 7,
     R11 = 11,
 }
 
@@ -68,6 +69,48 @@ impl Emitter {
         let (rex, modrm) = (0x48 | number >> 3 << 2, (number & 7) << 3 | 0b100);
         self.put(&[0x65, rex, opcode, modrm, 0x25]);
         self.put_u32(slot);
+    }
+
+    /// Emits `mov [base + offset], register`, of registers by their numbers.
+    pub(super) fn store_at(&mut self, register: u8, base: u8, offset: u32) {
+        self.access_at(0x89, register, base, offset);
+    }
+
+    /// Emits `mov register, [base + offset]`.
+    pub(super) fn load_at(&mut self, register: u8, base: u8, offset: u32) {
+        self.access_at(0x8b, register, base, offset);
+    }
+
+    /// Emits a MOV between a register and `[base + offset]`. The base is neither RSP nor R12, which
+    /// are encoded otherwise.
+    fn access_at(&mut self, opcode: u8, register: u8, base: u8, offset: u32) {
+        let rex = 0x48 | register >> 3 << 2 | base >> 3;
+        self.put(&[rex, opcode, 0x80 | (register & 7) << 3 | base & 7]);
+        self.put_u32(offset);
+    }
+
+    /// Emits `movzx ecx, byte gs:[rcx + SYSCALL_CLASSES]`.
+    pub(super) fn load_class(&mut self) {
+        self.put(&[0x65, 0x0f, 0xb6, 0x89]);
+        self.put_u32(slots::SYSCALL_CLASSES);
+    }
+
+    /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] says. Returns its field.
+    pub(super) fn jump_if_rcx_is_0(&mut self) -> usize {
+        // jrcxz over a jump over a jump
+        self.put(&[0xe3, 2, 0xeb, 5]);
+        self.jump_from_here()
+    }
+
+    /// Emits a jump to where [`Self::aim_here`] says. Returns its field.
+    pub(super) fn jump_from_here(&mut self) -> usize {
+        self.put(&[0xe9]);
+        self.rel32()
+    }
+
+    /// Lets a jump lead to the next byte.
+    pub(super) fn aim_here(&mut self, field: usize) {
+        self.aim(field, self.here());
     }
 
     /// Emits `mov rcx, value`.
@@ -155,14 +198,21 @@ impl Emitter {
     /// Emits code that subtracts `ticks`, at most 127, from the budget in R11. Returns the
     /// offset of the displacement of a jump taken if R11's upper half is then not 0.
     pub(super) fn count(&mut self, ticks: u8) -> usize {
-        // lea r11, [r11 - ticks]; xchg rcx, r11; bswap rcx
-        self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg(), 0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
+        self.subtract(ticks);
+        // xchg rcx, r11; bswap rcx
+        self.put(&[0x49, 0x87, 0xcb, 0x48, 0x0f, 0xc9]);
         // jecxz over the jump; bswap rcx; xchg rcx, r11; jmp
         self.put(&[0x67, 0xe3, 11, 0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb, 0xe9]);
         let field = self.rel32();
         // bswap rcx; xchg rcx, r11
         self.put(&[0x48, 0x0f, 0xc9, 0x49, 0x87, 0xcb]);
         field
+    }
+
+    /// Emits code that subtracts `ticks`, at most 127, from the budget in R11.
+    pub(super) fn subtract(&mut self, ticks: u8) {
+        // lea r11, [r11 - ticks]
+        self.put(&[0x4d, 0x8d, 0x5b, ticks.wrapping_neg()]);
     }
 
     /// Pads with INT3 up to a multiple of `alignment`.

@@ -23,6 +23,9 @@ pub struct GlueRegisters {
     pub rax: u64,
     pub rcx: u64,
     pub rdx: u64,
+    pub rsi: u64,
+    pub rdi: u64,
+    pub r8: u64,
     pub r11: u64,
     pub gs_base: u64,
 }
@@ -72,11 +75,43 @@ impl GlueRegisters {
             }
             Mnemonic::Jmp => self.rip = self.operand(&insn, 0, memory)?,
             Mnemonic::Jrcxz if self.rcx == 0 => self.rip = insn.near_branch_target(),
+            Mnemonic::Bswap => {
+                let size = insn.op0_register().size();
+                let value = self.operand(&insn, 0, memory)?.swap_bytes() >> (64 - 8 * size);
+                self.set_operand(&insn, 0, value, memory)?;
+            }
+            Mnemonic::Not => {
+                let value = !self.operand(&insn, 0, memory)?;
+                self.set_operand(&insn, 0, value, memory)?;
+            }
+            // Glue copies upwards.
+            Mnemonic::Movsb if insn.has_rep_prefix() => self.copy(memory)?,
             Mnemonic::Rdtsc => (self.rax, self.rdx) = (tsc & 0xffff_ffff, tsc >> 32),
+            Mnemonic::Xchg => {
+                let (first, second) =
+                    (self.operand(&insn, 0, memory)?, self.operand(&insn, 1, memory)?);
+                self.set_operand(&insn, 0, second, memory)?;
+                self.set_operand(&insn, 1, first, memory)?;
+            }
+            Mnemonic::Jecxz if self.rcx & u64::from(u32::MAX) == 0 => {
+                self.rip = insn.near_branch_target();
+            }
             // It calls the tracer, which is running this.
-            Mnemonic::Jrcxz | Mnemonic::Nop | Mnemonic::Int3 => {}
+            Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Nop | Mnemonic::Int3 => {}
             _ => return None,
         }
+        Some(())
+    }
+
+    /// Executes REP MOVSB.
+    pub fn copy(&mut self, memory: &impl GlueMemory) -> Option<()> {
+        let mut bytes = vec![0; usize::from(u16::try_from(self.rcx).ok()?)];
+        if !memory.read(self.rsi, &mut bytes) || !memory.write(self.rdi, &bytes) {
+            return None;
+        }
+        self.rsi = self.rsi.wrapping_add(self.rcx);
+        self.rdi = self.rdi.wrapping_add(self.rcx);
+        self.rcx = 0;
         Some(())
     }
 
@@ -85,6 +120,9 @@ impl GlueRegisters {
             Register::RAX => self.rax,
             Register::RCX => self.rcx,
             Register::RDX => self.rdx,
+            Register::RSI => self.rsi,
+            Register::RDI => self.rdi,
+            Register::R8 => self.r8,
             Register::R11 => self.r11,
             Register::RSP => self.rsp,
             Register::GS => self.gs_base,
@@ -127,6 +165,8 @@ impl GlueRegisters {
             Register::RAX => self.rax = value,
             Register::RCX => self.rcx = value,
             Register::RDX => self.rdx = value,
+            Register::RSI => self.rsi = value,
+            Register::RDI => self.rdi = value,
             Register::R11 => self.r11 = value,
             Register::RSP => self.rsp = value,
             _ => return None,
@@ -219,6 +259,9 @@ mod tests {
             rax: 1,
             rcx: 2,
             rdx: 3,
+            rsi: 4,
+            rdi: 5,
+            r8: 6,
             r11: 0x1400,
             gs_base: AREA,
         };

@@ -22,6 +22,12 @@ pub const RESPONSE: u32 = 0x38;
 pub const JUMP: u32 = 0x40;
 /// Where ticks are counted: the number of the edge of the last indirect branch.
 pub const EDGE: u32 = 0x48;
+/// Where system calls are logged: the address of the next record.
+pub const LOG: u32 = 0x50;
+/// The room in the log after the largest record; negative if there is none for one.
+pub const LOG_ROOM: u32 = 0x58;
+/// R11 of a request.
+pub const COUNTER: u32 = 0x60;
 
 /// Value of [`REQUEST`]: the target in [`TARGET`] has no superblock yet.
 pub const INDIRECT: u64 = u64::MAX;

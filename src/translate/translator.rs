@@ -9,7 +9,7 @@ use super::links::{Links, List};
 use super::slots;
 use super::superblock::{Location, Point, Step, Stretch, Superblock};
 use super::table::Table;
-use super::zone::Zone;
+use super::zone::{CallLog, Zone};
 use std::collections::BTreeSet;
 
 /// An upper bound of the size of a superblock's code.
@@ -79,6 +79,8 @@ pub struct Translator<M> {
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
+    /// How system calls are logged in the cache, if they are.
+    pub(super) call_log: Option<CallLog>,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
     /// The results of samples of records.
@@ -129,6 +131,7 @@ impl<M: CacheMemory> Translator<M> {
             built: Built::default(),
             counts: false,
             hooks: false,
+            call_log: None,
             bounded: Bounded::default(),
             heat: Heat::default(),
         }
@@ -173,7 +176,7 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Adds a part of the code cache.
     pub fn add_zone(&mut self, base: u64, size: u64, offset: u64) {
-        let (zone, code) = Zone::new(base, size, offset);
+        let (zone, code) = Zone::new(base, size, offset, self.call_log);
         self.memory.write(offset, &code);
         self.zones.push(zone);
         self.by_entry.push(Vec::new());
@@ -357,6 +360,7 @@ impl<M: CacheMemory> Translator<M> {
             miss: zone.miss,
             counts: self.counts,
             hooks: self.hooks,
+            log: zone.log.map_or(0, |log| log.start),
             bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,

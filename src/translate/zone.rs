@@ -1,6 +1,7 @@
 //! A part of the code cache within reach of the code that is translated into it.
 
 use super::emit::{Emitter, Gpr};
+use super::logged::{LogCode, emit_log_code};
 use super::slots;
 
 /// The largest distance from a zone to code translated into it. RIP-relative operands reach 2 GiB;
@@ -24,13 +25,28 @@ pub struct Zone {
     pub(super) miss: u64,
     /// Address of `syscall; int3`, for system calls that the tracer injects.
     pub gadget: u64,
+    /// The code that makes and logs system calls, where it is used.
+    pub log: Option<LogCode>,
+}
+
+/// How system calls are logged in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLog {
+    /// True if programs may read and set the base of FS by instructions.
+    pub has_fs_base: bool,
 }
 
 impl Zone {
     /// Lays out a zone. Returns it and the code for its start.
-    pub(super) fn new(base: u64, size: u64, offset: u64) -> (Self, Vec<u8>) {
+    pub(super) fn new(
+        base: u64,
+        size: u64,
+        offset: u64,
+        call_log: Option<CallLog>,
+    ) -> (Self, Vec<u8>) {
         let mut emitter = Emitter::new(base, Vec::new());
         let request = emitter.here();
+        emitter.store(Gpr::R11, slots::COUNTER);
         emitter.store(Gpr::Rcx, slots::REQUEST);
         emitter.put(&[0xcc]);
         emitter.load(Gpr::Rcx, slots::RESPONSE);
@@ -44,9 +60,10 @@ impl Zone {
         emitter.jump(request);
         let gadget = emitter.here();
         emitter.put(&[0x0f, 0x05, 0xcc]);
+        let log = call_log.map(|log| emit_log_code(&mut emitter, log.has_fs_base));
         emitter.pad(16);
         let used = emitter.bytes.len() as u64;
-        (Self { base, size, offset, used, request, miss, gadget }, emitter.bytes)
+        (Self { base, size, offset, used, request, miss, gadget, log }, emitter.bytes)
     }
 
     /// Returns true if code at `addr` can be translated into this zone.

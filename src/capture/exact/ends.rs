@@ -49,7 +49,7 @@ impl Engine {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let chose_to = thread.calling().is_some_and(|calling| calling.call.number == EXIT);
         if thread.translated.place == Place::Cache
-            && let Some(process) = &self.process
+            && let Some(process) = &mut self.process
         {
             take_out(process, thread)?;
         }
@@ -178,7 +178,7 @@ impl Engine {
 
     fn log_last_place(&mut self) -> Result<(), Error> {
         let holder = self.holder;
-        self.with(holder, |process, thread| process.end_run(thread))?;
+        self.with(holder, Process::end_run)?;
         if let Some(thread) = self.threads.get(&holder)
             && let Ok(registers) = thread.tracee().registers()
         {
@@ -255,11 +255,14 @@ impl Engine {
 
 impl Process {
     /// Takes a thread out of the cache if it is in the midst of a run.
-    pub(super) fn end_run(&self, thread: &mut Thread) -> Result<(), Error> {
-        let Some(running) = thread.running.take() else { return Ok(()) };
-        match self.engine.end_run(&mut thread.translated, &running)? {
-            Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks,
+    pub(super) fn end_run(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        let Some(mut running) = thread.running.take() else { return Ok(()) };
+        let run = self.engine.end_run(&mut thread.translated, &running)?;
+        let logged = self.take_calls(thread, &mut running)?;
+        match run {
+            Run::Ran(ran) | Run::Signal(ran, _) => thread.ticks += ran.ticks.wrapping_sub(logged),
             Run::Other(stop) => thread.stop = Some(stop),
+            Run::Called => {}
         }
         Ok(())
     }
@@ -293,14 +296,16 @@ fn signal_of(stop: Stop) -> Signo {
 }
 
 /// Finds out where a thread was killed that executed code of the cache.
-fn take_out(process: &Process, thread: &mut Thread) -> Result<(), Error> {
-    let Some(running) = thread.running.take().filter(|_| matches!(thread.doing, Doing::Runs))
+fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
+    let Some(mut running) = thread.running.take().filter(|_| matches!(thread.doing, Doing::Runs))
     else {
         return Ok(());
     };
-    if let Some((registers, ticks)) = process.engine.end_of_run(&thread.translated, &running)? {
+    let end = process.engine.end_of_run(&thread.translated, &running)?;
+    let logged = process.take_calls(thread, &mut running)?;
+    if let Some((registers, ticks)) = end {
         thread.killed_at = Some(registers);
-        thread.ticks += ticks;
+        thread.ticks += ticks.wrapping_sub(logged);
     }
     Ok(())
 }

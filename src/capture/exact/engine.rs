@@ -317,8 +317,12 @@ impl Engine {
             if seen.is_none() {
                 thread.tracee().resume(0)?;
             }
-            let run = process.engine.go_on(&mut thread.translated, &mut running, seen)?;
-            thread.running = matches!(run, Run::Other(_)).then_some(running);
+            let mut run = process.engine.go_on(&mut thread.translated, &mut running, seen)?;
+            let logged = process.take_calls(thread, &mut running)?;
+            if let Run::Ran(ran) | Run::Signal(ran, _) = &mut run {
+                ran.ticks = ran.ticks.wrapping_sub(logged);
+            }
+            thread.running = matches!(run, Run::Other(_) | Run::Called).then_some(running);
             Ok(run)
         })?;
         let Some(run) = run else { return Ok(()) };
@@ -346,6 +350,7 @@ impl Engine {
             }
             Run::Signal(_, info) => self.signalled(tid, info),
             Run::Other(stop) => self.interrupted(tid, stop),
+            Run::Called => Ok(()),
         }
     }
 

@@ -167,7 +167,7 @@ impl Engine {
     }
 
     fn halt(&mut self, tid: Tid) -> Result<(), Error> {
-        self.with(tid, |process, thread| process.end_run(thread))?;
+        self.with(tid, Process::end_run)?;
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let is_stopped = thread.stop.is_some() || thread.debug.held.is_some();
         let Some(calling) = thread.calling().filter(|_| !thread.debug.is_halted) else {

@@ -21,6 +21,7 @@ mod follow;
 mod go;
 mod hooks;
 mod live;
+mod logged;
 mod maps;
 mod own_maps;
 mod process;

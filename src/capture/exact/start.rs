@@ -16,8 +16,9 @@ use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
 
 const PAGE_BYTES: u64 = 4096;
-/// Threads of exact recordings write no records: their buffers are for system calls (`Scratch`).
-const BUFFER_BYTES: u64 = 64 << 10;
+/// The size of a thread's log of system calls. The memory is used as the log grows, and by calls that
+/// stop (`Scratch`): before these, the log was read and is empty.
+const BUFFER_BYTES: u64 = 1 << 20;
 /// Types of entries of the auxiliary vector (include/uapi/linux/auxvec.h).
 const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;
@@ -99,7 +100,7 @@ impl Process {
         mappings: MappingRecorder,
     ) -> Result<Self, Error> {
         let (pid, seen) = (recorder.pid(), std::iter::empty());
-        let engine = TranslatedProcess::open(tracee, pid, CodeKind::Counting, BUFFER_BYTES, seen)?;
+        let engine = TranslatedProcess::open(tracee, pid, CodeKind::Logging, BUFFER_BYTES, seen)?;
         let mut process = Self {
             recorder,
             engine,
@@ -132,6 +133,7 @@ impl Process {
             self.engine.keep_promise();
         }
         self.engine.read_actions(tracee)?;
+        self.engine.log_calls();
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();

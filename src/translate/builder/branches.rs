@@ -2,11 +2,14 @@
 
 use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
+use super::super::hook::Hook;
 use super::super::insn::DisplacementOffset;
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State};
 use super::{Builder, Stub};
 use iced_x86::{Code, Encoder, Instruction, MemoryOperand, OpKind, Register};
+
+const SYSCALL_BYTES: usize = 2;
 
 impl Builder<'_, '_> {
     pub(super) fn copy(
@@ -154,6 +157,56 @@ impl Builder<'_, '_> {
         }
         let edge = self.edge(EdgeKind::Indirect, 0);
         self.indirect_tail(edge, self.r11_is_program);
+        true
+    }
+
+    /// Returns true if an instruction is a system call that the cache may log.
+    pub(super) fn is_logged_call(&self, insn: &Instruction) -> bool {
+        self.site.log != 0
+            && self.site.bound.is_none()
+            && self.hook == Some(Hook::SystemCall)
+            && insn.len() == SYSCALL_BYTES
+    }
+
+    /// Emits a system call that is made and logged in the cache if its class says so. Otherwise it
+    /// is executed natively. Returns true: it is the whole superblock.
+    pub(super) fn logged_call(&mut self, next: u64) -> bool {
+        self.exact_point();
+        self.emitter.store(Gpr::Rcx, slots::RCX);
+        self.glue_point();
+        // Is there room in the log? bswap rcx; movzx ecx, cl
+        self.emitter.load(Gpr::Rcx, slots::LOG_ROOM);
+        self.emitter.put(&[0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
+        let room = self.emitter.jump_if_rcx_is_0();
+        let full = self.emitter.jump_from_here();
+        self.emitter.aim_here(room);
+        // The table knows numbers of 16 bits. mov ecx, eax; bswap ecx; movzx ecx, cx
+        self.emitter.put(&[0x89, 0xc1, 0x0f, 0xc9, 0x0f, 0xb7, 0xc9]);
+        let small = self.emitter.jump_if_rcx_is_0();
+        let large = self.emitter.jump_from_here();
+        self.emitter.aim_here(small);
+        // movzx ecx, ax
+        self.emitter.put(&[0x0f, 0xb7, 0xc8]);
+        self.emitter.load_class();
+        let stops = self.emitter.jump_if_rcx_is_0();
+        self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
+        let edge = self.edge(EdgeKind::Direct, next);
+        self.emitter.store_value(edge, slots::EDGE);
+        // lea rcx, [rip + after]
+        self.emitter.put(&[0x48, 0x8d, 0x0d]);
+        let after = self.emitter.rel32();
+        self.emitter.store(Gpr::Rcx, slots::JUMP);
+        self.emitter.jump(self.site.log);
+        for field in [full, large, stops] {
+            self.emitter.aim_here(field);
+        }
+        self.emitter.load(Gpr::Rcx, slots::RCX);
+        self.exact_point();
+        self.emitter.put(&[0xcc]);
+        self.glue_point();
+        self.emitter.aim_here(after);
+        self.emitter.set_rcx(next);
+        let _ = self.exit(edge, next);
         true
     }
 

@@ -102,6 +102,8 @@ pub(super) struct Site<'a> {
     pub(super) counts: bool,
     /// True if instructions with a hook are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
+    /// The zone's code that makes and logs a system call; 0: there is none.
+    pub(super) log: u64,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
     /// The number of the next edge.
@@ -294,7 +296,10 @@ impl Builder<'_, '_> {
         self.note_pages(decoded.as_ref().map_or(1, |(insn, _)| insn.len()));
         let (Some((insn, displacement)), true) = (decoded, treatment != Treatment::Native) else {
             self.hook = hook.filter(|_| self.path.is_empty());
-            return Some(self.native());
+            return Some(match decoded {
+                Some((insn, _)) if self.is_logged_call(&insn) => self.logged_call(insn.next_ip()),
+                _ => self.native(),
+            });
         };
         let bytes = &bytes[offset..offset + insn.len()];
         self.translate(&insn, bytes, displacement, treatment).then_some(false)

@@ -26,6 +26,11 @@ fn signals_come_where_they_came() {
 }
 
 #[test]
+fn calls_that_the_cache_logs_replay() {
+    replays(&["exact/logged.c"]);
+}
+
+#[test]
 fn branches_to_where_no_code_can_be_replay() {
     // It prints addresses of its own.
     replays_with("nowhere.c", &["-w", "-no-pie"]);

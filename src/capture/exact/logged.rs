@@ -1,0 +1,46 @@
+//! System calls that a thread made and logged in the code cache: from there to the recording's log.
+
+use super::calls::call_of;
+use super::effects::{contents, ranges_of};
+use super::process::Process;
+use super::thread::Thread;
+use crate::capture::Error;
+use crate::common::Addr;
+use crate::engine::{Running, TranslatedProcess};
+use crate::recording::log::{Bytes, Done, Happening, Write};
+use crate::translate::LoggedCall;
+
+impl Process {
+    /// Logs the calls that a thread has made in the midst of a run. Returns the ticks up to the last
+    /// one; the run counts from there on.
+    pub(super) fn take_calls(
+        &mut self,
+        thread: &mut Thread,
+        running: &mut Running,
+    ) -> Result<u64, Error> {
+        let tracee = thread.tracee();
+        let calls = self.engine.take_logged_calls(&thread.translated, || tracee.registers().ok());
+        let mut all = 0;
+        for call in calls {
+            let ticks = running.ticks_until(call.budget);
+            thread.ticks += ticks;
+            all += ticks;
+            let number = call_of(&call.registers).number;
+            let writes = writes_of(&self.engine, &call);
+            let done = Done { result: call.result, writes, maps: Vec::new(), state: None };
+            self.log(thread, &call.registers, Happening::Call { number, done })?;
+        }
+        Ok(all)
+    }
+}
+
+/// Returns what a call wrote. Where its thread stopped after it, the memory is as the call left it.
+fn writes_of(engine: &TranslatedProcess, logged: &LoggedCall) -> Vec<Write> {
+    if logged.stops {
+        let memory = |addr: Addr, buf: &mut [u8]| engine.read_visible(addr, buf);
+        let open = call_of(&logged.registers).begin(&memory);
+        return contents(engine, ranges_of(open.end(logged.result, &memory)));
+    }
+    let (addr, bytes) = (Addr(logged.written.0), Bytes(logged.written.1.clone()));
+    if bytes.0.is_empty() { Vec::new() } else { vec![Write { addr, bytes }] }
+}

@@ -1,0 +1,385 @@
+//! System calls that are made in the code cache and logged there, without a stop of the thread.
+//!
+//! A byte of the table of classes says for each call what it writes ([`LoggedClass`]). Before the call,
+//! glue writes the registers to the thread's log; after it, the result and a copy of what the kernel
+//! wrote. Where that is not known from the class and the result alone, the thread stops after the
+//! call, before it executes anything else of the program.
+//!
+//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags.
+
+use super::emit::{Emitter, Gpr};
+use super::slots;
+use crate::insn::Registers;
+
+/// The memory that the kernel writes in a call that succeeds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LoggedClass {
+    /// Nothing.
+    Nothing = 1,
+    /// The file attributes at RSI.
+    AttributesAtRsi = 2,
+    /// The file attributes at RDX.
+    AttributesAtRdx = 3,
+    /// As many bytes at RSI as the result says.
+    ResultAtRsi = 4,
+    /// As many bytes at RDX as the result says.
+    ResultAtRdx = 5,
+    /// As many bytes at RDI as the result says.
+    ResultAtRdi = 6,
+    /// A time at RSI.
+    TimeAtRsi = 7,
+    /// The extended file attributes at R8.
+    ExtendedAttributesAtR8 = 8,
+    /// Something else. The thread stops.
+    Other = 9,
+}
+
+/// The largest copy of what a call wrote.
+const LARGEST_COPY_BYTES: u64 = 0xffff;
+/// `struct stat`, `struct timespec`, `struct statx`.
+const STAT_BYTES: u32 = 144;
+const TIMESPEC_BYTES: u32 = 16;
+const STATX_BYTES: u32 = 256;
+/// Indexes of the table of classes that no number of a system call reaches: by the high byte of the
+/// low flags, whose entry is not 0 if the direction flag is set.
+const DIRECTION: u32 = 0x4000;
+
+/// The words of a record before its copied bytes.
+#[derive(Clone, Copy)]
+enum Word {
+    Rax,
+    Rbx,
+    Rdx,
+    Rsi,
+    Rdi,
+    Rbp,
+    Rsp,
+    R8,
+    R9,
+    R10,
+    R12,
+    R13,
+    R14,
+    R15,
+    Rcx,
+    R11,
+    /// The budget before the call.
+    Budget,
+    /// The number of the edge after the call.
+    Edge,
+    FsBase,
+    Result,
+    Flags,
+    /// The number of copied bytes, and the address that they are from.
+    Size,
+    From,
+    /// 1 if the thread stops after the call.
+    Stops,
+}
+
+const HEADER_BYTES: u32 = 24 * 8;
+/// The largest record.
+pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
+
+impl Word {
+    const fn offset(self) -> u32 {
+        self as u32 * 8
+    }
+}
+
+/// The registers that are stored as they are, by their numbers in the encoding.
+const PLAIN: [(u8, Word); 14] = [
+    (0, Word::Rax),
+    (3, Word::Rbx),
+    (2, Word::Rdx),
+    (6, Word::Rsi),
+    (7, Word::Rdi),
+    (5, Word::Rbp),
+    (4, Word::Rsp),
+    (8, Word::R8),
+    (9, Word::R9),
+    (10, Word::R10),
+    (12, Word::R12),
+    (13, Word::R13),
+    (14, Word::R14),
+    (15, Word::R15),
+];
+const RAX: u8 = 0;
+const RCX: u8 = 1;
+const RSI: u8 = 6;
+const RDI: u8 = 7;
+const R11: u8 = 11;
+
+/// A call as the log has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedCall {
+    /// The registers before it, but for the instruction pointer, the segments and GS.
+    pub registers: Registers,
+    /// The budget before it.
+    pub budget: u64,
+    /// The number of the edge after it.
+    pub edge: u64,
+    /// Its result.
+    pub result: i64,
+    /// The address of what it wrote, and that.
+    pub written: (u64, Vec<u8>),
+    /// True if more is to be known of it, and the thread stopped.
+    pub stops: bool,
+}
+
+impl LoggedCall {
+    /// Reads the first record of a log. Returns it and the rest of the log. None: that is no record.
+    pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
+        let words = header.as_chunks::<8>().0;
+        let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
+        let (copied, rest) = rest.split_at_checked(usize::try_from(word(Word::Size)).ok()?)?;
+        let registers = Registers {
+            rax: word(Word::Rax),
+            rbx: word(Word::Rbx),
+            rcx: word(Word::Rcx),
+            rdx: word(Word::Rdx),
+            rsi: word(Word::Rsi),
+            rdi: word(Word::Rdi),
+            rbp: word(Word::Rbp),
+            rsp: word(Word::Rsp),
+            r8: word(Word::R8),
+            r9: word(Word::R9),
+            r10: word(Word::R10),
+            r11: word(Word::R11),
+            r12: word(Word::R12),
+            r13: word(Word::R13),
+            r14: word(Word::R14),
+            r15: word(Word::R15),
+            eflags: word(Word::Flags),
+            fs_base: word(Word::FsBase),
+            orig_rax: u64::MAX,
+            ..Registers::default()
+        };
+        let call = Self {
+            registers,
+            budget: word(Word::Budget),
+            edge: word(Word::Edge),
+            result: word(Word::Result).cast_signed(),
+            written: (word(Word::From), copied.to_vec()),
+            stops: word(Word::Stops) != 0,
+        };
+        Some((call, rest))
+    }
+}
+
+/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` says of which
+/// results it is known that the kernel has written nothing.
+pub fn classes(
+    calls: impl IntoIterator<Item = (u64, LoggedClass)>,
+    is_refusal: impl Fn(i64) -> bool,
+) -> Vec<u8> {
+    let mut table = vec![0; 1 << 16];
+    for (number, class) in calls {
+        if let Some(entry) = usize::try_from(number).ok().and_then(|number| table.get_mut(number)) {
+            *entry = class as u8;
+        }
+    }
+    // Kernels have no calls of these numbers. They fail, whatever their class is.
+    for errno in (1..=4095_u16).filter(|errno| is_refusal(-i64::from(*errno))) {
+        table[usize::from(errno.wrapping_neg())] = LoggedClass::Nothing as u8;
+    }
+    for flags in (0..=0xff_usize).filter(|flags| flags & 4 != 0) {
+        table[DIRECTION as usize + flags] = LoggedClass::Nothing as u8;
+    }
+    table
+}
+
+/// The addresses of the code that makes and logs a call.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogCode {
+    /// Where it begins.
+    pub start: u64,
+    /// Its SYSCALL.
+    pub syscall: u64,
+    /// Its REP MOVSB.
+    pub copy: u64,
+    /// Its INT3, at which it stops after a call.
+    pub stop: u64,
+}
+
+/// The size of SYSCALL, and of REP MOVSB.
+pub const LOG_INSN_BYTES: u64 = 2;
+
+/// Emits the code that makes and logs a call. At its start, the program's RCX and R11 and the budget
+/// are in their slots, as are the number of the edge after the call, and the address to go on at.
+/// There, R11 is the budget again, and RCX is to be set.
+pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
+    let start = emitter.here();
+    emit_registers(emitter, has_fs_base);
+    let syscall = emitter.here();
+    emitter.put(&[0x0f, 0x05]);
+    let (refused, fails_late) = emit_result(emitter);
+    let (nothing, copies, mut stops) = emit_sizes(emitter);
+    for copy in copies {
+        emitter.aim_here(copy);
+    }
+    let (copy, cannot) = emit_copy(emitter);
+    stops.extend([fails_late, cannot]);
+    emitter.aim_here(nothing);
+    emitter.aim_here(refused);
+    emit_commit(emitter);
+    emitter.jump_slot(slots::JUMP);
+    for stop in stops {
+        emitter.aim_here(stop);
+    }
+    emitter.load(Gpr::Rcx, slots::LOG);
+    // mov r11d, 1
+    emitter.put(&[0x41, 0xbb, 1, 0, 0, 0]);
+    emitter.store_at(R11, RCX, Word::Stops.offset());
+    emit_commit(emitter);
+    let stop = emitter.here();
+    emitter.put(&[0xcc]);
+    emitter.jump_slot(slots::JUMP);
+    LogCode { start, syscall, copy, stop }
+}
+
+/// Emits code that writes the registers to the record.
+fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
+    emitter.load(Gpr::Rcx, slots::LOG);
+    for (register, word) in PLAIN {
+        emitter.store_at(register, RCX, word.offset());
+    }
+    for (slot, word) in [
+        (slots::RCX, Word::Rcx),
+        (slots::R11, Word::R11),
+        (slots::TRACE_POINTER, Word::Budget),
+        (slots::EDGE, Word::Edge),
+    ] {
+        emitter.load(Gpr::R11, slot);
+        emitter.store_at(R11, RCX, word.offset());
+    }
+    if has_fs_base {
+        // rdfsbase r11
+        emitter.put(&[0xf3, 0x49, 0x0f, 0xae, 0xc3]);
+        emitter.store_at(R11, RCX, Word::FsBase.offset());
+    }
+}
+
+/// Emits code that writes the result to the record. Goes on if the call succeeded. Returns the jumps
+/// that are taken if the kernel refused it, and if it failed later.
+fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
+    emitter.store(Gpr::R11, slots::R11);
+    emitter.load(Gpr::Rcx, slots::LOG);
+    emitter.store_at(RAX, RCX, Word::Result.offset());
+    emitter.store_at(R11, RCX, Word::Flags.offset());
+    // mov r11d, 0
+    emitter.put(&[0x41, 0xbb, 0, 0, 0, 0]);
+    for word in [Word::Size, Word::From, Word::Stops] {
+        emitter.store_at(R11, RCX, word.offset());
+    }
+    // mov rcx, rax; bswap rcx; movzx ecx, cl: 0 if the result is not negative
+    emitter.put(&[0x48, 0x89, 0xc1, 0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
+    let succeeds = emitter.jump_if_rcx_is_0();
+    // movzx ecx, ax; movzx ecx, byte gs:[rcx + classes]
+    emitter.put(&[0x0f, 0xb7, 0xc8]);
+    emitter.load_class();
+    let fails_late = emitter.jump_if_rcx_is_0();
+    let refused = emitter.jump_from_here();
+    emitter.aim_here(succeeds);
+    (refused, fails_late)
+}
+
+/// Emits code that looks up what the call wrote. Returns the jump that is taken if it wrote nothing,
+/// those with an address in R11 and a size in RCX, and those taken if more is to be known.
+fn emit_sizes(emitter: &mut Emitter) -> (usize, Vec<usize>, Vec<usize>) {
+    emitter.load(Gpr::Rcx, slots::LOG);
+    // movzx ecx, word [rcx + number]
+    emitter.put(&[0x0f, 0xb7, 0x89]);
+    emitter.put_u32(Word::Rax.offset());
+    emitter.load_class();
+    let (mut copies, mut stops) = (Vec::new(), Vec::new());
+    // lea rcx, [rcx - 1]
+    emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
+    let nothing = emitter.jump_if_rcx_is_0();
+    // mov r11, rsi / rdx / rdi / r8
+    let (rsi, rdx, rdi, r8) =
+        ([0x49, 0x89, 0xf3], [0x49, 0x89, 0xd3], [0x49, 0x89, 0xfb], [0x4d, 0x89, 0xc3]);
+    let kinds = [
+        (rsi, Some(STAT_BYTES)),
+        (rdx, Some(STAT_BYTES)),
+        (rsi, None),
+        (rdx, None),
+        (rdi, None),
+        (rsi, Some(TIMESPEC_BYTES)),
+        (r8, Some(STATX_BYTES)),
+    ];
+    for (from, size) in kinds {
+        emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
+        let this = emitter.jump_if_rcx_is_0();
+        let next = emitter.jump_from_here();
+        emitter.aim_here(this);
+        if let Some(size) = size {
+            // mov ecx, size
+            emitter.put(&[0xb9]);
+            emitter.put_u32(size);
+        } else {
+            // mov rcx, rax; movzx r11d, ax; not r11; lea rcx, [rcx + r11 + 1]: 0 if it is small
+            emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb7, 0xd8, 0x49, 0xf7, 0xd3]);
+            emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
+            let small = emitter.jump_if_rcx_is_0();
+            stops.push(emitter.jump_from_here());
+            emitter.aim_here(small);
+            // movzx ecx, ax
+            emitter.put(&[0x0f, 0xb7, 0xc8]);
+        }
+        emitter.put(&from);
+        copies.push(emitter.jump_from_here());
+        emitter.aim_here(next);
+    }
+    stops.push(emitter.jump_from_here());
+    (nothing, copies, stops)
+}
+
+/// Emits code that copies RCX bytes at R11 to the record, and restores RSI and RDI. Returns the
+/// address of the REP MOVSB, and the jump that is taken if the direction flag is set.
+fn emit_copy(emitter: &mut Emitter) -> (u64, usize) {
+    emitter.load(Gpr::Rdi, slots::LOG);
+    emitter.store_at(RCX, RDI, Word::Size.offset());
+    emitter.store_at(R11, RDI, Word::From.offset());
+    // movzx r11d, byte [rdi + flags + 1]; movzx ecx, byte gs:[r11 + classes + direction]
+    emitter.put(&[0x44, 0x0f, 0xb6, 0x9f]);
+    emitter.put_u32(Word::Flags.offset() + 1);
+    emitter.put(&[0x65, 0x41, 0x0f, 0xb6, 0x8b]);
+    emitter.put_u32(slots::SYSCALL_CLASSES + DIRECTION);
+    let upwards = emitter.jump_if_rcx_is_0();
+    // mov r11d, 0
+    emitter.put(&[0x41, 0xbb, 0, 0, 0, 0]);
+    emitter.store_at(R11, RDI, Word::Size.offset());
+    emitter.load_at(RDI, RDI, Word::Rdi.offset());
+    let downwards = emitter.jump_from_here();
+    emitter.aim_here(upwards);
+    emitter.load_at(RCX, RDI, Word::Size.offset());
+    emitter.load_at(RSI, RDI, Word::From.offset());
+    // lea rdi, [rdi + header]
+    emitter.put(&[0x48, 0x8d, 0xbf]);
+    emitter.put_u32(HEADER_BYTES);
+    let copy = emitter.here();
+    emitter.put(&[0xf3, 0xa4]);
+    emitter.load(Gpr::Rcx, slots::LOG);
+    emitter.load_at(RSI, RCX, Word::Rsi.offset());
+    emitter.load_at(RDI, RCX, Word::Rdi.offset());
+    (copy, downwards)
+}
+
+/// Emits code that adds the record to the log, and loads the budget.
+fn emit_commit(emitter: &mut Emitter) {
+    emitter.load(Gpr::Rcx, slots::LOG);
+    emitter.load_at(R11, RCX, Word::Size.offset());
+    // lea r11, [r11 + header]; lea rcx, [rcx + r11]; not r11
+    emitter.put(&[0x4d, 0x8d, 0x9b]);
+    emitter.put_u32(HEADER_BYTES);
+    emitter.put(&[0x4a, 0x8d, 0x0c, 0x19, 0x49, 0xf7, 0xd3]);
+    emitter.store(Gpr::Rcx, slots::LOG);
+    emitter.load(Gpr::Rcx, slots::LOG_ROOM);
+    // lea rcx, [rcx + r11 + 1]
+    emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
+    emitter.store(Gpr::Rcx, slots::LOG_ROOM);
+    emitter.load(Gpr::R11, slots::TRACE_POINTER);
+}
