@@ -209,6 +209,14 @@ impl Emitter {
         field
     }
 
+    /// Emits what [`Self::count`] does, where RCX may be overwritten.
+    pub(super) fn count_by_rcx(&mut self, ticks: u8) -> usize {
+        self.subtract(ticks);
+        // mov rcx, r11; bswap rcx; jecxz over the jump; jmp
+        self.put(&[0x4c, 0x89, 0xd9, 0x48, 0x0f, 0xc9, 0x67, 0xe3, 5, 0xe9]);
+        self.rel32()
+    }
+
     /// Emits code that subtracts `ticks`, at most 127, from the budget in R11.
     pub(super) fn subtract(&mut self, ticks: u8) {
         // lea r11, [r11 - ticks]
@@ -270,6 +278,18 @@ mod tests {
             "lea -0x3D(%r11),%r11; xchg %rcx,%r11; bswap %rcx; jecxz 0x0000000000001018; {spent}; \
              bswap %rcx; xchg %rcx,%r11; nop"
         );
+        assert_eq!(counted, expected);
+    }
+
+    #[test]
+    fn rcx_shows_that_the_budget_is_spent() {
+        let counted = text(|e| {
+            let field = e.count_by_rcx(61);
+            e.aim(field, 0x2000);
+            e.put(&[0x90]);
+        });
+        let expected = "lea -0x3D(%r11),%r11; mov %r11,%rcx; bswap %rcx; \
+                        jecxz 0x0000000000001012; jmp 0x0000000000002000; nop";
         assert_eq!(counted, expected);
     }
 

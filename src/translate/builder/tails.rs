@@ -10,7 +10,7 @@ impl Builder<'_, '_> {
             self.emitter.trace_pointer_in();
         }
         let spent = if self.site.counts {
-            self.count(edge)
+            self.count_towards(edge, target)
         } else {
             self.emitter.record(edge);
             None
@@ -29,7 +29,8 @@ impl Builder<'_, '_> {
         if self.site.counts {
             // No record says which branch it was.
             self.emitter.store_value(edge, slots::EDGE);
-            if let Some(field) = self.count(edge) {
+            if let Some(ticks) = self.ticks_of(edge) {
+                let field = self.emitter.count_by_rcx(ticks);
                 self.emitter.aim(field, self.site.miss);
             }
         } else {
@@ -63,13 +64,24 @@ impl Builder<'_, '_> {
         request
     }
 
-    /// Subtracts the ticks of an edge from the budget in R11. Returns the displacement of the
-    /// jump taken when the budget is spent, that is if R11's upper half is then not 0.
-    fn count(&mut self, edge: u32) -> Option<usize> {
+    /// Subtracts the ticks of an edge to `target` from the budget in R11. Returns the displacement of
+    /// the jump taken when the budget is spent, that is if R11's upper half is then not 0. A
+    /// recorder may overdraw the budget, so its exits to higher addresses do not look: every cycle has
+    /// one to a lower address, or an indirect one.
+    fn count_towards(&mut self, edge: u32, target: u64) -> Option<usize> {
+        let ticks = self.ticks_of(edge)?;
+        if self.site.log != 0 && self.site.bound.is_none() && target > self.start {
+            self.emitter.subtract(ticks);
+            return None;
+        }
+        Some(self.emitter.count(ticks))
+    }
+
+    /// Returns the ticks of an edge, if there are any.
+    fn ticks_of(&self, edge: u32) -> Option<u8> {
         let index = usize::try_from(edge - self.site.next_edge).ok()?;
         let edge = self.edges.get(index)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
-        let ticks = edge.ticks;
-        (ticks > 0).then(|| self.emitter.count(ticks))
+        Some(edge.ticks).filter(|ticks| *ticks > 0)
     }
 }
