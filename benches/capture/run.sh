@@ -1,6 +1,8 @@
 #!/bin/sh
-# What recording costs: whole programs by themselves and recorded, in one run. Medians of RUNS
-# (5), in seconds of wall-clock time; ratios within one run count, machines are shared and noisy.
+# What recording costs: whole programs by themselves and recorded, in one run: exactly, with the
+# replay of that by `contraflow check` (ratio to the recording), and their path, as a ring and in
+# full. Medians of RUNS (5), in seconds of wall-clock time; ratios within one run count, machines are
+# shared and noisy.
 set -eu
 cd "$(dirname "$0")/../.."
 contraflow=${1:-target/release/contraflow}
@@ -26,19 +28,27 @@ seconds() {
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", a / b }'; }
 
 echo "host: $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1), $(nproc) CPUs, $(date -u +%F), load $(cut -d' ' -f1 /proc/loadavg)"
-printf '%-24s %10s %10s %8s %10s %8s %10s\n' program 'native s' 'ring s' ratio 'full s' ratio 'valgrind'
+printf '%-24s %9s %9s %7s %9s %7s %9s %7s %9s %7s %9s\n' program 'native s' 'exact s' ratio \
+    'check s' ratio 'ring s' ratio 'full s' ratio valgrind
 line() {
     name=$1
     shift
     native=$(seconds "$@")
+    exact=$(seconds "$contraflow" record -q --exact -o "$dir/recording" "$@")
+    # The recording of the last run is replayed.
+    mv "$dir/recording" "$dir/replayed"
+    check=$(seconds "$contraflow" check "$dir/replayed")
+    rm -rf "$dir/replayed"
     ring=$(seconds "$contraflow" record -q --path -o "$dir/recording" "$@")
     full=$(seconds "$contraflow" record -q --full -o "$dir/recording" "$@")
     peer=-
     if command -v valgrind > /dev/null; then
         peer=$(ratio "$(RUNS=1 runs=1 seconds valgrind -q --tool=none "$@")" "$native")
     fi
-    printf '%-24s %10.3f %10.3f %8s %10.3f %8s %10s\n' "$name" \
-        "$(ratio "$native" 1000000)" "$(ratio "$ring" 1000000)" "$(ratio "$ring" "$native")" \
+    printf '%-24s %9.3f %9.3f %7s %9.3f %7s %9.3f %7s %9.3f %7s %9s\n' "$name" \
+        "$(ratio "$native" 1000000)" "$(ratio "$exact" 1000000)" "$(ratio "$exact" "$native")" \
+        "$(ratio "$check" 1000000)" "$(ratio "$check" "$exact")" \
+        "$(ratio "$ring" 1000000)" "$(ratio "$ring" "$native")" \
         "$(ratio "$full" 1000000)" "$(ratio "$full" "$native")" "$peer"
 }
 
@@ -50,7 +60,11 @@ for program in "$dir"/*; do
 done
 line 'gzip -9, 8 MB' gzip -9 -c "$dir/data"
 command -v xz > /dev/null && line 'xz -1, 8 MB' xz -1 -c "$dir/data"
-line 'ls' ls -l /etc
+line 'bash -c :' bash -c :
+line 'ls -l /etc' ls -l /etc
+line 'find /usr/share' find /usr/share
+line 'ls -lR /usr/share' ls -lR /usr/share
+command -v node > /dev/null && line 'node -e 0' node -e 0
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null || true)
 if [ -n "$python" ]; then
     line 'python3 -c pass' "$python" -c pass
