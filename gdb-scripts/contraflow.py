@@ -99,7 +99,7 @@ def number(field):
     return int(field, 16) if re.fullmatch("[0-9a-f]+", field) else None
 
 
-class Frame:
+class HistoryFrame:
     """One activation of the call history."""
 
     def __init__(self, text):
@@ -125,7 +125,7 @@ class Stack:
         if len(fields) == 5:
             _, complete, self.depth, self.pc, self.older = fields
             self.complete = complete == 1
-            self.frames.extend(Frame(frame) for frame in frames)
+            self.frames.extend(HistoryFrame(frame) for frame in frames)
 
     def is_at(self, pc):
         """Returns true if gdb is at the server's position: `record` moves gdb elsewhere."""

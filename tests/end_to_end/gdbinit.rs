@@ -24,6 +24,20 @@ fn it_is_sourced_under_any_name() {
     }
 }
 
+/// All sourced scripts share one namespace, and `py-bt` needs a class of this name.
+#[test]
+fn it_leaves_the_names_of_pythons_script_alone() {
+    if !have("gdb") {
+        return;
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow.py");
+    let mut gdb = Command::new("gdb");
+    gdb.args(["-nx", "-q", "-batch"]);
+    let commands = format!("python Frame = 'of py-bt'\nsource {script}\npython print(Frame)");
+    let said = run_gdb(gdb, &commands);
+    assert_eq!(answer(&said, "python print(Frame)", 0), "of py-bt", "{said}");
+}
+
 #[test]
 fn a_gdb_without_it_is_told_so_on_connecting() {
     if !have("gdb") {
