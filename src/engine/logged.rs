@@ -86,10 +86,17 @@ impl TranslatedProcess {
     /// Lets threads make and log calls in the cache, from now on, where its code is
     /// [`super::CodeKind::Logging`].
     pub fn log_calls(&self) {
-        let is_logged =
-            |(_, class): &(u64, LoggedClass)| !self.watches_kernel_writes || *class == Nothing;
+        let is_logged = |(_, class): &(u64, LoggedClass)| {
+            !self.stops_at_calls && (!self.watches_kernel_writes || *class == Nothing)
+        };
         let calls = LOGGED.iter().copied().filter(is_logged);
         self.window.shared.write(CLASSES, &classes(calls, is_refused));
+    }
+
+    /// Lets threads stop before each call, from now on: somebody watches them.
+    pub fn stop_at_calls(&mut self) {
+        self.stops_at_calls = true;
+        self.log_calls();
     }
 
     /// Prepares a thread's log.

@@ -47,6 +47,8 @@ pub struct TranslatedProcess {
     /// The program's actions for the signals that the code cache uses.
     pub(super) actions: Actions,
     pub(super) watches_kernel_writes: bool,
+    /// True if no call is made without a stop.
+    pub(super) stops_at_calls: bool,
 }
 
 impl TranslatedProcess {
@@ -94,6 +96,7 @@ impl TranslatedProcess {
             pages: Pages::default(),
             actions: inherited(tracee.0),
             watches_kernel_writes: false,
+            stops_at_calls: false,
         };
         process.see_calls(seen);
         process.hide_ranges();

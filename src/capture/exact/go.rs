@@ -138,6 +138,7 @@ impl Engine {
     /// Prepares the process of another program for the debugger.
     pub(super) fn begin_debugging_program(&mut self) {
         if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
+            process.engine.stop_at_calls();
             process.engine.set_stops(&debugger.stops);
         }
     }

@@ -43,6 +43,7 @@ impl Live {
             return Err(error);
         }
         engine.debugger = Some(Debugger::default());
+        engine.begin_debugging_program();
         Ok(Self { engine, dir: PathBuf::new() })
     }
 

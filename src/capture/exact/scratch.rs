@@ -18,6 +18,9 @@ use crate::tracee::Tracee;
 /// `accept4`. Nothing but the call's arguments points to them.
 const MOVABLE: [u64; 15] = [0, 7, 17, 23, 43, 45, 61, 70, 128, 232, 247, 270, 271, 281, 288];
 
+/// Larger buffers stay where they are: their bytes are copied twice.
+const LARGEST_BYTES: u64 = 64 << 10;
+
 /// A buffer of the program, and the memory that the kernel fills instead.
 #[derive(Clone, Copy, Debug)]
 struct Buffer {
@@ -53,7 +56,7 @@ impl Scratch {
             let overlaps = ranges.iter().filter(|other| other.overlaps(*range)).count() > 1;
             let number = scratch.0.len();
             let (Some((argument, _)), None, false) = (pointer, again, overlaps) else { continue };
-            if number == BUFFERS || range.size_bytes() > area.buffer_bytes {
+            if number == BUFFERS || range.size_bytes() > LARGEST_BYTES.min(area.buffer_bytes) {
                 continue;
             }
             let Some(bytes) = writable_bytes(process, *range) else { continue };
