@@ -4,8 +4,7 @@ use crate::support::{Recorded, Scene, answer, assert_in_order, contraflow, have,
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -70,8 +69,12 @@ fn a_script_is_its_interpreter_across_the_programs_that_it_becomes() {
     let scene = Scene::new();
     let becomes = scene.compile("scripted.c", &[]);
     let script = scene.path("script");
-    fs::write(&script, format!("#! /bin/sh -e\nexec {} \"$@\"\n", becomes.display())).unwrap();
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a child that another test starts meanwhile would keep our own
+    // file open for writing, and such a file does not run.
+    let text = format!("#! /bin/sh -e\nexec {} \"$@\"", becomes.display());
+    let mut write = Command::new("/bin/sh");
+    write.args(["-c", "printf '%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]);
+    assert!(write.arg(&script).arg(text).status().unwrap().success());
     for backend in ["soft", "step"] {
         let dir = scene.path(backend);
         let mut record = contraflow();

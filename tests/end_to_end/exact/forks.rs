@@ -69,12 +69,12 @@ fn forks_and_vforks_and_spawns_are_followed() {
 /// Children in turn and at once, which signals end, which outlive their parents, which have children.
 #[test]
 fn families_of_all_kinds_are_followed() {
-    follows("exact/family.c", &["many", "12"], 12);
-    follows("exact/family.c", &["killed"], 4);
-    follows("exact/family.c", &["orphan"], 2);
-    follows("exact/family.c", &["daemon"], 2);
-    follows("exact/family.c", &["threads"], 8);
-    follows("exact/family.c", &["masked"], 2);
+    follows("exact/families.c", &["many", "12"], 12);
+    follows("exact/families.c", &["killed"], 4);
+    follows("exact/families.c", &["orphan"], 2);
+    follows("exact/families.c", &["daemon"], 2);
+    follows("exact/families.c", &["threads"], 8);
+    follows("exact/families.c", &["masked"], 2);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn recordings_of_children_survive_the_recorder() {
         return;
     }
     let scene = Scene::new();
-    let program = scene.compile("exact/family.c", &["-O1"]);
+    let program = scene.compile("exact/families.c", &["-O1"]);
     let done = scene.path("done");
     let mut recorder = contraflow();
     recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--follow-forks", "--"]);

@@ -3,7 +3,7 @@
 use crate::capture::host::{Choice, Facts, Finding, Root, Tried, findings};
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 const PMU: &str = "sys/bus/event_source/devices/intel_pt";
 
@@ -130,10 +130,15 @@ impl Machine {
     }
 
     /// Adds a program that is a shell script.
+    ///
+    /// Another process writes it: children that other tests start meanwhile would keep our own
+    /// file open for writing until they execute, and a file that is open for writing does not run.
     pub(super) fn program(self, path: &str, script: &str) -> Self {
-        let machine = self.file(path, &format!("#!/bin/sh\n{script}\n"));
-        let permissions = fs::Permissions::from_mode(0o755);
-        fs::set_permissions(machine.dir.path().join(path), permissions).unwrap();
+        let machine = self.file(path, "");
+        let file = machine.dir.path().join(path);
+        let mut write = Command::new("/bin/sh");
+        write.args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]);
+        assert!(write.arg(file).arg(script).status().unwrap().success());
         machine
     }
 
