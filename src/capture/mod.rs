@@ -47,7 +47,7 @@ pub(crate) use perf::{
     ask_thread, attach_blindly, attach_by_model, can_listen, live_by_model, record_by_model,
     this_thread,
 };
-pub use recorder::{History, Outcome, Request, Schedule};
+pub use recorder::{History, KEYFRAME_PERIOD, Outcome, Request, Schedule};
 pub use signals::Leaving;
 #[cfg(test)]
 pub(crate) use snapshot::counts;

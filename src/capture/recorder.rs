@@ -26,6 +26,9 @@ use std::time::{Duration, Instant, SystemTime};
 /// The longest time until data is on disk, even if the recorder is killed.
 const FLUSH_PERIOD: Duration = Duration::from_millis(200);
 
+/// The shortest time between two keyframes, unless a request has another one.
+pub const KEYFRAME_PERIOD: Duration = Duration::from_secs(1);
+
 /// The part of a run that is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum History {
@@ -103,6 +106,8 @@ pub struct Request {
     /// Write the state of an exactly recorded program at random moments to this file: tests compare
     /// the replay with it.
     pub witness: Option<PathBuf>,
+    /// The shortest time between two keyframes of an exact recording.
+    pub keyframe_period: Duration,
     /// The order of the threads of an exact recording.
     pub schedule: Schedule,
     /// The configuration of the CPU's PT unit, if used.
@@ -265,9 +270,9 @@ impl Recorder {
         self.writer.start_log()
     }
 
-    /// Returns the number of entries of the log so far.
-    pub(super) fn log_entries(&self) -> u64 {
-        self.writer.log_entries()
+    /// Returns the contents of the log so far in numbers.
+    pub(super) fn log_so_far(&self) -> LogTotals {
+        self.writer.log_so_far()
     }
 
     /// Appends an entry to the log.

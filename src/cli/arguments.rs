@@ -169,6 +169,9 @@ pub(super) struct Record {
     /// Write registers and memory at random moments of an exact recording to FILE (for tests)
     #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = OF_PATHS)]
     pub(super) witness: Option<PathBuf>,
+    /// Store the state of an exact recording this often, in milliseconds (for tests)
+    #[arg(long, value_name = "MS", hide = true, conflicts_with_all = OF_PATHS)]
+    pub(super) keyframe_period: Option<u64>,
     /// Print nothing but errors
     #[arg(short, long)]
     pub(super) quiet: bool,

@@ -7,8 +7,8 @@ use super::temporary::sweep_up;
 use super::{Failure, arguments, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
-    self, Backend, Code, Filter, History, Outcome, RecorderEnd, Request, Schedule, Written, record,
-    record_behind_a_front,
+    self, Backend, Code, Filter, History, KEYFRAME_PERIOD, Outcome, RecorderEnd, Request, Schedule,
+    Written, record, record_behind_a_front,
 };
 use crate::common::{Pid, Tid};
 use crate::recording::import::Totals;
@@ -20,6 +20,7 @@ use std::io::{ErrorKind, IsTerminal, stderr};
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The default size of a thread's ring, in MiB.
 const DEFAULT_RING_MIB: u64 = 32;
@@ -53,6 +54,7 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         psb_period_bytes: arguments.psb_period,
         step_log: arguments.step_log,
         witness: arguments.witness,
+        keyframe_period: arguments.keyframe_period.map_or(KEYFRAME_PERIOD, Duration::from_millis),
         schedule: if arguments.chaos { Schedule::Chaos } else { Schedule::InTurn },
         pt_config: arguments.pt_config.clone().unwrap_or_default(),
         output: arguments.output,

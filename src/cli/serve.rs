@@ -47,6 +47,7 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
         witness: None,
+        keyframe_period: crate::capture::KEYFRAME_PERIOD,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(place.dir()),

@@ -29,6 +29,8 @@ pub(super) const INDEX: &str = "index.bin";
 pub(super) const TRACE_DIR: &str = "trace";
 /// The directory with the path of an exact recording, itself a recording, once a replay has made it.
 pub(super) const PATH_DIR: &str = "path";
+/// The directory of an exact recording's keyframes, named by the numbers of log entries before them.
+pub(super) const KEYFRAME_DIR: &str = "keyframes";
 /// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";
 

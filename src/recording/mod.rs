@@ -15,6 +15,7 @@ pub mod export;
 mod format;
 pub mod import;
 mod index_file;
+mod keyframe;
 pub mod log;
 mod manifest;
 mod mapped;
@@ -29,6 +30,7 @@ pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
 pub use format::{FORMAT_VERSION, RECORDER, TraceId};
+pub use keyframe::KeyframeWriter;
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,
     TscClock, argument_text,

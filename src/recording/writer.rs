@@ -3,9 +3,10 @@
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
-    CHECKSUMS, CORE, IMAGE_DIR, LOG, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES, STARTING,
-    TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES,
+    STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
+use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::log::{Entry, LogFile};
 use super::manifest::{LogTotals, Manifest};
 use super::reader::Reader;
@@ -165,9 +166,20 @@ impl Writer {
         Ok(self.log.as_ref().map(LogFile::totals))
     }
 
-    /// Returns the number of entries of the log so far.
-    pub fn log_entries(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.totals().entries)
+    /// Returns the contents of the log so far in numbers.
+    pub fn log_so_far(&self) -> LogTotals {
+        self.log.as_ref().map_or_else(LogTotals::default, LogFile::totals)
+    }
+
+    /// Begins the keyframe after so many entries of the log.
+    pub fn keyframe(&self, entry: u64) -> Result<KeyframeWriter, Error> {
+        KeyframeWriter::create(&self.dir, entry)
+    }
+
+    /// Removes a keyframe.
+    pub fn remove_keyframe(&self, entry: u64) -> Result<(), Error> {
+        let path = self.dir.join(KEYFRAME_DIR).join(keyframe_name(entry));
+        fs::remove_file(&path).at(&path)
     }
 
     /// Writes out all buffered data, so that they survive the end of this process.
@@ -276,10 +288,15 @@ impl Writer {
         names.extend(self.log.is_some().then(|| LOG.to_owned()));
         let traces = self.traces.keys().chain(&self.ended);
         names.extend(traces.map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
-        let images = self.dir.join(IMAGE_DIR);
-        for entry in fs::read_dir(&images).at(&images)? {
-            let name = entry.at(&images)?.file_name();
-            names.push(format!("{IMAGE_DIR}/{}", name.display()));
+        for listed in [IMAGE_DIR, KEYFRAME_DIR] {
+            let dir = self.dir.join(listed);
+            if listed == KEYFRAME_DIR && !dir.exists() {
+                continue;
+            }
+            for entry in fs::read_dir(&dir).at(&dir)? {
+                let name = entry.at(&dir)?.file_name();
+                names.push(format!("{listed}/{}", name.display()));
+            }
         }
         let has_core = self.dir.join(CORE).exists();
         names.extend(has_core.then(|| CORE.to_owned()));

@@ -1,4 +1,4 @@
-//! The time from one execve(2) to the next, which has its own process.
+//! A process of the replay: from one execve(2) to the next, or from a keyframe on.
 
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
@@ -7,7 +7,7 @@ use crate::common::{Addr, Pid};
 use crate::engine::{TranslatedProcess, TranslatedThread};
 use crate::tracee::end;
 
-/// The process of an epoch, and its copies.
+/// A process of the replay, and its copies.
 #[derive(Debug)]
 pub(super) struct Epoch {
     pub(super) engine: TranslatedProcess,
@@ -16,7 +16,7 @@ pub(super) struct Epoch {
     pub(super) page: Addr,
     pub(super) contexts: Contexts,
     pub(super) shared: SharedFiles,
-    /// The number of the first entry that is not about the program's beginning.
+    /// The entries before its beginning: those about a program's start, or those before a keyframe.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
 }
@@ -27,8 +27,8 @@ impl Epoch {
         thread: TranslatedThread,
         page: Addr,
         contexts: Contexts,
-        begins: u64,
     ) -> Self {
+        let begins = 0;
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
         Self { engine, thread, page, contexts, shared, begins, checkpoints }
     }

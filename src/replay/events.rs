@@ -75,7 +75,8 @@ impl Replay {
         let at = self.outline.starts.get(number);
         let bad = || Error::BadLog { entry: self.cursor.index(), what: "a program is missing" };
         let mut cursor = at.ok_or_else(bad)?.clone();
-        self.epoch = Epoch::load(&mut cursor, &self.reader, self.code)?;
+        let reserved = self.outline.ranges_of(number);
+        self.epoch = Epoch::load(&mut cursor, &self.reader, self.code, reserved)?;
         (self.number, self.cursor) = (number, cursor);
         (self.ticks, self.instructions) = (0, Some(0));
         self.keep_here()

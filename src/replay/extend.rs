@@ -2,7 +2,6 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
-use super::loader::ranges_of_program;
 use super::outline::Outline;
 use super::process::Replay;
 use crate::common::AddrRange;
@@ -14,15 +13,11 @@ impl Replay {
     /// uses addresses where the replay has its own memory: the recording is to be opened anew.
     pub fn extend(&mut self, reader: Reader) -> Result<bool, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log)?;
-        let start = outline.starts.get(self.number).cloned();
-        let ranges = match start {
-            Some(mut cursor) => match cursor.read()?.map(|entry| entry.happening) {
-                Some(Happening::Start(start)) => ranges_of_program(&start, cursor)?,
-                _ => Vec::new(),
-            },
-            None => return Ok(false),
-        };
+        let outline = Outline::of(&log, &reader.keyframes())?;
+        if outline.starts.len() <= self.number {
+            return Ok(false);
+        }
+        let ranges = outline.ranges_of(self.number);
         if !self.epoch.keeps_free(&ranges) {
             return Ok(false);
         }

@@ -1,4 +1,4 @@
-//! A process with the memory of a program at its first instruction.
+//! A process with the memory of a program, at its first instruction or at a keyframe.
 
 use super::contexts::{Context, Contexts};
 use super::epoch::Epoch;
@@ -6,13 +6,13 @@ use super::error::Error;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::Reader;
-use crate::recording::log::{Cursor, Happening, MapChange, Mapped, Start};
+use crate::recording::log::{Cursor, Happening, Mapped, Start};
 use crate::tracee::{Tracee, end, start_empty};
 
 /// Code that counts writes no records.
 const COUNTING_BUFFER_BYTES: u64 = 4096;
 const BUFFER_BYTES: u64 = 256 << 10;
-/// A stack may grow by as much.
+/// A stack may grow to as much.
 const STACK_BYTES: u64 = 64 << 20;
 /// The bytes left free below a stack (`stack_guard_gap` in the kernel).
 const STACK_GAP_BYTES: u64 = 1 << 20;
@@ -27,11 +27,13 @@ struct Empty {
 }
 
 impl Epoch {
-    /// Loads the program that begins at `cursor`, and moves the cursor past its memory.
+    /// Loads the program that begins at `cursor`, and moves the cursor past its memory. `reserved` are
+    /// all addresses that it ever has something at.
     pub(super) fn load(
         cursor: &mut Cursor,
         reader: &Reader,
         code: CodeKind,
+        reserved: Vec<AddrRange>,
     ) -> Result<Self, Error> {
         let entry = cursor.index();
         let bad = |what| Error::BadLog { entry, what };
@@ -40,10 +42,53 @@ impl Epoch {
         let Happening::Start(start) = first.happening else {
             return Err(bad("a program begins without its start"));
         };
-        let reserved = ranges_of_program(&start, cursor.clone())?;
+        let mut epoch = Self::filled(&start, first.tid, cursor, reader, code, reserved)?;
+        epoch.begins = cursor.index();
+        epoch.contexts.load(first.tid, epoch.thread.tracee)?;
+        Ok(epoch)
+    }
+
+    /// Loads the keyframe after so many entries of the log.
+    pub(super) fn load_keyframe(
+        entry: u64,
+        reader: &Reader,
+        code: CodeKind,
+        reserved: Vec<AddrRange>,
+    ) -> Result<Self, Error> {
+        let bad = || Error::BadLog { entry, what: "a keyframe is not whole" };
+        let mut cursor = reader.keyframe(entry)?.cursor();
+        let first = cursor.read()?.ok_or_else(bad)?;
+        let Happening::Start(start) = first.happening else { return Err(bad()) };
+        let mut epoch = Self::filled(&start, first.tid, &mut cursor, reader, code, reserved)?;
+        epoch.begins = entry;
+        while let Some(next) = cursor.read()? {
+            match &next.happening {
+                Happening::Finish { place: None } => {
+                    epoch.contexts.load(first.tid, epoch.thread.tracee)?;
+                    return Ok(epoch);
+                }
+                happening if happening.may_follow_keyframe() => {
+                    epoch.happen(next.tid, happening, reader)?;
+                }
+                _ => break,
+            }
+        }
+        Err(bad())
+    }
+
+    /// Returns a process with the memory and the registers of a start, and of the entries that
+    /// belong to it.
+    fn filled(
+        start: &Start,
+        tid: Tid,
+        cursor: &mut Cursor,
+        reader: &Reader,
+        code: CodeKind,
+        reserved: Vec<AddrRange>,
+    ) -> Result<Self, Error> {
         let (pid, page) = start_empty(&reserved)?;
         let process = Empty { pid, page, code, reserved };
-        let loaded = Self::fill(process, &start, first.tid, cursor, reader);
+        let loaded = Self::fill(process, start, tid, cursor, reader);
         if loaded.is_err() {
             end(pid);
         }
@@ -78,8 +123,7 @@ impl Epoch {
         let thread = TranslatedThread::new(tracee.0, pid, area, Place::Program);
         let mut contexts = Contexts::default();
         contexts.add(tid, Context::new(&start.state));
-        let begun = cursor.index();
-        let mut epoch = Self::new(engine, thread, page, contexts, begun);
+        let mut epoch = Self::new(engine, thread, page, contexts);
         for mapped in &stacks {
             epoch.map(mapped, reader)?;
         }
@@ -88,46 +132,16 @@ impl Epoch {
             let Some(entry) = cursor.read()? else { break };
             epoch.happen(entry.tid, &entry.happening, reader)?;
         }
-        epoch.begins = cursor.index();
-        epoch.contexts.load(tid, tracee)?;
         Ok(epoch)
     }
-}
-
-/// Returns all addresses that a program ever has something at.
-pub(super) fn ranges_of_program(
-    start: &Start,
-    mut cursor: Cursor,
-) -> Result<Vec<AddrRange>, Error> {
-    let mut ranges: Vec<AddrRange> = start.mappings.iter().map(|mapped| mapped.range).collect();
-    while let Some(entry) = cursor.read()? {
-        let maps = match entry.happening {
-            Happening::Start(_) => break,
-            Happening::Call { done, .. } | Happening::Returns { done } => done.maps,
-            _ => continue,
-        };
-        ranges.extend(maps.iter().filter_map(|change| match change {
-            MapChange::Map(mapped) => Some(mapped.range),
-            MapChange::Move { to, .. } => Some(*to),
-            MapChange::Unmap(_) | MapChange::Protect { .. } | MapChange::Discard(_) => None,
-        }));
-    }
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup_by(|next, last| {
-        let joins = next.start <= last.end;
-        if joins {
-            last.end = last.end.max(next.end);
-        }
-        joins
-    });
-    Ok(ranges)
 }
 
 /// Returns a stack as large as it may become: the kernel lets it grow as it is used.
 fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);
-    let start = stack.range.start.0.saturating_sub(STACK_BYTES).max(lowest);
+    // From its end, which stays where it is: a keyframe's stack has grown.
+    let start = stack.range.end.0.saturating_sub(STACK_BYTES).max(lowest);
     let whole = start.checked_next_multiple_of(4096).unwrap_or(u64::MAX);
     let start = whole.min(stack.range.start.0);
     Mapped { range: AddrRange::new(Addr(start), stack.range.end), ..stack.clone() }

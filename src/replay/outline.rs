@@ -2,7 +2,7 @@
 
 use super::error::Error;
 use super::position::Position;
-use crate::common::Tid;
+use crate::common::{AddrRange, Tid};
 use crate::recording::log::{Bytes, Content, Cursor, Happening, Log, MapChange, Mapped};
 use crate::sideband::ImageId;
 use crate::tracee::{SiginfoBytes, siginfo};
@@ -31,6 +31,10 @@ pub(super) struct Outline {
     /// True if the last entry is that of the run's end, after which nothing is.
     is_finished: bool,
     files: BTreeMap<String, ImageId>,
+    /// All addresses that each program ever has something at.
+    ranges: Vec<Vec<AddrRange>>,
+    /// Where the log goes on after each keyframe that is between two entries of it.
+    keyframes: BTreeMap<u64, Cursor>,
 }
 
 /// An entry in short.
@@ -58,13 +62,17 @@ enum Act {
 }
 
 impl Outline {
-    pub(super) fn of(log: &Log) -> Result<Self, Error> {
+    pub(super) fn of(log: &Log, keyframes: &[u64]) -> Result<Self, Error> {
         let (mut cursor, mut files) = (log.cursor(), BTreeMap::new());
+        let (mut ranges, mut kept): (Vec<Vec<AddrRange>>, _) = (Vec::new(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
         let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
         let mut is_finished = false;
         loop {
             let here = cursor.clone();
+            if keyframes.binary_search(&here.index()).is_ok() {
+                kept.insert(here.index(), here.clone());
+            }
             let Some(entry) = cursor.peek()? else { break };
             is_finished = matches!(entry.happening, Happening::Finish { .. });
             let act = calls.act_of(entry.tid, &entry.happening);
@@ -80,6 +88,7 @@ impl Outline {
                     begins.push(here.index() + 1);
                     starts.push(here);
                     note_files(&start.mappings, &mut files);
+                    ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
                 }
                 Happening::Call { done, .. } | Happening::Returns { done } => {
                     let mapped = done.maps.iter().filter_map(|change| match change {
@@ -87,12 +96,17 @@ impl Outline {
                         _ => None,
                     });
                     note_files(mapped, &mut files);
+                    if let Some(ranges) = ranges.last_mut() {
+                        ranges.extend(done.maps.iter().filter_map(range_of));
+                    }
                 }
                 _ => {}
             }
             cursor.skip()?;
         }
-        Ok(Self { starts, begins, entries, total_ticks, is_finished, files })
+        ranges.iter_mut().for_each(join);
+        let keyframes = kept;
+        Ok(Self { starts, begins, entries, total_ticks, is_finished, files, ranges, keyframes })
     }
 
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
@@ -145,6 +159,38 @@ impl Outline {
     pub(super) fn epoch_before(&self, position: Position) -> usize {
         let begins = |entry: &u64| Position::after_entries(*entry) < position;
         self.begins.partition_point(begins).saturating_sub(1)
+    }
+
+    /// Returns the position of the first instruction of a program.
+    pub(super) fn first_of(&self, number: usize) -> Position {
+        Position::after_entries(self.begins.get(number).copied().unwrap_or(0))
+    }
+
+    /// Returns all addresses that a program ever has something at.
+    pub(super) fn ranges_of(&self, number: usize) -> Vec<AddrRange> {
+        self.ranges.get(number).cloned().unwrap_or_default()
+    }
+
+    /// Returns the last keyframe of a program at or before a position, and where the log goes on
+    /// after it.
+    pub(super) fn keyframe_before(
+        &self,
+        number: usize,
+        position: Position,
+    ) -> Option<(u64, Cursor)> {
+        let first = self.first_of(number).entry;
+        let (&entry, cursor) = self.keyframes.range(first..=position.entry).next_back()?;
+        Some((entry, cursor.clone()))
+    }
+
+    /// Forgets a keyframe that is of no use.
+    pub(super) fn forget_keyframe(&mut self, entry: u64) {
+        self.keyframes.remove(&entry);
+    }
+
+    /// Returns the keyframes.
+    pub(super) fn keyframes(&self) -> Vec<u64> {
+        self.keyframes.keys().copied().collect()
     }
 
     /// Returns the act of the kernel right before an entry happens.
@@ -213,6 +259,27 @@ impl OpenCalls {
             _ => Act::Other,
         }
     }
+}
+
+/// Returns the addresses at which a change maps something.
+fn range_of(change: &MapChange) -> Option<AddrRange> {
+    match change {
+        MapChange::Map(mapped) => Some(mapped.range),
+        MapChange::Move { to, .. } => Some(*to),
+        MapChange::Unmap(_) | MapChange::Protect { .. } | MapChange::Discard(_) => None,
+    }
+}
+
+/// Sorts ranges, and joins those that meet.
+fn join(ranges: &mut Vec<AddrRange>) {
+    ranges.sort_by_key(|range| range.start);
+    ranges.dedup_by(|next, last| {
+        let joins = next.start <= last.end;
+        if joins {
+            last.end = last.end.max(next.end);
+        }
+        joins
+    });
 }
 
 fn note_files<'a>(

@@ -54,9 +54,9 @@ impl Replay {
     /// Opens the replay of a recording that executes code of this kind.
     pub(super) fn open_as(reader: Reader, code: CodeKind) -> Result<Self, Error> {
         let log = reader.log()?.ok_or(Error::NoLog)?;
-        let outline = Outline::of(&log)?;
+        let outline = Outline::of(&log, &reader.keyframes())?;
         let mut cursor = log.cursor();
-        let epoch = Epoch::load(&mut cursor, &reader, code)?;
+        let epoch = Epoch::load(&mut cursor, &reader, code, outline.ranges_of(0))?;
         let mut replay = Self {
             reader,
             code,
@@ -124,6 +124,9 @@ impl Replay {
     /// Ends the run before an entry: what comes there is not known.
     pub fn end_before(&mut self, entry: u64) {
         self.end = self.end.min(entry);
+        for keyframe in self.outline.keyframes().into_iter().filter(|keyframe| *keyframe > entry) {
+            self.outline.forget_keyframe(keyframe);
+        }
     }
 
     /// Returns true if the replay is where the run ends, or the recording does.

@@ -268,11 +268,13 @@ impl Replay {
         Ok(Found::End)
     }
 
-    /// Returns the last position with a checkpoint before a position.
+    /// Returns the last position with a checkpoint before a position, or with a keyframe.
     fn checkpoint_before(&mut self, end: Position) -> Result<Position, Error> {
         let number = self.outline.epoch_before(end);
-        if number != self.number {
-            self.enter_epoch(number)?;
+        if number != self.number || end <= Position::after_entries(self.epoch.begins) {
+            let is_at_entry = (end.ticks, end.instructions) == (0, 0);
+            let last = end.entry.saturating_sub(is_at_entry.into());
+            self.load_before(number, Position::after_entries(last))?;
         }
         let before = self.epoch.checkpoints.strictly_before(end);
         Ok(before.unwrap_or(Position::after_entries(self.epoch.begins)))

@@ -1,12 +1,13 @@
-//! To any position, by way of the last checkpoint before it.
+//! To any position, by way of the last checkpoint or keyframe before it.
 
+use super::epoch::Epoch;
 use super::error::Error;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
 use super::watches::Watching;
 use crate::common::Addr;
-use crate::recording::log::Place;
+use crate::recording::log::{Cursor, Place};
 use std::collections::BTreeSet;
 
 /// The distance to a checkpoint, in moments, from which on nearer ones are worth their time.
@@ -17,6 +18,10 @@ const NEAR: u64 = 500;
 const SHRINKS: u64 = 6;
 /// Moments between two reports on the way to the end.
 const PIECE: u64 = 20_000_000;
+/// The work of a replay, in ticks, that is more than that of loading a keyframe.
+const WORTH_A_KEYFRAME: u64 = 50_000_000;
+/// The ticks in which an entry of the log is replayed.
+const TICKS_PER_ENTRY: u64 = 1000;
 const NEVER: fn() -> bool = || false;
 
 impl Replay {
@@ -24,8 +29,11 @@ impl Replay {
     /// next place.
     pub fn seek(&mut self, target: Position) -> Result<(), Error> {
         self.is_at_end = false;
-        self.come_to_epoch(target)?;
-        let target = target.max(Position::after_entries(self.epoch.begins));
+        let number = self.outline.epoch_of(target.entry);
+        let target = target.max(self.outline.first_of(number));
+        if number != self.number || target < Position::after_entries(self.epoch.begins) {
+            self.load_before(number, target)?;
+        }
         if self.approach_from_before(target)? {
             self.leave_near_checkpoints(target)?;
         }
@@ -74,8 +82,8 @@ impl Replay {
         Ok(())
     }
 
-    /// Turns to the last checkpoint before a position, unless the replay is between the two. Returns
-    /// true if it did.
+    /// Turns to the last checkpoint or keyframe before a position, unless the replay is between the
+    /// two. Returns true if it did.
     fn approach_from_before(&mut self, target: Position) -> Result<bool, Error> {
         let checkpoint = self.epoch.checkpoints.before(target);
         let here = self.position();
@@ -83,20 +91,69 @@ impl Replay {
         let is_known =
             self.instructions.is_some() || (here.entry, here.ticks) < (target.entry, target.ticks);
         let is_between = is_known && here <= target && checkpoint.is_none_or(|kept| kept <= here);
+        let nearest = if is_between { Some(here) } else { checkpoint };
+        if self.skip_to_keyframe(nearest, target)? {
+            return Ok(true);
+        }
         if is_between {
             return Ok(false);
         }
         match checkpoint {
             Some(kept) => self.restore(kept)?,
-            None => self.enter_epoch(self.number)?,
+            None => self.load_before(self.number, target)?,
         }
         Ok(true)
     }
 
-    /// Turns to the program of a position.
-    fn come_to_epoch(&mut self, target: Position) -> Result<(), Error> {
-        let number = self.outline.epoch_of(target.entry);
-        if number == self.number { Ok(()) } else { self.enter_epoch(number) }
+    /// Loads the last keyframe before a position of this program, if that is far behind the nearest
+    /// place from which the replay could go on. Returns false if it did not.
+    fn skip_to_keyframe(
+        &mut self,
+        nearest: Option<Position>,
+        target: Position,
+    ) -> Result<bool, Error> {
+        let nearest = nearest.unwrap_or(Position::after_entries(self.epoch.begins));
+        while let Some((entry, cursor)) = self.outline.keyframe_before(self.number, target) {
+            let gain = self.work_before(Position::after_entries(entry));
+            if gain.saturating_sub(self.work_before(nearest)) < WORTH_A_KEYFRAME {
+                return Ok(false);
+            }
+            if self.enter_keyframe(self.number, entry, cursor)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the work of a replay up to a position, in ticks.
+    fn work_before(&self, position: Position) -> u64 {
+        let entries = position.entry.saturating_mul(TICKS_PER_ENTRY);
+        self.ticks_before(position).saturating_add(entries)
+    }
+
+    /// Loads the last keyframe of a program at or before a position, or the program's start.
+    pub(super) fn load_before(&mut self, number: usize, target: Position) -> Result<(), Error> {
+        while let Some((entry, cursor)) = self.outline.keyframe_before(number, target) {
+            if self.enter_keyframe(number, entry, cursor)? {
+                return Ok(());
+            }
+        }
+        self.enter_epoch(number)
+    }
+
+    /// Turns to a keyframe, after which the log goes on at `cursor`. Returns false, and forgets the
+    /// keyframe, if it cannot be loaded: the run can be replayed without it.
+    fn enter_keyframe(&mut self, number: usize, entry: u64, cursor: Cursor) -> Result<bool, Error> {
+        let reserved = self.outline.ranges_of(number);
+        let Ok(epoch) = Epoch::load_keyframe(entry, &self.reader, self.code, reserved) else {
+            self.outline.forget_keyframe(entry);
+            return Ok(false);
+        };
+        self.epoch = epoch;
+        (self.number, self.cursor) = (number, cursor);
+        (self.ticks, self.instructions) = (0, Some(0));
+        self.keep_here()?;
+        Ok(true)
     }
 
     pub(super) fn restore(&mut self, position: Position) -> Result<(), Error> {
@@ -157,11 +214,26 @@ impl Replay {
     pub fn go_to_end(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Found, Error> {
         let none = BTreeSet::new();
         let goals = Goals::at(&none, interrupted);
+        self.approach_end()?;
         self.travel(None, &goals, &mut Watching::default())
+    }
+
+    /// Turns to the last checkpoint or keyframe of the run, unless the replay is after it.
+    fn approach_end(&mut self) -> Result<(), Error> {
+        let last = Position::after_entries(self.outline.last());
+        let number = self.outline.epoch_of(last.entry);
+        if number != self.number {
+            self.load_before(number, last)?;
+        }
+        if self.position() < last {
+            self.approach_from_before(last)?;
+        }
+        Ok(())
     }
 
     /// Moves to the end of the run. Calls `passed` with the ticks so far and of the whole run.
     pub fn go_to_end_watched(&mut self, passed: &mut dyn FnMut(u64, u64)) -> Result<(), Error> {
+        self.approach_end()?;
         let none = BTreeSet::new();
         let goals = Goals::at(&none, &NEVER);
         loop {

@@ -1,14 +1,18 @@
-//! Compares a replay with the recorded run: at each entry of the log and, where the recording has
-//! all registers and memory, at the end.
+//! Compares a replay with the recorded run: at each entry of the log, and where the recording has all
+//! registers and memory, at its keyframes and at the end.
 
+use super::epoch::Epoch;
 use super::error::Error;
 use super::process::Replay;
-use super::run::Found;
-use crate::common::{Addr, Tid};
+use super::run::{Found, Goals};
+use super::watches::Watching;
+use crate::common::{Addr, AddrRange, Tid};
 use crate::image::core::Core;
 use crate::image::{Bytes, Section};
 use crate::insn::Registers;
 use crate::recording::log::{Happening, check_of};
+use crate::sideband::Protection;
+use std::collections::BTreeSet;
 
 /// The result of a replay of the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,10 @@ pub struct Verdict {
     pub bytes: u64,
     /// Threads whose registers were compared at the end.
     pub threads: u64,
+    /// Keyframes that were compared with the replay.
+    pub keyframes: u64,
+    /// Keyframes that could not be loaded.
+    pub unusable: u64,
     /// True if the recording has the end of the run.
     pub is_whole: bool,
     /// Differences at the end, a sentence each.
@@ -35,7 +43,7 @@ impl Replay {
     /// Replays the run to its end, and compares the state there with the recorded one.
     pub fn verify(&mut self, interrupted: &dyn Fn() -> bool) -> Result<Verdict, Error> {
         let mut verdict = Verdict { ticks: self.total_ticks(), ..Verdict::default() };
-        let found = self.go_to_end(interrupted)?;
+        let found = self.go_through(interrupted, &mut verdict)?;
         verdict.entries = self.position().entry;
         let last = self.cursor.peek()?.map(|entry| entry.happening.clone());
         verdict.is_whole =
@@ -53,6 +61,44 @@ impl Replay {
             self.compare_memory(&core, &mut verdict);
         }
         Ok(verdict)
+    }
+
+    /// Replays the run from its beginning, and compares the keyframes on the way with it.
+    fn go_through(
+        &mut self,
+        interrupted: &dyn Fn() -> bool,
+        verdict: &mut Verdict,
+    ) -> Result<Found, Error> {
+        let none = BTreeSet::new();
+        let goals = Goals::at(&none, interrupted);
+        let keyframes = self.outline.keyframes();
+        // The run is to be repeated, not to be entered in its midst.
+        keyframes.iter().for_each(|entry| self.outline.forget_keyframe(*entry));
+        for entry in keyframes {
+            match self.travel(Some((entry, 0)), &goals, &mut Watching::default())? {
+                Found::Goal => self.compare_keyframe(entry, verdict)?,
+                found => return Ok(found),
+            }
+        }
+        self.travel(None, &goals, &mut Watching::default())
+    }
+
+    fn compare_keyframe(&mut self, entry: u64, verdict: &mut Verdict) -> Result<(), Error> {
+        let reserved = self.outline.ranges_of(self.number);
+        let loaded = Epoch::load_keyframe(entry, &self.reader, self.code, reserved);
+        let Ok(mut loaded) = loaded else {
+            // No replay begins there either.
+            verdict.unusable += 1;
+            return Ok(());
+        };
+        verdict.keyframes += 1;
+        self.epoch.contexts.save(self.epoch.thread.tracee)?;
+        loaded.contexts.save(loaded.thread.tracee)?;
+        let differences = loaded.differences_from(&self.epoch);
+        let named =
+            differences.into_iter().map(|what| format!("the keyframe after entry {entry}: {what}"));
+        verdict.differences.extend(named);
+        Ok(())
     }
 
     fn compare_threads(&self, core: &Core, verdict: &mut Verdict) -> Result<(), Error> {
@@ -96,6 +142,56 @@ impl Replay {
             }
             at = Addr(at.0.saturating_add(PAGE_BYTES as u64));
         }
+    }
+}
+
+impl Epoch {
+    /// Returns the differences of threads and memory from another process, a sentence each.
+    fn differences_from(&self, other: &Self) -> Vec<String> {
+        let mut differences = Vec::new();
+        let (own, others): (Vec<Tid>, Vec<Tid>) =
+            (self.contexts.tids().collect(), other.contexts.tids().collect());
+        if own != others {
+            differences.push(format!("its threads are {own:?}, and were {others:?}"));
+        }
+        for tid in own {
+            let (Some(own), Some(other)) = (self.contexts.get(tid), other.contexts.get(tid)) else {
+                continue;
+            };
+            if check_of(&own.registers) != check_of(&other.registers) {
+                differences.push(difference(tid, &own.registers, &other.registers));
+            }
+            if own.extended != other.extended {
+                differences.push(format!("thread {tid} has another extended state"));
+            }
+            if own.call != other.call {
+                differences.push(format!("thread {tid} is in another call"));
+            }
+        }
+        let (own, others) = (self.visible(), other.visible());
+        if let Some((own, other)) = own.iter().zip(&others).find(|(own, other)| own != other) {
+            differences.push(format!("it maps {own:?} where the replay maps {other:?}"));
+        }
+        for (range, _) in own {
+            let mut at = range.start;
+            while at < range.end && differences.len() < MOST {
+                let (mut own, mut others) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
+                let known = self.engine.memory.read(at, &mut own);
+                let there = other.engine.memory.read(at, &mut others);
+                if known != there || own != others {
+                    differences.push(format!("the page at {at} is another one"));
+                }
+                at = Addr(at.0.saturating_add(PAGE_BYTES as u64));
+            }
+        }
+        differences
+    }
+
+    /// Returns the mappings of the program, with their protections.
+    fn visible(&self) -> Vec<(AddrRange, Protection)> {
+        let page = AddrRange::sized(self.page, 1);
+        let all = self.engine.space.mappings().filter(|mapping| !mapping.range.overlaps(page));
+        all.map(|mapping| (mapping.range, mapping.protection)).collect()
     }
 }
 

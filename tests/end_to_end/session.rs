@@ -71,10 +71,10 @@ fn a_script_is_its_interpreter_across_the_programs_that_it_becomes() {
     let script = scene.path("script");
     // Written by another process: a child that another test starts meanwhile would keep our own
     // file open for writing, and such a file does not run.
-    let text = format!("#! /bin/sh -e\nexec {} \"$@\"", becomes.display());
+    let lines = format!("#! /bin/sh -e\nexec {} \"$@\"", becomes.display());
     let mut write = Command::new("/bin/sh");
     write.args(["-c", "printf '%s\\n' \"$1\" >\"$0\" && chmod 755 \"$0\""]);
-    assert!(write.arg(&script).arg(text).status().unwrap().success());
+    assert!(write.arg(&script).arg(lines).status().unwrap().success());
     for backend in ["soft", "step"] {
         let dir = scene.path(backend);
         let mut record = contraflow();

@@ -4,7 +4,7 @@
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
 use super::maps::changes_mappings;
-use super::process::{Process, state_of};
+use super::process::{Process, extended_of, state_of};
 use super::scratch::Scratch;
 use super::special::{is_end, written_for};
 use super::thread::{Calling, Doing, Thread};
@@ -72,6 +72,7 @@ impl Engine {
         }
         self.answer_for_cpus(&call);
         let has_others = self.threads.len() > 1;
+        let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
         let begun = self.with(tid, |process, thread| {
             process.prepare_call(thread, &call, &registers)?;
             let open =
@@ -88,7 +89,9 @@ impl Engine {
             } else {
                 Scratch::default()
             };
-            let calling = Calling { call, open, registers, before, scratch, is_logged };
+            let extended =
+                if has_others && may_block { Some(extended_of(thread.tracee())?) } else { None };
+            let calling = Calling { call, open, registers, before, scratch, extended, is_logged };
             thread.doing = Doing::Calls(Box::new(calling));
             Ok(thread.tracee().step(0)?)
         })?;
@@ -98,7 +101,6 @@ impl Engine {
         if keeps_token(call.number) {
             return self.wait_for_call(tid);
         }
-        let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
         self.wait_a_moment(tid, may_block)
     }
 

@@ -70,6 +70,16 @@ pub(super) fn ranges_of(effects: Effects) -> Vec<AddrRange> {
     }
 }
 
+/// Returns the pieces of a range that are read at once.
+pub(super) fn pieces_of(range: AddrRange) -> impl Iterator<Item = AddrRange> {
+    let step = usize::try_from(LARGEST_WRITE_BYTES).unwrap_or(usize::MAX);
+    let starts = (range.start.0..range.end.0).step_by(step);
+    starts.map(move |start| {
+        let end = start.saturating_add(LARGEST_WRITE_BYTES).min(range.end.0);
+        AddrRange::new(Addr(start), Addr(end))
+    })
+}
+
 /// Reads ranges, as far as the process has memory there.
 pub(super) fn contents(
     process: &TranslatedProcess,

@@ -3,6 +3,7 @@
 use super::chaos::Chaos;
 use super::debugger::Debugger;
 use super::follow::Followed;
+use super::keyframes::Keyframes;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use super::witness::Witness;
@@ -92,6 +93,7 @@ pub(in crate::capture) struct Engine {
     pub(super) chaos: Option<Chaos>,
     /// The state at random moments, where a test asks for it.
     pub(super) witness: Option<Witness>,
+    pub(super) keyframes: Keyframes,
     /// First stops of threads and processes whose birth was not reported yet.
     pub(super) early: BTreeMap<Tid, Stop>,
     /// Children that were left at their birth, and whose end may be reported.
@@ -125,6 +127,7 @@ impl Engine {
             slice_began: Instant::now(),
             chaos: (request.schedule == Schedule::Chaos).then(Chaos::new),
             witness: None,
+            keyframes: Keyframes::new(request.keyframe_period),
             early: BTreeMap::new(),
             left: BTreeSet::new(),
             followed: None,
@@ -192,6 +195,7 @@ impl Engine {
         if self.finished.is_some() {
             return Ok(());
         }
+        self.store_keyframe_if_due()?;
         let is_due = self.threads.len() > 1
             && (self.slice_began.elapsed() > SLICE_PERIOD
                 || self.chaos.as_mut().is_some_and(Chaos::ends_slice));

@@ -58,6 +58,11 @@ impl Followed {
         }
     }
 
+    /// Returns true if a child runs natively in the memory of its parent.
+    pub(super) fn lends_memory(&self) -> bool {
+        !self.borrowers.is_empty()
+    }
+
     /// Forgets the children that run natively, which are left.
     pub(super) fn forget_borrowers(&mut self) {
         self.borrowers.clear();

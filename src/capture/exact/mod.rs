@@ -20,6 +20,7 @@ mod files;
 mod follow;
 mod go;
 mod hooks;
+mod keyframes;
 mod live;
 mod logged;
 mod maps;

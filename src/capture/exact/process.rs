@@ -80,8 +80,12 @@ impl Process {
 
 /// Reads the state of a thread that is stopped in the program.
 pub(super) fn state_of(tracee: Tracee, registers: &Registers) -> Result<ThreadState, Error> {
-    let extended = Bytes(tracee.register_set(NT_X86_XSTATE)?);
-    Ok(ThreadState { registers: (*registers).into(), extended })
+    Ok(ThreadState { registers: (*registers).into(), extended: extended_of(tracee)? })
+}
+
+/// Reads the extended state of a thread that is stopped.
+pub(super) fn extended_of(tracee: Tracee) -> Result<Bytes, Error> {
+    Ok(Bytes(tracee.register_set(NT_X86_XSTATE)?))
 }
 
 /// Returns the place of a thread with these registers.

@@ -1,6 +1,6 @@
 //! The first instruction of a program: its memory and registers go to the log.
 
-use super::effects::contents;
+use super::effects::{contents, pieces_of};
 use super::engine::Engine;
 use super::process::{Process, state_of};
 use super::thread::Thread;
@@ -10,7 +10,7 @@ use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
-use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, Write};
+use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
@@ -136,6 +136,22 @@ impl Process {
         self.engine.log_calls();
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
+        let state = state_of(tracee, &tracee.registers()?)?;
+        self.write_state(state, auxv, &mut |process, happening| {
+            process.log_beside(tid, happening)
+        })?;
+        // What comes can be replayed even if the recorder is killed at once.
+        Ok(self.recorder.flush()?)
+    }
+
+    /// Writes the start of a log: the mappings, the registers of a thread, and the memory that a
+    /// replay cannot map.
+    pub(super) fn write_state(
+        &mut self,
+        state: ThreadState,
+        auxv: Vec<u8>,
+        write: &mut dyn FnMut(&mut Self, Happening) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let mapped: Vec<Mapping> = self.engine.space.mappings().cloned().collect();
         let is_kernels = |m: &Mapping| m.name == "[vsyscall]" || m.name.starts_with("[vvar");
         let mapped: Vec<&Mapping> = mapped.iter().filter(|m| !is_kernels(m)).collect();
@@ -144,19 +160,22 @@ impl Process {
             pid: self.pid(),
             program: executable(self.pid())?.to_string_lossy().into_owned(),
             auxv: Bytes(auxv),
-            state: state_of(tracee, &tracee.registers()?)?,
+            state,
             mappings: mappings?,
         };
-        self.log_beside(tid, Happening::Start(Box::new(start)))?;
+        write(self, Happening::Start(Box::new(start)))?;
         let pages = PageMap::open(self.pid());
-        // The log's mappings have the content of shared ones.
+        // The mappings of the start have the content of shared ones.
         for mapping in mapped.into_iter().filter(|mapping| !mapping.protection.shared) {
-            for write in self.own_pages(mapping, pages.as_ref()) {
-                self.log_beside(tid, Happening::Memory(write))?;
+            for range in self.own_pages(mapping, pages.as_ref()) {
+                for piece in pieces_of(range) {
+                    for content in contents(&self.engine, [piece]) {
+                        write(self, Happening::Memory(content))?;
+                    }
+                }
             }
         }
-        // What comes can be replayed even if the recorder is killed at once.
-        Ok(self.recorder.flush()?)
+        Ok(())
     }
 
     /// Describes a mapping as it is now, and stores the file that it is of.
@@ -181,8 +200,8 @@ impl Process {
         })
     }
 
-    /// Reads the pages of a mapping that are not what a replay maps there.
-    fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<Write> {
+    /// Returns the pages of a mapping that are not what a replay maps there.
+    pub(super) fn own_pages(&self, mapping: &Mapping, pages: Option<&PageMap>) -> Vec<AddrRange> {
         let is_stored = self.mappings.image(mapping).is_some();
         let states = pages.and_then(|pages| pages.states(mapping.range));
         let is_own = |number: u64| {
@@ -203,7 +222,7 @@ impl Process {
                 _ => ranges.push(AddrRange::sized(page, PAGE_BYTES)),
             }
         }
-        contents(&self.engine, ranges)
+        ranges
     }
 }
 
@@ -231,7 +250,7 @@ fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<(), Error> {
 }
 
 /// Returns an auxiliary vector as a program without the vdso sees it.
-fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
+pub(super) fn without_vdso(mut vector: Vec<u8>) -> Vec<u8> {
     for kind in vector.chunks_exact_mut(16).filter_map(|entry| entry.get_mut(..8)) {
         if *kind == AT_SYSINFO_EHDR.to_le_bytes() {
             kind.copy_from_slice(&AT_IGNORE.to_le_bytes());

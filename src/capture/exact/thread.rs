@@ -7,6 +7,7 @@ use crate::common::Tid;
 use crate::engine::{Running, TranslatedThread};
 use crate::image::core;
 use crate::insn::Registers;
+use crate::recording::log::Bytes;
 use crate::syscalls::{Call, OpenCall, Registered};
 use crate::tracee::{Rseq, SiginfoBytes, Stop, Tracee};
 
@@ -32,6 +33,8 @@ pub(super) struct Calling {
     pub(super) before: Option<Before>,
     /// The buffers that the kernel fills in place of the program's.
     pub(super) scratch: Scratch,
+    /// The extended state, where the call may take long: nobody can read it meanwhile.
+    pub(super) extended: Option<Bytes>,
     /// True once the log says that other threads run while it is in the call.
     pub(super) is_logged: bool,
 }

@@ -147,7 +147,7 @@ impl Engine {
             return Ok(());
         };
         let Ok(registers) = thread.tracee().registers() else { return Ok(()) };
-        let entries = process.recorder.log_entries();
+        let entries = process.recorder.log_so_far().entries;
         let position = [entries, thread.ticks, registers.rip, registers.rcx, word_of(tid)];
         let states: Vec<_> = self
             .threads

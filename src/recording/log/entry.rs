@@ -109,6 +109,15 @@ impl Happening {
     pub fn may_follow_start(&self) -> bool {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
+
+    /// Returns true if this may follow the memory of a keyframe: what its threads are in.
+    pub fn may_follow_keyframe(&self) -> bool {
+        match self {
+            Self::Signal { handler: None, writes, .. } => writes.is_empty(),
+            Self::Born { .. } | Self::Enters { .. } => true,
+            _ => false,
+        }
+    }
 }
 
 /// The effects of a system call.

@@ -1,0 +1,97 @@
+//! Keyframes: a replay that begins at one shows what a replay from the beginning shows.
+
+use super::{WHOLE, check, record_with};
+use crate::support::{Scene, answer, contraflow, have, run_gdb};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// Often enough for some tens of them in a second.
+const OFTEN: [&str; 2] = ["--keyframe-period", "10"];
+
+/// Returns the keyframes of a recording.
+fn keyframes(dir: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(dir.join("keyframes")).expect("it has keyframes");
+    files.map(|file| file.unwrap().path()).collect()
+}
+
+/// Records a program that runs long enough, and ends by a signal.
+fn recorded(scene: &Scene) -> PathBuf {
+    let program = scene.compile("exact/keyframes.c", &["-O1", "-pthread"]);
+    let (dir, _) = record_with(scene, &OFTEN, &[program.to_str().unwrap()]);
+    assert!(keyframes(&dir).len() > 2, "{:?}", keyframes(&dir));
+    dir
+}
+
+/// Returns what gdb shows at some places of a run, in both directions.
+fn shown(dir: &Path) -> String {
+    let mut replay = contraflow();
+    replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
+    let mut script = String::from("set width 0\nset print frame-arguments none\n");
+    let mut look = |at: &str| {
+        script +=
+            &format!("cf-seek {at}\ninfo registers\ninfo threads\nthread apply all backtrace 3\n");
+        script += "p sums\np signals\np *shared@2\ninfo vector\n";
+    };
+    for place in ["end", "93%", "60%", "75%", "20%", "50%", "end"] {
+        look(place);
+    }
+    script += "watch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
+               break answer\nreverse-continue\nbacktrace 3\ncf-when\ncontinue\ncf-when\n\
+               reverse-stepi\ncf-when\n";
+    run_gdb(replay, &script)
+}
+
+#[test]
+fn a_replay_from_a_keyframe_shows_what_one_from_the_beginning_shows() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let dir = recorded(&scene);
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE), "{verdict}");
+    let count = format!("and {} keyframes;", keyframes(&dir).len());
+    assert!(verdict.contains(&count), "{verdict}");
+    let with = shown(&dir);
+    fs::remove_dir_all(dir.join("keyframes")).unwrap();
+    let without = shown(&dir);
+    assert!(answer(&with, "backtrace 3", 0).contains("answer ("), "{with}");
+    // Of files that gdb reads in a directory of its own.
+    let lines = |said: &str| -> Vec<String> {
+        said.lines().filter(|line| !line.contains("/root/")).map(str::to_owned).collect()
+    };
+    let (with, without) = (lines(&with), lines(&without));
+    assert!(with.len() > 500, "{with:?}");
+    for (number, (with, without)) in with.iter().zip(&without).enumerate() {
+        assert_eq!(with, without, "line {number}");
+    }
+}
+
+/// A keyframe that is damaged, cut, or no keyframe is not used.
+#[test]
+fn a_damaged_keyframe_is_passed_over() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let dir = recorded(&scene);
+    let end = |dir: &Path| {
+        let mut replay = contraflow();
+        replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
+        let said = run_gdb(replay, "p sums\np signals\ncf-seek 50%\np $rip\np *shared@2\n");
+        (said.lines().filter(|line| line.starts_with('$')).map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let expected = end(&dir);
+    assert_eq!(expected.len(), 4, "{expected:?}");
+    for (number, path) in keyframes(&dir).into_iter().enumerate() {
+        let file = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let size_bytes = file.metadata().unwrap().len();
+        match number % 3 {
+            0 => file.set_len(size_bytes / 2).unwrap(),
+            1 => file.write_all_at(b"damage", size_bytes / 3).unwrap(),
+            _ => fs::write(&path, "no keyframe").unwrap(),
+        }
+    }
+    assert_eq!(end(&dir), expected);
+}
