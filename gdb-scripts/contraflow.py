@@ -53,12 +53,13 @@ def execute(command):
     return gdb.execute(command, to_string=True)
 
 
-def patiently(command):
-    """Executes a command that may take the server longer than gdb's timeout."""
+def patiently(command, to_string=True):
+    """Executes a command that may take the server longer than gdb's timeout. Returns its output, or
+    shows it as it comes."""
     patience = gdb.parameter("remotetimeout")
     execute("set remotetimeout %d" % max(patience, PATIENCE_SECONDS))
     try:
-        return execute(command)
+        return gdb.execute(command, to_string=to_string)
     finally:
         execute("set remotetimeout %d" % patience)
 
@@ -506,7 +507,13 @@ class History(Question):
 
 Usage: cf-history [N]
 
-Shows N functions that the thread reached before this position and N after it; the default is 10."""
+Shows N functions that the thread reached before this position and N after it; the default is 10.
+In an exact recording, the first use makes the path of the run, which takes a while."""
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        # The server says how far it is.
+        patiently("monitor " + ("history " + argument).strip(), to_string=False)
 
 
 class Find(Question):
@@ -1069,13 +1076,19 @@ static_program = StaticProgram()
 class Check(Command):
     """Refuse a command that a recording does not support. Used by hooks of such commands.
 
-Usage: cf-check run | proc | watch | frame"""
+Usage: cf-check run | proc | mappings | watch | frame"""
 
     def __init__(self):
         super().__init__(gdb.COMMAND_OBSCURE)
 
     def invoke(self, argument, from_tty):
-        checks = {"run": self.run, "proc": self.proc, "watch": self.watch, "frame": self.frame}
+        checks = {
+            "run": self.run,
+            "proc": self.proc,
+            "mappings": self.mappings,
+            "watch": self.watch,
+            "frame": self.frame,
+        }
         checks.get(argument, lambda: None)()
 
     def run(self):
@@ -1098,6 +1111,11 @@ Usage: cf-check run | proc | watch | frame"""
         """Fails: gdb would request the ID of a process of this machine."""
         if server.is_contraflow():
             raise gdb.GdbError("the process of a recording is gone; `cf-info` shows what is known")
+
+    def mappings(self):
+        """Fails where the server does not know all mappings."""
+        if server.is_contraflow() and not is_exact():
+            self.proc()
 
     def watch(self):
         """Fails in the past: gdb would fail when it continues, and blame the CPU."""
@@ -1146,7 +1164,8 @@ def define_hooks():
         ("target hook-extended-remote", "python contraflow_connecting()"),
         ("target hookpost-extended-remote", "python contraflow_connected()"),
     ]
-    for part in ("all", "cmdline", "cwd", "exe", "files", "mappings", "stat", "status"):
+    hooks.append(("info proc hook-mappings", "cf-check mappings"))
+    for part in ("all", "cmdline", "cwd", "exe", "files", "stat", "status"):
         hooks.append(("info proc hook-" + part, "cf-check proc"))
     defined = re.findall(r"^(.*?) -- ", execute("help user-defined"), re.MULTILINE)
     for name, body in hooks:

@@ -109,6 +109,11 @@ impl InlineTracer {
         self.trace(tid).0.enter(ip, tsc);
     }
 
+    /// Returns the number of a thread's instructions so far.
+    pub fn instructions(&self, tid: Tid) -> u64 {
+        self.threads.get(&tid).map_or(0, Trace::instructions)
+    }
+
     /// Returns the packets of a thread since the last call, without pending branches.
     pub fn drain(&mut self, tid: Tid) -> Vec<u8> {
         self.trace(tid).0.drain()

@@ -10,9 +10,18 @@ use crate::session::Run;
 const RING_BYTES: u64 = 0x1_0000;
 
 /// Returns the reply to a `Qbtrace` packet; `None` for other packets.
-pub(super) fn answer<R: Run>(served: &mut Served<R>, body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn answer<R: Run>(
+    served: &mut Served<R>,
+    body: &[u8],
+    interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
     match body {
-        b"Qbtrace:pt" => served.btrace = true,
+        b"Qbtrace:pt" => {
+            if let Err(error) = served.session.run().prepare_path(&mut |_, _| !interrupted()) {
+                return Some(format!("E.{error}").into_bytes());
+            }
+            served.btrace = true;
+        }
         b"Qbtrace:off" => served.btrace = false,
         _ if body.starts_with(b"Qbtrace-conf:pt:size=") => {}
         _ if body.starts_with(b"Qbtrace") => return Some(Vec::new()),

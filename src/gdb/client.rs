@@ -65,6 +65,12 @@ impl Answer {
     }
 }
 
+/// Returns packets that print a text on the client's console.
+fn console(text: &str) -> Vec<u8> {
+    let pieces = text.as_bytes().chunks(CONSOLE_BYTES);
+    pieces.flat_map(|piece| frame::encode(format!("O{}", hex::encode(piece)).as_bytes())).collect()
+}
+
 /// The connection: receives units, sends bytes.
 struct Line<'a> {
     transport: &'a mut dyn Transport,
@@ -205,9 +211,10 @@ impl<'a, R: Run> Client<'a, R> {
         }
     }
 
-    /// Returns a guard that keeps gdb waiting while a program starts or is detached.
+    /// Returns a guard that keeps gdb waiting while a program starts or is detached, or a
+    /// path is made.
     fn ask_patience(&self, body: &[u8]) -> Option<Patience> {
-        let takes_long = [&b"vAttach;"[..], b"vRun;", b"vKill", b"D"];
+        let takes_long = [&b"vAttach;"[..], b"vRun;", b"vKill", b"D", b"Qbtrace:pt"];
         if self.features.lldb || !takes_long.iter().any(|packet| body.starts_with(packet)) {
             return None;
         }
@@ -274,13 +281,12 @@ impl<'a, R: Run> Client<'a, R> {
         self.line.get_mut().polled = Instant::now();
         let line = &self.line;
         let interrupted = || line.borrow_mut().is_interrupted();
-        let answer = monitor::answer(&mut self.served.session, &command, &interrupted);
+        // A client that has gone is noticed later.
+        let say = |text: &str| drop(line.borrow_mut().transport.send(&console(text)));
+        let answer = monitor::answer(&mut self.served.session, &command, &interrupted, &say);
         self.seeks = answer.seek.or(self.seeks);
         self.served.exits |= answer.exits;
-        let mut packets = Vec::new();
-        for piece in answer.text.as_bytes().chunks(CONSOLE_BYTES) {
-            packets.extend(frame::encode(format!("O{}", hex::encode(piece)).as_bytes()));
-        }
+        let mut packets = console(&answer.text);
         packets.extend(frame::encode(b"OK"));
         Answer::Framed(packets)
     }
@@ -325,10 +331,10 @@ impl<'a, R: Run> Client<'a, R> {
         let line = &self.line;
         let interrupted = || line.borrow_mut().is_interrupted();
         if let Some(reply) = search::answer(&self.served.session, tid, body, &interrupted)
-            .or_else(|| btrace::answer(self.served, body))
+            .or_else(|| btrace::answer(self.served, body, &interrupted))
             .or_else(|| catches::answer(&mut self.served.session, body))
             .or_else(|| thread_local::answer(&self.served.session, body))
-            .or_else(|| lldb_trace::answer(&self.served.session, body))
+            .or_else(|| lldb_trace::answer(&self.served.session, body, &interrupted))
             .or_else(|| self.saved.answer(&mut self.served.session, tid, body))
         {
             return Answer::Reply(reply);

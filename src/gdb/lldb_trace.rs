@@ -15,7 +15,11 @@ const PLAIN_CPU: (u16, u8, u8) = (6, 0x7e, 5);
 const TRACE_LIMIT_BYTES: usize = 1 << 28;
 
 /// Returns the reply to a `jLLDBTrace` packet; `None` for other packets.
-pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn answer<R: Run>(
+    session: &Session<R>,
+    body: &[u8],
+    interrupted: &dyn Fn() -> bool,
+) -> Option<Vec<u8>> {
     let request = body.strip_prefix(b"jLLDBTrace")?;
     let (name, argument) = match request.iter().position(|byte| *byte == b':') {
         Some(at) => (&request[..at], &request[at + 1..]),
@@ -26,7 +30,12 @@ pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8
     let reply = match name {
         b"Supported" => supported(session),
         _ if !is_pt => return Some(b"E.only Intel PT is traced".to_vec()),
-        b"Start" | b"Stop" => return Some(b"OK".to_vec()),
+        b"Start" => {
+            let prepared = session.run().prepare_path(&mut |_, _| !interrupted());
+            let refused = |error| format!("E.{error}");
+            return Some(prepared.map_or_else(refused, |()| "OK".to_owned()).into_bytes());
+        }
+        b"Stop" => return Some(b"OK".to_vec()),
         b"GetState" => Some(state(session).to_string().into_bytes()),
         b"GetBinaryData" => data(session, &argument),
         _ => return Some(Vec::new()),
@@ -36,8 +45,9 @@ pub(super) fn answer<R: Run>(session: &Session<R>, body: &[u8]) -> Option<Vec<u8
 }
 
 fn supported<R: Run>(session: &Session<R>) -> Option<Vec<u8>> {
-    let traced =
-        session.threads().iter().any(|thread| session.run().pt_trace(thread.tid).is_some());
+    let has_trace = |tid| session.run().pt_trace(tid).is_some();
+    // The path of an exact recording is made when its trace is started.
+    let traced = session.run().is_exact() || session.threads().iter().any(|t| has_trace(t.tid));
     let description = "the recorded Intel PT packets";
     let reply = json!({ "name": "intel-pt", "description": description });
     traced.then(|| reply.to_string().into_bytes())

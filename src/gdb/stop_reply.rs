@@ -6,6 +6,7 @@ use super::{hex, thread_id};
 use crate::common::Tid;
 use crate::session::{
     Access, BreakpointKind, Edge, Ending, Register, Run, Session, Stop, StopReason, Watchpoint,
+    signal_name,
 };
 use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
@@ -115,7 +116,10 @@ fn expedite<R: Run>(session: &Session<R>, thread: Tid, reply: &mut String) {
 fn describe<R: Run>(session: &Session<R>) -> String {
     let words = match session.last_stop().reason {
         StopReason::Interrupted => "interrupted".to_owned(),
-        StopReason::Signal(number) => format!("signal {number}"),
+        StopReason::Signal(number) => match signal_name(number) {
+            Some(name) => format!("signal {name}"),
+            None => format!("signal {number}"),
+        },
         _ => session.run().describe().ending.to_string(),
     };
     format!("reason:exception;description:{};", hex::encode(words.as_bytes()))

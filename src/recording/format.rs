@@ -21,6 +21,8 @@ pub(super) const CHECKSUMS: &str = "checksums";
 pub(super) const SIDEBAND: &str = "sideband.bin";
 /// The log of an exact recording.
 pub(super) const LOG: &str = "log.bin";
+/// The places of a path in the exact recording that it was made from.
+pub(super) const PLACES: &str = "places.bin";
 /// The final state as an ELF core file.
 pub(super) const CORE: &str = "core";
 /// The index of the decoded traces; optional, and never trusted.

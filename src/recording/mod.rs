@@ -19,6 +19,7 @@ mod keyframe;
 pub mod log;
 mod manifest;
 mod mapped;
+mod places;
 mod reader;
 mod regular;
 mod store;
@@ -36,6 +37,7 @@ pub use manifest::{
     TscClock, argument_text,
 };
 pub use mapped::Mapped;
+pub use places::PathPlace;
 pub use reader::{Behind, Reader, Trace};
 pub use regular::{Links, create_private, open_regular};
 pub use store::{Entry, Store};

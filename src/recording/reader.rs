@@ -4,12 +4,13 @@
 use super::chunk::{check_summed, frames, not_whole};
 use super::error::{At, Error, ErrorKind};
 use super::format::{
-    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, PATH_DIR, SIDEBAND,
-    STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, FORMAT_VERSION, IMAGE_DIR, LOG, MANIFEST, OLDEST_VERSION, PATH_DIR, PLACES,
+    SIDEBAND, STARTING, TEXT_LIMIT_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::log::Log;
 use super::manifest::{LogTotals, Manifest};
 use super::mapped::Mapped;
+use super::places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums};
 use super::writer::image_id;
@@ -165,7 +166,19 @@ impl Reader {
             let duration_ns = of.manifest.end.as_ref().map(|end| end.duration_ns);
             (of.manifest.started_unix_ns, of.manifest.pid, duration_ns)
         };
-        (!self.is_cut() && facts(&path) == facts(self)).then_some(path)
+        let has_places = path.sums.as_ref().is_some_and(|sums| sums.lists(PLACES));
+        (!self.is_cut() && has_places && facts(&path) == facts(self)).then_some(path)
+    }
+
+    /// Returns the places of the path of an exact recording, in the order of the run.
+    pub fn places(&self) -> Result<Vec<PathPlace>, Error> {
+        let path = self.dir.join(PLACES);
+        let Some(sums) = self.sums.as_ref().filter(|sums| sums.lists(PLACES)) else {
+            return Ok(Vec::new());
+        };
+        let mapped = Mapped::of_file(&sums.check_file(&self.dir, PLACES)?).at(&path)?;
+        let chunks = mapped.as_ref().chunks_exact(PathPlace::BYTES);
+        Ok(chunks.filter_map(PathPlace::from_bytes).collect())
     }
 
     /// Returns the directory where the path of an exact recording is to be kept, and removes what is

@@ -3,12 +3,13 @@
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
-    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, SIDEBAND, SIDEBAND_CHUNK_BYTES,
-    STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
+    CHECKSUMS, CORE, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, PLACES, SIDEBAND,
+    SIDEBAND_CHUNK_BYTES, STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::keyframe::{KeyframeWriter, keyframe_name};
 use super::log::{Entry, LogFile};
 use super::manifest::{LogTotals, Manifest};
+use super::places::PathPlace;
 use super::reader::Reader;
 use super::regular::{Links, open_regular, replace_private};
 use super::sums::{Sum, Sums};
@@ -32,6 +33,8 @@ pub struct Writer {
     pending: Vec<u8>,
     /// The log of an exact recording.
     log: Option<LogFile>,
+    /// The places of the path of an exact recording.
+    places: Option<Appender>,
     traces: BTreeMap<TraceId, TraceFile>,
     /// The traces that are complete.
     ended: Vec<TraceId>,
@@ -59,7 +62,7 @@ impl Writer {
         let sideband = Appender::create(dir.join(SIDEBAND))?;
         let dir = dir.to_owned();
         let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Ok(Self { dir, sideband, pending, log: None, traces, ended })
+        Ok(Self { dir, sideband, pending, log: None, places: None, traces, ended })
     }
 
     /// Writes the values known at the start again, after the process has started.
@@ -158,6 +161,18 @@ impl Writer {
     /// Appends an entry to the log, if this is an exact recording.
     pub fn log(&mut self, entry: &Entry) -> Result<(), Error> {
         self.log.as_mut().map_or(Ok(()), |log| log.append(entry))
+    }
+
+    /// Begins the list of the places of a path.
+    pub fn start_places(&mut self) -> Result<(), Error> {
+        self.places = Some(Appender::create(self.dir.join(PLACES))?);
+        Ok(())
+    }
+
+    /// Appends places of a path.
+    pub fn places(&mut self, places: &[PathPlace]) -> Result<(), Error> {
+        let bytes: Vec<u8> = places.iter().flat_map(|place| place.to_bytes()).collect();
+        self.places.as_mut().map_or(Ok(()), |file| file.append(&bytes))
     }
 
     /// Writes out the log, and returns its contents in numbers; `None` if there is none.
@@ -286,6 +301,7 @@ impl Writer {
     fn sums(&self) -> Result<Sums, Error> {
         let mut names = vec![SIDEBAND.to_owned()];
         names.extend(self.log.is_some().then(|| LOG.to_owned()));
+        names.extend(self.places.is_some().then(|| PLACES.to_owned()));
         let traces = self.traces.keys().chain(&self.ended);
         names.extend(traces.map(|trace| format!("{TRACE_DIR}/{}", sums_name(*trace))));
         for listed in [IMAGE_DIR, KEYFRAME_DIR] {

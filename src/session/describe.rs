@@ -75,7 +75,7 @@ impl fmt::Display for Ending {
 }
 
 /// Returns the name of a Linux signal number on x86-64.
-pub(super) fn signal_name(number: i32) -> Option<&'static str> {
+pub fn signal_name(number: i32) -> Option<&'static str> {
     const NAMES: [&str; 31] = [
         "SIGHUP",
         "SIGINT",

@@ -6,7 +6,7 @@ use super::source::RecordedSource;
 use crate::common::Tid;
 use crate::recording::Reader;
 use crate::replay::{self, Found, Replay};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 impl Replayed {
     /// Opens the recording of a program that still runs, at its first instruction.
@@ -19,6 +19,7 @@ impl Replayed {
             shown,
             wanted: Wanted::default(),
             failure: None,
+            path: OnceCell::new(),
         })
     }
 
@@ -26,6 +27,7 @@ impl Replayed {
     /// anew.
     pub(super) fn extend(&mut self, reader: Reader) -> Result<bool, replay::Error> {
         (self.failure, self.source) = (None, RecordedSource::default());
+        self.path = OnceCell::new();
         self.replay.get_mut().extend(reader)
     }
 

@@ -20,9 +20,12 @@ mod happenings;
 mod history;
 mod live;
 mod model;
+mod procfs;
 mod recorded;
 mod recording;
 mod registers;
+mod replay_goals;
+mod replay_path;
 mod replayed;
 mod run;
 mod scripted;
@@ -37,7 +40,9 @@ mod tests;
 pub use crate::timeline::Older;
 pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
-pub use describe::{Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize};
+pub use describe::{
+    Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
+};
 pub use executions::{Execution, Executions};
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};

@@ -1,23 +1,26 @@
 //! An exact recording: every register and all memory at every place, by replay.
 
 use super::final_registers::registers;
+use super::procfs;
+use super::replay_goals::{event_stop, holds, key_of, met, watch};
+use super::replay_path::ReplayPath;
 use super::source::RecordedSource;
 use super::xsave;
 use super::{
-    Access, Action, Breakpoints, CallFrame, Catches, Conditions, Description, Direction, Edge,
-    Ending, Error, Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position,
-    Region, Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
+    Action, Breakpoints, CallFrame, Called, Catches, Description, Direction, Edge, Ending, Error,
+    Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position, Region, Register,
+    Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
-use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch, WatchKind};
+use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch};
 use crate::state::link_maps;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// An exact recording at a position.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct Replayed {
     pub(super) wanted: Wanted,
     /// Why the run is not known beyond a place.
     pub(super) failure: Option<String>,
+    /// The path of the run, once somebody asked for it.
+    pub(super) path: OnceCell<ReplayPath>,
 }
 
 impl Replayed {
@@ -49,6 +54,7 @@ impl Replayed {
             shown,
             wanted: Wanted::default(),
             failure: None,
+            path: OnceCell::new(),
         };
         if let Err(error) = went {
             run.fail(&error);
@@ -256,12 +262,12 @@ impl Run for Replayed {
         if moment > total {
             return Err(Error::NoSuchPosition { position: moment, total });
         }
-        let went = if moment == total {
-            replay.go_to_end(&|| false).map(|_| ())
-        } else {
-            let first = replay.position_of_moment(moment);
-            replay.seek(replay::Position { instructions, ..first })
-        };
+        let first = replay.position_of_moment(moment);
+        let went = replay.seek(replay::Position { instructions, ..first });
+        let went = went.and_then(|()| match moment == total {
+            true => reach_end(replay, instructions > 0),
+            false => Ok(()),
+        });
         if let Err(error) = went {
             self.fail(&error);
             return Err(refused(&error));
@@ -352,6 +358,10 @@ impl Run for Replayed {
 
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {
         let replay = self.replay.borrow();
+        if procfs::is_maps(path, replay.pid()) {
+            let text = procfs::maps(&replay.mappings());
+            return Some(Box::new(Arc::<[u8]>::from(text.into_bytes())));
+        }
         let real = std::fs::canonicalize(path).ok();
         let names = [Some(path), real.as_deref()].into_iter().flatten().filter_map(Path::to_str);
         let image = names.into_iter().find_map(|name| replay.files().get(name))?;
@@ -359,8 +369,25 @@ impl Run for Replayed {
         Some(Box::new(File::open(stored).ok()?))
     }
 
-    fn pt_trace(&self, _: Tid) -> Option<Vec<u8>> {
-        None
+    fn pt_trace(&self, tid: Tid) -> Option<Vec<u8>> {
+        let path = self.path.get()?;
+        let index = path.index_of(tid, self.replay.borrow().position());
+        path.timeline().trace_until(tid, index)
+    }
+
+    fn prepare_path(&self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        if self.path.get().is_none() {
+            let path = ReplayPath::open(self.replay.borrow().reader(), goes_on);
+            // It was empty.
+            let _ = self.path.set(path.map_err(Error::Refused)?);
+        }
+        Ok(())
+    }
+
+    fn calls_around(&self, tid: Tid, count: usize) -> Vec<Called> {
+        let Some(path) = self.path.get() else { return Vec::new() };
+        let replay = self.replay.borrow();
+        path.calls_around(&replay, tid, path.index_of(tid, replay.position()), count)
     }
 
     fn pt_cpu(&self) -> Option<(u16, u8, u8)> {
@@ -442,43 +469,10 @@ fn print(bytes: &[u8]) {
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
-/// Returns the stop of an act of the kernel.
-fn event_stop(event: KernelEvent) -> StopReason {
-    match event {
-        KernelEvent::Call(number) => StopReason::Call(number),
-        KernelEvent::Return(number) => StopReason::CallReturn(number),
-        KernelEvent::Signal(number) => StopReason::Signal(number),
-    }
-}
-
-/// Returns a number that is equal for the same conditions, system calls and signals.
-fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
-    let mut hash = DefaultHasher::new();
-    (conditions.key(), wanted).hash(&mut hash);
-    hash.finish()
-}
-
-/// Returns true if the thread that is about to execute stops at its breakpoint.
-fn holds(replay: &Replay, conditions: &Conditions) -> bool {
-    if !conditions.are_there() {
-        return true;
-    }
-    let Some(thread) = replay.loaded() else { return true };
-    let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
-    conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
-}
-
-fn watch(watchpoint: &Watchpoint) -> Watch {
-    let kind = match watchpoint.access {
-        Access::Write => WatchKind::Write,
-        Access::Read => WatchKind::Read,
-        Access::Any => WatchKind::Access,
-    };
-    Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
-}
-
-/// Returns the stop of a watchpoint.
-fn met(number: usize, breakpoints: &Breakpoints) -> StopReason {
-    let watchpoint = breakpoints.watchpoints().get(number);
-    watchpoint.map_or(StopReason::Step, |watchpoint| StopReason::Watchpoint(*watchpoint))
+/// Moves to the end of the run from a place in its last moment. If the place is a `certain` one,
+/// does so only if nothing executes on the way.
+fn reach_end(replay: &mut Replay, certain: bool) -> Result<(), replay::Error> {
+    let here = replay.position();
+    replay.go_to_end(&|| false)?;
+    if certain && replay.settle()? != here { replay.seek(here) } else { Ok(()) }
 }

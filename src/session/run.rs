@@ -1,9 +1,9 @@
 //! The common interface of live and recorded runs.
 
 use super::{
-    BreakpointKind, Breakpoints, CallFrame, Catches, Description, Direction, Ending, Executions,
-    FileBytes, Forks, GapInfo, History, Library, Older, Place, Region, Register, Registers, Start,
-    ThreadInfo, Value, Watchpoint,
+    BreakpointKind, Breakpoints, CallFrame, Called, Catches, Description, Direction, Ending,
+    Executions, FileBytes, Forks, GapInfo, History, Library, Older, Place, Region, Register,
+    Registers, Start, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::NoThreadLocal;
@@ -295,6 +295,19 @@ pub trait Run {
 
     /// Returns family, model and stepping of the CPU that wrote the packets.
     fn pt_cpu(&self) -> Option<(u16, u8, u8)>;
+
+    /// Makes the path of an exact recording, if that was not done: it has the packets and the calls.
+    /// Calls `goes_on` with what is done and the whole of it; false ends that with an error.
+    fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Returns up to `count` functions that a thread reached before the current position, and as many
+    /// from there on.
+    fn calls_around(&self, tid: Tid, count: usize) -> Vec<Called> {
+        let here = self.position().map_or(0, |position| position.at);
+        self.recorded().map(|history| history.calls_around(tid, here, count)).unwrap_or_default()
+    }
 
     /// Delivers a signal to a thread of a live program at its next resume, besides the order's.
     fn give_signal(&mut self, _tid: Tid, _signal: i32) {}

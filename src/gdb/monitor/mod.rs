@@ -9,6 +9,7 @@ mod path;
 mod seek;
 
 use crate::session::{Run, Session};
+use std::time::{Duration, Instant};
 
 const HELP: &str = "\
 when                 show the position in the history, the thread, the time and the share
@@ -52,12 +53,23 @@ impl From<String> for Answer {
     }
 }
 
-/// Answers a command. Calls `interrupted` regularly, and stops if it returns true.
+/// Answers a command. Calls `interrupted` regularly, and stops if it returns true; calls `say` with
+/// what the user should read meanwhile.
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,
     interrupted: &dyn Fn() -> bool,
+    say: &dyn Fn(&str),
 ) -> Answer {
+    let mut said = Instant::now();
+    let mut goes_on = |done: u64, total: u64| {
+        if said.elapsed() > PROGRESS_PERIOD {
+            said = Instant::now();
+            let percent = done.saturating_mul(100) / total.max(1);
+            say(&format!("the path of the run is made, once: {percent}% done\n"));
+        }
+        !interrupted()
+    };
     let words: Vec<&str> = command.split_whitespace().collect();
     let text = match words.as_slice() {
         [] | ["help"] => HELP.to_owned(),
@@ -65,10 +77,11 @@ pub(super) fn answer<R: Run>(
         ["info"] => about::info(session),
         ["gaps"] => about::gaps(session),
         ["stats"] => about::stats(session),
-        ["seek", to] => seek::seek(session, to),
-        ["seek-on-continue", to] => match seek::target(session, to) {
+        ["seek", to] => seek::seek(session, to, interrupted),
+        ["seek-on-continue", to] => match seek::later(session, to, interrupted) {
             Ok(target) => {
-                let text = format!("position {target} at the next continue\n");
+                let target_text = about::place(target, session.run().is_exact());
+                let text = format!("position {target_text} at the next continue\n");
                 return Answer { seek: Some(target), ..text.into() };
             }
             Err(why) => why,
@@ -80,8 +93,8 @@ pub(super) fn answer<R: Run>(
         ["unmark", name] => marks::unmark(session, name),
         ["mark" | "unmark", ..] => "give one name, for example: monitor mark here\n".to_owned(),
         ["marks"] => marks::list(session),
-        ["history"] => path::around(session, None),
-        ["history", count] => path::around(session, Some(count)),
+        ["history"] => path::around(session, None, &mut goes_on),
+        ["history", count] => path::around(session, Some(count), &mut goes_on),
         ["find"] => "find what? For example: monitor find main\n".to_owned(),
         ["find", what @ ..] => path::find(session, &what.join(" "), interrupted),
         ["last", address, size] => seek::last(session, address, size, interrupted),
@@ -100,9 +113,11 @@ pub(super) fn answer<R: Run>(
 
 /// The answer without a history.
 const NO_HISTORY: &str = "there is no history: no program has run here yet\n";
-/// The answer of an exact recording, which has values instead of a path.
-const NO_PATH: &str = "an exact recording has no list of what was executed: `find`, breakpoints, \
-                       watchpoints and reverse-continue answer\n";
+/// The answer of an exact recording, which has values instead.
+const NO_PATH: &str = "only recordings of the path have that: in an exact recording `history`, `find`, \
+                       breakpoints, watchpoints and reverse-continue answer\n";
+/// The time between two reports of progress.
+const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Returns the answer to a question that needs a path, where there is none.
 fn no_path<R: Run>(session: &Session<R>) -> String {

@@ -3,8 +3,8 @@
 use super::about::place as number_of;
 use super::clock::seconds;
 use super::no_path;
-use crate::common::{Addr, Visible};
-use crate::session::{Arrived, Direction, Found, History, Run, Search, Session};
+use crate::common::{Addr, Tid, Visible};
+use crate::session::{Arrived, Direction, Found, History, Place, Run, Search, Session};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -23,17 +23,26 @@ fn number(text: Option<&str>, default: usize, limit: usize) -> Result<usize, Str
     count.ok_or_else(|| format!("{text}: give a number from 1 to {limit}\n"))
 }
 
-/// Lists the calls of the current thread around the current position.
-pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> String {
+/// Lists the calls of the current thread around the current position. Calls `goes_on` as
+/// [`Run::prepare_path`] does.
+pub(super) fn around<R: Run>(
+    session: &Session<R>,
+    count: Option<&str>,
+    goes_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> String {
     let count = match number(count, CALLS, CALLS_LIMIT) {
         Ok(count) => count,
         Err(why) => return why,
     };
-    let (Some(history), Some(here)) = (session.run().recorded(), session.run().position()) else {
+    let run = session.run();
+    let Some(here) = run.position().filter(|_| run.is_exact() || run.recorded().is_some()) else {
         return no_path(session);
     };
+    if let Err(error) = run.prepare_path(goes_on) {
+        return format!("{error}\n");
+    }
     let tid = session.last_stop().thread;
-    let calls = history.calls_around(tid, here.at, count);
+    let calls = run.calls_around(tid, count);
     if calls.is_empty() {
         return format!("thread {tid} has no calls around here\n");
     }
@@ -43,7 +52,7 @@ pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> Strin
     for called in calls {
         if is_before && called.position > here.at {
             is_before = false;
-            text.push_str(&this_is_here(history, tid, here.at));
+            text.push_str(&this_is_here(run, tid, here.at));
         }
         let indent = 2 * called.depth.min(INDENT_LIMIT);
         let how = match called.how {
@@ -52,23 +61,34 @@ pub(super) fn around<R: Run>(session: &Session<R>, count: Option<&str>) -> Strin
             Arrived::Return => "(back in) ",
             Arrived::Signal => "(signal) ",
         };
-        let place = place(history, called.ip);
-        let _ = writeln!(text, "{:>12}  {:indent$}{how}{place}", called.position, "");
+        let at = number_of(called.position, run.is_exact());
+        let _ = writeln!(text, "{at:>12}  {:indent$}{how}{}", "", name_of(run, called.ip));
     }
     if is_before {
-        text.push_str(&this_is_here(history, tid, here.at));
+        text.push_str(&this_is_here(run, tid, here.at));
     }
     text
 }
 
-fn this_is_here(history: &dyn History, tid: crate::common::Tid, at: u64) -> String {
-    let place = history.pc(tid, at).map_or_else(|| "unknown".to_owned(), |pc| place(history, pc));
-    format!("{at:>12}  => {place}\n")
+fn this_is_here<R: Run>(run: &R, tid: Tid, at: u64) -> String {
+    let name = run.pc(tid).map_or_else(|| "unknown".to_owned(), |pc| name_of(run, pc));
+    format!("{:>12}  => {name}\n", number_of(at, run.is_exact()))
+}
+
+/// Returns the function and line of code, or its address.
+fn name_of<R: Run>(run: &R, addr: Addr) -> String {
+    match run.recorded() {
+        Some(history) => place(history, addr),
+        None => named(run.place(addr), addr),
+    }
 }
 
 fn place(history: &dyn History, addr: Addr) -> String {
-    let known = history.place(addr).map(|place| Visible(place.to_string()).to_string());
-    known.unwrap_or_else(|| addr.to_string())
+    named(history.place(addr), addr)
+}
+
+fn named(place: Option<Place>, addr: Addr) -> String {
+    place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
 }
 
 /// Splits the code to find from a count at the end.
@@ -149,10 +169,7 @@ fn find_exactly<R: Run>(
         Ok(executions) => executions,
         Err(error) => return format!("{error}\n"),
     };
-    let name = |addr: Addr| {
-        let place = session.run().place(addr);
-        place.map_or_else(|| addr.to_string(), |place| Visible(place.to_string()).to_string())
-    };
+    let name = |addr| name_of(session.run(), addr);
     let mut text = String::new();
     for execution in &executions.found {
         let (at, tid, pc) = (number_of(execution.at, true), execution.tid, execution.pc);

@@ -4,12 +4,24 @@ use super::about::{place, when};
 use super::clock::{decimal, duration_ns, seconds};
 use super::{NO_HISTORY, no_path};
 use crate::common::{Addr, AddrRange};
-use crate::session::{History, LastChange, Position, Run, Session};
+use crate::session::{
+    Action, Direction, Edge, History, LastChange, Order, Position, Run, Session, StopReason,
+};
 
 /// The most memory whose last change is searched for.
 const LARGEST_BYTES: u64 = 1 << 30;
 
-pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
+/// Moves to a position.
+pub(super) fn seek<R: Run>(
+    session: &mut Session<R>,
+    to: &str,
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    if session.run().is_exact()
+        && let Some((direction, count)) = steps(to)
+    {
+        return step(session, direction, count, interrupted);
+    }
     let target = match target(session, to) {
         Ok(target) => target,
         Err(why) => return why,
@@ -18,6 +30,53 @@ pub(super) fn seek<R: Run>(session: &mut Session<R>, to: &str) -> String {
         Ok(_) => when(session),
         Err(error) => format!("{error}\n"),
     }
+}
+
+/// Returns the position to which the next continue is to move, or an error message.
+pub(super) fn later<R: Run>(
+    session: &mut Session<R>,
+    to: &str,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<u64, String> {
+    match steps(to).filter(|_| session.run().is_exact()) {
+        Some((direction, count)) => {
+            step(session, direction, count, interrupted);
+            session.run().position().map(|here| here.at).ok_or_else(|| NO_HISTORY.to_owned())
+        }
+        None => target(session, to),
+    }
+}
+
+/// Parses `+N` or `-N`.
+fn steps(to: &str) -> Option<(Direction, u64)> {
+    let forward = to.strip_prefix('+').map(|count| (Direction::Forward, count));
+    let (direction, count) =
+        forward.or_else(|| to.strip_prefix('-').map(|count| (Direction::Backward, count)))?;
+    Some((direction, count.parse().ok()?))
+}
+
+/// Executes so many instructions of the current thread of an exact recording, whose positions do not
+/// number instructions.
+fn step<R: Run>(
+    session: &mut Session<R>,
+    direction: Direction,
+    count: u64,
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    let thread = session.last_stop().thread;
+    let order = Order { action: Action::Step, direction, thread, locked: false, signal: 0 };
+    let mut note = "";
+    for _ in 0..count {
+        note = match session.resume(order, interrupted).reason {
+            StopReason::Edge(Edge::Begin) => "the history begins here\n",
+            StopReason::Edge(Edge::End) => "the history ends here\n",
+            StopReason::Interrupted => "interrupted\n",
+            _ if interrupted() => "interrupted\n",
+            _ => continue,
+        };
+        break;
+    }
+    note.to_owned() + &when(session)
 }
 
 /// Moves back to where memory was last changed, given as its address and its size in bytes.

@@ -12,8 +12,8 @@ use crate::common::{Addr, Tid};
 use crate::encode::InlineTracer;
 use crate::engine::{CodeKind, Limit, Rerun, RerunEnd, call_at};
 use crate::insn::{Insn, Registers};
-use crate::recording::Reader;
 use crate::recording::log::{Entry, Happening, MapChange, Place};
+use crate::recording::{PathPlace, Reader};
 use crate::sideband::Event;
 use crate::translate::Bound;
 use std::path::Path;
@@ -96,6 +96,7 @@ impl PathWriter {
             let site = self.replay.site_of(&entry);
             if site != Site::Here {
                 self.load(&entry)?;
+                self.note_place(entry.tid)?;
                 self.run_to(&entry, site, goes_on)?;
             }
             let insn = self.leaves_path(&entry, site)?;
@@ -106,6 +107,13 @@ impl PathWriter {
             self.happened(&entry, insn, &before)?;
             self.write_trace(entry.tid)?;
         }
+    }
+
+    /// Notes which instruction of the thread is next.
+    fn note_place(&mut self, tid: Tid) -> Result<(), Error> {
+        let (entry, ticks) = (self.replay.cursor.index(), self.replay.ticks);
+        let index = self.tracer.instructions(tid);
+        self.written.place(PathPlace { entry, ticks, tid, index })
     }
 
     fn load(&mut self, entry: &Entry) -> Result<(), Error> {
@@ -140,6 +148,9 @@ impl PathWriter {
                 (_, None) => self.limit_within(left),
             };
             self.run(tid, limit)?;
+            if self.replay.ticks > 0 {
+                self.note_place(tid)?;
+            }
             if !goes_on(self.replay.ticks_before(self.replay.position()), total) {
                 return Err(Error::Interrupted);
             }

@@ -5,7 +5,9 @@ use crate::common::{AddrRange, Tid, Tsc};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Content, Done, Happening, Mapped};
-use crate::recording::{BackendName, End, Manifest, Reader, ThreadEntry, TscClock, Writer};
+use crate::recording::{
+    BackendName, End, Manifest, PathPlace, Reader, ThreadEntry, TscClock, Writer,
+};
 use crate::sideband::{Backing, Event, FileId, ImageId, Mapping, MappingSet, Record};
 use crate::tracee::{SiginfoBytes, siginfo};
 use std::collections::BTreeMap;
@@ -22,7 +24,12 @@ pub(super) struct WrittenPath {
     files: BTreeMap<ImageId, FileId>,
     mappings: MappingSet,
     threads: Vec<Tid>,
+    /// Places that are not written yet.
+    places: Vec<PathPlace>,
 }
+
+/// Places that are written at a time.
+const PLACES: usize = 1000;
 
 impl WrittenPath {
     /// Begins a recording in `dir` of the path of `source`.
@@ -31,7 +38,8 @@ impl WrittenPath {
         manifest.capture.backend = BackendName::Replay;
         manifest.capture.psb_period_bytes = psb_period_bytes.into();
         manifest.end = None;
-        let writer = Writer::create(dir, &manifest)?;
+        let mut writer = Writer::create(dir, &manifest)?;
+        writer.start_places()?;
         Ok(Self {
             writer,
             manifest,
@@ -40,6 +48,7 @@ impl WrittenPath {
             files: BTreeMap::new(),
             mappings: MappingSet::default(),
             threads: Vec::new(),
+            places: Vec::new(),
         })
     }
 
@@ -47,6 +56,18 @@ impl WrittenPath {
     pub(super) fn event(&mut self, tsc: u64, tid: Tid, event: Event) -> Result<(), Error> {
         let pid = self.manifest.pid;
         Ok(self.writer.sideband(&Record { tsc: Tsc(tsc), pid, tid, event })?)
+    }
+
+    /// Appends a place of the path.
+    pub(super) fn place(&mut self, place: PathPlace) -> Result<(), Error> {
+        self.places.push(place);
+        if self.places.len() >= PLACES { self.write_places() } else { Ok(()) }
+    }
+
+    fn write_places(&mut self) -> Result<(), Error> {
+        self.writer.places(&self.places)?;
+        self.places.clear();
+        Ok(())
     }
 
     /// Appends packets of a thread.
@@ -154,6 +175,7 @@ impl WrittenPath {
         source: &Reader,
         instructions: &[(Tid, u64)],
     ) -> Result<(), Error> {
+        self.write_places()?;
         let known = source.manifest().end.as_ref();
         let of_source = |tid| known?.threads.iter().find(|thread| thread.tid == tid);
         let threads: Vec<ThreadEntry> = self

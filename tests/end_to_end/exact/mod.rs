@@ -5,6 +5,7 @@ mod calls;
 mod chaos;
 mod faults;
 mod forks;
+mod history;
 mod keyframes;
 mod last;
 mod live;

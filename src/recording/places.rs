@@ -1,0 +1,56 @@
+//! The places of a path in the exact recording that it was made from: which instruction of a thread
+//! comes after so many entries of the log and ticks.
+
+use crate::common::Tid;
+
+/// A place that a replay passed as it made the path. Right after an entry (`ticks` is 0) it is the
+/// first one of its tick. Elsewhere it may be anywhere within the tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathPlace {
+    /// The number of entries of the log before it.
+    pub entry: u64,
+    /// The ticks since the last one.
+    pub ticks: u64,
+    /// The thread that executes next.
+    pub tid: Tid,
+    /// The number of instructions that this thread executed before.
+    pub index: u64,
+}
+
+impl PathPlace {
+    pub(super) const BYTES: usize = 28;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.entry.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.ticks.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.index.to_le_bytes());
+        bytes[24..].copy_from_slice(&self.tid.0.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (entry, rest) = bytes.split_first_chunk()?;
+        let (ticks, rest) = rest.split_first_chunk()?;
+        let (index, rest) = rest.split_first_chunk()?;
+        let tid = rest.first_chunk()?;
+        Some(Self {
+            entry: u64::from_le_bytes(*entry),
+            ticks: u64::from_le_bytes(*ticks),
+            tid: Tid(i32::from_le_bytes(*tid)),
+            index: u64::from_le_bytes(*index),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let place = PathPlace { entry: 1 << 40, ticks: u64::MAX, tid: Tid(77), index: 1 << 33 };
+        assert_eq!(PathPlace::from_bytes(&place.to_bytes()), Some(place));
+        assert_eq!(PathPlace::from_bytes(&place.to_bytes()[1..]), None);
+    }
+}

@@ -1,0 +1,39 @@
+//! The files of /proc from which gdb reads the mappings of a process: for `info proc mappings`, and
+//! for the core file that it writes.
+
+use crate::common::Pid;
+use crate::sideband::Mapping;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Returns true if `path` is the list of a process's mappings.
+pub(super) fn is_maps(path: &Path, pid: Pid) -> bool {
+    path == Path::new(&format!("/proc/{}/maps", pid.0))
+}
+
+/// Returns mappings in the format of /proc/PID/maps. The device is not known.
+pub(super) fn maps(mappings: &[Mapping]) -> String {
+    let mut text = String::new();
+    for mapping in mappings {
+        let (range, protection) = (mapping.range, mapping.protection);
+        let letter = |is_set, letter| if is_set { letter } else { '-' };
+        // Writes to a string cannot fail.
+        let _ = write!(
+            text,
+            "{:08x}-{:08x} {}{}{}{} {:08x} 00:00 {} ",
+            range.start.0,
+            range.end.0,
+            letter(protection.read, 'r'),
+            letter(protection.write, 'w'),
+            letter(protection.execute, 'x'),
+            if protection.shared { 's' } else { 'p' },
+            mapping.offset,
+            mapping.inode,
+        );
+        if !mapping.name.is_empty() {
+            let _ = write!(text, "{:26}{}", "", mapping.name);
+        }
+        text.push('\n');
+    }
+    text
+}

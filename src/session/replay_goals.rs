@@ -1,0 +1,48 @@
+//! What stops a replay, in the terms of a session and back.
+
+use super::final_registers::registers;
+use super::{Access, Breakpoints, Conditions, StopReason, Wanted, Watchpoint};
+use crate::common::{Addr, AddrRange};
+use crate::replay::{KernelEvent, Replay, Watch, WatchKind};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Returns the stop of an act of the kernel.
+pub(super) fn event_stop(event: KernelEvent) -> StopReason {
+    match event {
+        KernelEvent::Call(number) => StopReason::Call(number),
+        KernelEvent::Return(number) => StopReason::CallReturn(number),
+        KernelEvent::Signal(number) => StopReason::Signal(number),
+    }
+}
+
+/// Returns a number that is equal for the same conditions, system calls and signals.
+pub(super) fn key_of(conditions: &Conditions, wanted: &Wanted) -> u64 {
+    let mut hash = DefaultHasher::new();
+    (conditions.key(), wanted).hash(&mut hash);
+    hash.finish()
+}
+
+/// Returns true if the thread that is about to execute stops at its breakpoint.
+pub(super) fn holds(replay: &Replay, conditions: &Conditions) -> bool {
+    if !conditions.are_there() {
+        return true;
+    }
+    let Some(thread) = replay.loaded() else { return true };
+    let read = |addr: Addr, buf: &mut [u8]| replay.read(addr, buf) == buf.len();
+    conditions.hold(Addr(thread.registers.rip), &registers(&thread), &read)
+}
+
+pub(super) fn watch(watchpoint: &Watchpoint) -> Watch {
+    let kind = match watchpoint.access {
+        Access::Write => WatchKind::Write,
+        Access::Read => WatchKind::Read,
+        Access::Any => WatchKind::Access,
+    };
+    Watch { range: AddrRange::sized(watchpoint.addr, watchpoint.size_bytes), kind }
+}
+
+/// Returns the stop of a watchpoint.
+pub(super) fn met(number: usize, breakpoints: &Breakpoints) -> StopReason {
+    let watchpoint = breakpoints.watchpoints().get(number);
+    watchpoint.map_or(StopReason::Step, |watchpoint| StopReason::Watchpoint(*watchpoint))
+}

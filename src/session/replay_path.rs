@@ -1,0 +1,149 @@
+//! The path of an exact recording, and where its instructions are in a replay.
+//!
+//! A path numbers the instructions of each thread. A replay counts entries of the log, ticks, and the
+//! instructions since the last tick. As the path was made, places were noted under both. From the
+//! nearest one on, the ticks of the path are counted.
+
+use super::around::calls_around;
+use super::{Called, Position, Recording};
+use crate::common::{Addr, Tid};
+use crate::recording::{PathPlace, Reader};
+use crate::replay::{self, Replay, write_path};
+use crate::state::FinalState;
+use crate::timeline::{Options, Timeline, Visit};
+use crate::translate::is_tick;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+/// The most bytes of an instruction.
+const INSN_BYTES: usize = 15;
+
+/// The path of an exact recording.
+#[derive(Debug)]
+pub(super) struct ReplayPath {
+    recording: Recording,
+    /// The places of each thread, in the order of the run.
+    places: BTreeMap<Tid, Vec<PathPlace>>,
+}
+
+impl ReplayPath {
+    /// Opens the path that is kept with a recording, or makes it. Calls `goes_on` with the ticks so
+    /// far and of the whole run; false ends that. Fails with a sentence.
+    pub(super) fn open(
+        reader: &Reader,
+        goes_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<Self, String> {
+        let kept = reader.kept_path().map_or_else(|| make(reader, goes_on), Ok)?;
+        let mut places: BTreeMap<Tid, Vec<PathPlace>> = BTreeMap::new();
+        for place in kept.places().map_err(|error| error.to_string())? {
+            places.entry(place.tid).or_default().push(place);
+        }
+        let opened = Timeline::open(kept, Options::default());
+        let timeline = opened.map_err(|error| error.to_string())?;
+        // If it cannot be saved, the next open builds it again.
+        let _ = timeline.save_index();
+        Ok(Self { recording: Recording::new(timeline, FinalState::default()), places })
+    }
+
+    pub(super) fn timeline(&self) -> &Timeline {
+        self.recording.timeline()
+    }
+
+    /// Returns the number of instructions that a thread executed before a position.
+    pub(super) fn index_of(&self, tid: Tid, at: replay::Position) -> u64 {
+        let places = self.places.get(&tid).map(Vec::as_slice).unwrap_or_default();
+        let is_before = |place: &PathPlace| {
+            place.entry < at.entry
+                || (place.entry == at.entry && (place.ticks < at.ticks || place.ticks == 0))
+        };
+        let next = places.partition_point(is_before);
+        let last = next.checked_sub(1).and_then(|last| places.get(last));
+        let Some(from) = last.filter(|place| place.entry == at.entry) else {
+            // Its last interval is over.
+            let of_next = places.get(next).map(|place| place.index);
+            return of_next.unwrap_or_else(|| self.timeline().instructions(tid));
+        };
+        let (mut index, mut ticks) = (from.index, from.ticks);
+        if ticks < at.ticks {
+            self.follow_ticks(tid, from.index, &mut |next| {
+                (index, ticks) = (next, ticks + 1);
+                ticks < at.ticks
+            });
+        }
+        index + at.instructions
+    }
+
+    /// Returns the position at which a thread is about to execute its instruction `index`.
+    pub(super) fn position_of(&self, tid: Tid, index: u64) -> Option<replay::Position> {
+        let places = self.places.get(&tid)?;
+        let mut next = places.partition_point(|place| place.index <= index);
+        loop {
+            next = next.checked_sub(1)?;
+            let from = places.get(next)?;
+            let (mut ticks, mut begins) = (from.ticks, (from.ticks == 0).then_some(from.index));
+            self.follow_ticks(tid, from.index, &mut |after| {
+                if after <= index {
+                    (ticks, begins) = (ticks + 1, Some(after));
+                }
+                after < index
+            });
+            // Elsewhere it is not known where the tick of the place began.
+            if let Some(begins) = begins {
+                let instructions = index - begins;
+                return Some(replay::Position { entry: from.entry, ticks, instructions });
+            }
+        }
+    }
+
+    /// Calls `passed` with the number of the instruction after each tick, from an instruction on,
+    /// until it returns false.
+    fn follow_ticks(&self, tid: Tid, from: u64, passed: &mut dyn FnMut(u64) -> bool) {
+        let timeline = self.timeline();
+        let _: ControlFlow<()> = timeline.visit(tid, from, &mut |visit| {
+            let Visit::Block { index, span, addrs, code, .. } = visit else {
+                return ControlFlow::Continue(());
+            };
+            let after = index + u64::from(span.insns);
+            let ticks = |ip: &Addr| {
+                let mut bytes = [0; INSN_BYTES];
+                let count = code(*ip, &mut bytes);
+                bytes.get(..count).is_some_and(|bytes| is_tick(bytes, ip.0))
+            };
+            if after > from && addrs.last().is_some_and(ticks) && !passed(after) {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Returns up to `count` functions that a thread reached before its instruction `index`, and as
+    /// many from there on, with their positions in the replay.
+    pub(super) fn calls_around(
+        &self,
+        replay: &Replay,
+        tid: Tid,
+        index: u64,
+        count: usize,
+    ) -> Vec<Called> {
+        let called = calls_around(self.timeline(), tid, index, count);
+        let placed = |called: Called| {
+            let index = self.timeline().index_of(tid, called.position);
+            let at = self.position_of(tid, index)?;
+            let position = Position::exact(replay.moment(at), at.instructions);
+            Some(Called { position, ..called })
+        };
+        called.into_iter().filter_map(placed).collect()
+    }
+}
+
+/// Makes the path of a recording, and keeps it there.
+fn make(reader: &Reader, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Reader, String> {
+    let failed = |error: &dyn std::fmt::Display| format!("the path cannot be made: {error}");
+    let dir = reader.prepare_path().map_err(|error| failed(&error))?;
+    let again = Reader::open(reader.dir()).map_err(|error| failed(&error))?;
+    write_path(again, &dir, goes_on).map_err(|error| match error {
+        replay::Error::Interrupted => error.to_string(),
+        error => failed(&error),
+    })?;
+    Reader::open(&dir).map_err(|error| failed(&error))
+}
