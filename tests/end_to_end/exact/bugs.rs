@@ -1,0 +1,178 @@
+//! From an effect back to its cause, with values: bugs that the end of the run does not explain.
+
+use super::record;
+use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb};
+use std::process::{Command, Stdio};
+
+/// Records the program with one of its bugs.
+fn recorded(bug: &str) -> Option<(Scene, std::path::PathBuf, std::path::PathBuf)> {
+    if !have("gcc") {
+        return None;
+    }
+    let scene = Scene::new();
+    let flags = ["-g", "-O0", "-w", "-pthread", "-fstack-protector-all"];
+    let program = scene.compile("exact/bugs.c", &flags);
+    let dir = if bug == "deadlock" {
+        // It takes a second.
+        let dir = scene.path("exact");
+        let mut record = contraflow();
+        record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--exact", "-o"]);
+        record.arg(&dir).arg(&program).arg(bug).stdin(Stdio::null()).output().unwrap();
+        dir
+    } else {
+        record(&scene, &[program.to_str().unwrap(), bug]).0
+    };
+    Some((scene, program, dir))
+}
+
+fn gdb(bug: &str, commands: &str) -> Option<String> {
+    let (_scene, _, dir) = recorded(bug).filter(|_| have("gdb"))?;
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    Some(run_gdb(replay, commands))
+}
+
+#[test]
+fn a_use_after_free_leads_to_the_free() {
+    let Some(said) = gdb(
+        "freed",
+        "info symbol $pc
+         watch -l kept->call
+         reverse-continue
+         up
+         info locals",
+    ) else {
+        return;
+    };
+    assert!(answer(&said, "info symbol $pc", 0).contains("use_after_free"), "{said}");
+    let stop = answer(&said, "reverse-continue", 0);
+    assert_in_order(stop, &["0x4141414141414141", "New value = ", "<show>", "in scribble (node="]);
+    assert!(answer(&said, "up", 0).contains("in drop (node="), "{said}");
+}
+
+#[test]
+fn a_corrupted_heap_leads_to_the_write() {
+    let Some(said) = gdb(
+        "heap",
+        "cf-home
+         print i
+         watch -l *(long *)(buffers[i + 1] - 8)
+         reverse-continue
+         info args
+         print i
+         up
+         print i",
+    ) else {
+        return;
+    };
+    assert!(answer(&said, "cf-home", 0).contains("free(buffers[i])"), "{said}");
+    assert_in_order(answer(&said, "reverse-continue", 0), &["Old value = ", "in fill (to="]);
+    assert!(answer(&said, "info args", 0).contains("last = 27"), "{said}");
+    assert!(answer(&said, "print i", 1).ends_with("= 27"), "{said}");
+    assert!(answer(&said, "print i", 2).ends_with("= 42"), "{said}");
+}
+
+#[test]
+fn a_smashed_stack_leads_to_the_copy() {
+    let Some(said) = gdb(
+        "stack",
+        "cf-home
+         watch -l *(long *)($rbp - 8)
+         reverse-continue
+         print to[0]
+         up
+         print number
+         delete
+         reverse-finish
+         reverse-finish
+         print sum",
+    ) else {
+        return;
+    };
+    assert!(answer(&said, "cf-home", 0).contains("in name (number=7)"), "{said}");
+    assert_in_order(answer(&said, "reverse-continue", 0), &["Old value = ", "copy (to="]);
+    assert!(answer(&said, "print number", 0).ends_with("= 7"), "{said}");
+    assert!(answer(&said, "print sum", 0).ends_with("= 805"), "seven times 's': {said}");
+}
+
+#[test]
+fn a_counter_leads_to_the_thread_that_wrote_it_last() {
+    let Some(said) = gdb(
+        "race",
+        "cf-last counter
+         info args
+         cf-last counter
+         info threads
+         print counter",
+    ) else {
+        return;
+    };
+    assert_in_order(answer(&said, "cf-last counter", 0), &["in add (", "it is 8999"]);
+    assert_in_order(answer(&said, "cf-last counter", 1), &["it is 8998, and becomes 8999"]);
+    assert!(answer(&said, "print counter", 0).ends_with("= 8998"), "{said}");
+}
+
+#[test]
+fn a_deadlock_has_an_order() {
+    let Some(said) = gdb(
+        "deadlock",
+        "cf-last first.__data.__owner
+         bt 3
+         cf-seek end
+         cf-last second.__data.__owner
+         bt 3",
+    ) else {
+        return;
+    };
+    assert_in_order(answer(&said, "cf-last first.__data.__owner", 0), &["it is 0, and becomes "]);
+    assert!(answer(&said, "bt 3", 0).contains("in one ("), "{said}");
+    assert_in_order(answer(&said, "cf-last second.__data.__owner", 0), &["it is 0, and becomes "]);
+    assert!(answer(&said, "bt 3", 1).contains("in two ("), "{said}");
+}
+
+/// LLDB where one that can go backwards is installed: values, positions, the calls.
+#[test]
+fn lldb_shows_the_values_of_the_past() {
+    let Some((scene, program, dir)) = recorded("heap") else { return };
+    if Command::new("lldb-22").arg("--version").output().is_err() {
+        // Not eprintln!, which the test harness swallows.
+        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no LLDB 22\n");
+        return;
+    }
+    let socket = scene.path("server");
+    let mut replay = contraflow();
+    replay.arg("replay").arg("--once").arg(format!("--listen=unix:{}", socket.display()));
+    let mut server = replay.arg(&dir).stderr(Stdio::null()).spawn().unwrap();
+    while !socket.exists() {
+        assert!(server.try_wait().unwrap().is_none(), "the server ended");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow_lldb.py");
+    let mut lldb = Command::new("lldb-22");
+    lldb.args(["--no-lldbinit", "-b"]);
+    let connect = format!("process connect unix-connect://{}", socket.display());
+    for command in [
+        &format!("command script import {script}"),
+        connect.as_str(),
+        "breakpoint set -n fill -c 'last == 27'",
+        "process continue --reverse",
+        "frame variable last",
+        "cf-when",
+        "cf-seek -2",
+        "cf-seek +2",
+        "cf-when",
+        "cf-history 2",
+        "thread backtrace",
+    ] {
+        lldb.args(["-o", command]);
+    }
+    let output = lldb.arg(&program).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    server.wait().unwrap();
+    assert!(said.contains("(int) last = 27"), "{said}");
+    let positions: Vec<&str> = said.lines().filter(|line| line.starts_with("position ")).collect();
+    let [before, away, back, after] = positions[..] else { panic!("{said}") };
+    assert!(before == back && back == after && away != back, "{said}");
+    let history = said.split("cf-history 2").nth(1).unwrap_or_default();
+    assert_in_order(history, &["  => fill", "frame #1", "heap"]);
+}
