@@ -5,8 +5,10 @@ use super::process::Replay;
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;
 use crate::recording::log::Bytes;
-use crate::sideband::Mapping;
+use crate::sideband::{ImageId, Mapping};
 use crate::tracee::Tracee;
+use std::collections::BTreeMap;
+use std::path::Path;
 
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
@@ -71,8 +73,16 @@ impl Replay {
     /// Returns the program's mappings.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
+        let named = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
+        let names: BTreeMap<String, String> = self.files().iter().map(named).collect();
+        // The replay maps stored files, which are named by their contents.
+        let with_name = |mapping: &Mapping| {
+            let stored = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
+            let name = stored.and_then(|stored| names.get(stored));
+            Mapping { name: name.unwrap_or(&mapping.name).clone(), ..mapping.clone() }
+        };
         let mappings = self.epoch.engine.space.mappings();
-        mappings.filter(|mapping| !mapping.range.contains(page)).cloned().collect()
+        mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name).collect()
     }
 
     /// Returns the process's number in the recorded run.

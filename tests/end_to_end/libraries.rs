@@ -87,7 +87,7 @@ fn gdb_knows_those_of_snapshots_and_cut_recordings() {
 }
 
 /// A server on a recording, and its address.
-fn serve(dir: &Path) -> (Child, String, BufReader<ChildStderr>) {
+pub(crate) fn serve(dir: &Path) -> (Child, String, BufReader<ChildStderr>) {
     let mut replay = contraflow();
     replay.args(["replay", "--once", "--listen", "127.0.0.1:0"]).arg(dir);
     let mut server = replay.stderr(Stdio::piped()).spawn().unwrap();

@@ -1,6 +1,7 @@
 //! From an effect back to its cause, with values: bugs that the end of the run does not explain.
 
 use super::record;
+use crate::libraries::serve;
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb};
 use std::process::{Command, Stdio};
 
@@ -133,28 +134,21 @@ fn a_deadlock_has_an_order() {
 /// LLDB where one that can go backwards is installed: values, positions, the calls.
 #[test]
 fn lldb_shows_the_values_of_the_past() {
-    let Some((scene, program, dir)) = recorded("heap") else { return };
+    let Some((_scene, program, dir)) = recorded("heap") else { return };
     if Command::new("lldb-22").arg("--version").output().is_err() {
         // Not eprintln!, which the test harness swallows.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no LLDB 22\n");
         return;
     }
-    let socket = scene.path("server");
-    let mut replay = contraflow();
-    replay.arg("replay").arg("--once").arg(format!("--listen=unix:{}", socket.display()));
-    let mut server = replay.arg(&dir).stderr(Stdio::null()).spawn().unwrap();
-    while !socket.exists() {
-        assert!(server.try_wait().unwrap().is_none(), "the server ended");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let (mut server, address, _stderr) = serve(&dir);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow_lldb.py");
     let mut lldb = Command::new("lldb-22");
     lldb.args(["--no-lldbinit", "-b"]);
-    let connect = format!("process connect unix-connect://{}", socket.display());
+    let connect = format!("gdb-remote {address}");
     for command in [
         &format!("command script import {script}"),
         connect.as_str(),
-        "breakpoint set -n fill -c 'last == 27'",
+        "breakpoint set -n fill",
         "process continue --reverse",
         "frame variable last",
         "cf-when",
@@ -169,7 +163,7 @@ fn lldb_shows_the_values_of_the_past() {
     let output = lldb.arg(&program).stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     server.wait().unwrap();
-    assert!(said.contains("(int) last = 27"), "{said}");
+    assert!(said.contains("(int) last = 23"), "{said}");
     let positions: Vec<&str> = said.lines().filter(|line| line.starts_with("position ")).collect();
     let [before, away, back, after] = positions[..] else { panic!("{said}") };
     assert!(before == back && back == after && away != back, "{said}");
