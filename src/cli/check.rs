@@ -26,13 +26,14 @@ pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure>
 
 fn words(verdict: &Verdict) -> String {
     let Verdict { entries, ticks, bytes, threads, is_whole, differences, .. } = verdict;
-    let mut run = format!("{entries} entries and {ticks} ticks");
-    if verdict.keyframes > 0 {
-        run += &format!(" and {} keyframes", verdict.keyframes);
-    }
-    if verdict.unusable > 0 {
-        run += &format!(" ({} keyframes cannot be loaded)", verdict.unusable);
-    }
+    let keyframes = match (verdict.keyframes, verdict.unusable) {
+        (0, 0) => String::new(),
+        (compared, 0) => format!(" and {compared} keyframes"),
+        (compared, lost) => {
+            format!(" and {compared} keyframes, without {lost} that cannot be loaded")
+        }
+    };
+    let run = format!("{entries} entries and {ticks} ticks{keyframes}");
     match (is_whole, differences.is_empty()) {
         (_, false) => format!("{run} are as recorded, but not the state at the end"),
         (true, true) => format!(

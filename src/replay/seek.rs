@@ -105,7 +105,7 @@ impl Replay {
         Ok(true)
     }
 
-    /// Loads the last keyframe before a position of this program, if that is far behind the nearest
+    /// Loads the last keyframe before a position of this program, if that is far after the nearest
     /// place from which the replay could go on. Returns false if it did not.
     fn skip_to_keyframe(
         &mut self,

@@ -73,7 +73,9 @@ impl Replay {
         let goals = Goals::at(&none, interrupted);
         let keyframes = self.outline.keyframes();
         // The run is to be repeated, not to be entered in its midst.
-        keyframes.iter().for_each(|entry| self.outline.forget_keyframe(*entry));
+        for entry in &keyframes {
+            self.outline.forget_keyframe(*entry);
+        }
         for entry in keyframes {
             match self.travel(Some((entry, 0)), &goals, &mut Watching::default())? {
                 Found::Goal => self.compare_keyframe(entry, verdict)?,

@@ -73,8 +73,8 @@ impl Replay {
     /// Returns the program's mappings.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
-        let named = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
-        let names: BTreeMap<String, String> = self.files().iter().map(named).collect();
+        let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
+        let names: BTreeMap<String, String> = self.files().iter().map(swap).collect();
         // The replay maps stored files, which are named by their contents.
         let with_name = |mapping: &Mapping| {
             let stored = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());

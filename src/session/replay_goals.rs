@@ -1,4 +1,4 @@
-//! What stops a replay, in the terms of a session and back.
+//! The stops of a replay, in the terms of a session and back.
 
 use super::final_registers::registers;
 use super::{Access, Breakpoints, Conditions, StopReason, Wanted, Watchpoint};

@@ -264,9 +264,8 @@ impl Run for Replayed {
         }
         let first = replay.position_of_moment(moment);
         let went = replay.seek(replay::Position { instructions, ..first });
-        let went = went.and_then(|()| match moment == total {
-            true => reach_end(replay, instructions > 0),
-            false => Ok(()),
+        let went = went.and_then(|()| {
+            if moment == total { reach_end(replay, instructions > 0) } else { Ok(()) }
         });
         if let Err(error) = went {
             self.fail(&error);

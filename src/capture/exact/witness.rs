@@ -38,7 +38,7 @@ const MOST_STEPS: u64 = 60;
 const RETURN_ODDS: u64 = 8;
 const NT_X86_XSTATE: u32 = 0x202;
 
-/// What a step of the program met.
+/// The end of a step of the program.
 enum Wandered {
     /// It is executed.
     Stepped,
@@ -114,7 +114,7 @@ impl Engine {
         1 + witness.below(most)
     }
 
-    /// Has the witness look at a thread that is about to execute the program, now and then.
+    /// Lets the witness look at a thread that is about to execute the program, now and then.
     pub(super) fn look_around(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(witness) = &mut self.witness else { return Ok(()) };
         if witness.below(RETURN_ODDS) == 0 { self.look(tid) } else { Ok(()) }

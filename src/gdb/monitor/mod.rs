@@ -61,11 +61,11 @@ pub(super) fn answer<R: Run>(
     interrupted: &dyn Fn() -> bool,
     say: &dyn Fn(&str),
 ) -> Answer {
-    let mut said = Instant::now();
+    let (mut said, mut last) = (Instant::now(), 0);
     let mut goes_on = |done: u64, total: u64| {
-        if said.elapsed() > PROGRESS_PERIOD {
-            said = Instant::now();
-            let percent = done.saturating_mul(100) / total.max(1);
+        let percent = done.saturating_mul(100) / total.max(1);
+        if said.elapsed() > PROGRESS_PERIOD && percent >= last + PROGRESS_PERCENT {
+            (said, last) = (Instant::now(), percent);
             say(&format!("the path of the run is made, once: {percent}% done\n"));
         }
         !interrupted()
@@ -118,6 +118,8 @@ const NO_PATH: &str = "only recordings of the path have that: in an exact record
                        breakpoints, watchpoints and reverse-continue answer\n";
 /// The time between two reports of progress.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
+/// The least progress between two reports.
+const PROGRESS_PERCENT: u64 = 5;
 
 /// Returns the answer to a question that needs a path, where there is none.
 fn no_path<R: Run>(session: &Session<R>) -> String {

@@ -27,19 +27,18 @@ fn recorded(scene: &Scene) -> PathBuf {
 fn shown(dir: &Path) -> String {
     let mut replay = contraflow();
     replay.arg("replay").arg(dir).args(["--", "-nx", "-batch"]);
-    let mut script = String::from("set width 0\nset print frame-arguments none\n");
-    let mut look = |at: &str| {
-        script +=
-            &format!("cf-seek {at}\ninfo registers\ninfo threads\nthread apply all backtrace 3\n");
-        script += "p sums\np signals\np *shared@2\ninfo vector\n";
+    let look = |at: &str| {
+        format!(
+            "cf-seek {at}\ninfo registers\ninfo threads\nthread apply all backtrace 3\np sums\np signals\n\
+             p *shared@2\ninfo vector\n"
+        )
     };
-    for place in ["end", "93%", "60%", "75%", "20%", "50%", "end"] {
-        look(place);
-    }
-    script += "watch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
-               break answer\nreverse-continue\nbacktrace 3\ncf-when\ncontinue\ncf-when\n\
-               reverse-stepi\ncf-when\n";
-    run_gdb(replay, &script)
+    let places = ["end", "93%", "60%", "75%", "20%", "50%", "end"].map(look).concat();
+    let back = "watch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
+                break answer\nreverse-continue\nbacktrace 3\ncf-when\ncontinue\ncf-when\n\
+                reverse-stepi\ncf-when\n";
+    let settings = "set width 0\nset print frame-arguments none\n";
+    run_gdb(replay, &[settings, &places, back].concat())
 }
 
 #[test]

@@ -131,7 +131,7 @@ impl Machine {
 
     /// Adds a program that is a shell script.
     ///
-    /// Another process writes it: children that other tests start meanwhile would keep our own
+    /// Another process writes it: children that other tests start then would keep our own
     /// file open for writing until they execute, and a file that is open for writing does not run.
     pub(super) fn program(self, path: &str, script: &str) -> Self {
         let machine = self.file(path, "");
