@@ -170,7 +170,7 @@ impl Engine {
         }
         append(&mut file, self.holder, Happening::Finish { place: None })?;
         let size_bytes = file.finish()?;
-        // A keyframe is of use where the log goes on after it.
+        // A replay from a keyframe needs the log up to it.
         process.recorder.flush()?;
         for removed in self.keyframes.note(Stored { entry, at, size_bytes }) {
             process.recorder.writer().remove_keyframe(removed)?;
@@ -180,8 +180,7 @@ impl Engine {
 }
 
 impl Process {
-    /// Returns the size of the memory that a keyframe has, in bytes. More than the limit stands for
-    /// memory that is shared with others.
+    /// Returns the size of the memory that a keyframe has, in bytes. Shared memory counts whole.
     fn own_bytes(&self) -> u64 {
         let pages = PageMap::open(self.pid());
         let of_mapping = |mapping: &Mapping| {

@@ -61,7 +61,7 @@ impl Scratch {
             }
             let Some(bytes) = writable_bytes(process, *range) else { continue };
             let at = Addr(area.buffer(number));
-            // What the kernel does not write stays as it is.
+            // Bytes that the kernel does not write stay as they are.
             if process.memory.write(at, &bytes).is_ok() {
                 scratch.0.push(Buffer { argument, range: *range, at });
                 *argument_of(&mut moved, argument) = at.0;
@@ -88,7 +88,7 @@ impl Scratch {
         }
     }
 
-    /// Gives the program what the kernel wrote in a call with this result.
+    /// Copies to the program what the kernel wrote in a call with this result.
     pub(super) fn give_back(&self, process: &mut TranslatedProcess, open: &OpenCall, result: i64) {
         if self.0.is_empty() {
             return;

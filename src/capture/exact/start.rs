@@ -140,7 +140,7 @@ impl Process {
         self.write_state(state, auxv, &mut |process, happening| {
             process.log_beside(tid, happening)
         })?;
-        // What comes can be replayed even if the recorder is killed at once.
+        // All that comes can be replayed even if the recorder is killed at once.
         Ok(self.recorder.flush()?)
     }
 

@@ -33,7 +33,7 @@ pub(super) struct Calling {
     pub(super) before: Option<Before>,
     /// The buffers that the kernel fills in place of the program's.
     pub(super) scratch: Scratch,
-    /// The extended state, where the call may take long: nobody can read it in a call.
+    /// The extended state, where the call may take long: it cannot be read in a call.
     pub(super) extended: Option<Bytes>,
     /// True once the log says that other threads run while it is in the call.
     pub(super) is_logged: bool,

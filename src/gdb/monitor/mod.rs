@@ -54,7 +54,7 @@ impl From<String> for Answer {
 }
 
 /// Answers a command. Calls `interrupted` regularly, and stops if it returns true; calls `say` with
-/// what the user should read meanwhile.
+/// reports of progress.
 pub(super) fn answer<R: Run>(
     session: &mut Session<R>,
     command: &str,
