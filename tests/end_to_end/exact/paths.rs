@@ -14,10 +14,14 @@ use std::path::Path;
 /// The part of a run that is compared: its last moments, which are its ticks and entries.
 const MOMENTS: u64 = 3000;
 
-/// Returns true if an entry comes before the instruction where its thread is: that is not executed.
-fn comes_before(happening: &Happening) -> bool {
-    use Happening::{Finish, Signal, Switch};
-    matches!(happening, Switch { .. } | Signal { .. } | Finish { .. })
+/// Returns true if an entry executes no instruction of its thread: it comes before the one where that
+/// is, or ends a call whose instruction was executed by the entry of its beginning.
+fn executes_nothing(happening: &Happening) -> bool {
+    use Happening::{Changed, Finish, Returns, Signal, Switch};
+    matches!(
+        happening,
+        Switch { .. } | Signal { .. } | Finish { .. } | Returns { .. } | Changed { .. }
+    )
 }
 
 /// Returns the addresses of the last instructions that each thread executes, by single steps.
@@ -37,7 +41,7 @@ fn steps(dir: &Path) -> BTreeMap<Tid, Vec<u64>> {
             while cursor.index() <= at.entry {
                 entry = cursor.read().unwrap();
             }
-            is_executed = !comes_before(&entry.as_ref().expect("there is an entry").happening);
+            is_executed = !executes_nothing(&entry.as_ref().expect("there is an entry").happening);
         }
         if let (Some(tid), Some(ip), true) = (tid, ip, is_executed) {
             threads.entry(tid).or_default().push(ip);
@@ -76,6 +80,7 @@ fn of_program(source: &str) {
 
 #[test]
 fn a_path_has_the_instructions_of_the_run() {
+    of_program("exact/waiting.c");
     of_program("exact/races.c");
     of_program("exact/signals.c");
     of_program("exact/epochs.c");
