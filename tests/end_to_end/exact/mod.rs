@@ -8,6 +8,7 @@ mod faults;
 mod forks;
 mod history;
 mod keyframes;
+mod kills;
 mod last;
 mod live;
 mod paths;
