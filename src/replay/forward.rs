@@ -116,13 +116,15 @@ impl Replay {
                 Advanced::Executed => break,
             }
         }
-        if self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
+        while self.epoch.contexts.get(tid).is_some_and(|context| context.call.is_some()) {
             // It comes out of the call later.
             if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
                 return Ok(found);
             }
-            if let Advanced::Watch(number) = self.advance(watching)? {
-                return Ok(Found::Watch(number));
+            match self.advance(watching)? {
+                Advanced::End => return Ok(Found::End),
+                Advanced::Watch(number) => return Ok(Found::Watch(number)),
+                Advanced::Executed | Advanced::Happened(_) => {}
             }
         }
         Ok(Found::Goal)

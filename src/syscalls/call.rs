@@ -4,7 +4,15 @@ use super::area::Area;
 use super::errno::{Outcome, is_unheard_of};
 use super::memory::CallerMemory;
 use super::resolve::{Knowledge, resolve};
-use crate::common::AddrRange;
+use crate::common::{Addr, AddrRange};
+
+const FUTEX: u64 = 202;
+/// The operation, without its flags (include/uapi/linux/futex.h, `FUTEX_CMD_MASK`).
+const FUTEX_OPERATION: u64 = 0x7f;
+const LOCK_PI: u64 = 6;
+const LOCK_PI2: u64 = 13;
+/// Set in a lock for which threads wait in the kernel.
+pub const FUTEX_WAITERS: u32 = 0x8000_0000;
 
 /// A system call as it enters the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +51,15 @@ impl Call {
     pub fn begin(self, memory: &dyn CallerMemory) -> OpenCall {
         let (areas, knowledge) = resolve(&self, memory);
         OpenCall { areas, knowledge }
+    }
+
+    /// Returns the lock that the call waits for. As it begins to wait, the kernel sets
+    /// [`FUTEX_WAITERS`] there, which its owner acts on (kernel/futex/pi.c,
+    /// `futex_lock_pi_atomic`).
+    pub fn lock(&self) -> Option<Addr> {
+        let operation = self.args[1] & FUTEX_OPERATION;
+        let locks = self.number == FUTEX && matches!(operation, LOCK_PI | LOCK_PI2);
+        locks.then_some(Addr(self.args[0]))
     }
 }
 

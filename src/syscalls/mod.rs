@@ -36,7 +36,7 @@ mod tests;
 mod value;
 mod write;
 
-pub use call::{Call, Effects, OpenCall};
+pub use call::{Call, Effects, FUTEX_WAITERS, OpenCall};
 pub use errno::is_refused;
 pub use ioctl::{IoctlRequest, ioctl_requests};
 pub use memory::CallerMemory;

@@ -4,11 +4,16 @@ use super::engine::Engine;
 use super::process::place_of;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::common::Tid;
+use crate::common::{Addr, Tid};
 use crate::engine::Place;
-use crate::recording::log::Happening;
+use crate::recording::log::{Bytes, Happening, Write};
+use crate::syscalls::FUTEX_WAITERS;
 use crate::tracee::{Stop, wait_any};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The time within which the kernel marks a lock that another thread has.
+const LOCK_PERIOD: Duration = Duration::from_millis(100);
+const LOCK_PAUSE: Duration = Duration::from_micros(20);
 
 impl Engine {
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
@@ -52,15 +57,48 @@ impl Engine {
         self.log_place()?;
         self.holder = tid;
         let Some(process) = &mut self.process else { return Ok(()) };
+        let mut locks = Vec::new();
         // Calls that were not done before another thread runs.
         for (&other, thread) in &mut self.threads {
             let Doing::Calls(calling) = &mut thread.doing else { continue };
             if other != tid && !std::mem::replace(&mut calling.is_logged, true) {
                 let (number, registers) = (calling.call.number, calling.registers);
+                locks.extend(calling.call.lock().map(|lock| (other, lock)));
                 process.log(thread, &registers, Happening::Enters { number })?;
             }
         }
+        for (other, lock) in locks {
+            self.log_waiter(other, lock)?;
+        }
         self.complete_calls(tid)
+    }
+
+    /// Logs that the kernel marked a lock for which a thread begins to wait.
+    fn log_waiter(&mut self, tid: Tid, lock: Addr) -> Result<(), Error> {
+        let begun = Instant::now();
+        loop {
+            let (Some(process), Some(thread)) = (&mut self.process, self.threads.get_mut(&tid))
+            else {
+                return Ok(());
+            };
+            let Some(calling) = thread.calling().filter(|_| thread.stop.is_none()) else {
+                return Ok(());
+            };
+            let mut word = [0; 4];
+            let known = process.engine.read_visible(lock, &mut word);
+            if known == word.len() && u32::from_ne_bytes(word) & FUTEX_WAITERS != 0 {
+                let place = place_of(&calling.registers);
+                let before = calling.registers;
+                let writes = vec![Write { addr: lock, bytes: Bytes(word.to_vec()) }];
+                let marked = Happening::Changed { place, state: None, writes };
+                return Ok(process.log(thread, &before, marked)?);
+            }
+            if begun.elapsed() > LOCK_PERIOD {
+                return Ok(());
+            }
+            std::thread::sleep(LOCK_PAUSE);
+            self.collect()?;
+        }
     }
 
     /// Logs the calls of other threads that are done, before a thread that sees what they did goes

@@ -92,7 +92,8 @@ pub enum Happening {
         /// Where it was; none where that is not known, after its last entry.
         place: Option<Place>,
     },
-    /// A debugger changed its registers, or memory. A system call that it was in is not made.
+    /// A debugger changed its registers, or memory: a system call that it was in is not made if it has
+    /// a new state. Or the kernel wrote memory as it began to wait in a call.
     Changed {
         /// Where it was.
         place: Place,

@@ -58,6 +58,15 @@ fn operations_have_effects_of_their_own() {
     assert_eq!(written("fcntl", &[3, 6, 0x100], 0), NOTHING);
     assert_eq!(written("futex", &[0x100, 0x80, 0], 0), NOTHING);
     assert_eq!(written("futex", &[0x100, 0x86], -11), [(0x100, 4)]);
+    let lock = |operation| {
+        crate::syscalls::Call { number: 202, args: [0x100, operation, 0, 0, 0, 0] }
+            .lock()
+            .map(|lock| lock.0)
+    };
+    assert_eq!(
+        [0x86, 6, 13, 0x80, 7].map(lock),
+        [Some(0x100), Some(0x100), Some(0x100), None, None]
+    );
     assert_eq!(written("prctl", &[16, 0x100], 0), [(0x100, 16)]);
     assert_eq!(written("prctl", &[35, 15, 0x100], 0), [(0x100, 4)]);
     assert_eq!(written("prctl", &[35, 1, 0x100], 0), NOTHING);

@@ -54,6 +54,11 @@ fn races_end_as_they_did() {
 }
 
 #[test]
+fn locks_are_marked_when_others_begin_to_wait() {
+    replays(&["exact/inherited.c"]);
+}
+
+#[test]
 fn buffers_that_others_look_at_are_filled_when_they_were() {
     replays(&["exact/filled.c"]);
 }

@@ -305,6 +305,7 @@ fn walk(source: &str, windows: u64) {
 #[test]
 fn races_are_the_same_both_ways() {
     walk("exact/races.c", 2);
+    walk("exact/inherited.c", 1);
 }
 
 #[test]
