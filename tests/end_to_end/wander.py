@@ -8,6 +8,9 @@ import re
 
 import gdb
 
+# Commands that print values; those of addresses on the stack depend on the environment.
+PRINTING = ("print", "x/", "info registers", "finish")
+STACK = re.compile(r"0x7ff[0-9a-f]{9}\b|\b1407[0-9]{11}\b")
 FORWARD = ("step", "next", "finish", "stepi", "nexti", "until", "continue", "advance")
 VALUES = "VALUES" in os.environ
 FULL = gdb.selected_inferior().connection.type == "native"
@@ -65,12 +68,22 @@ def values():
     return " ".join(text)
 
 
+def printed(command, said):
+    """What a command printed, without what depends on the environment."""
+    lines = said.strip().split("\n")
+    if not command.startswith(("print", "x/", "info")):
+        lines = [line for line in lines if line.startswith("Value returned")]
+    lines = (re.sub(r"^(Value returned is )?\$\d+ = ", "", line) for line in lines)
+    return "; ".join(" ".join(STACK.sub("STACK", line).split()) for line in lines)
+
+
 def walk(commands, out, begin):
     for command in commands:
         if not command or command.split()[0] in FORWARD and at_end():
             continue
+        said = ""
         try:
-            run(command)
+            said = run(command)
         except gdb.error as error:
             out.write("error: %s\n" % re.sub("0x[0-9a-f]+", "ADDR", str(error)))
         if begin is not None and position()[0] < begin:
@@ -78,6 +91,8 @@ def walk(commands, out, begin):
         out.write("%s -> %s\n" % (command, where()))
         if VALUES:
             out.write("  %s\n" % values())
+        if VALUES and command.startswith(PRINTING):
+            out.write("  %s\n" % printed(command, said))
 
 
 with open(os.environ["COMMANDS"]) as commands, open(os.environ["OUT"], "w") as out:

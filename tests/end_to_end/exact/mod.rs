@@ -4,6 +4,8 @@
 mod bugs;
 mod calls;
 mod chaos;
+mod data;
+mod executors;
 mod faults;
 mod forks;
 mod history;
@@ -13,6 +15,7 @@ mod last;
 mod live;
 mod paths;
 mod programs;
+mod races;
 mod tools;
 mod walks;
 mod witness;
