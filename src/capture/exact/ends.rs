@@ -179,9 +179,10 @@ impl Engine {
     fn log_last_place(&mut self) -> Result<(), Error> {
         let holder = self.holder;
         self.with(holder, Process::end_run)?;
-        if let Some(thread) = self.threads.get(&holder)
-            && let Ok(registers) = thread.tracee().registers()
-        {
+        let Some(thread) = self.threads.get(&holder) else { return Ok(()) };
+        // A call that is not logged yet is not part of the recorded run.
+        let before_call = thread.calling().map(|calling| calling.registers);
+        if let Some(registers) = before_call.or_else(|| thread.tracee().registers().ok()) {
             self.log_finish(holder, &registers)?;
         }
         Ok(())

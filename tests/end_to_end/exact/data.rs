@@ -37,7 +37,7 @@ const WATCHED: [&str; 9] = [
 const CONDITIONS: [&str; 5] =
     ["calls % 5 == 2", "total > 300", "color == GREEN", "flags & 4", "depth >= 2"];
 const MEMORY: [&str; 6] =
-    ["x/8gd table", "x/s text", "x/6xw points", "x/2i $pc", "x/8xb &number", "x/2gx $rsp"];
+    ["x/8gd table", "x/s text", "x/6xw points", "x/2i $pc", "x/8xb &number", "x/2gx &number"];
 const REGISTERS: &str = "info registers rax rbx rcx rdx rsi rdi rbp rsp r8 r9 r10 r11 r12 r13 r14 \
                          r15 rip";
 /// gdb's own recording does not restore registers that a MOV with a REX.B prefix changed.

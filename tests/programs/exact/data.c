@@ -86,6 +86,5 @@ int main(void)
         turn(text, round);
         table[round % 8] ^= sum;
     }
-    *(volatile int *)0 = total;
-    return 0;
+    __builtin_trap();
 }
