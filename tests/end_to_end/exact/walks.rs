@@ -51,10 +51,11 @@ fn state(replay: &Replay, tid: Tid) -> State {
     State { registers, extended, stack }
 }
 
-/// Returns true if an entry comes to a thread between two instructions, and not of one.
+/// Returns true if an entry comes to a thread between two instructions, or in a call, and not of an
+/// instruction.
 fn is_between(happening: &Happening) -> bool {
     match happening {
-        Happening::Switch { .. } => true,
+        Happening::Switch { .. } | Happening::Returns { .. } | Happening::Changed { .. } => true,
         Happening::Signal { siginfo: Bytes(info), .. } => {
             let info = info.first_chunk().expect("it is a siginfo");
             siginfo::fault_address(info).is_none() || siginfo::signal_of(info) == libc::SIGTRAP
