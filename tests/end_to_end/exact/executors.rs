@@ -86,9 +86,9 @@ impl<'a> Executors<'a> {
     fn open(dir: &Path, what: &'a str, tally: &'a mut Tally) -> Self {
         let open =
             || Replay::open(Reader::open(dir).expect("it is a recording")).expect("it opens");
-        let (stepped, stopped, fast) = (open(), open(), open());
+        let stepped = open();
         let log = stepped.reader().log().unwrap().expect("it has a log").cursor();
-        Self { what, stepped, stopped, fast, log, tally }
+        Self { what, stepped, stopped: open(), fast: open(), log, tally }
     }
 
     /// Steps over so many instructions. Returns the places before those that were attempted, and
@@ -264,10 +264,10 @@ fn execute(command: &[&str], windows: Windows, random: &mut Random, tally: &mut 
     let dir = scene.path("recording");
     let mut recorder = contraflow();
     recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--exact", "-o"]);
-    let recorder = recorder.arg(&dir).arg("--").args(command).current_dir(scene.path(""));
-    let recorded = recorder.stdin(Stdio::null()).output().expect("contraflow runs");
+    recorder.arg(&dir).arg("--").args(command).current_dir(scene.path(""));
+    let output = recorder.stdin(Stdio::null()).output().expect("contraflow runs");
     let what = format!("{command:?}");
-    assert!(dir.join("manifest.json").exists(), "{what}: {}", text(&recorded.stderr));
+    assert!(dir.join("manifest.json").exists(), "{what}: {}", text(&output.stderr));
     Executors::open(&dir, &what, tally).windows(windows, random);
 }
 

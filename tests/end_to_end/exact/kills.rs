@@ -173,7 +173,7 @@ fn at_random_moments(kills: usize, parts: usize, seed: u64) {
             let scene = Scene::new();
             let goes_on = ["--on-recorder-death", "go-on"];
             let options: &[&str] = if random.below(2) == 0 { &[] } else { &goes_on };
-            let after = whole.mul_f64(random.below(1100) as f64 / 1000.0);
+            let after = whole * u32::try_from(random.below(1100)).unwrap() / 1000;
             kill(&scene, &program, &subject, options, after);
             tally.kills += 1;
             let what = format!("{} {options:?} killed after {after:?}", subject.source);

@@ -71,19 +71,19 @@ fn run(program: &Path, rounds: &str, options: &[&str]) -> String {
     recorder.args(["-s", "KILL", "60"]).arg(env!("CARGO_BIN_EXE_contraflow"));
     recorder.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--exact", "-o"]);
     recorder.arg(&dir).args(options).arg("--").arg(program).arg(rounds).stdin(Stdio::null());
-    let recorded = recorder.output().expect("timeout runs");
-    let what = format!("{program:?} {options:?}: {}", text(&recorded.stderr));
+    let output = recorder.output().expect("timeout runs");
+    let what = format!("{} {options:?}: {}", program.display(), text(&output.stderr));
     let keep = |scene: Scene, why: &str| panic!("{why}\n{what}\n{}", scene.keep().display());
-    if recorded.status.code() != Some(0) {
-        keep(scene, &format!("it ends with {}", recorded.status));
+    if output.status.code() != Some(0) {
+        keep(scene, &format!("it ends with {}", output.status));
     } else if !verdict(&dir).starts_with(WHOLE) || verdict(&dir) != verdict(&dir) {
         let verdicts = format!("{} {}", verdict(&dir), verdict(&dir));
         keep(scene, &verdicts);
-    } else if replayed_output(&dir) != recorded.stdout {
-        let outputs = format!("{} {}", text(&replayed_output(&dir)), text(&recorded.stdout));
+    } else if replayed_output(&dir) != output.stdout {
+        let outputs = format!("{} {}", text(&replayed_output(&dir)), text(&output.stdout));
         keep(scene, &outputs);
     }
-    text(&recorded.stdout)
+    text(&output.stdout)
 }
 
 /// Runs some programs, with usual orders of threads and with unusual ones in turn. Returns the
