@@ -188,6 +188,32 @@ pub enum ErrorKind {
     /// A stored image is missing.
     #[error("a stored image is missing; its code shows as a gap")]
     ImageMissing,
+    /// The file is not a packed recording.
+    #[error("not a packed recording; `contraflow pack` makes them")]
+    NotPacked,
+    /// A packed recording has the form of another version.
+    #[error("a packed recording of version {found}, but this contraflow reads version {expected}")]
+    PackVersion {
+        /// The version of the packed recording.
+        found: u32,
+        /// The version that this program reads.
+        expected: u32,
+    },
+    /// A packed recording contains a file that no recording has, or one file twice.
+    #[error("not a packed recording: no recording has a file {0:?} there")]
+    PackName(String),
+    /// A packed recording ends too early.
+    #[error("cut short: the rest of the packed recording is missing")]
+    PackCut,
+    /// The bytes of a packed recording are not those that were written.
+    #[error("damaged: its bytes are not those of a packed recording")]
+    PackDamaged,
+    /// A file became shorter while it was packed.
+    #[error("became shorter while it was packed")]
+    Shrunk,
+    /// A file is in the place of a recording's directory.
+    #[error("a file, not a recording's directory; `contraflow unpack` unpacks a packed recording")]
+    IsFile,
     /// The contents of a stored image differ from what was stored.
     #[error("a stored image is damaged; its code shows as a gap")]
     ImageDamaged,

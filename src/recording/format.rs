@@ -35,6 +35,12 @@ pub(super) const PATH_DIR: &str = "path";
 pub(super) const KEYFRAME_DIR: &str = "keyframes";
 /// The directory of mapped files, named by content.
 pub(super) const IMAGE_DIR: &str = "images";
+/// The directory of separate debug files, by build ID; packed recordings only.
+pub const DEBUG_DIR: &str = "debug";
+/// The directory of source files, by their paths; packed recordings only.
+pub const SOURCE_DIR: &str = "sources";
+/// The list of the directories in it that debug information names.
+pub const SOURCE_LIST: &str = ".directories";
 
 /// The number of buffered bytes at which a chunk of trace is written.
 pub(super) const TRACE_CHUNK_BYTES: usize = 64 << 10;

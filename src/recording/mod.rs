@@ -20,6 +20,7 @@ pub mod log;
 mod manifest;
 mod mapped;
 mod places;
+pub mod pack;
 mod reader;
 mod regular;
 mod store;
@@ -30,7 +31,7 @@ pub use backend::BackendName;
 pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
-pub use format::{FORMAT_VERSION, RECORDER, TraceId};
+pub use format::{DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId};
 pub use keyframe::KeyframeWriter;
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,

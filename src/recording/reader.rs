@@ -353,6 +353,9 @@ pub(super) fn manifest_of(dir: &Path) -> Result<Option<PathBuf>, Error> {
         match path.symlink_metadata() {
             Ok(_) => return Ok(Some(path)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                return Err(Error::new(dir, ErrorKind::IsFile));
+            }
             Err(error) => return Err(Error::new(dir, error)),
         }
     }

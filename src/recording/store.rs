@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 const LATEST: &str = "latest";
+/// The start of the name of a directory for a recording that is not complete yet.
+const HIDDEN: &[u8] = b".contraflow-";
 
 /// A directory of recordings.
 #[derive(Clone, Debug)]
@@ -57,13 +59,18 @@ impl Store {
         self.dir.as_deref() == Some(dir)
     }
 
+    /// Creates the directory of recordings if there is none, and returns it.
+    pub fn make(&self) -> Result<PathBuf, Error> {
+        let dir = self.dir()?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).at(dir)?;
+        Ok(dir.to_owned())
+    }
+
     /// Creates a directory for a recording of `program`, named after it with the next free number.
     pub fn allocate(&self, program: &Path) -> Result<PathBuf, Error> {
+        let dir = self.make()?;
         let mut builder = DirBuilder::new();
         builder.mode(0o700);
-        let dir = self.dir()?;
-        builder.recursive(true).create(dir).at(dir)?;
-        builder.recursive(false);
         let name = program.file_name().unwrap_or(program.as_os_str()).to_string_lossy();
         for number in self.next_number(&name)?.. {
             let path = dir.join(format!("{name}-{number}"));
@@ -126,7 +133,9 @@ impl Store {
         for entry in there {
             let entry = entry.at(dir)?;
             let path = entry.path();
-            if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_bare(&path) {
+            // A recording that is being unpacked has a hidden name.
+            let is_hidden = entry.file_name().as_encoded_bytes().starts_with(HIDDEN);
+            if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_hidden && !is_bare(&path) {
                 let modified = entry.metadata().and_then(|m| m.modified());
                 entries.push(Entry {
                     name: entry.file_name().to_string_lossy().into_owned(),

@@ -52,7 +52,7 @@ impl Sum {
 }
 
 /// Returns the offset of the next data or hole, from `at` on.
-fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
+pub(super) fn seek(file: &File, at: u64, what: Whence, size_bytes: u64) -> io::Result<u64> {
     let from = i64::try_from(at).map_err(io::Error::other)?;
     match lseek(file, from, what) {
         // No data up to the end.

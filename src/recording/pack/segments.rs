@@ -1,0 +1,67 @@
+//! The parts of a file with holes that are stored: a core file may have terabytes of holes.
+
+use super::super::sums::seek;
+use nix::unistd::Whence;
+use std::fs::File;
+use std::io;
+
+/// The smallest hole that is left out.
+const LEAST_HOLE_BYTES: u64 = 64 << 10;
+/// Holes are that part of the file at least, which limits their number.
+const HOLES_LIMIT_SHIFT: u32 = 16;
+/// The largest number of segments that a reader accepts; a writer makes half of them.
+pub(super) const SEGMENTS_LIMIT: usize = 2 << HOLES_LIMIT_SHIFT;
+
+/// A part of a file; the bytes around it are zeros.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub(super) offset: u64,
+    pub(super) size_bytes: u64,
+}
+
+/// Returns the parts of the first `size_bytes` of a file that are not holes, in order.
+pub(super) fn segments_of(file: &File, size_bytes: u64) -> io::Result<Vec<Segment>> {
+    let least = LEAST_HOLE_BYTES.max(size_bytes >> HOLES_LIMIT_SHIFT);
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut at = 0;
+    while at < size_bytes {
+        let data = seek(file, at, Whence::SeekData, size_bytes)?;
+        let hole = seek(file, data, Whence::SeekHole, size_bytes)?;
+        match segments.last_mut() {
+            Some(before) if data - at < least => before.size_bytes = hole - before.offset,
+            // A hole at the start has nothing before it to be joined to.
+            None if data < least => segments.push(Segment { offset: 0, size_bytes: hole }),
+            _ if hole > data => segments.push(Segment { offset: data, size_bytes: hole - data }),
+            _ => {}
+        }
+        // Without progress the file is shrinking; reading it will find that.
+        if hole == at {
+            break;
+        }
+        at = hole;
+    }
+    Ok(segments)
+}
+
+/// Returns true if the segments are all of a file of this size.
+pub(super) fn are_whole(segments: &[Segment], size_bytes: u64) -> bool {
+    match segments {
+        [] => size_bytes == 0,
+        [one] => *one == Segment { offset: 0, size_bytes },
+        _ => false,
+    }
+}
+
+/// Returns the number of bytes in all segments; `None` unless they are in order, apart from each
+/// other, and inside a file of `size_bytes`.
+pub(super) fn stored_bytes(segments: &[Segment], size_bytes: u64) -> Option<u64> {
+    let (mut end, mut stored) = (0, 0);
+    for segment in segments {
+        if segment.offset < end || segment.size_bytes == 0 {
+            return None;
+        }
+        end = segment.offset.checked_add(segment.size_bytes)?;
+        stored += segment.size_bytes;
+    }
+    (end <= size_bytes).then_some(stored)
+}

@@ -1,0 +1,257 @@
+//! Packs a recording.
+
+use super::super::error::{At, Error, ErrorKind};
+use super::super::format::{
+    CHECKSUMS, CORE, DEBUG_DIR, IMAGE_DIR, KEYFRAME_DIR, LOG, MANIFEST, SIDEBAND, SOURCE_DIR,
+    STARTING, TRACE_DIR, trace_name,
+};
+use super::super::reader::Reader;
+use super::super::regular::{Links, create_private, open_regular};
+use super::super::sums::{Sum, Sums};
+use super::contents::{CONTENTS, Member, is_known, text};
+use super::header::{BLOCK_BYTES, header};
+use super::segments::{Segment, segments_of};
+use crate::image::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// A file that a packed recording has in addition to the recording's own.
+#[derive(Debug)]
+pub struct Extra {
+    /// Its path in the recording.
+    name: String,
+    content: Content,
+}
+
+impl Extra {
+    /// Returns a file of this machine, by its path in the recording.
+    pub fn file(name: String, path: PathBuf) -> Self {
+        Self { name, content: Content::File(path) }
+    }
+
+    /// Returns bytes, by their path in the recording.
+    pub fn bytes(name: String, bytes: Bytes) -> Self {
+        Self { name, content: Content::Bytes(bytes) }
+    }
+}
+
+#[derive(Debug)]
+enum Content {
+    File(PathBuf),
+    Bytes(Bytes),
+}
+
+impl Content {
+    fn sum(&self) -> Result<Sum, Error> {
+        match self {
+            Self::File(path) => {
+                let file = open_regular(path, Links::Follow).at(path)?;
+                Sum::of_file(&file).at(path)
+            }
+            Self::Bytes(bytes) => Ok(Sum::of_bytes(bytes)),
+        }
+    }
+}
+
+/// A file that is to be packed.
+struct Item {
+    member: Member,
+    content: Content,
+}
+
+/// Writes a recording and additional files to `out`, which must not exist. Fails if the recording is
+/// damaged. Calls `watch` with the number of bytes done and that of all; it returns false to stop.
+pub fn pack(
+    reader: &Reader,
+    extras: Vec<Extra>,
+    out: &Path,
+    watch: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<(), Error> {
+    if let Some(fault) = reader.damage().into_iter().next() {
+        return Err(fault);
+    }
+    let items = match reader.sums() {
+        Some(sums) => of_complete(reader, sums, extras)?,
+        None => of_cut(reader, extras)?,
+    };
+    if let Some(item) = items.iter().find(|item| !is_known(&item.member.name)) {
+        let name = item.member.name.clone();
+        return Err(Error::new(reader.dir(), ErrorKind::PackName(name)));
+    }
+    let file = create_private(out).at(out)?;
+    let written = Packing { out, to: GzEncoder::new(BufWriter::new(file), Compression::default()) }
+        .write(&items, watch);
+    if written.is_err() {
+        // A part of a packed recording is useless, and the original error is more important.
+        let _ = fs::remove_file(out);
+    }
+    written
+}
+
+/// Returns the files of a complete recording: those with a checksum, and the traces. The manifest
+/// comes last.
+fn of_complete(reader: &Reader, sums: &Sums, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
+    let mut sums = sums.clone();
+    let own = |name: &str| Content::File(reader.dir().join(name));
+    let mut items: Vec<(String, Content)> = sums
+        .names()
+        .filter(|name| *name != MANIFEST)
+        .map(|name| (name.into(), own(name)))
+        .collect();
+    for trace in reader.traces()? {
+        let name = format!("{TRACE_DIR}/{}", trace_name(trace));
+        items.push((name.clone(), own(&name)));
+    }
+    for extra in extras {
+        // A recording that was packed once has some already.
+        if !sums.lists(&extra.name) {
+            sums.add(extra.name.clone(), extra.content.sum()?);
+            items.push((extra.name, extra.content));
+        }
+    }
+    items.sort_by(|one, other| one.0.cmp(&other.0));
+    items.push((CHECKSUMS.to_owned(), Content::Bytes(sums.text().into_bytes().into())));
+    items.push((MANIFEST.to_owned(), own(MANIFEST)));
+    items.into_iter().map(|(name, content)| item(name, content)).collect()
+}
+
+/// Returns the files of a recording whose recorder was killed. If it is still running, they grow:
+/// their sizes are read in such an order that no trace runs on code that the sideband has not
+/// announced, and no keyframe is of a place after the end of the log.
+fn of_cut(reader: &Reader, extras: Vec<Extra>) -> Result<Vec<Item>, Error> {
+    let mut items = Vec::new();
+    for name in [TRACE_DIR, KEYFRAME_DIR, LOG, SIDEBAND, IMAGE_DIR, CORE, DEBUG_DIR, SOURCE_DIR] {
+        items.extend(below(reader.dir(), name)?);
+    }
+    for extra in extras {
+        if items.iter().all(|item| item.member.name != extra.name) {
+            items.push(item(extra.name, extra.content)?);
+        }
+    }
+    items.extend(below(reader.dir(), STARTING)?);
+    Ok(items)
+}
+
+/// Returns the files at a path in a recording.
+fn below(dir: &Path, name: &str) -> Result<Vec<Item>, Error> {
+    let path = dir.join(name);
+    let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(Vec::new()) };
+    if !metadata.is_dir() {
+        let known = is_known(name) && metadata.is_file();
+        let content = Content::File(path);
+        return known.then(|| item(name.to_owned(), content)).into_iter().collect();
+    }
+    let mut items = Vec::new();
+    for entry in fs::read_dir(&path).at(&path)? {
+        // Names of a recording are UTF-8.
+        if let Some(file) = entry.at(&path)?.file_name().to_str() {
+            items.extend(below(dir, &format!("{name}/{file}"))?);
+        }
+    }
+    Ok(items)
+}
+
+fn item(name: String, content: Content) -> Result<Item, Error> {
+    let size_bytes = match &content {
+        Content::File(path) => fs::metadata(path).at(path)?.len(),
+        Content::Bytes(bytes) => bytes.len() as u64,
+    };
+    Ok(Item { member: Member { name, size_bytes }, content })
+}
+
+struct Packing<'a> {
+    out: &'a Path,
+    to: GzEncoder<BufWriter<File>>,
+}
+
+impl Packing<'_> {
+    fn write(
+        mut self,
+        items: &[Item],
+        watch: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<(), Error> {
+        let members: Vec<_> = items.iter().map(|item| item.member.clone()).collect();
+        self.bytes(CONTENTS, text(&members).as_bytes())?;
+        let total = members.iter().map(|member| member.size_bytes).sum();
+        let mut done = 0;
+        for Item { member, content } in items {
+            let Member { name, size_bytes } = member;
+            match content {
+                Content::Bytes(bytes) => self.bytes(name, bytes)?,
+                Content::File(path) => {
+                    let mut watch = |at| watch(done + at, total);
+                    self.file(name, path, *size_bytes, &mut watch)?;
+                }
+            }
+            done += size_bytes;
+        }
+        // An archive ends with two blocks of zeros.
+        self.put(&[0; 2 * BLOCK_BYTES])?;
+        let file = self.to.finish().and_then(|mut file| file.flush());
+        file.at(self.out)
+    }
+
+    fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let size_bytes = bytes.len() as u64;
+        let whole = [Segment { offset: 0, size_bytes }];
+        self.put(&header(name, size_bytes, if bytes.is_empty() { &[] } else { &whole }))?;
+        self.put(bytes)?;
+        self.pad(size_bytes)
+    }
+
+    /// Writes the first `size_bytes` of a file without its holes.
+    fn file(
+        &mut self,
+        name: &str,
+        path: &Path,
+        size_bytes: u64,
+        watch: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(), Error> {
+        let file = open_regular(path, Links::Follow).at(path)?;
+        let segments = segments_of(&file, size_bytes).at(path)?;
+        self.put(&header(name, size_bytes, &segments))?;
+        let mut buffer = vec![0; BUFFER_BYTES];
+        let mut stored = 0;
+        for segment in segments {
+            let end = segment.offset + segment.size_bytes;
+            let mut at = segment.offset;
+            while at < end {
+                if !watch(at) {
+                    return Err(Error::new(path, io::Error::from(io::ErrorKind::Interrupted)));
+                }
+                let count = usize::try_from(end - at).unwrap_or(BUFFER_BYTES).min(BUFFER_BYTES);
+                let read = file.read_exact_at(&mut buffer[..count], at);
+                read.map_err(|error| match error.kind() {
+                    io::ErrorKind::UnexpectedEof => Error::new(path, ErrorKind::Shrunk),
+                    _ => Error::new(path, error),
+                })?;
+                self.put(&buffer[..count])?;
+                at += count as u64;
+            }
+            stored += segment.size_bytes;
+        }
+        self.pad(stored)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.to.write_all(bytes).at(self.out)
+    }
+
+    /// Fills the last block of a file with zeros.
+    fn pad(&mut self, size_bytes: u64) -> Result<(), Error> {
+        self.put(&[0; BLOCK_BYTES][..padding_bytes(size_bytes)])
+    }
+}
+
+/// Returns the number of zeros after the data of a file.
+#[expect(clippy::cast_possible_truncation, reason = "less than a block")]
+pub(super) fn padding_bytes(size_bytes: u64) -> usize {
+    let over = (size_bytes % BLOCK_BYTES as u64) as usize;
+    (BLOCK_BYTES - over) % BLOCK_BYTES
+}
