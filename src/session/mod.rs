@@ -11,6 +11,7 @@
 
 mod around;
 mod breakpoints;
+mod companions;
 mod describe;
 mod executions;
 mod files;
@@ -40,6 +41,7 @@ mod tests;
 pub use crate::timeline::Older;
 pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
+pub use companions::{SourceDirectory, companions_of, source_directories};
 pub use describe::{
     Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
 };

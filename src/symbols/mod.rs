@@ -18,6 +18,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use dwarf::{Frame, Location};
+pub use dwarf::{Companions, Frame, Location, companions};
 pub use files::Files;
 pub use lookup::{Function, Symbols};

@@ -2,6 +2,7 @@
 //! compilation unit is read on the first query of an address in it. Nothing here recurses or trusts
 //! a size, since the file may be hostile.
 
+mod companions;
 mod data;
 mod lines;
 mod origin;
@@ -10,6 +11,7 @@ mod scopes;
 mod sections;
 mod units;
 
+pub use companions::{Companions, companions};
 pub(super) use query::Dwarf;
 pub use query::{Frame, Location};
 pub(super) use sections::has_dwarf;

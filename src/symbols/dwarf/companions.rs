@@ -1,0 +1,63 @@
+//! The other files of a module's debug information: separate debug files, and the sources that it
+//! names.
+
+use super::sections;
+use super::units::{Units, file_path};
+use crate::image::Bytes;
+use crate::image::elf::Elf;
+use crate::symbols::Files;
+use crate::symbols::debug_file::{find, find_supplement, normal};
+use gimli::Reader as _;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// The files that belong to a module, apart from itself.
+#[derive(Debug, Default)]
+pub struct Companions {
+    /// The separate debug files, by build ID.
+    pub debug_files: Vec<(Vec<u8>, Bytes)>,
+    /// The source files that its line tables name, by the directory of the compilation, to which
+    /// their names can be relative.
+    pub sources: BTreeMap<PathBuf, BTreeSet<PathBuf>>,
+}
+
+/// Returns the files that belong to the module at `path`.
+pub fn companions(files: &dyn Files, path: &Path, module: &Bytes) -> Companions {
+    let mut companions = Companions::default();
+    let separate = Elf::parse(module).ok().and_then(|elf| find(files, path, &elf));
+    let mut of_module = vec![(path.to_owned(), module.clone())];
+    if let Some(file) = separate {
+        let id = Elf::parse(&file.bytes).ok().and_then(|elf| elf.build_id);
+        companions.debug_files.extend(id.map(|id| (id, file.bytes.clone())));
+        of_module.push((file.path, file.bytes));
+    }
+    for (path, bytes) in of_module {
+        companions.add_sources(&bytes);
+        let shared = sections::supplement(&bytes)
+            .and_then(|(name, id)| Some((find_supplement(files, &path, &name, &id)?, id)));
+        if let Some((bytes, id)) = shared {
+            companions.add_sources(&bytes);
+            companions.debug_files.push((id, bytes));
+        }
+    }
+    companions
+}
+
+impl Companions {
+    fn add_sources(&mut self, file: &Bytes) {
+        let Some(units) = sections::load(file, false).map(Units::parse) else { return };
+        for unit in &units.units {
+            let unit = unit.head.unit_ref(&units.dwarf);
+            let directory = unit.comp_dir.as_ref().and_then(|dir| dir.to_string_lossy().ok());
+            let directory = directory.map(|dir| normal(Path::new(&*dir))).unwrap_or_default();
+            let sources = self.sources.entry(directory).or_default();
+            let Some(program) = &unit.line_program else { continue };
+            let header = program.header();
+            // Numbers start at 0 or 1, by the version.
+            for index in 0..=header.file_names().len() as u64 {
+                let path = file_path(unit, header, index);
+                sources.extend(path.map(|path| PathBuf::from(&*path)));
+            }
+        }
+    }
+}
