@@ -47,6 +47,10 @@ pub(super) enum Command {
     Lldbinit,
     /// List the recordings
     List,
+    /// Pack a recording into one file, for another machine: `contraflow replay FILE` there
+    Pack(Pack),
+    /// Make a recording of a packed one
+    Unpack(Unpack),
     /// Remove recordings
     Rm(Remove),
     /// Print a shell's completions: contraflow completions bash >
@@ -372,6 +376,43 @@ pub(super) struct ExportPerf {
     pub(super) output: PathBuf,
     /// Replace FILE, and FILE.symfs if an export created it
     #[arg(long)]
+    pub(super) force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Pack {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The file to write [default: the recording's name, with .cfpack, in the working directory]
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Include the source files of this machine that the debug information names; gdb shows them
+    /// wherever the recording is replayed
+    #[arg(long)]
+    pub(super) sources: bool,
+    /// Replace FILE
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Unpack {
+    /// A packed recording
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
+    /// Unpack into this directory, which must be new or empty, instead of a new one in
+    /// ~/.local/share/contraflow
+    #[arg(short, long, value_name = "DIR")]
+    pub(super) output: Option<PathBuf>,
+    /// Replace a recording in DIR
+    #[arg(long, requires = "output")]
     pub(super) force: bool,
     /// Print nothing but errors
     #[arg(short, long)]

@@ -1,18 +1,19 @@
 //! `contraflow check`: replays a recording to its end, and says whether it is the recorded run.
 
+use super::found::Found;
 use super::open::say_what_cpu_lacks;
 use super::{EXIT_ERROR, Failure, arguments, say};
 use crate::capture::Leaving;
-use crate::recording::{Reader, Store};
+use crate::recording::Reader;
 use crate::replay::{Replay, Verdict};
 use std::process::ExitCode;
 use std::time::Instant;
 
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
-    let dir = Store::of_user().find(arguments.recording.as_deref())?;
+    let found = Found::new(arguments.recording.as_deref())?;
     let leaving = Leaving::on_signals();
     let begun = Instant::now();
-    let reader = Reader::open(&dir)?;
+    let reader = Reader::open(found.dir())?;
     say_what_cpu_lacks(&reader);
     let mut replay = Replay::open(reader)?;
     let verdict = replay.verify(&|| leaving.is_asked())?;

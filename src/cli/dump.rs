@@ -2,6 +2,7 @@
 
 use super::disassembly::Disassembler;
 use super::dump_arguments::{Dump, What};
+use super::found::Found;
 use super::open::{path_of, say_what_is_wrong};
 use super::print::{Printer, once, packets};
 use super::progress::Bar;
@@ -10,7 +11,7 @@ use super::{Failure, dump_log, raw};
 use crate::common::{Tid, Visible};
 use crate::flow::Config;
 use crate::pt::Packets;
-use crate::recording::{Behind, Reader, Store, TraceId};
+use crate::recording::{Behind, Reader, TraceId};
 use crate::session::{symbols_of, symbols_of_images};
 use crate::timeline::{Options, Progress, RawTrace, Timeline, Visit, errata_of};
 use std::collections::HashMap;
@@ -110,8 +111,8 @@ fn of_recording(
     recording: Option<&Path>,
     out: &mut impl Write,
 ) -> Result<(), Failure> {
-    let dir = Store::of_user().find(recording)?;
-    let reader = Reader::open(&dir)?;
+    let found = Found::new(recording)?;
+    let reader = Reader::open(found.dir())?;
     if what == What::Sideband {
         return sideband(&reader, arguments.json, out);
     }

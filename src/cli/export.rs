@@ -1,20 +1,21 @@
 //! `contraflow export`: a recording in the format of another tool.
 
+use super::found::Found;
 use super::open::path_of;
 use super::record::size;
 use super::{Failure, arguments, say};
+use crate::recording::Reader;
 use crate::recording::export::export_perf;
-use crate::recording::{Reader, Store};
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
     let arguments::ExportTo::Perf(perf) = &arguments.to;
-    let dir = Store::of_user().find(perf.recording.as_deref())?;
-    let reader = Reader::open(&dir)?;
+    let found = Found::new(perf.recording.as_deref())?;
+    let reader = Reader::open(found.dir())?;
     if reader.is_cut() {
         return Err(format!(
             "{}: the recorder was killed or is still running; only complete recordings can be exported",
-            dir.display()
+            found.shown().display()
         )
         .into());
     }

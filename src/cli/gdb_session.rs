@@ -2,13 +2,15 @@
 //! this process, connected by a Unix socket of this user. gdb has the terminal and receives its
 //! signals.
 
+use super::found::Found;
 use super::sysroot::Sysroot;
 use super::temporary::Temporary;
 use super::{Failure, arguments, open, quoted, replay, say};
 use crate::capture::ForegroundSignals;
 use crate::common::Pid;
 use crate::gdb::{self, Listener, Options};
-use crate::recording::{Reader, Store};
+use crate::recording::Reader;
+use crate::session::{SourceDirectory, source_directories};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -25,7 +27,8 @@ const SOCKET_PATH_BYTES: usize = 108;
 
 /// Runs gdb on the recording, with the recording's files as gdb's sysroot.
 pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
-    let dir = fs::canonicalize(Store::of_user().find(arguments.recording.as_deref())?)?;
+    let found = Found::new(arguments.recording.as_deref())?;
+    let dir = fs::canonicalize(found.dir())?;
     let temporary = Temporary::make()?;
     let reader = Reader::open(&dir)?;
     let scene = Scene::make(&reader, &dir, temporary.dir())?;
@@ -84,7 +87,7 @@ fn serve(
     options: Options,
     opened: &SyncSender<Result<(), String>>,
 ) {
-    let (outcome, run) = match open::run(Some(recording)) {
+    let (outcome, run) = match open::run(recording) {
         Ok(run) => (Ok(()), Some(run)),
         Err(failure) => (Err(failure.to_string()), None),
     };
@@ -103,6 +106,7 @@ struct Scene {
     script: PathBuf,
     sysroot_script: PathBuf,
     recording: PathBuf,
+    sources: Vec<SourceDirectory>,
 }
 
 impl Scene {
@@ -113,6 +117,7 @@ impl Scene {
             script: dir.join("contraflow.py"),
             sysroot_script: dir.join("contraflow_sysroot.py"),
             recording: recording.to_owned(),
+            sources: source_directories(reader),
         };
         fs::write(&scene.script, gdb::SCRIPT)?;
         fs::write(&scene.sysroot_script, gdb::SYSROOT_SCRIPT)?;
@@ -155,6 +160,10 @@ impl Scene {
         ];
         if let Some(program) = self.sysroot.program() {
             commands.push(command(&["file".as_ref(), &quoted::given(program.as_os_str())]));
+        }
+        for (named, place) in &self.sources {
+            let [named, place] = [named, place].map(|path| quoted::given(path.as_os_str()));
+            commands.push(command(&["set substitute-path".as_ref(), &named, &place]));
         }
         commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
         commands.push(command(&["target remote".as_ref(), self.socket.as_os_str()]));

@@ -1,28 +1,30 @@
 //! `contraflow info`: the contents of a recording.
 
+use super::found::Found;
 use super::record::size;
 use super::{EXIT_ERROR, Failure, arguments, list, say};
 use crate::common::{Tid, Visible};
-use crate::recording::{BackendName, Capture, Error, Manifest, Reader, Store, TraceId};
+use crate::recording::{BackendName, Capture, Error, Manifest, Reader, TraceId};
 use crate::timeline::{Options, Timeline};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Recording) -> Result<ExitCode, Failure> {
-    let dir = Store::of_user().find(arguments.recording.as_deref())?;
-    let reader = Reader::open(&dir)?;
+    let found = Found::new(arguments.recording.as_deref())?;
+    let reader = Reader::open(found.dir())?;
     let damage = reader.damage();
-    std::io::stdout().lock().write_all(text(&reader, &damage).as_bytes())?;
+    std::io::stdout().lock().write_all(text(&reader, found.shown(), &damage).as_bytes())?;
     for fault in &damage {
         say(fault);
     }
     Ok(if damage.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXIT_ERROR) })
 }
 
-fn text(reader: &Reader, damage: &[Error]) -> String {
+fn text(reader: &Reader, shown: &Path, damage: &[Error]) -> String {
     let manifest = reader.manifest();
     let mut lines = vec![
-        format!("recording    {}", reader.dir().display()),
+        format!("recording    {}", shown.display()),
         format!("program      {}", manifest.program),
     ];
     if manifest.capture.import.is_none() {

@@ -12,6 +12,7 @@ mod dump;
 mod dump_arguments;
 mod dump_log;
 mod export;
+mod found;
 mod gdb_session;
 mod gdbinit;
 mod import;
@@ -20,6 +21,7 @@ mod info;
 mod list;
 mod man;
 mod open;
+mod pack;
 mod print;
 mod progress;
 mod quoted;
@@ -62,10 +64,12 @@ pub fn main() -> ExitCode {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::List => list::run(),
         Command::Man(arguments) => man::run(&arguments),
+        Command::Pack(arguments) => pack::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Snapshot(arguments) => snapshot::run(&arguments),
+        Command::Unpack(arguments) => pack::unpack_file(&arguments),
     };
     result.unwrap_or_else(|failure| {
         if is_broken_pipe(failure.as_ref()) {

@@ -5,7 +5,7 @@ use super::{Failure, say};
 use crate::capture::Leaving;
 use crate::capture::host::lacking;
 use crate::image::Bytes;
-use crate::recording::{BackendName, Reader, Store};
+use crate::recording::{BackendName, Reader};
 use crate::replay::write_path;
 use crate::session::{Recording, Replayed};
 use crate::state::FinalState;
@@ -20,11 +20,11 @@ pub(super) enum Opened {
     Exact(Box<Replayed>),
 }
 
-/// Opens the recording that a user named, for a debugger.
-pub(super) fn run(name: Option<&Path>) -> Result<Opened, Failure> {
-    let reader = Reader::open(&Store::of_user().find(name)?)?;
+/// Opens the recording in `dir` for a debugger.
+pub(super) fn run(dir: &Path) -> Result<Opened, Failure> {
+    let reader = Reader::open(dir)?;
     if reader.log()?.is_none() {
-        return Ok(Opened::Path(Box::new(recording(name)?)));
+        return Ok(Opened::Path(Box::new(recording(reader)?)));
     }
     say_if_cut(&reader);
     say_what_cpu_lacks(&reader);
@@ -50,10 +50,8 @@ pub(super) fn say_what_cpu_lacks(reader: &Reader) {
     }
 }
 
-/// Opens and indexes the recording that a user named. Reports missing parts.
-pub(super) fn recording(name: Option<&Path>) -> Result<Recording, Failure> {
-    let dir = Store::of_user().find(name)?;
-    let reader = Reader::open(&dir)?;
+/// Indexes a recording. Reports missing parts.
+fn recording(reader: Reader) -> Result<Recording, Failure> {
     say_if_cut(&reader);
     let state = final_state(&reader).unwrap_or_else(|fault| {
         say(&format!("{fault}; the final registers and memory are unknown"));

@@ -1,5 +1,6 @@
 //! `contraflow replay`: gdb on a recording, or a server for another debugger.
 
+use super::found::Found;
 use super::open::Opened;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, gdb_session, open, say};
@@ -16,7 +17,8 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
         (Some(address), false) => listener(address)?,
         (None, false) => return gdb_session::run(arguments),
     };
-    let run = open::run(arguments.recording.as_deref())?;
+    let found = Found::new(arguments.recording.as_deref())?;
+    let run = open::run(found.dir())?;
     let options = Options {
         edge_as_trap: arguments.edge_as_trap,
         once: arguments.once,

@@ -1,13 +1,16 @@
 //! A recording's files under their original paths, for gdb.
 
 use super::{Failure, open};
-use crate::recording::Reader;
+use crate::recording::{DEBUG_DIR, Reader};
 use crate::sideband::{Event, FileId, ImageId};
 use crate::timeline::Images;
 use std::collections::HashMap;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+/// The directory of separate debug files by build ID (gdb manual, "Separate Debug Files").
+const BUILD_ID_DIR: &str = "/usr/lib/debug/.build-id";
 
 /// A directory of links to a recording's files, for gdb's `set sysroot`.
 pub(super) struct Sysroot {
@@ -54,15 +57,21 @@ impl Sysroot {
         let state = open::final_state(reader).unwrap_or_default();
         let named = |library: &crate::state::Library| !library.map.name.is_empty();
         let libraries = state.libraries(&last, Some(&last_exec)).unwrap_or_default();
+        // The program is the first of them, and has no name.
+        let first = libraries.first().filter(|library| !named(library));
+        let running = first.map(|library| PathBuf::from(&*library.file));
         for library in libraries.into_iter().filter(named) {
             if let Some(image) = stored.get(&*library.file) {
                 sysroot.show(reader.dir(), &library.map.name, image)?;
             }
         }
-        // The kernel reports canonical paths of mappings.
-        let canonical = fs::canonicalize(&last_exec).unwrap_or_else(|_| last_exec.clone().into());
-        let shown = [canonical, PathBuf::from(last_exec)].map(|path| sysroot.inside(&path));
-        sysroot.program = shown.into_iter().find(|path| path.exists());
+        sysroot.show_debug_files(reader.dir())?;
+        // The kernel reports canonical paths of mappings, and execve(2) may have been given another
+        // name. On another machine that leads nowhere, but the running program is known.
+        let canonical = fs::canonicalize(&last_exec).ok();
+        let paths = [canonical, running, Some(PathBuf::from(last_exec))];
+        let mut shown = paths.into_iter().flatten().map(|path| sysroot.inside(&path));
+        sysroot.program = shown.find(|path| path.exists());
         Ok(sysroot)
     }
 
@@ -85,12 +94,29 @@ impl Sysroot {
     }
 
     fn show(&self, recording: &Path, path: &str, image: &ImageId) -> io::Result<()> {
-        let link = self.inside(Path::new(path));
+        self.link(Path::new(path), &recording.join("images").join(&image.0))
+    }
+
+    /// Shows the debug files of a packed recording where gdb looks for those of a sysroot.
+    fn show_debug_files(&self, recording: &Path) -> io::Result<()> {
+        for entry in fs::read_dir(recording.join(DEBUG_DIR)).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some((first, rest)) = name.to_str().and_then(|name| name.split_at_checked(2))
+            else {
+                continue;
+            };
+            self.link(&Path::new(BUILD_ID_DIR).join(first).join(rest), &entry.path())?;
+        }
+        Ok(())
+    }
+
+    fn link(&self, path: &Path, target: &Path) -> io::Result<()> {
+        let link = self.inside(path);
         if let Some(parent) = link.parent() {
             fs::create_dir_all(parent)?;
         }
         // If several files have one path, the last one counts.
         let _ = fs::remove_file(&link);
-        symlink(recording.join("images").join(&image.0), link)
+        symlink(target, link)
     }
 }

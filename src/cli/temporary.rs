@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const NAME: &str = "contraflow-";
+const HIDDEN_NAME: &str = ".contraflow-";
 /// The lock file, which is held while the directory is in use.
 const LOCK: &str = ".contraflow-lock";
 /// The largest number of names tried: process IDs are reused, so a name may be taken.
@@ -26,14 +27,25 @@ pub(super) struct Temporary {
 impl Temporary {
     /// Creates a directory that only its owner can read.
     pub(super) fn make() -> Result<Self, Failure> {
-        Self::make_in(&std::env::temp_dir())
+        Self::make_in(&std::env::temp_dir(), NAME)
     }
 
-    fn make_in(parent: &Path) -> Result<Self, Failure> {
-        sweep(parent);
+    /// Creates a hidden directory in the parent of `path`, to which a file in it can be renamed.
+    pub(super) fn beside(path: &Path) -> Result<Self, Failure> {
+        let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        Self::hidden_in(parent.unwrap_or(Path::new(".")))
+    }
+
+    /// Creates a hidden directory in `parent`.
+    pub(super) fn hidden_in(parent: &Path) -> Result<Self, Failure> {
+        Self::make_in(parent, HIDDEN_NAME)
+    }
+
+    fn make_in(parent: &Path, name: &str) -> Result<Self, Failure> {
+        sweep(parent, name);
         let failed = |error: io::Error| format!("{}: {error}", parent.display());
         for number in 0..TRIES {
-            let dir = parent.join(format!("{NAME}{}-{number}", std::process::id()));
+            let dir = parent.join(format!("{name}{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&dir) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
@@ -60,19 +72,19 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         // A directory that remains does no harm, and is removed by a later sweep.
-        let _ = fs::remove_dir_all(&self.dir);
+        let _ = remove(&self.dir);
     }
 }
 
 /// Removes the directories of servers that were killed.
 pub(super) fn sweep_up() {
-    sweep(&std::env::temp_dir());
+    sweep(&std::env::temp_dir(), NAME);
 }
 
 /// Removes this user's directories that are no longer in use.
-fn sweep(parent: &Path) {
+fn sweep(parent: &Path, name: &str) {
     let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(NAME));
+    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));
     for dir in named.map(|entry| entry.path()) {
         let known = fs::symlink_metadata(&dir);
         let is_own = known.is_ok_and(|dir| dir.is_dir() && dir.uid() == geteuid().as_raw());
@@ -82,11 +94,11 @@ fn sweep(parent: &Path) {
         match File::open(dir.join(LOCK)) {
             Ok(lock) => {
                 if let Some(_lock) = held(lock, &dir) {
-                    let _ = fs::remove_dir_all(&dir);
+                    let _ = remove(&dir);
                 }
             }
             // The directory's creator was killed before it made the lock, or has not made it yet.
-            Err(_) if maker_is_gone(&dir) => {
+            Err(_) if maker_is_gone(&dir, name) => {
                 // Fails if the directory is not empty, and so not from this program.
                 let _ = fs::remove_dir(&dir);
             }
@@ -95,10 +107,23 @@ fn sweep(parent: &Path) {
     }
 }
 
+/// Removes a directory, and its lock last: a later sweep continues where this one is killed.
+fn remove(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            fs::remove_dir_all(entry.path())?;
+        } else if entry.file_name() != LOCK {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    fs::remove_dir_all(dir)
+}
+
 /// Returns true if the process in a directory's name does not exist any more.
-fn maker_is_gone(dir: &Path) -> bool {
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let pid = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
+fn maker_is_gone(dir: &Path, name: &str) -> bool {
+    let whole = dir.file_name().unwrap_or_default().to_string_lossy();
+    let pid = whole.strip_prefix(name).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
     let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
     pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists())
 }
@@ -127,7 +152,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let make = || {
             for _ in 0..300 {
-                let made = Temporary::make_in(parent.path()).unwrap();
+                let made = Temporary::make_in(parent.path(), NAME).unwrap();
                 fs::write(made.dir().join("file"), "text").unwrap();
             }
         };
@@ -137,7 +162,7 @@ mod tests {
     #[test]
     fn what_was_left_behind_is_swept_and_what_is_needed_stays() {
         let parent = tempfile::tempdir().unwrap();
-        let needed = Temporary::make_in(parent.path()).unwrap();
+        let needed = Temporary::make_in(parent.path(), NAME).unwrap();
         let left = parent.path().join("contraflow-1-0");
         let foreign = parent.path().join("contraflow-of-a-user");
         for dir in [&left, &foreign] {
@@ -155,7 +180,7 @@ mod tests {
         for dir in [&bare, &young] {
             fs::create_dir(dir).unwrap();
         }
-        let next = Temporary::make_in(parent.path()).unwrap();
+        let next = Temporary::make_in(parent.path(), NAME).unwrap();
         assert!(needed.dir().exists() && next.dir().exists() && foreign.exists());
         assert!(!left.exists() && !bare.exists() && young.exists());
         let gone = next.dir().to_owned();

@@ -29,6 +29,7 @@ mod introspection;
 mod libraries;
 mod limits;
 mod log;
+mod packed;
 mod passthrough;
 mod perf;
 mod perf_large;

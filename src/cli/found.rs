@@ -1,0 +1,46 @@
+//! The recording that a user named: a directory, or a packed recording, which is unpacked for as
+//! long as the command runs.
+
+use super::Failure;
+use super::progress::Bar;
+use super::temporary::Temporary;
+use crate::recording::Store;
+use crate::recording::pack::unpack;
+use std::path::{Path, PathBuf};
+
+/// A recording's directory.
+pub(super) struct Found {
+    dir: PathBuf,
+    /// The named file and the directory with its contents.
+    packed: Option<(PathBuf, Temporary)>,
+}
+
+impl Found {
+    /// Finds the recording `name`, or the latest.
+    pub(super) fn new(name: Option<&Path>) -> Result<Self, Failure> {
+        let path = Store::of_user().find(name)?;
+        if !path.is_file() {
+            return Ok(Self { dir: path, packed: None });
+        }
+        let temporary = Temporary::make()?;
+        // Its name shows in messages.
+        let stem = path.file_stem().filter(|stem| *stem != "..").unwrap_or_default();
+        let dir = temporary.dir().join(stem);
+        let mut bar = Bar::new("unpacking");
+        unpack(&path, &dir, &mut |done, total| {
+            bar.show_part(done, total);
+            true
+        })?;
+        Ok(Self { dir, packed: Some((path, temporary)) })
+    }
+
+    /// Returns the directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Returns the path that the user knows.
+    pub(super) fn shown(&self) -> &Path {
+        self.packed.as_ref().map_or(&self.dir, |(path, _)| path)
+    }
+}
