@@ -185,8 +185,8 @@ fn at_random_moments(kills: usize, parts: usize, seed: u64) {
                 }
             }
         }
+        println!("up to {}: {tally:?}", subject.source);
     }
-    println!("{tally:?}");
 }
 
 #[test]
