@@ -26,8 +26,8 @@ pub use launch::{Launch, end};
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,
-    executable, is_first_thread_gone, is_thread_of, is_traced_here, mappings, private_pages,
-    process_of, signals, state, threads, undumped,
+    executable, is_first_thread_gone, is_signalled, is_thread_of, is_traced_here, mappings,
+    private_pages, process_of, signals, state, threads, undumped,
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};

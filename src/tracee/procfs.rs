@@ -100,6 +100,18 @@ pub fn signals(pid: Pid, tid: Tid) -> Result<Signals, Error> {
     Ok(Signals { pending, blocked: set_of(&text, "SigBlk:") })
 }
 
+/// Returns true if a fatal signal is ending a thread (`PF_SIGNALED`; proc(5), "flags" of stat).
+pub fn is_signalled(pid: Pid, tid: Tid) -> bool {
+    const PF_SIGNALED: u64 = 0x400;
+    // The fields after the name, which is in parentheses and may be any bytes: the flags are the
+    // ninth of all.
+    const FLAGS: usize = 6;
+    let Ok(text) = status(&format!("/proc/{pid}/task/{tid}/stat")) else { return false };
+    let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let flags = fields.split_whitespace().nth(FLAGS).and_then(|flags| flags.parse::<u64>().ok());
+    flags.is_some_and(|flags| flags & PF_SIGNALED != 0)
+}
+
 fn status(path: &str) -> Result<String, Error> {
     // A thread's name may be any bytes.
     let bytes = fs::read(path).map_err(|error| Error::Proc { path: path.into(), error })?;

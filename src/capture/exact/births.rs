@@ -118,7 +118,18 @@ impl Engine {
         })?;
         let Some(shares) = shares else { return Ok(()) };
         let followed = shares.and_then(|shares| {
-            if self.follow_newborn(child, shares)? {
+            // The calls that another recorder makes it execute would be filtered.
+            let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
+            if is_filtered && self.followed.is_some() {
+                let sentence = format!(
+                    "process {} is not recorded: it has a filter of its system calls (seccomp)",
+                    Pid(child.0)
+                );
+                if let Some(process) = &mut self.process {
+                    process.note(sentence);
+                }
+            }
+            if !is_filtered && self.follow_newborn(child, shares)? {
                 return Ok(());
             }
             gone_is_fine(Tracee(child).detach(0))
@@ -133,7 +144,12 @@ impl Process {
     fn take_out_newborn(&self, child: Tracee) -> Result<bool, Error> {
         let registers = child.registers()?;
         let shares = shares_memory(&registers, &self.engine.memory);
-        if !shares {
+        if self.is_filtered {
+            // A filter may forbid what is done where the child is. It keeps the recorder's memory.
+            if !shares {
+                self.engine.unprotect_in(child, self.engine.gadget())?;
+            }
+        } else if !shares {
             let gadget = Addr(registers.rip.wrapping_sub(SYSCALL_BYTES));
             self.engine.unprotect_in(child, gadget)?;
             self.engine.remove_from(child, gadget)?;

@@ -3,6 +3,7 @@
 
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
+use super::filters::{FILTER_ARGUMENT, PROGRAM_BYTES, installs_filter, is_of_filter};
 use super::maps::changes_mappings;
 use super::process::{Process, extended_of, state_of};
 use super::scratch::Scratch;
@@ -12,7 +13,7 @@ use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::asks_to_restart;
 use crate::capture::trap_flag::hidden_in_r11;
-use crate::common::{Addr, Tid};
+use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
 use crate::recording::log::{Done, Happening, Write, after_call};
@@ -22,6 +23,8 @@ use crate::tracee::call_numbers::{
 };
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee};
 
+/// The effects of a call that was not made are those of one with this result.
+const NOT_MADE: i64 = -libc::ENOSYS as i64;
 /// A handler's frame replaces this result of an interrupted call.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
 
@@ -83,15 +86,31 @@ impl Engine {
             if is_logged {
                 process.log(thread, &registers, Happening::Enters { number: call.number })?;
             }
-            let scratch = if has_others {
-                let place = (thread.tracee(), thread.translated.area);
+            let area = thread.translated.area;
+            let at = Addr(area.buffer(0));
+            let filter = process.filter_for_program(&call, at);
+            let scratch = if let Some(filter) = filter {
+                let range = AddrRange::sized(Addr(call.args[FILTER_ARGUMENT]), PROGRAM_BYTES);
+                let argument = (FILTER_ARGUMENT, range);
+                Scratch::put(&process.engine, thread.tracee(), &registers, argument, (at, &filter))?
+            } else if has_others {
+                let place = (thread.tracee(), area);
                 Scratch::lend(&process.engine, place, (&call, &open), &registers)?
             } else {
                 Scratch::default()
             };
             let extended =
                 if has_others && may_block { Some(extended_of(thread.tracee())?) } else { None };
-            let calling = Calling { call, open, registers, before, scratch, extended, is_logged };
+            let calling = Calling {
+                call,
+                open,
+                registers,
+                before,
+                scratch,
+                extended,
+                is_logged,
+                trapped: None,
+            };
             thread.doing = Doing::Calls(Box::new(calling));
             Ok(thread.tracee().step(0)?)
         })?;
@@ -114,6 +133,7 @@ impl Engine {
         let meaning = self.with(tid, |process, thread| process.in_call(thread, stop))?;
         match meaning {
             Some(InCall::Done) => self.call_is_done(tid),
+            Some(InCall::Signal(info)) if is_of_filter(&info) => self.trapped(tid, info),
             Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
             Some(InCall::GoesOn) => {
                 let resumed = self.with(tid, |_, thread| {
@@ -134,14 +154,25 @@ impl Engine {
         let made = self.with(tid, |process, thread| {
             let Some(calling) = thread.take_call() else { return Ok(None) };
             process.call_is_done(thread, &calling)?;
-            Ok(Some(calling.call))
+            Ok(Some(calling))
         })?;
-        if let Some(Some(call)) = made {
-            self.after_birth_call(tid, &call)?;
-            self.restore_cpus(&call)?;
-            self.reports_call(tid, call.number)?;
-        }
-        Ok(())
+        let Some(Some(calling)) = made else { return Ok(()) };
+        self.after_birth_call(tid, &calling.call)?;
+        self.restore_cpus(&calling.call)?;
+        self.reports_call(tid, calling.call.number)?;
+        calling.trapped.map_or(Ok(()), |info| self.signalled(tid, info))
+    }
+
+    /// Handles the signal of a filter, which comes before the trap of the step through its call. It is
+    /// delivered after that, when the call is done.
+    fn trapped(&mut self, tid: Tid, info: SiginfoBytes) -> Result<(), Error> {
+        self.with(tid, |_, thread| {
+            if let Doing::Calls(calling) = &mut thread.doing {
+                calling.trapped = Some(info);
+            }
+            Ok(thread.tracee().step(0)?)
+        })?;
+        self.wait_for_call(tid)
     }
 }
 
@@ -237,9 +268,16 @@ impl Process {
         after.orig_rax = u64::MAX;
         calling.scratch.restore(&mut after);
         thread.tracee().set_registers(&after)?;
-        let result = after.rax.cast_signed();
+        let in_rax = after.rax.cast_signed();
+        // The call was not made if a filter answered with a signal: RAX is its number.
+        let result = if calling.trapped.is_some() { NOT_MADE } else { in_rax };
         calling.scratch.give_back(&mut self.engine, &calling.open, result);
         thread.registered.note(call, result);
+        if installs_filter(call) && result == 0 {
+            // Calls in the cache would have other addresses than the filter is to see.
+            self.is_filtered = true;
+            self.engine.stop_at_calls();
+        }
         let opened = self.opened_by(call, result);
         self.hide_own_mappings(thread, call, opened.as_ref())?;
         let maps = self.map_changes(thread, call, result)?;
@@ -249,7 +287,7 @@ impl Process {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));
         }
-        let expected = after_call(before, result);
+        let expected = after_call(before, in_rax);
         let same =
             crate::recording::log::check_of(&expected) == crate::recording::log::check_of(&after);
         let state = if same && call.number != RT_SIGRETURN {
@@ -257,7 +295,7 @@ impl Process {
         } else {
             Some(Box::new(state_of(thread.tracee(), &after)?))
         };
-        let done = Done { result, writes, maps, state };
+        let done = Done { result: in_rax, writes, maps, state };
         let happening = if calling.is_logged {
             Happening::Returns { done }
         } else {

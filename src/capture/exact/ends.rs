@@ -20,6 +20,9 @@ use crate::tracee::{
 };
 use std::time::Duration;
 
+/// The status of a thread that SIGSYS ends.
+const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
+
 impl Engine {
     /// Logs the last place of the program.
     pub(super) fn log_finish(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
@@ -54,7 +57,7 @@ impl Engine {
             take_out(process, thread)?;
         }
         thread.ending = last_state(thread);
-        if chose_to && self.threads.len() > 1 {
+        if self.threads.len() > 1 && (chose_to || self.is_killed_alone(tid)) {
             return self.thread_ends(tid);
         }
         if !self.is_finished {
@@ -64,6 +67,15 @@ impl Engine {
             thread.doing = Doing::AtEnd;
         }
         self.end_if_all_are()
+    }
+
+    /// Returns true if a filter of system calls ended a thread alone (`SECCOMP_RET_KILL_THREAD`). That
+    /// is an exit of the thread, with this status. Its process would be ended by a signal.
+    fn is_killed_alone(&self, tid: Tid) -> bool {
+        let is_filtered = self.process.as_ref().is_some_and(|process| process.is_filtered);
+        is_filtered
+            && Tracee(tid).event_message().is_ok_and(|status| status == SIGSYS_STATUS)
+            && !tracee::is_signalled(self.pid, tid)
     }
 
     /// Logs where the program ended that did not choose to.
@@ -231,7 +243,12 @@ impl Engine {
                 let threads: Vec<Tracee> = stopped.iter().map(|(tracee, _)| *tracee).collect();
                 let _ = vdso.restore(&process.engine.memory, &threads);
             }
-            let _ = process.engine.leave(*first);
+            // A filter may forbid the calls that are made where the program is.
+            let _ = if process.is_filtered {
+                process.engine.unprotect_all(*first)
+            } else {
+                process.engine.leave(*first)
+            };
         }
         for (tracee, signal) in stopped {
             let _ = tracee.detach(signal);

@@ -17,6 +17,7 @@ mod ends;
 mod engine;
 mod family;
 mod files;
+mod filters;
 mod follow;
 mod go;
 mod hooks;

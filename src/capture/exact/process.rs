@@ -23,6 +23,8 @@ pub(super) struct Process {
     pub(super) heap_end: u64,
     /// True if it may have its own memory open as a file.
     pub(super) has_memory_file: bool,
+    /// True if it has installed a filter of its system calls.
+    pub(super) is_filtered: bool,
     /// True if it ran before it was recorded.
     pub(super) was_running: bool,
     /// Its vdso, if the program uses it.

@@ -73,6 +73,21 @@ impl Scratch {
         Ok(scratch)
     }
 
+    /// Replaces the range to which an argument of a call points by these bytes at `at`.
+    pub(super) fn put(
+        process: &TranslatedProcess,
+        tracee: Tracee,
+        registers: &Registers,
+        (argument, range): (usize, AddrRange),
+        (at, bytes): (Addr, &[u8]),
+    ) -> Result<Self, Error> {
+        process.memory.write(at, bytes).map_err(|_| Error::NoMemory { at })?;
+        let mut moved = *registers;
+        *argument_of(&mut moved, argument) = at.0;
+        tracee.set_registers(&moved)?;
+        Ok(Self(vec![Buffer { argument, range, at }]))
+    }
+
     /// Returns true if no buffer was replaced.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,6 +1,7 @@
 //! System calls that the recorder answers itself, or prepares.
 
 use super::engine::Engine;
+use super::filters::asks_for_filters;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
@@ -13,9 +14,9 @@ use crate::sideband::Mapping;
 use crate::syscalls::{Call, Model, Property};
 use crate::tracee::Rseq;
 use crate::tracee::call_numbers::{
-    ARCH_PRCTL, BRK, CLONE, CLONE3, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP,
-    PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN,
-    SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
+    ARCH_PRCTL, BRK, CLONE, CLONE3, EXECVE, EXECVEAT, EXIT_GROUP, FORK, MADVISE, MMAP, MPROTECT,
+    MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK,
+    RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
 };
 
 const ENOSYS: i64 = -libc::ENOSYS as i64;
@@ -46,10 +47,15 @@ pub(super) struct Reason {
 impl Engine {
     /// Returns why the process cannot be recorded beyond a call.
     pub(super) fn reason_to_leave(&self, call: &Call, r: &Registers) -> Option<Reason> {
-        if let Some(clause) = reason_to_leave(call.number, r) {
+        let process = self.process.as_ref()?;
+        let is_harmless = process.can_filter(call) || asks_for_filters(call);
+        if let Some(clause) = reason_to_leave(call.number, r).filter(|_| !is_harmless) {
             return Some(Reason { clause, remedy: "" });
         }
-        let process = self.process.as_ref()?;
+        if process.is_filtered && matches!(call.number, EXECVE | EXECVEAT) {
+            let clause = "executes a program while it filters its system calls (seccomp)";
+            return Some(Reason { clause, remedy: "" });
+        }
         let clause = if process.shares_with_child(call) {
             "forks while memory is mapped that both processes can write,"
         } else if process.mixes_mappings(call) {

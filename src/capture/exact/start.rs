@@ -107,6 +107,7 @@ impl Process {
             mappings,
             heap_end: 0,
             has_memory_file: false,
+            is_filtered: false,
             was_running: false,
             vdso: None,
             changed_memory: Vec::new(),

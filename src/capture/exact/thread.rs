@@ -37,6 +37,8 @@ pub(super) struct Calling {
     pub(super) extended: Option<Bytes>,
     /// True once the log says that other threads run while it is in the call.
     pub(super) is_logged: bool,
+    /// The signal by which a filter of the program answers it, once that is known.
+    pub(super) trapped: Option<SiginfoBytes>,
 }
 
 /// A thread.

@@ -7,6 +7,7 @@ mod chaos;
 mod data;
 mod executors;
 mod faults;
+mod filters;
 mod forks;
 mod history;
 mod keyframes;
