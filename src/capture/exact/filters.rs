@@ -12,6 +12,7 @@ use crate::tracee::{SiginfoBytes, siginfo};
 
 const PR_SET_SECCOMP: u64 = 22;
 const SECCOMP_MODE_FILTER: u64 = 2;
+const SECCOMP_SET_MODE_STRICT: u64 = 0;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 /// Another process, or thread, answers for the kernel.
 const SECCOMP_FILTER_FLAG_NEW_LISTENER: u64 = 8;
@@ -49,15 +50,19 @@ pub(super) fn installs_filter(call: &Call) -> bool {
     }
 }
 
-/// Returns true if a call fails, since it names no filter. Programs make such calls to learn what the
-/// kernel knows.
+/// Returns true if a call fails, since it names no filter, or has arguments that strict mode does not
+/// have. Programs make such calls to learn what the kernel knows, as libseccomp does.
 pub(super) fn asks_for_filters(call: &Call) -> bool {
+    let [operation, flags, pointer, ..] = call.args;
+    if call.number == SECCOMP && operation == SECCOMP_SET_MODE_STRICT {
+        return flags & u64::from(u32::MAX) != 0 || pointer != 0;
+    }
     let is_about_filters = match call.number {
-        PRCTL => call.args[0] == PR_SET_SECCOMP && call.args[1] == SECCOMP_MODE_FILTER,
-        SECCOMP => call.args[0] == SECCOMP_SET_MODE_FILTER,
+        PRCTL => operation == PR_SET_SECCOMP && flags == SECCOMP_MODE_FILTER,
+        SECCOMP => operation == SECCOMP_SET_MODE_FILTER,
         _ => false,
     };
-    is_about_filters && call.args[FILTER_ARGUMENT] == 0
+    is_about_filters && pointer == 0
 }
 
 /// Returns true for the signal by which a filter answers a call.

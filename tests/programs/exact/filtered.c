@@ -84,6 +84,9 @@ int main(int argc, char **argv)
     errno = 0;
     int known = syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, NULL);
     printf("asked: %d %s\n", known, strerror(errno));
+    errno = 0;
+    known = syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL);
+    printf("asked: %d %s\n", known, strerror(errno));
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     struct sigaction action = {.sa_sigaction = trapped, .sa_flags = SA_SIGINFO};
     sigaction(SIGSYS, &action, 0);
