@@ -114,8 +114,12 @@ impl Launch<'_> {
     }
 }
 
-/// Kills a stopped single-threaded process that the calling thread traces, and reaps it.
+/// Kills a stopped single-threaded process that the calling thread traces, and reaps it. Does nothing
+/// if it was reaped before: its number may be another process's by now.
 pub fn end(pid: Pid) {
+    if !is_own(pid) {
+        return;
+    }
     let tracee = Tracee(Tid(pid.0));
     Tracee::kill_process(pid);
     loop {
@@ -125,6 +129,16 @@ pub fn end(pid: Pid) {
             break;
         }
     }
+}
+
+/// Returns true if a process is a child of this one, or traced by it, and not reaped.
+fn is_own(pid: Pid) -> bool {
+    let number = libc::id_t::try_from(pid.0).unwrap_or(0);
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
+    // SAFETY: `siginfo_t` is plain data, of which zeros are a value.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    // SAFETY: waitid(2) writes to `info` and nothing else.
+    unsafe { libc::waitid(libc::P_PID, number, &raw mut info, flags) == 0 }
 }
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
@@ -167,5 +181,24 @@ fn run_child(prepared: &Prepared, go: RawFd, errors: RawFd) -> ! {
         let errno = *libc::__errno_location();
         libc::write(errors, (&raw const errno).cast(), size_of::<i32>());
         libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_process_of_others_is_not_killed() {
+        // The shell's own child, which outlives it.
+        let script = "sleep 60 >/dev/null 2>&1 & echo $!";
+        let started = Command::new("sh").args(["-c", script]).output().unwrap();
+        let pid: i32 = String::from_utf8(started.stdout).unwrap().trim().parse().unwrap();
+        end(Pid(pid));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        assert!(!status.contains("State:\tZ"), "{status}");
+        Tracee::kill_process(Pid(pid));
     }
 }
