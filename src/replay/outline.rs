@@ -112,7 +112,8 @@ impl Outline {
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
     pub(super) fn position(&self, first: u64, moment: u64) -> Position {
         let begins = |entry: u64| self.ticks_before(entry).saturating_add(entry);
-        let (mut low, mut high) = (first, self.len());
+        // A run whose end is not recorded ends after its last entry.
+        let (mut low, mut high) = (first, self.last() + 1);
         while low + 1 < high {
             let middle = low + (high - low) / 2;
             if begins(middle) <= moment {

@@ -263,10 +263,13 @@ impl Run for Replayed {
             return Err(Error::NoSuchPosition { position: moment, total });
         }
         let first = replay.position_of_moment(moment);
-        let went = replay.seek(replay::Position { instructions, ..first });
-        let went = went.and_then(|()| {
-            if moment == total { reach_end(replay, instructions > 0) } else { Ok(()) }
-        });
+        let went = match (moment == total, instructions) {
+            (true, 0) => replay.go_to_end(&|| false).map(|_| ()),
+            (is_last, _) => {
+                let went = replay.seek(replay::Position { instructions, ..first });
+                went.and_then(|()| if is_last { reach_end(replay) } else { Ok(()) })
+            }
+        };
         if let Err(error) = went {
             self.fail(&error);
             return Err(refused(&error));
@@ -468,10 +471,9 @@ fn print(bytes: &[u8]) {
     let _ = output.write_all(bytes).and_then(|()| output.flush());
 }
 
-/// Moves to the end of the run from a place in its last moment. If the place is a `certain` one,
-/// does so only if nothing executes on the way.
-fn reach_end(replay: &mut Replay, certain: bool) -> Result<(), replay::Error> {
+/// Moves to the end of the run from a place in its last moment, if nothing executes on the way.
+fn reach_end(replay: &mut Replay) -> Result<(), replay::Error> {
     let here = replay.position();
     replay.go_to_end(&|| false)?;
-    if certain && replay.settle()? != here { replay.seek(here) } else { Ok(()) }
+    if replay.settle()? == here { Ok(()) } else { replay.seek(here) }
 }

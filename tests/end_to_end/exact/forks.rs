@@ -143,10 +143,10 @@ fn recordings_of_children_survive_the_recorder() {
     recorder.kill().unwrap();
     recorder.wait().unwrap();
     wait_until("the child ends", || std::fs::read(&done).is_ok_and(|text| text == b"done\n"));
-    let child = scene.path("store").join("family-1");
+    let child = scene.path("store").join("families-1");
     wait_until("its recording is complete", || child.join("manifest.json").exists());
     assert!(check(&child).starts_with(WHOLE));
-    assert!(cut(&scene.path("store").join("family-0")));
+    assert!(cut(&scene.path("store").join("families-0")));
 }
 
 fn cut(dir: &Path) -> bool {
