@@ -180,8 +180,8 @@ impl Outline {
         position: Position,
     ) -> Option<(u64, Cursor)> {
         let first = self.first_of(number).entry;
-        let (&entry, cursor) = self.keyframes.range(first..=position.entry).next_back()?;
-        Some((entry, cursor.clone()))
+        let (&entry, cursor) = self.keyframes.range(..=position.entry).next_back()?;
+        (entry >= first).then(|| (entry, cursor.clone()))
     }
 
     /// Forgets a keyframe that is of no use.

@@ -271,7 +271,9 @@ impl Replay {
     /// Returns the last position with a checkpoint before a position, or with a keyframe.
     fn checkpoint_before(&mut self, end: Position) -> Result<Position, Error> {
         let number = self.outline.epoch_before(end);
-        if number != self.number || end <= Position::after_entries(self.epoch.begins) {
+        let begins = Position::after_entries(self.epoch.begins);
+        let is_too_late = end <= begins && begins > self.outline.first_of(number);
+        if number != self.number || is_too_late {
             let is_at_entry = (end.ticks, end.instructions) == (0, 0);
             let last = end.entry.saturating_sub(is_at_entry.into());
             self.load_before(number, Position::after_entries(last))?;

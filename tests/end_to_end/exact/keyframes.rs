@@ -34,7 +34,8 @@ fn shown(dir: &Path) -> String {
         )
     };
     let places = ["end", "93%", "60%", "75%", "20%", "50%", "end"].map(look).concat();
-    let back = "watch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
+    // The search goes back to the beginning.
+    let back = "cf-find answer\nwatch signals\nreverse-continue\nreverse-continue\np signals\ncf-when\ndelete\n\
                 break answer\nreverse-continue\nbacktrace 3\ncf-when\ncontinue\ncf-when\n\
                 reverse-stepi\ncf-when\n";
     let settings = "set width 0\nset print frame-arguments none\n";
@@ -56,6 +57,7 @@ fn a_replay_from_a_keyframe_shows_what_one_from_the_beginning_shows() {
     fs::remove_dir_all(dir.join("keyframes")).unwrap();
     let without = shown(&dir);
     assert!(answer(&with, "backtrace 3", 0).contains("answer ("), "{with}");
+    assert!(answer(&with, "cf-find answer", 0).contains("answer at "), "{with}");
     // Of files that gdb reads in a directory of its own.
     let lines = |said: &str| -> Vec<String> {
         said.lines().filter(|line| !line.contains("/root/")).map(str::to_owned).collect()
