@@ -43,6 +43,10 @@ impl Sysroot {
         // Damaged files are omitted; the server reports them.
         let (images, _) = Images::load(reader, &records)?;
         stored.retain(|path, _| images.file(path).is_some());
+        // Shown first: what is known better replaces them.
+        for (name, image) in usual_names(&stored) {
+            sysroot.show(reader.dir(), &name, image)?;
+        }
         for (path, image) in &stored {
             sysroot.show(reader.dir(), path, image)?;
             // Where /lib is a link, the dynamic linker and so gdb use the shorter name. A recording
@@ -118,5 +122,54 @@ impl Sysroot {
         // If several files have one path, the last one counts.
         let _ = fs::remove_file(&link);
         symlink(target, link)
+    }
+}
+
+/// Returns the names by which programs usually load versioned libraries: `libz.so.1` is a link to
+/// `libz.so.1.2.13`. A running process shows only the files. Names that two files could have are
+/// none of these.
+fn usual_names(stored: &HashMap<String, ImageId>) -> HashMap<String, &ImageId> {
+    let mut names: HashMap<String, Vec<&ImageId>> = HashMap::new();
+    for (path, image) in stored {
+        let short = path.strip_prefix("/usr").filter(|short| short.starts_with("/lib"));
+        for path in [Some(path.as_str()), short].into_iter().flatten() {
+            let Some((base, version)) = path.rsplit_once(".so.") else { continue };
+            if version.split('.').any(|part| part.parse::<u64>().is_err()) {
+                continue;
+            }
+            for (at, _) in version.match_indices('.') {
+                names.entry(format!("{base}.so.{}", &version[..at])).or_default().push(image);
+            }
+        }
+    }
+    let only = |(name, images): (String, Vec<_>)| match images[..] {
+        [image] if !stored.contains_key(&name) => Some((name, image)),
+        _ => None,
+    };
+    names.into_iter().filter_map(only).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_have_their_shorter_names_unless_two_could_have_them() {
+        let image = |name: &str| ImageId(name.to_owned());
+        let stored = [
+            ("/usr/lib/libz.so.1.2.13", "z"),
+            ("/opt/libq.so.1.1", "old"),
+            ("/opt/libq.so.1.2", "new"),
+            ("/opt/libr.so.2", "short"),
+            ("/opt/libr.so.2.1", "long"),
+            ("/opt/libs.so.x.1", "odd"),
+        ];
+        let stored = stored.map(|(path, name)| (path.to_owned(), image(name))).into();
+        let names = usual_names(&stored);
+        let mut names: Vec<_> = names.iter().map(|(name, id)| (name.as_str(), &*id.0)).collect();
+        names.sort_unstable();
+        let z =
+            ["/lib/libz.so.1", "/lib/libz.so.1.2", "/usr/lib/libz.so.1", "/usr/lib/libz.so.1.2"];
+        assert_eq!(names, z.map(|name| (name, "z")));
     }
 }
