@@ -87,7 +87,7 @@ int main() {
     r = recvmmsg(s[1], mm, 2, 0, 0);
     printf("%zd %d %d\n", r, mm[0].msg_len, mm[1].msg_len);
     int ep = epoll_create1(0), ev = eventfd(3, 0), tf = timerfd_create(CLOCK_MONOTONIC, 0);
-    struct itimerspec it = {{0, 0}, {0, 3000000}};
+    struct itimerspec it = {{0, 0}, {0, 200000000}};
     timerfd_settime(tf, 0, &it, 0);
     struct epoll_event e = {EPOLLIN, {.fd = ev}};
     epoll_ctl(ep, EPOLL_CTL_ADD, ev, &e);
