@@ -50,7 +50,11 @@ impl Launch<'_> {
         let (error_read, error_write) = pipe()?;
         // SAFETY: the child calls only async-signal-safe functions (`run_child`).
         match unsafe { fork() }.map_err(|errno| Error::System { call: "fork", errno })? {
-            ForkResult::Child => run_child(&prepared, go_read.as_raw_fd(), error_write.as_raw_fd()),
+            ForkResult::Child => {
+                // If the parent is killed, the child's wait ends.
+                drop((go_write, error_read));
+                run_child(&prepared, go_read.as_raw_fd(), error_write.as_raw_fd())
+            }
             ForkResult::Parent { child } => {
                 drop((go_read, error_write));
                 self.adopt(Pid(child.as_raw()), go_write, error_read)
