@@ -79,7 +79,7 @@ pub struct Translator<M> {
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
-    /// How system calls are logged in the cache, if they are.
+    /// Set where code in the cache logs system calls.
     pub(super) call_log: Option<CallLog>,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,

@@ -29,7 +29,7 @@ pub struct Zone {
     pub log: Option<LogCode>,
 }
 
-/// How system calls are logged in the cache.
+/// The facts on which code that logs system calls depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLog {
     /// True if programs may read and set the base of FS by instructions.

@@ -70,7 +70,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
         engine.let_go();
         return Err(error);
     }
-    // Whoever does not want to wait for the children's recorders can leave them to themselves.
+    // Signals no longer go to the program: one ends the wait for the children's recorders.
     drop(beat);
     drop(forwarding);
     engine.outcome()
