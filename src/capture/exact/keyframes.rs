@@ -108,7 +108,11 @@ impl Engine {
             self.keyframes.next = now + self.keyframes.period * SHARE;
             return Ok(());
         }
-        self.store_keyframe(now)?;
+        match self.store_keyframe(now) {
+            // A thread was killed, which will be reported. The keyframe has no end, so it is not used.
+            Err(Error::Tracee(error)) if error.is_gone() => {}
+            stored => stored?,
+        }
         let took = now.elapsed();
         self.keyframes.replayed = replayed;
         self.keyframes.next = Instant::now() + self.keyframes.period.max(took * SHARE);
@@ -168,6 +172,8 @@ impl Engine {
                 append(&mut file, tid, Happening::Enters { number: calling.call.number })?;
             }
         }
+        // The memory of a process that was killed is gone, or a part of it: this would fail then.
+        holder.tracee().registers()?;
         append(&mut file, self.holder, Happening::Finish { place: None })?;
         let size_bytes = file.finish()?;
         // A replay from a keyframe needs the log up to it.
