@@ -265,11 +265,6 @@ impl Recorder {
         self.clock.so_far()
     }
 
-    /// Begins the log of an exact recording.
-    pub(super) fn start_log(&mut self) -> Result<(), recording::Error> {
-        self.writer.start_log()
-    }
-
     /// Returns the contents of the log so far in numbers.
     pub(super) fn log_so_far(&self) -> LogTotals {
         self.writer.log_so_far()

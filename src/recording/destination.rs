@@ -2,7 +2,7 @@
 //! wasted and no file overwritten.
 
 use super::error::{At, Error, ErrorKind};
-use super::format::{MANIFEST, STARTING};
+use super::format::{LOG, MANIFEST, STARTING};
 use super::regular::create_private;
 use super::store::Store;
 use std::fs::{self, DirBuilder};
@@ -130,9 +130,11 @@ fn occupant(dir: &Path) -> Result<Occupant, Error> {
 /// Returns true for an empty directory, and for one in which a recorder was killed before its
 /// recording began.
 pub(super) fn is_bare(dir: &Path) -> bool {
-    let mut names =
-        fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.all(|name| name == PROBE || name == STARTING_PARTIAL)
+    let is_empty = |file: &fs::DirEntry| file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+    fs::read_dir(dir).into_iter().flatten().flatten().all(|file| match file.file_name() {
+        name if name == LOG => is_empty(&file),
+        name => name == PROBE || name == STARTING_PARTIAL,
+    })
 }
 
 /// Removes the contents of a directory that was empty.
@@ -182,7 +184,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let dir = base.path().join("r");
         fs::create_dir(&dir).unwrap();
-        for name in [PROBE, STARTING_PARTIAL] {
+        for name in [PROBE, STARTING_PARTIAL, LOG] {
             fs::write(dir.join(name), "").unwrap();
         }
         assert!(Store::new(base.path().to_owned()).list().unwrap().is_empty());

@@ -1,5 +1,6 @@
 //! Writes a recording. The capture room decides what is written, and when.
 
+use super::backend::BackendName;
 use super::chunk::{Appender, sum_entry};
 use super::error::{At, Error};
 use super::format::{
@@ -48,12 +49,17 @@ struct TraceFile {
 }
 
 impl Writer {
-    /// Starts a recording in `dir`, which must be empty or not exist.
+    /// Starts a recording in `dir`, which must be empty or not exist. One of the exact backend has a
+    /// log.
     pub fn create(dir: &Path, starting: &Manifest) -> Result<Self, Error> {
         let mut builder = DirBuilder::new();
         // A recording contains the program's memory, so only its owner may read it.
         builder.recursive(true).mode(0o700).create(dir).at(dir)?;
-        // Written first, so that the recording can be opened if the recorder is killed.
+        let is_exact = starting.capture.backend == BackendName::Exact;
+        // Before the manifest: an exact recording that can be opened has a log, however early the
+        // recorder is killed.
+        let log = is_exact.then(|| LogFile::create(dir.join(LOG))).transpose()?;
+        // Before all other files, so that the recording can be opened if the recorder is killed.
         start(dir, starting)?;
         builder.recursive(false);
         for sub in [dir.join(TRACE_DIR), dir.join(IMAGE_DIR)] {
@@ -62,7 +68,7 @@ impl Writer {
         let sideband = Appender::create(dir.join(SIDEBAND))?;
         let dir = dir.to_owned();
         let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Ok(Self { dir, sideband, pending, log: None, places: None, traces, ended })
+        Ok(Self { dir, sideband, pending, log, places: None, traces, ended })
     }
 
     /// Writes the values known at the start again, after the process has started.
@@ -149,12 +155,6 @@ impl Writer {
         if self.pending.len() >= SIDEBAND_CHUNK_BYTES {
             flush_sideband(&mut self.sideband, &mut self.pending)?;
         }
-        Ok(())
-    }
-
-    /// Begins the log of an exact recording.
-    pub fn start_log(&mut self) -> Result<(), Error> {
-        self.log = Some(LogFile::create(self.dir.join(LOG))?);
         Ok(())
     }
 

@@ -58,8 +58,7 @@ impl Engine {
                 return Ok(());
             }
         };
-        let mut recorder = Recorder::start(prepared, pid)?;
-        recorder.start_log()?;
+        let recorder = Recorder::start(prepared, pid)?;
         let vdso = Vdso::replace(pid, &Memory::open(pid)?, &threads)?;
         let process = Process::open(recorder, first, MappingRecorder::of_all_files())?;
         let process = self.process.insert(Process { vdso, was_running: true, ..process });

@@ -34,8 +34,7 @@ impl Engine {
 
     /// Begins to record a process that has executed a program and left that call.
     pub(super) fn start_executed(&mut self, prepared: Prepared) -> Result<(), Error> {
-        let mut recorder = Recorder::start(prepared, self.pid)?;
-        recorder.start_log()?;
+        let recorder = Recorder::start(prepared, self.pid)?;
         self.begin(recorder, MappingRecorder::of_all_files())
     }
 

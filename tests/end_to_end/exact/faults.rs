@@ -19,7 +19,6 @@ fn rewrite(from: &Path, to: &Path, entries: &[Entry]) {
     for record in reader.sideband().expect("it has mappings") {
         writer.sideband(&record).expect("there is room");
     }
-    writer.start_log().expect("there is room");
     for entry in entries {
         writer.log(entry).expect("there is room");
     }
