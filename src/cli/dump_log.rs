@@ -102,6 +102,14 @@ impl Printer {
                 let words = format!("{}, {handler}", signal(siginfo));
                 Line { kind: "signal", words, writes, ..at(Some(*place)) }
             }
+            Happening::Foreign { range } => {
+                Line { kind: "foreign", words: range.to_string(), ..Line::default() }
+            }
+            Happening::Accesses { place, registers, writes, .. } => {
+                let after: crate::insn::Registers = (**registers).into();
+                let words = format!("to {}", Addr(after.rip));
+                Line { kind: "accesses", words, writes, ..at(Some(*place)) }
+            }
             Happening::Switch { place } => Line { kind: "switch", ..at(Some(*place)) },
             Happening::Born { state, writes } => {
                 let registers: crate::insn::Registers = state.registers.into();

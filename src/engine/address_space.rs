@@ -2,6 +2,7 @@
 //! without those of its tracer, and with the permissions that its tracer took away.
 
 use super::error::Error;
+use super::foreign::Foreign;
 use super::masked::unmask;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, MappingSet, Protection};
@@ -21,6 +22,8 @@ pub struct AddressSpace {
     hidden: Vec<AddrRange>,
     /// Pages whose write permission the tracer took away.
     masked: BTreeSet<u64>,
+    /// Memory that processes outside may write.
+    pub(super) foreign: Foreign,
 }
 
 /// The difference between two looks at the mappings.
@@ -36,6 +39,8 @@ impl AddressSpace {
     /// Reads the mappings of the process again, and returns what changed.
     pub fn refresh(&mut self, pid: Pid) -> Result<MappingChanges, Error> {
         let maps = unmask(visible(mappings(pid)?, &self.hidden), &self.masked);
+        let maps = self.foreign.reveal(maps);
+        self.foreign.look_again();
         let (gone, new) = self.set.update(maps);
         self.note_altered(&gone, &new);
         Ok(MappingChanges { gone, new })
@@ -79,6 +84,12 @@ impl AddressSpace {
     pub fn masked_in(&self, range: AddrRange) -> Vec<u64> {
         let start = range.start.page().0;
         self.masked.range(start..range.end.0.max(start)).copied().collect()
+    }
+
+    /// Notes that the mappings in a range are others now.
+    pub fn replaced(&mut self, range: AddrRange) {
+        self.masked.retain(|page| !range.contains(Addr(*page)));
+        self.foreign.replaced(range);
     }
 
     /// Notes that a range holds the tracer's own memory.

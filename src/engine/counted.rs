@@ -192,6 +192,9 @@ impl TranslatedProcess {
                     self.open_for_write(thread.tracee, addr)?;
                     return Ok(run);
                 }
+                SignalStop::Foreign(_) => {
+                    return self.come_out(thread, running, RunEnd::Native(None));
+                }
                 SignalStop::Watchpoint => {
                     let status = HitStatus::of(thread.tracee)?;
                     let run = self.come_out(thread, running, RunEnd::Watchpoint)?;
@@ -312,7 +315,7 @@ impl TranslatedProcess {
     }
 
     /// Lets a thread that is stopped in the program execute one instruction there, with all its
-    /// repetitions.
+    /// repetitions. Foreign memory that it accessed is open after it.
     pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
         debug_assert_eq!(thread.place, Place::Program);
         let tracee = thread.tracee;
@@ -335,6 +338,7 @@ impl TranslatedProcess {
                 }
                 SignalStop::Done => return Ok(Stepped::Done),
                 SignalStop::CodeWrite(addr) => self.open_for_write(tracee, addr)?,
+                SignalStop::Foreign(addr) => self.open_foreign(tracee, addr)?,
                 SignalStop::StaleFault => {}
                 SignalStop::HiddenFault => thread.fault_again()?,
                 SignalStop::Program(info) => return Ok(Stepped::Signal(info)),

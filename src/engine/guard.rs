@@ -13,7 +13,7 @@ use crate::translate::{Bound, TranslateError};
 
 const PAGE_BYTES: u64 = 0x1000;
 const PROT_WRITE: u64 = 2;
-const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
+pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 /// The most bytes that one store writes: a register of AVX-512.
 const LARGEST_STORE_BYTES: u64 = 64;
 
@@ -143,6 +143,7 @@ impl TranslatedProcess {
 
     /// Restores the program's permissions to write all pages.
     pub fn unprotect_all(&mut self, tracee: Tracee) -> Result<(), Error> {
+        self.give_back_foreign(tracee, EVERYWHERE)?;
         let pages = self.space.masked_in(EVERYWHERE);
         pages.into_iter().try_for_each(|page| self.unprotect(tracee, page))
     }
@@ -150,6 +151,7 @@ impl TranslatedProcess {
     /// Restores permissions to write in a child, which has a copy of the process's memory, by
     /// the SYSCALL instruction at `gadget`.
     pub fn unprotect_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        self.open_foreign_in(child, gadget)?;
         for page in self.space.masked_in(EVERYWHERE) {
             let protection = self.space.protection(Addr(page)).map_or(0, bits_of);
             child.inject(gadget, MPROTECT, [page, PAGE_BYTES, protection, 0, 0, 0])?;

@@ -3,6 +3,7 @@
 //! the pages that they could write are given back first.
 
 use super::error::Error;
+use super::guard::EVERYWHERE;
 use super::process::TranslatedProcess;
 use crate::common::{Addr, AddrRange};
 use crate::insn::Registers;
@@ -18,7 +19,7 @@ const LARGEST_REACH: u64 = 1 << 30;
 const CALLS: u64 = 512;
 /// `readv`, `recvmsg`, `preadv`, `recvmmsg`, `process_vm_readv`, `preadv2`: their arguments
 /// point to the addresses that they write.
-const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
+pub(super) const SCATTERING: [u64; 6] = [19, 47, 295, 299, 310, 327];
 /// Frequent calls that write nothing: `write`, `close`, `lseek`, `pwrite64`, `writev`, `sched_yield`,
 /// `getpid`, `sendto`, `sendmsg`, `gettid`, `futex`, `epoll_ctl`, `tgkill`, and the ends `exit` and
 /// `exit_group`.
@@ -47,7 +48,7 @@ impl TranslatedProcess {
         let number = r.rax & u64::from(u32::MAX);
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         if SCATTERING.contains(&number) {
-            return self.give_back_protection(tracee, AddrRange::new(Addr(0), Addr(u64::MAX)));
+            return self.give_back_protection(tracee, EVERYWHERE);
         }
         if number == MADVISE {
             return self.give_back_protection(tracee, AddrRange::sized(Addr(r.rdi), r.rsi));

@@ -39,7 +39,7 @@ pub(super) fn unmask(maps: Vec<Mapping>, masked: &BTreeSet<u64>) -> Vec<Mapping>
     joined.into_iter().map(|(mapping, _)| mapping).collect()
 }
 
-fn join(joined: &mut Vec<(Mapping, bool)>, mapping: Mapping, touched: bool) {
+pub(super) fn join(joined: &mut Vec<(Mapping, bool)>, mapping: Mapping, touched: bool) {
     if let Some((last, last_touched)) = joined.last_mut() {
         let goes_on = last.offset + last.range.size_bytes() == mapping.offset;
         let same = last.protection == mapping.protection

@@ -50,6 +50,8 @@ pub enum SignalStop {
     Guard,
     /// It wrote to a page that code was translated from.
     CodeWrite(Addr),
+    /// It is to access foreign memory, at this address.
+    Foreign(Addr),
     /// It wrote to a page that another thread's write has just made writable.
     StaleFault,
     /// It accessed what a debug register watches.
@@ -75,6 +77,7 @@ impl SignalStop {
             | Self::Native(_)
             | Self::AfterCall
             | Self::CodeWrite(_)
+            | Self::Foreign(_)
             | Self::StaleFault
             | Self::Done => true,
             // Of these the caller finds out.
@@ -153,6 +156,9 @@ impl TranslatedProcess {
         let steps = phase == Phase::Steps;
         if !steps && thread.area.is_guarded(addr) {
             return Ok(Some(SignalStop::Guard));
+        }
+        if self.space.foreign.faults_at(addr) {
+            return Ok(Some(SignalStop::Foreign(addr)));
         }
         if self.space.is_masked(addr.page().0) {
             return Ok(Some(SignalStop::CodeWrite(addr)));

@@ -36,11 +36,13 @@ impl Replay {
             Happening::Signal { place, .. }
             | Happening::Switch { place }
             | Happening::Changed { place, .. }
+            | Happening::Accesses { place, .. }
             | Happening::Finish { place: Some(place) } => Site::Place(*place),
             Happening::Start(_)
             | Happening::Memory(_)
             | Happening::Returns { .. }
             | Happening::Born { .. }
+            | Happening::Foreign { .. }
             | Happening::Finish { place: None } => Site::Here,
         }
     }
@@ -89,6 +91,7 @@ impl Replay {
             Happening::Start(_)
                 | Happening::Memory(_)
                 | Happening::Born { .. }
+                | Happening::Foreign { .. }
                 | Happening::Finish { place: None }
         );
         if is_beside || self.epoch.contexts.get(entry.tid).is_some_and(|c| c.call.is_some()) {
@@ -137,7 +140,8 @@ impl Epoch {
                     context.call = Some(*number);
                 }
             }
-            Happening::Executes { registers, extended, writes } => {
+            Happening::Executes { registers, extended, writes }
+            | Happening::Accesses { registers, extended, writes, .. } => {
                 self.apply_writes(writes)?;
                 if let Some(extended) = extended {
                     self.contexts.set_extended(tid, extended, self.thread.tracee)?;
@@ -174,7 +178,10 @@ impl Epoch {
                 }
             }
             Happening::Memory(write) => self.apply_writes(std::slice::from_ref(write))?,
-            Happening::Switch { .. } | Happening::Start(_) | Happening::Finish { .. } => {}
+            Happening::Switch { .. }
+            | Happening::Start(_)
+            | Happening::Foreign { .. }
+            | Happening::Finish { .. } => {}
         }
         Ok(())
     }

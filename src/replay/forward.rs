@@ -105,7 +105,9 @@ impl Replay {
                 Advanced::Happened(entry)
                     if matches!(
                         entry.happening,
-                        Happening::Switch { .. } | Happening::Changed { .. }
+                        Happening::Switch { .. }
+                            | Happening::Changed { .. }
+                            | Happening::Foreign { .. }
                     ) => {}
                 Advanced::Happened(_) => {
                     if let Some(event) = self.event_behind(goals) {

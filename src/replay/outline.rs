@@ -35,6 +35,8 @@ pub(super) struct Outline {
     ranges: Vec<Vec<AddrRange>>,
     /// Where the log goes on after each keyframe that is between two entries of it.
     keyframes: BTreeMap<u64, Cursor>,
+    /// Memory that became foreign, with the numbers of its entries.
+    foreign: Vec<(u64, AddrRange)>,
 }
 
 /// An entry in short.
@@ -67,7 +69,7 @@ impl Outline {
         let (mut ranges, mut kept): (Vec<Vec<AddrRange>>, _) = (Vec::new(), BTreeMap::new());
         let (mut starts, mut entries, mut total_ticks) = (Vec::new(), Vec::new(), 0_u64);
         let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
-        let mut is_finished = false;
+        let (mut is_finished, mut foreign) = (false, Vec::new());
         loop {
             let here = cursor.clone();
             if keyframes.binary_search(&here.index()).is_ok() {
@@ -75,6 +77,9 @@ impl Outline {
             }
             let Some(entry) = cursor.peek()? else { break };
             is_finished = matches!(entry.happening, Happening::Finish { .. });
+            if let Happening::Foreign { range } = entry.happening {
+                foreign.push((here.index(), range));
+            }
             let act = calls.act_of(entry.tid, &entry.happening);
             entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
             total_ticks = total_ticks.saturating_add(entry.ticks);
@@ -106,7 +111,17 @@ impl Outline {
         }
         ranges.iter_mut().for_each(join);
         let keyframes = kept;
-        Ok(Self { starts, begins, entries, total_ticks, is_finished, files, ranges, keyframes })
+        Ok(Self {
+            starts,
+            begins,
+            entries,
+            total_ticks,
+            is_finished,
+            files,
+            ranges,
+            keyframes,
+            foreign,
+        })
     }
 
     /// Returns the first position of a moment ([`Replay::moment`]), from an entry on.
@@ -220,6 +235,13 @@ impl Outline {
     /// last.
     pub(super) fn files(&self) -> &BTreeMap<String, ImageId> {
         &self.files
+    }
+
+    /// Returns true if some of a range was foreign memory of a program, which had it, before an entry.
+    pub(super) fn is_foreign(&self, number: usize, before: u64, range: AddrRange) -> bool {
+        let begin = self.begins.get(number).copied().unwrap_or(0);
+        let mut foreign = self.foreign.iter().filter(|(entry, _)| (begin..before).contains(entry));
+        foreign.any(|(_, foreign)| foreign.overlaps(range))
     }
 
     /// Returns the ticks of all threads.

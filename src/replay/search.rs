@@ -159,8 +159,10 @@ impl Replay {
             if site == Site::Here {
                 let in_call = self.epoch.contexts.get(next.tid).is_some_and(|c| c.call.is_some());
                 // A call that it entered before others ran.
-                match self.outline.last_of(next.tid, entry).filter(|_| in_call) {
-                    Some(entered) => entry = entered,
+                // Nothing is executed where memory becomes foreign.
+                let is_between = matches!(next.happening, Happening::Foreign { .. });
+                match self.outline.last_of(next.tid, entry).filter(|_| in_call || is_between) {
+                    Some(before) => entry = before,
                     None => return Ok(None),
                 }
                 continue;

@@ -96,7 +96,7 @@ impl Replay {
         verdict.keyframes += 1;
         self.epoch.contexts.save(self.epoch.thread.tracee)?;
         loaded.contexts.save(loaded.thread.tracee)?;
-        let differences = loaded.differences_from(&self.epoch);
+        let differences = loaded.differences_from(&self.epoch, &|page| self.is_foreign(page));
         let named =
             differences.into_iter().map(|what| format!("the keyframe after entry {entry}: {what}"));
         verdict.differences.extend(named);
@@ -130,7 +130,7 @@ impl Replay {
             let (mut recorded, mut own) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
             let known = core.read(at, &mut recorded);
             let there = self.read(at, &mut own);
-            if known == PAGE_BYTES {
+            if known == PAGE_BYTES && !self.is_foreign(at) {
                 verdict.bytes += PAGE_BYTES as u64;
                 if there < PAGE_BYTES {
                     verdict.differences.push(format!("there is no memory at {at}"));
@@ -145,11 +145,17 @@ impl Replay {
             at = Addr(at.0.saturating_add(PAGE_BYTES as u64));
         }
     }
+
+    /// Returns true for a page that processes outside the recording may have written.
+    fn is_foreign(&self, page: Addr) -> bool {
+        let range = AddrRange::sized(page, PAGE_BYTES as u64);
+        self.outline.is_foreign(self.number, self.position().entry, range)
+    }
 }
 
 impl Epoch {
     /// Returns the differences of threads and memory from another process, a sentence each.
-    fn differences_from(&self, other: &Self) -> Vec<String> {
+    fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
         let mut differences = Vec::new();
         let (own, others): (Vec<Tid>, Vec<Tid>) =
             (self.contexts.tids().collect(), other.contexts.tids().collect());
@@ -180,7 +186,7 @@ impl Epoch {
                 let (mut own, mut others) = ([0; PAGE_BYTES], [0; PAGE_BYTES]);
                 let known = self.engine.memory.read(at, &mut own);
                 let there = other.engine.memory.read(at, &mut others);
-                if known != there || own != others {
+                if (known != there || own != others) && !is_foreign(at) {
                     differences.push(format!("the page at {at} is another one"));
                 }
                 at = Addr(at.0.saturating_add(PAGE_BYTES as u64));

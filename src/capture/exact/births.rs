@@ -114,7 +114,11 @@ impl Engine {
                 turns.end(child);
             }
             // An error is one of the child: its parent is stopped.
-            Ok(process.take_out_newborn(Tracee(child)))
+            let shares = process.take_out_newborn(Tracee(child));
+            if shares.as_ref().is_ok_and(|shares| !shares) {
+                process.share_with_child();
+            }
+            Ok(shares)
         })?;
         let Some(shares) = shares else { return Ok(()) };
         let followed = shares.and_then(|shares| {

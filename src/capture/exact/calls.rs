@@ -78,6 +78,7 @@ impl Engine {
         let may_block = Model::of(call.number).is_none_or(|model| model.has(Property::MayBlock));
         let begun = self.with(tid, |process, thread| {
             process.prepare_call(thread, &call, &registers)?;
+            let uses_foreign = process.uses_foreign(&call);
             let open =
                 call.begin(&|addr: Addr, buf: &mut [u8]| process.engine.read_visible(addr, buf));
             let before = process.before_unknown(&call, &registers, &open);
@@ -106,6 +107,8 @@ impl Engine {
                 open,
                 registers,
                 before,
+                uses_foreign: uses_foreign && scratch.is_empty(),
+                was_closed: false,
                 scratch,
                 extended,
                 is_logged,
@@ -136,7 +139,8 @@ impl Engine {
             Some(InCall::Signal(info)) if is_of_filter(&info) => self.trapped(tid, info),
             Some(InCall::Signal(info)) => self.signalled_in_call(tid, info),
             Some(InCall::GoesOn) => {
-                let resumed = self.with(tid, |_, thread| {
+                let resumed = self.with(tid, |process, thread| {
+                    process.open_again(thread)?;
                     thread.tracee().step(0)?;
                     Ok(thread.calling().is_some_and(|c| changes_mappings(c.call.number)))
                 })?;
@@ -202,6 +206,7 @@ impl Process {
         Ok(match why {
             // The kernel makes it again, unless a handler begins.
             SignalStop::Done if asks_to_restart(&thread.tracee().registers()?) => InCall::GoesOn,
+            SignalStop::Done if self.is_repeated(thread)? => InCall::GoesOn,
             SignalStop::Done => InCall::Done,
             SignalStop::Program(info) => InCall::Signal(info),
             SignalStop::HiddenFault => {
@@ -271,6 +276,9 @@ impl Process {
         let in_rax = after.rax.cast_signed();
         // The call was not made if a filter answered with a signal: RAX is its number.
         let result = if calling.trapped.is_some() { NOT_MADE } else { in_rax };
+        if self.engine.has_foreign() && !calling.scratch.is_empty() {
+            self.engine.open_foreign_for_call(thread.tracee(), before)?;
+        }
         calling.scratch.give_back(&mut self.engine, &calling.open, result);
         thread.registered.note(call, result);
         if installs_filter(call) && result == 0 {

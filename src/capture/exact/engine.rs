@@ -216,6 +216,10 @@ impl Engine {
     fn advance(&mut self, tid: Tid) -> Result<(), Error> {
         let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let runs = matches!(thread.doing, Doing::Runs);
+        if runs && thread.running.is_none() && thread.stop.is_none() {
+            self.close_foreign(tid)?;
+        }
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
         let steps = self.debugger.as_ref().is_some_and(|d| d.stepping == Some(tid));
         match thread.stop.take() {
             Some(stop) if stop.is_end() => self.ending(tid, stop),
@@ -385,12 +389,17 @@ impl Engine {
             let bytes = process.bytes_at(before.rip);
             let ticks = u64::from(is_tick(&bytes, before.rip));
             let memory = process.before_step(hook);
+            let earlier = process.before_access(thread, &before, &bytes)?;
             let stepped = process.engine.step_in_program(&mut thread.translated)?;
+            let accessed = earlier.filter(|_| process.engine.has_open_foreign());
             match (stepped, hook) {
                 (Stepped::Done, Some(hook)) => {
                     process.log_step(thread, hook, &before, &bytes, memory)?;
                 }
-                (Stepped::Done, None) => thread.ticks += ticks,
+                (Stepped::Done, None) => match accessed {
+                    Some(earlier) => process.log_access(thread, &before, &bytes, &earlier)?,
+                    None => thread.ticks += ticks,
+                },
                 _ => {}
             }
             Ok(stepped)

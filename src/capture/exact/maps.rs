@@ -51,7 +51,9 @@ impl Process {
                 self.mappings.forget_changed_files();
                 let range = pages(at, second);
                 self.changed(thread, range)?;
-                vec![MapChange::Map(self.new_mapping(range, third, fourth)?)]
+                let mapped = self.new_mapping(range, third, fourth)?;
+                self.look_for_others(range);
+                vec![MapChange::Map(mapped)]
             }
             MUNMAP => {
                 self.changed(thread, given)?;
@@ -77,7 +79,10 @@ impl Process {
                 self.changed(thread, AddrRange::sized(at, PAGE_BYTES))?;
                 let attached =
                     self.engine.space.overlapping(AddrRange::sized(at, 1)).next().cloned();
-                let attached = attached.map(|mapping| self.shared_by_others(&mapping));
+                let attached = attached.map(|mapping| {
+                    self.look_for_others(mapping.range);
+                    self.shared_by_others(&mapping)
+                });
                 attached
                     .into_iter()
                     .map(|mapped| Ok(MapChange::Map(mapped?)))
@@ -96,9 +101,7 @@ impl Process {
     /// Reads the mappings again after a change in `range`, where nothing is protected by the
     /// recorder any more.
     fn changed(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
-        for page in self.engine.space.masked_in(range) {
-            self.engine.space.unmask(page);
-        }
+        self.engine.space.replaced(range);
         self.look_at_mappings(thread.tid())?;
         self.engine.forget_code(range);
         Ok(())

@@ -19,6 +19,7 @@ mod family;
 mod files;
 mod filters;
 mod follow;
+mod foreign;
 mod go;
 mod hooks;
 mod keyframes;

@@ -57,7 +57,7 @@ impl Engine {
             return Some(Reason { clause, remedy: "" });
         }
         let clause = if process.shares_with_child(call) {
-            "forks while memory is mapped that both processes can write,"
+            "makes a process that shares all of its memory,"
         } else if process.mixes_mappings(call) {
             "maps a file privately that it also maps to write to it"
         } else {
@@ -145,18 +145,15 @@ impl Process {
             }
             _ => {}
         }
+        self.engine.open_foreign_for_call(tracee, registers)?;
         Ok(self.engine.before_kernel_writes(tracee, registers)?)
     }
 
-    /// Returns true if a call creates a process that can write memory which this one can read, for
-    /// longer than this one waits: shared mappings, or all memory.
+    /// Returns true if a call creates a process that has all of this one's memory, for longer than this
+    /// one waits.
     fn shares_with_child(&self, call: &Call) -> bool {
         let Some(flags) = self.clone_flags(call) else { return false };
-        let is_writable = |m: &Mapping| m.protection.shared && m.protection.write;
-        match flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) {
-            flags if flags & CLONE_VM == 0 => self.engine.space.mappings().any(is_writable),
-            flags => flags == CLONE_VM,
-        }
+        flags & (CLONE_VM | CLONE_VFORK | CLONE_THREAD) == CLONE_VM
     }
 
     /// Returns true if a call maps a file so that it has private mappings, and others by which it is

@@ -16,6 +16,7 @@ use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
 
 const PAGE_BYTES: u64 = 4096;
+const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 /// The size of a thread's log of system calls. The memory is used as the log grows, and by calls that
 /// stop (`Scratch`): before these, the log was read and is empty.
 const BUFFER_BYTES: u64 = 1 << 20;
@@ -134,6 +135,7 @@ impl Process {
         }
         self.engine.read_actions(tracee)?;
         self.engine.log_calls();
+        self.look_for_others(EVERYWHERE);
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();
         let state = state_of(tracee, &tracee.registers()?)?;

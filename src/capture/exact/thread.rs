@@ -31,6 +31,10 @@ pub(super) struct Calling {
     pub(super) registers: Registers,
     /// The memory before a call whose effects the model does not know.
     pub(super) before: Option<Before>,
+    /// True if the kernel may use foreign memory until the call returns.
+    pub(super) uses_foreign: bool,
+    /// True if foreign memory was closed since the call was begun.
+    pub(super) was_closed: bool,
     /// The buffers that the kernel fills in place of the program's.
     pub(super) scratch: Scratch,
     /// The extended state, where the call may take long: it cannot be read in a call.

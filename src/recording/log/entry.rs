@@ -102,6 +102,22 @@ pub enum Happening {
         /// The memory that was written.
         writes: Vec<Write>,
     },
+    /// Processes outside the recording may write this memory from now on. The thread is about to execute.
+    Foreign {
+        /// The memory.
+        range: AddrRange,
+    },
+    /// It executed the next instruction, which accessed foreign memory.
+    Accesses {
+        /// Where it was.
+        place: Place,
+        /// Its registers after the instruction.
+        registers: Box<Words>,
+        /// Its extended state after it, if the instruction changed that.
+        extended: Option<Bytes>,
+        /// The memory that the instruction wrote, and the foreign memory that it read.
+        writes: Vec<Write>,
+    },
 }
 
 impl Happening {

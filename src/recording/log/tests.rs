@@ -126,6 +126,13 @@ fn happening() -> impl Strategy<Value = Happening> {
         option::of(place()).prop_map(|place| Happening::Finish { place }),
         (place(), option::of(state().prop_map(Box::new)), writes())
             .prop_map(|(place, state, writes)| Happening::Changed { place, state, writes }),
+        range().prop_map(|range| Happening::Foreign { range }),
+        (place(), words(), option::of(bytes()), writes()).prop_map(
+            |(place, registers, extended, writes)| {
+                let registers = Box::new(registers);
+                Happening::Accesses { place, registers, extended, writes }
+            }
+        ),
     ]
 }
 

@@ -242,7 +242,8 @@ impl PathWriter {
             Happening::Call { .. }
             | Happening::Enters { .. }
             | Happening::Ends { .. }
-            | Happening::Executes { .. } => {
+            | Happening::Executes { .. }
+            | Happening::Accesses { .. } => {
                 self.tracer.enter(entry.tid, ip.0, now);
                 // There is no code in the vsyscall page.
                 let insn = self.replay.insn_at(ip).filter(|_| call_at(ip).is_none());

@@ -1,0 +1,184 @@
+//! Memory that processes outside the recording may write: shared mappings that a child has too, or
+//! another process. The program's accesses are executed one by one, and logged with what they read.
+
+use super::effects::{Before, contents};
+use super::engine::Engine;
+use super::process::{Process, extended_of, place_of};
+use super::thread::{Doing, Thread};
+use crate::capture::Error;
+use crate::common::{AddrRange, Tid};
+use crate::insn::{Registers, may_write, reads, writes};
+use crate::recording::log::{Bytes, Happening};
+use crate::sideband::{Mapping, parse_maps};
+use crate::syscalls::Call;
+use crate::tracee::call_numbers::FUTEX;
+use std::fs;
+
+const EFAULT: i64 = -libc::EFAULT as i64;
+
+/// The state of a thread before an instruction that may access foreign memory.
+#[derive(Debug)]
+pub(super) struct BeforeAccess {
+    extended: Bytes,
+    /// All memory, if it is not known where the instruction writes.
+    memory: Option<Before>,
+}
+
+impl Engine {
+    /// Closes foreign memory before a thread executes the program, unless the kernel uses it for
+    /// another thread.
+    pub(super) fn close_foreign(&mut self, tid: Tid) -> Result<(), Error> {
+        if !self.process.as_ref().is_some_and(|process| process.engine.has_open_foreign()) {
+            return Ok(());
+        }
+        let uses = |thread: &Thread| thread.calling().is_some_and(|calling| calling.uses_foreign);
+        let is_used = self.threads.values().any(|thread| thread.tid() != tid && uses(thread));
+        self.with(tid, |process, thread| {
+            if is_used {
+                process.note(
+                    "a system call used memory that other processes can write while other threads \
+                     ran: if they used it too, the replay ends at that place"
+                        .to_owned(),
+                );
+                return Ok(());
+            }
+            process.close_foreign(thread)
+        })?;
+        for thread in self.threads.values_mut() {
+            if let Doing::Calls(calling) = &mut thread.doing {
+                calling.was_closed = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Process {
+    /// Takes note of a child with a copy of the mappings: it may write all that are shared.
+    pub(super) fn share_with_child(&mut self) {
+        let writable = |m: &&Mapping| m.protection.shared && m.protection.write;
+        let shared: Vec<Mapping> = self.engine.space.mappings().filter(writable).cloned().collect();
+        shared.iter().for_each(|mapping| self.share(mapping));
+    }
+
+    /// Takes note of a mapping that another process may write.
+    fn share(&mut self, mapping: &Mapping) {
+        if self.engine.make_foreign(mapping) {
+            let name = if mapping.name.is_empty() { "memory" } else { &mapping.name };
+            self.note(format!(
+                "the program shares {name} with other processes: each of its accesses there is \
+                 recorded by itself, which is slow"
+            ));
+        }
+    }
+
+    /// Takes note of shared mappings in a range if other processes can write them.
+    pub(super) fn look_for_others(&mut self, range: AddrRange) {
+        let shared = |m: &&Mapping| m.protection.shared && m.inode != 0;
+        let at = self.engine.space.overlapping(range).filter(shared);
+        let shared: Vec<Mapping> = at.cloned().collect();
+        if shared.is_empty() {
+            return;
+        }
+        let own = self.pid();
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        for pid in pids.filter(|pid| *pid != own.0) {
+            // Another user's, or gone.
+            let Ok(text) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
+            let Ok(maps) = parse_maps(&text) else { continue };
+            // Another recorder closes it for its program.
+            let may_write = |m: &Mapping| {
+                m.protection.shared && (m.protection.write || !m.protection.read)
+            };
+            for mapping in &shared {
+                if maps.iter().any(|m| may_write(m) && m.is_same_file(mapping)) {
+                    self.share(mapping);
+                }
+            }
+        }
+    }
+
+    /// Closes foreign memory, and logs which is closed from now on.
+    fn close_foreign(&mut self, thread: &Thread) -> Result<(), Error> {
+        for range in self.engine.close_foreign(thread.tracee())? {
+            self.log_beside(thread.tid(), Happening::Foreign { range })?;
+        }
+        Ok(())
+    }
+
+    /// Opens the foreign memory that the kernel uses in a thread's call, for the rest of the call.
+    pub(super) fn open_again(&mut self, thread: &mut Thread) -> Result<(), Error> {
+        if !self.engine.has_foreign() {
+            return Ok(());
+        }
+        let tracee = thread.tracee();
+        let Doing::Calls(calling) = &mut thread.doing else { return Ok(()) };
+        self.engine.open_foreign_for_call(tracee, &calling.registers)?;
+        calling.was_closed = false;
+        calling.uses_foreign = self.uses_foreign(&calling.call) && calling.scratch.is_empty();
+        Ok(())
+    }
+
+    /// Lets a thread make its call once more that failed because foreign memory was closed. Returns
+    /// false for a call that did not.
+    pub(super) fn is_repeated(&self, thread: &Thread) -> Result<bool, Error> {
+        let Some(calling) = thread.calling().filter(|calling| calling.was_closed) else {
+            return Ok(false);
+        };
+        let after = thread.tracee().registers()?;
+        if after.rax.cast_signed() != EFAULT {
+            return Ok(false);
+        }
+        let Registers { rip, rax, rcx, r11, .. } = calling.registers;
+        let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
+        thread.tracee().set_registers(&again)?;
+        Ok(true)
+    }
+
+    /// Returns true if the kernel may use foreign memory as long as a call lasts, whose arguments it
+    /// opens.
+    pub(super) fn uses_foreign(&self, call: &Call) -> bool {
+        // The kernel reads the word of a futex as the wait begins.
+        call.number != FUTEX && self.engine.has_open_foreign()
+    }
+
+    /// Reads the state of a thread before an instruction, if it may access foreign memory.
+    pub(super) fn before_access(
+        &self,
+        thread: &Thread,
+        before: &Registers,
+        bytes: &[u8],
+    ) -> Result<Option<BeforeAccess>, Error> {
+        if !self.engine.has_foreign() {
+            return Ok(None);
+        }
+        let extended = extended_of(thread.tracee())?;
+        let is_known = may_write(bytes, before).is_some();
+        let memory = (!is_known).then(|| Before::read(&self.engine, self.pid()));
+        Ok(Some(BeforeAccess { extended, memory }))
+    }
+
+    /// Logs an instruction that accessed foreign memory.
+    pub(super) fn log_access(
+        &mut self,
+        thread: &mut Thread,
+        before: &Registers,
+        bytes: &[u8],
+        earlier: &BeforeAccess,
+    ) -> Result<(), Error> {
+        let after = thread.tracee().registers()?;
+        let extended = extended_of(thread.tracee())?;
+        let extended = (extended != earlier.extended).then_some(extended);
+        // What it read is what the program knows of the memory.
+        let read = reads(bytes, before, &after);
+        let read = read.into_iter().filter(|range| self.engine.is_foreign(*range));
+        let ranges = read.chain(writes(bytes, before, &after));
+        let mut writes = contents(&self.engine, ranges.collect::<Vec<_>>());
+        if let Some(memory) = &earlier.memory {
+            writes.extend(memory.changes(&self.engine, self.pid()));
+        }
+        let (place, registers) = (place_of(before), Box::new(after.into()));
+        self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
+    }
+}

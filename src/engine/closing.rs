@@ -1,0 +1,123 @@
+//! Closes and opens foreign memory ([`Foreign`](super::foreign::Foreign)) in the process.
+
+use super::error::Error;
+use super::guard::{EVERYWHERE, bits_of};
+use super::kernel_writes::SCATTERING;
+use super::process::TranslatedProcess;
+use super::window::checked;
+use crate::common::{Addr, AddrRange};
+use crate::insn::Registers;
+use crate::sideband::{Mapping, Protection};
+use crate::tracee::Tracee;
+use crate::tracee::call_numbers::{MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT};
+
+const NOTHING: Protection = Protection { read: false, write: false, execute: false, shared: true };
+
+/// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
+/// `pwritev2`: their arguments point to the addresses that they read.
+const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
+/// `vfork`, `clone` and `clone3`, whose child may have the same memory; `exit` and `exit_group`, in which
+/// the kernel writes to lists of locks (robust_list(2)).
+const ANYWHERE: [u64; 5] = [56, 58, 60, 231, 435];
+
+impl TranslatedProcess {
+    /// Notes that processes outside may write the file of a mapping. From the first such file on, no
+    /// system call is made in the code cache. Returns false if that was known.
+    pub fn make_foreign(&mut self, mapping: &Mapping) -> bool {
+        let is_new = self.space.foreign.note(mapping);
+        if is_new {
+            self.stop_at_calls();
+        }
+        is_new
+    }
+
+    /// Returns true if the process shares memory with processes outside.
+    pub fn has_foreign(&self) -> bool {
+        self.space.foreign.is_any()
+    }
+
+    /// Returns true if some of a range is foreign memory that was closed.
+    pub fn is_foreign(&self, range: AddrRange) -> bool {
+        self.space.foreign.is_closed(range)
+    }
+
+    /// Returns true if foreign memory may be open.
+    pub fn has_open_foreign(&self) -> bool {
+        !self.space.foreign.is_shut()
+    }
+
+    /// Closes all foreign memory. Returns the ranges that were not closed before an access.
+    pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
+        if self.space.foreign.is_shut() {
+            return Ok(Vec::new());
+        }
+        for range in self.space.foreign.take_open() {
+            self.protect_range(tracee, range, NOTHING)?;
+        }
+        let foreign = &self.space.foreign;
+        let is_open = |m: &&Mapping| foreign.has(m) && !foreign.is_closed(m.range);
+        let ranges = self.space.mappings().filter(is_open).map(|m| (m.range, m.protection));
+        let mut closed = Vec::new();
+        for (range, protection) in ranges.collect::<Vec<_>>() {
+            self.protect_range(tracee, range, NOTHING)?;
+            self.space.foreign.close(range, protection);
+            closed.push(range);
+        }
+        self.space.foreign.all_are_closed();
+        Ok(closed)
+    }
+
+    /// Opens foreign memory for the access of one instruction.
+    pub(super) fn open_foreign(&mut self, tracee: Tracee, addr: Addr) -> Result<(), Error> {
+        match self.space.foreign.open_at(addr) {
+            Some((pages, protection)) => self.protect_range(tracee, pages, protection),
+            None => Ok(()),
+        }
+    }
+
+    /// Opens the foreign memory that the kernel may use in a call which a thread is about to make, until
+    /// it is closed again.
+    pub fn open_foreign_for_call(&mut self, tracee: Tracee, r: &Registers) -> Result<(), Error> {
+        if !self.has_foreign() {
+            return Ok(());
+        }
+        let number = r.rax & u64::from(u32::MAX);
+        if [&SCATTERING[..], &GATHERING, &ANYWHERE].iter().any(|all| all.contains(&number)) {
+            return self.give_back_foreign(tracee, EVERYWHERE);
+        }
+        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
+        let changes_mappings = matches!(number, MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT);
+        let size = if changes_mappings { r.rsi } else { 1 };
+        args.into_iter()
+            .try_for_each(|arg| self.give_back_foreign(tracee, AddrRange::sized(Addr(arg), size)))
+    }
+
+    /// Opens the foreign memory that has a part of `range`, until it is closed again.
+    pub fn give_back_foreign(&mut self, tracee: Tracee, range: AddrRange) -> Result<(), Error> {
+        for (range, protection) in self.space.foreign.give_back(range) {
+            self.protect_range(tracee, range, protection)?;
+        }
+        Ok(())
+    }
+
+    /// Opens foreign memory in a child, which has a copy of the process's mappings, by the SYSCALL
+    /// instruction at `gadget`.
+    pub(super) fn open_foreign_in(&self, child: Tracee, gadget: Addr) -> Result<(), Error> {
+        for (range, protection) in self.space.foreign.closed() {
+            let args = [range.start.0, range.size_bytes(), bits_of(*protection), 0, 0, 0];
+            child.inject(gadget, MPROTECT, args)?;
+        }
+        Ok(())
+    }
+
+    fn protect_range(
+        &self,
+        tracee: Tracee,
+        range: AddrRange,
+        protection: Protection,
+    ) -> Result<(), Error> {
+        let args = [range.start.0, range.size_bytes(), bits_of(protection), 0, 0, 0];
+        checked("mprotect", tracee.inject(self.gadget(), MPROTECT, args)?)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! Foreign memory: shared with processes outside the recording, which may write it at any time. It is
+//! closed, so that each of the program's accesses faults.
+
+use super::masked::join;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::{Mapping, Protection};
+
+const PAGE_BYTES: u64 = 0x1000;
+/// The most bytes that one instruction accesses at an address: a register of AVX-512.
+const REACH_BYTES: u64 = 64;
+
+/// The foreign memory of a process.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Foreign {
+    /// Mappings of the files that others may write.
+    files: Vec<Mapping>,
+    /// The closed ranges, and the program's protection of each.
+    closed: Vec<(AddrRange, Protection)>,
+    /// The parts of them that are open for an access.
+    open: Vec<AddrRange>,
+    /// True if there may be foreign mappings that are not closed.
+    is_stale: bool,
+}
+
+impl Foreign {
+    /// Notes that processes outside write the file of a mapping. Returns false if that was known.
+    pub(super) fn note(&mut self, mapping: &Mapping) -> bool {
+        let is_new = !self.files.iter().any(|file| file.is_same_file(mapping));
+        if is_new {
+            self.files.push(mapping.clone());
+            self.is_stale = true;
+        }
+        is_new
+    }
+
+    /// Returns true if there is foreign memory.
+    pub(super) fn is_any(&self) -> bool {
+        !self.files.is_empty()
+    }
+
+    /// Returns true if a mapping is foreign memory that can be closed. Code is executed where it is.
+    pub(super) fn has(&self, mapping: &Mapping) -> bool {
+        let Protection { shared, execute, read, write } = mapping.protection;
+        shared && !execute && (read || write) && self.files.iter().any(|f| f.is_same_file(mapping))
+    }
+
+    /// Returns true if all foreign memory is closed, as far as is known.
+    pub(super) fn is_shut(&self) -> bool {
+        !self.is_stale && self.open.is_empty()
+    }
+
+    /// Notes that the mappings changed.
+    pub(super) fn look_again(&mut self) {
+        self.is_stale = self.is_any();
+    }
+
+    /// Notes a range that was closed, with the program's protection.
+    pub(super) fn close(&mut self, range: AddrRange, protection: Protection) {
+        self.closed.push((range, protection));
+    }
+
+    /// Notes that the mappings that are not closed are not foreign.
+    pub(super) fn all_are_closed(&mut self) {
+        self.is_stale = false;
+    }
+
+    /// Returns true if some of a range is closed, or opened for an access.
+    pub(super) fn is_closed(&self, range: AddrRange) -> bool {
+        self.closed.iter().any(|(closed, _)| closed.overlaps(range))
+    }
+
+    /// Returns true if an access at an address faults because the recorder closed it.
+    pub(super) fn faults_at(&self, addr: Addr) -> bool {
+        let is_open = self.open.iter().any(|open| open.contains(addr));
+        !is_open && self.is_closed(AddrRange::sized(addr, 1))
+    }
+
+    /// Opens the pages of an access at an address, and returns them with the program's protection.
+    pub(super) fn open_at(&mut self, addr: Addr) -> Option<(AddrRange, Protection)> {
+        let (range, protection) = *self.closed.iter().find(|(range, _)| range.contains(addr))?;
+        let last = addr.wrapping_add(REACH_BYTES - 1).page().wrapping_add(PAGE_BYTES);
+        let pages = AddrRange::new(addr.page(), last.min(range.end));
+        self.open.push(pages);
+        Some((pages, protection))
+    }
+
+    /// Returns the parts that were open for an access.
+    pub(super) fn take_open(&mut self) -> Vec<AddrRange> {
+        std::mem::take(&mut self.open)
+    }
+
+    /// Returns the closed ranges that have a part of `range`, which are given back to the program.
+    pub(super) fn give_back(&mut self, range: AddrRange) -> Vec<(AddrRange, Protection)> {
+        let gone = self.closed.extract_if(.., |(closed, _)| closed.overlaps(range));
+        let gone: Vec<_> = gone.collect();
+        self.open.retain(|open| !gone.iter().any(|(range, _)| range.overlaps(*open)));
+        self.is_stale |= !gone.is_empty();
+        gone
+    }
+
+    /// Returns the closed ranges.
+    pub(super) fn closed(&self) -> &[(AddrRange, Protection)] {
+        &self.closed
+    }
+
+    /// Notes that the mappings in a range are others now.
+    pub(super) fn replaced(&mut self, range: AddrRange) {
+        let outside = |(closed, protection): (AddrRange, Protection)| {
+            let before = AddrRange::new(closed.start, closed.end.min(range.start));
+            let after = AddrRange::new(closed.start.max(range.end), closed.end);
+            let parts = [before, after].into_iter().filter(|part| part.start < part.end);
+            parts.map(move |part| (part, protection))
+        };
+        self.closed = std::mem::take(&mut self.closed).into_iter().flat_map(outside).collect();
+        self.open.retain(|open| !open.overlaps(range));
+        self.look_again();
+    }
+
+    /// Returns the mappings with the program's protection where they are closed.
+    pub(super) fn reveal(&self, maps: Vec<Mapping>) -> Vec<Mapping> {
+        if self.closed.is_empty() {
+            return maps;
+        }
+        let mut joined = Vec::with_capacity(maps.len());
+        for mapping in maps {
+            let mut start = mapping.range.start;
+            while start < mapping.range.end {
+                let (end, protection) = self.piece(AddrRange::new(start, mapping.range.end));
+                let mut part = mapping.clone();
+                part.range = AddrRange::new(start, end);
+                part.offset += start.0 - mapping.range.start.0;
+                let is_closed = protection.is_some();
+                part.protection = protection.unwrap_or(part.protection);
+                join(&mut joined, part, is_closed);
+                start = end;
+            }
+        }
+        joined.into_iter().map(|(mapping, _)| mapping).collect()
+    }
+
+    /// Returns the end of the first piece of a range that is closed, or not, as a whole.
+    fn piece(&self, range: AddrRange) -> (Addr, Option<Protection>) {
+        let at = self.closed.iter().find(|(closed, _)| closed.contains(range.start));
+        if let Some((closed, protection)) = at {
+            return (closed.end.min(range.end), Some(*protection));
+        }
+        let starts = self.closed.iter().map(|(closed, _)| closed.start);
+        (starts.filter(|start| range.contains(*start)).min().unwrap_or(range.end), None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sideband::parse_maps;
+
+    fn foreign(text: &str) -> Foreign {
+        let mut foreign = Foreign::default();
+        for mapping in parse_maps(text).unwrap() {
+            assert!(foreign.note(&mapping) || foreign.has(&mapping));
+            foreign.close(mapping.range, mapping.protection);
+        }
+        foreign
+    }
+
+    #[test]
+    fn closed_mappings_are_what_the_program_made_them() {
+        let before = "10000-14000 rw-s 1000 00:01 7 /dev/zero (deleted)\n\
+                      14000-15000 r--s 5000 00:01 7 /dev/zero (deleted)\n";
+        let mut foreign = foreign(before);
+        let seen = "0f000-10000 rw-p 0 00:00 0 \n\
+                    10000-15000 ---s 1000 00:01 7 /dev/zero (deleted)\n";
+        let whole = format!("0f000-10000 rw-p 0 00:00 0 \n{before}");
+        assert_eq!(foreign.reveal(parse_maps(seen).unwrap()), parse_maps(&whole).unwrap());
+        // Also while a page is open.
+        assert_eq!(foreign.open_at(Addr(0x12ffe)).unwrap().0.size_bytes(), 0x2000);
+        let open = "10000-12000 ---s 1000 00:01 7 /dev/zero (deleted)\n\
+                    12000-14000 rw-s 3000 00:01 7 /dev/zero (deleted)\n\
+                    14000-15000 ---s 5000 00:01 7 /dev/zero (deleted)\n";
+        assert_eq!(foreign.reveal(parse_maps(open).unwrap()), parse_maps(before).unwrap());
+    }
+
+    #[test]
+    fn accesses_fault_until_their_pages_are_open() {
+        let mut foreign = foreign("10000-14000 rw-s 0 00:01 7 /x\n");
+        assert!(foreign.faults_at(Addr(0x13fff)) && !foreign.faults_at(Addr(0x14000)));
+        let (pages, protection) = foreign.open_at(Addr(0x13fff)).unwrap();
+        assert_eq!(pages, AddrRange::new(Addr(0x13000), Addr(0x14000)));
+        assert!(protection.write && !foreign.faults_at(Addr(0x13000)) && !foreign.is_shut());
+        assert_eq!(foreign.take_open(), [pages]);
+        assert!(foreign.faults_at(Addr(0x13000)));
+    }
+
+    #[test]
+    fn what_is_mapped_in_its_place_is_not_closed() {
+        let mut foreign = foreign("10000-14000 rw-s 0 00:01 7 /x\n");
+        foreign.replaced(AddrRange::new(Addr(0x11000), Addr(0x12000)));
+        let closed: Vec<_> = foreign.closed().iter().map(|(range, _)| *range).collect();
+        let expected = [(0x10000, 0x11000), (0x12000, 0x14000)];
+        assert_eq!(closed, expected.map(|(a, b)| AddrRange::new(Addr(a), Addr(b))));
+        assert_eq!(foreign.give_back(AddrRange::new(Addr(0x13000), Addr(0x13001))).len(), 1);
+        assert!(!foreign.faults_at(Addr(0x12000)) && foreign.faults_at(Addr(0x10000)));
+    }
+}
