@@ -16,9 +16,8 @@ const NOTHING: Protection = Protection { read: false, write: false, execute: fal
 /// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
 /// `pwritev2`: their arguments point to the addresses that they read.
 const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
-/// `vfork`, `clone` and `clone3`, whose child may have the same memory; `exit` and `exit_group`, in which
-/// the kernel writes to lists of locks (robust_list(2)).
-const ANYWHERE: [u64; 5] = [56, 58, 60, 231, 435];
+/// `exit_group`, in which the kernel writes to lists of locks (robust_list(2)).
+const EXIT_GROUP: u64 = 231;
 
 impl TranslatedProcess {
     /// Notes that processes outside may write the file of a mapping. From the first such file on, no
@@ -29,6 +28,11 @@ impl TranslatedProcess {
             self.stop_at_calls();
         }
         is_new
+    }
+
+    /// Returns true if processes outside may write the file of a mapping.
+    pub fn is_foreign_file(&self, mapping: &Mapping) -> bool {
+        self.space.foreign.has_file(mapping)
     }
 
     /// Returns true if the process shares memory with processes outside.
@@ -82,7 +86,7 @@ impl TranslatedProcess {
             return Ok(());
         }
         let number = r.rax & u64::from(u32::MAX);
-        if [&SCATTERING[..], &GATHERING, &ANYWHERE].iter().any(|all| all.contains(&number)) {
+        if [&SCATTERING[..], &GATHERING, &[EXIT_GROUP]].iter().any(|all| all.contains(&number)) {
             return self.give_back_foreign(tracee, EVERYWHERE);
         }
         let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];

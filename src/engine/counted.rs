@@ -192,8 +192,10 @@ impl TranslatedProcess {
                     self.open_for_write(thread.tracee, addr)?;
                     return Ok(run);
                 }
-                SignalStop::Foreign(_) => {
-                    return self.come_out(thread, running, RunEnd::Native(None));
+                SignalStop::Foreign(addr) => {
+                    let run = self.come_out(thread, running, RunEnd::Native(None))?;
+                    self.open_foreign(thread.tracee, addr)?;
+                    return Ok(run);
                 }
                 SignalStop::Watchpoint => {
                     let status = HitStatus::of(thread.tracee)?;

@@ -25,12 +25,17 @@ pub(super) struct Foreign {
 impl Foreign {
     /// Notes that processes outside write the file of a mapping. Returns false if that was known.
     pub(super) fn note(&mut self, mapping: &Mapping) -> bool {
-        let is_new = !self.files.iter().any(|file| file.is_same_file(mapping));
+        let is_new = !self.has_file(mapping);
         if is_new {
             self.files.push(mapping.clone());
             self.is_stale = true;
         }
         is_new
+    }
+
+    /// Returns true if processes outside write the file of a mapping.
+    pub(super) fn has_file(&self, mapping: &Mapping) -> bool {
+        self.files.iter().any(|file| file.is_same_file(mapping))
     }
 
     /// Returns true if there is foreign memory.
@@ -41,7 +46,7 @@ impl Foreign {
     /// Returns true if a mapping is foreign memory that can be closed. Code is executed where it is.
     pub(super) fn has(&self, mapping: &Mapping) -> bool {
         let Protection { shared, execute, read, write } = mapping.protection;
-        shared && !execute && (read || write) && self.files.iter().any(|f| f.is_same_file(mapping))
+        shared && !execute && (read || write) && self.has_file(mapping)
     }
 
     /// Returns true if all foreign memory is closed, as far as is known.

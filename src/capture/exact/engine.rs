@@ -181,7 +181,10 @@ impl Engine {
 
     pub(super) fn flush_if_due(&mut self) -> Result<(), Error> {
         match &mut self.process {
-            Some(process) if Beat::is_due() => Ok(process.recorder.flush()?),
+            Some(process) if Beat::is_due() => {
+                process.look_for_others_if_due();
+                Ok(process.recorder.flush()?)
+            }
             _ => Ok(()),
         }
     }
@@ -397,7 +400,7 @@ impl Engine {
                     process.log_step(thread, hook, &before, &bytes, memory)?;
                 }
                 (Stepped::Done, None) => match accessed {
-                    Some(earlier) => process.log_access(thread, &before, &bytes, &earlier)?,
+                    Some(earlier) => process.log_access(thread, &before, &bytes, earlier)?,
                     None => thread.ticks += ticks,
                 },
                 _ => {}

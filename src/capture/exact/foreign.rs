@@ -3,9 +3,11 @@
 
 use super::effects::{Before, contents};
 use super::engine::Engine;
-use super::process::{Process, extended_of, place_of};
+use super::maps::{MAPS, plain_name};
+use super::process::{EVERYWHERE, Process, extended_of, place_of};
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
+use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::{AddrRange, Tid};
 use crate::insn::{Registers, may_write, reads, writes};
 use crate::recording::log::{Bytes, Happening};
@@ -13,7 +15,12 @@ use crate::sideband::{Mapping, parse_maps};
 use crate::syscalls::Call;
 use crate::tracee::call_numbers::FUTEX;
 use std::fs;
+use std::time::{Duration, Instant};
 
+/// The least time between two looks at what other processes map, and how many times as long as a look it
+/// is.
+const LOOK_PERIOD: Duration = Duration::from_secs(1);
+const LOOKS_SHARE: u32 = 50;
 const EFAULT: i64 = -libc::EFAULT as i64;
 
 /// The state of a thread before an instruction that may access foreign memory.
@@ -64,19 +71,22 @@ impl Process {
     /// Takes note of a mapping that another process may write.
     fn share(&mut self, mapping: &Mapping) {
         if self.engine.make_foreign(mapping) {
-            let name = if mapping.name.is_empty() { "memory" } else { &mapping.name };
-            self.note(format!(
-                "the program shares {name} with other processes: each of its accesses there is \
-                 recorded by itself, which is slow"
-            ));
+            let moot = format!("{MAPS}{} ", plain_name(mapping));
+            self.notes.retain(|note| !note.starts_with(&moot));
+            self.note(
+                "the program shares memory with other processes: its accesses there are recorded one \
+                 by one, which is slow"
+                    .to_owned(),
+            );
         }
     }
 
-    /// Takes note of shared mappings in a range if other processes can write them.
+    /// Takes note of shared mappings in a range if other processes can write them, or are meant to.
     pub(super) fn look_for_others(&mut self, range: AddrRange) {
-        let shared = |m: &&Mapping| m.protection.shared && m.inode != 0;
+        let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);
-        let shared: Vec<Mapping> = at.cloned().collect();
+        let (meant, shared): (Vec<Mapping>, Vec<_>) = at.cloned().partition(is_meant_for_others);
+        meant.iter().for_each(|mapping| self.share(mapping));
         if shared.is_empty() {
             return;
         }
@@ -88,15 +98,24 @@ impl Process {
             let Ok(text) = fs::read_to_string(format!("/proc/{pid}/maps")) else { continue };
             let Ok(maps) = parse_maps(&text) else { continue };
             // Another recorder closes it for its program.
-            let may_write = |m: &Mapping| {
-                m.protection.shared && (m.protection.write || !m.protection.read)
-            };
+            let may_write =
+                |m: &Mapping| m.protection.shared && (m.protection.write || !m.protection.read);
             for mapping in &shared {
                 if maps.iter().any(|m| may_write(m) && m.is_same_file(mapping)) {
                     self.share(mapping);
                 }
             }
         }
+    }
+
+    /// Looks now and then for processes that have mapped what the program maps.
+    pub(super) fn look_for_others_if_due(&mut self) {
+        let begun = Instant::now();
+        if begun < self.next_look {
+            return;
+        }
+        self.look_for_others(EVERYWHERE);
+        self.next_look = begun + LOOK_PERIOD.max(LOOKS_SHARE * begun.elapsed());
     }
 
     /// Closes foreign memory, and logs which is closed from now on.
@@ -114,7 +133,16 @@ impl Process {
         }
         let tracee = thread.tracee();
         let Doing::Calls(calling) = &mut thread.doing else { return Ok(()) };
+        let now = tracee.registers()?;
+        let restarts = asks_to_restart(&now);
+        if !restarts && now.rip != calling.registers.rip {
+            return Ok(());
+        }
         self.engine.open_foreign_for_call(tracee, &calling.registers)?;
+        if restarts {
+            // The kernel would have done this, but for the calls that opened it.
+            tracee.set_registers(&stand_before_call(&now))?;
+        }
         calling.was_closed = false;
         calling.uses_foreign = self.uses_foreign(&calling.call) && calling.scratch.is_empty();
         Ok(())
@@ -165,7 +193,7 @@ impl Process {
         thread: &mut Thread,
         before: &Registers,
         bytes: &[u8],
-        earlier: &BeforeAccess,
+        earlier: BeforeAccess,
     ) -> Result<(), Error> {
         let after = thread.tracee().registers()?;
         let extended = extended_of(thread.tracee())?;
@@ -175,10 +203,15 @@ impl Process {
         let read = read.into_iter().filter(|range| self.engine.is_foreign(*range));
         let ranges = read.chain(writes(bytes, before, &after));
         let mut writes = contents(&self.engine, ranges.collect::<Vec<_>>());
-        if let Some(memory) = &earlier.memory {
+        if let Some(memory) = earlier.memory {
             writes.extend(memory.changes(&self.engine, self.pid()));
         }
         let (place, registers) = (place_of(before), Box::new(after.into()));
         self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
     }
+}
+
+/// Returns true for memory whose purpose is to be shared: of shm_open(3) and shmget(2).
+fn is_meant_for_others(mapping: &Mapping) -> bool {
+    mapping.protection.shared && ["/dev/shm/", "/SYSV"].iter().any(|p| mapping.name.starts_with(p))
 }

@@ -20,6 +20,9 @@ const MREMAP_DONTUNMAP: u64 = libc::MREMAP_DONTUNMAP as u64;
 const FORGETTING: [u64; 3] =
     [libc::MADV_DONTNEED as u64, libc::MADV_REMOVE as u64, libc::MADV_DONTNEED_LOCKED as u64];
 
+/// The start of a sentence about a file that is mapped to be written.
+pub(super) const MAPS: &str = "the program maps ";
+
 /// Returns true if a call may change mappings. No other thread executes anything until it is done:
 /// the log has the changes in the order in which the kernel made them.
 pub(super) fn changes_mappings(number: u64) -> bool {
@@ -173,10 +176,13 @@ impl Process {
     }
 
     pub(super) fn note_shared(&mut self, mapping: &Mapping) {
-        let name = if mapping.name.is_empty() { "memory" } else { &mapping.name };
+        if self.engine.is_foreign_file(mapping) || self.notes.iter().any(|n| n.starts_with(MAPS)) {
+            return;
+        }
+        let name = plain_name(mapping);
         self.note(format!(
-            "the program maps {name}, which other processes can write: if one of them does, the replay \
-             ends at that place"
+            "{MAPS}{name} to write to it: if another process writes there before the recorder sees that \
+             it maps it, the replay ends at that place"
         ));
     }
 
@@ -225,6 +231,12 @@ impl Process {
         let heap = Mapped { range, protection, grows_down: false, content, name, shared };
         Ok(vec![MapChange::Map(heap)])
     }
+}
+
+/// Returns the name of a mapped file, as it was before it was deleted.
+pub(super) fn plain_name(mapping: &Mapping) -> &str {
+    let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
+    if name.is_empty() { "memory" } else { name }
 }
 
 /// Returns which part of its file a mapping shows at an address. Neighbours of the same file appear

@@ -5,13 +5,15 @@ use super::vdso::Vdso;
 use crate::capture::Error;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::MappingRecorder;
-use crate::common::{AddrRange, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
 use crate::tracee::Tracee;
+use std::time::Instant;
 
 const NT_X86_XSTATE: u32 = 0x202;
+pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 
 /// A recorded process.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(super) struct Process {
     pub(super) vdso: Option<Vdso>,
     /// The memory that a debugger changed since the last entry of the log.
     pub(super) changed_memory: Vec<AddrRange>,
+    /// When to look next at what other processes map.
+    pub(super) next_look: Instant,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }

@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use super::filters::asks_for_filters;
-use super::process::Process;
+use super::process::{EVERYWHERE, Process};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::unrecordable::reason_to_leave;
@@ -144,6 +144,10 @@ impl Process {
                 self.engine.give_back_protection(tracee, AddrRange::new(Addr(from), Addr(to)))?;
             }
             _ => {}
+        }
+        if self.waits_for_child(call) {
+            // The child has the same memory.
+            self.engine.give_back_foreign(tracee, EVERYWHERE)?;
         }
         self.engine.open_foreign_for_call(tracee, registers)?;
         Ok(self.engine.before_kernel_writes(tracee, registers)?)

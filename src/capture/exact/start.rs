@@ -2,7 +2,7 @@
 
 use super::effects::{contents, pieces_of};
 use super::engine::Engine;
-use super::process::{Process, state_of};
+use super::process::{EVERYWHERE, Process, state_of};
 use super::thread::Thread;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::recorder::{Prepared, Recorder};
@@ -14,9 +14,9 @@ use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadStat
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
+use std::time::Instant;
 
 const PAGE_BYTES: u64 = 4096;
-const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
 /// The size of a thread's log of system calls. The memory is used as the log grows, and by calls that
 /// stop (`Scratch`): before these, the log was read and is empty.
 const BUFFER_BYTES: u64 = 1 << 20;
@@ -111,6 +111,7 @@ impl Process {
             was_running: false,
             vdso: None,
             changed_memory: Vec::new(),
+            next_look: Instant::now(),
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

@@ -60,7 +60,9 @@ impl Process {
                 return self.go_on_recording(thread, signal);
             }
             SignalStop::CodeWrite(addr) => return self.write_to_code(thread, addr),
-            SignalStop::StaleFault | SignalStop::Foreign(_) | SignalStop::AfterCall => thread.tracee().resume(0)?,
+            SignalStop::StaleFault | SignalStop::Foreign(_) | SignalStop::AfterCall => {
+                thread.tracee().resume(0)?
+            }
             SignalStop::Watchpoint => {
                 if let Some(addr) = thread.watched.take_hit(thread.tracee())? {
                     return self.watched(thread, addr);

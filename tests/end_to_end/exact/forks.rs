@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// A recorded family.
-struct Family {
+pub(super) struct Family {
     /// The program, then its children.
-    recordings: Vec<PathBuf>,
-    said: String,
+    pub(super) recordings: Vec<PathBuf>,
+    pub(super) said: String,
 }
 
 /// Records a program and its children, whose output and status must be as they are natively, and
 /// checks each recording.
-fn follow(scene: &Scene, command: &[&str]) -> Family {
+pub(super) fn follow(scene: &Scene, command: &[&str]) -> Family {
     let native = Command::new(command[0]).args(&command[1..]).stdin(Stdio::null()).output();
     let native = native.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let recorded = contraflow()

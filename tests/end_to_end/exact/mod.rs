@@ -17,6 +17,7 @@ mod live;
 mod paths;
 mod programs;
 mod races;
+mod shared;
 mod tools;
 mod walks;
 mod witness;

@@ -1,6 +1,6 @@
 //! Programs of one kind each, written for what is hard to record.
 
-use super::{PART, assert_replays, check, record};
+use super::{PART, assert_replays, check};
 use crate::support::{Scene, contraflow, have, text};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -131,22 +131,6 @@ fn code_that_changes_replays() {
 #[test]
 fn instructions_return_what_they_returned() {
     replays(&["exact/processor.c", "strings.c"]);
-}
-
-#[test]
-fn a_recording_ends_before_memory_is_shared_with_a_child() {
-    if have("gcc") {
-        let scene = Scene::new();
-        let program = scene.compile("exact/family.c", &["-w"]);
-        let (dir, recorded) = record(&scene, &[program.to_str().unwrap()]);
-        let said = text(&recorded.stderr);
-        assert!(
-            said.contains("forks while memory is mapped that both processes can write"),
-            "{said}"
-        );
-        let verdict = check(&dir);
-        assert!(verdict.starts_with(PART) || verdict.starts_with(super::WHOLE), "{verdict}");
-    }
 }
 
 #[test]
