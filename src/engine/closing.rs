@@ -16,7 +16,7 @@ const NOTHING: Protection = Protection { read: false, write: false, execute: fal
 /// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
 /// `pwritev2`: their arguments point to the addresses that they read.
 const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
-/// `exit_group`, in which the kernel writes to lists of locks (robust_list(2)).
+/// `exit_group`, in which the kernel writes to lists of locks (`robust_list(2)`).
 const EXIT_GROUP: u64 = 231;
 
 impl TranslatedProcess {

@@ -65,7 +65,9 @@ impl Process {
     pub(super) fn share_with_child(&mut self) {
         let writable = |m: &&Mapping| m.protection.shared && m.protection.write;
         let shared: Vec<Mapping> = self.engine.space.mappings().filter(writable).cloned().collect();
-        shared.iter().for_each(|mapping| self.share(mapping));
+        for mapping in &shared {
+            self.share(mapping);
+        }
     }
 
     /// Takes note of a mapping that another process may write.
@@ -86,7 +88,9 @@ impl Process {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);
         let (meant, shared): (Vec<Mapping>, Vec<_>) = at.cloned().partition(is_meant_for_others);
-        meant.iter().for_each(|mapping| self.share(mapping));
+        for mapping in &meant {
+            self.share(mapping);
+        }
         if shared.is_empty() {
             return;
         }
@@ -148,22 +152,6 @@ impl Process {
         Ok(())
     }
 
-    /// Lets a thread make its call once more that failed because foreign memory was closed. Returns
-    /// false for a call that did not.
-    pub(super) fn is_repeated(&self, thread: &Thread) -> Result<bool, Error> {
-        let Some(calling) = thread.calling().filter(|calling| calling.was_closed) else {
-            return Ok(false);
-        };
-        let after = thread.tracee().registers()?;
-        if after.rax.cast_signed() != EFAULT {
-            return Ok(false);
-        }
-        let Registers { rip, rax, rcx, r11, .. } = calling.registers;
-        let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
-        thread.tracee().set_registers(&again)?;
-        Ok(true)
-    }
-
     /// Returns true if the kernel may use foreign memory as long as a call lasts, whose arguments it
     /// opens.
     pub(super) fn uses_foreign(&self, call: &Call) -> bool {
@@ -198,7 +186,7 @@ impl Process {
         let after = thread.tracee().registers()?;
         let extended = extended_of(thread.tracee())?;
         let extended = (extended != earlier.extended).then_some(extended);
-        // What it read is what the program knows of the memory.
+        // The program knows of the memory as far as it read it.
         let read = reads(bytes, before, &after);
         let read = read.into_iter().filter(|range| self.engine.is_foreign(*range));
         let ranges = read.chain(writes(bytes, before, &after));
@@ -211,7 +199,23 @@ impl Process {
     }
 }
 
-/// Returns true for memory whose purpose is to be shared: of shm_open(3) and shmget(2).
+/// Lets a thread make its call once more that failed because foreign memory was closed. Returns
+/// false for a call that did not.
+pub(super) fn is_repeated(thread: &Thread) -> Result<bool, Error> {
+    let Some(calling) = thread.calling().filter(|calling| calling.was_closed) else {
+        return Ok(false);
+    };
+    let after = thread.tracee().registers()?;
+    if after.rax.cast_signed() != EFAULT {
+        return Ok(false);
+    }
+    let Registers { rip, rax, rcx, r11, .. } = calling.registers;
+    let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
+    thread.tracee().set_registers(&again)?;
+    Ok(true)
+}
+
+/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2).
 fn is_meant_for_others(mapping: &Mapping) -> bool {
     mapping.protection.shared && ["/dev/shm/", "/SYSV"].iter().any(|p| mapping.name.starts_with(p))
 }

@@ -61,7 +61,7 @@ impl Process {
             }
             SignalStop::CodeWrite(addr) => return self.write_to_code(thread, addr),
             SignalStop::StaleFault | SignalStop::Foreign(_) | SignalStop::AfterCall => {
-                thread.tracee().resume(0)?
+                thread.tracee().resume(0)?;
             }
             SignalStop::Watchpoint => {
                 if let Some(addr) = thread.watched.take_hit(thread.tracee())? {
