@@ -24,7 +24,7 @@ pub struct Function {
 pub struct Symbols {
     files: Arc<dyn Files>,
     /// By the start of their range; ranges do not overlap.
-    modules: BTreeMap<Addr, Module>,
+    pub(super) modules: BTreeMap<Addr, Module>,
 }
 
 impl Symbols {
@@ -80,7 +80,7 @@ impl Symbols {
         self.modules.values().flat_map(|module| module.addresses_of_function(name)).collect()
     }
 
-    fn module_at(&self, addr: Addr) -> Option<&Module> {
+    pub(super) fn module_at(&self, addr: Addr) -> Option<&Module> {
         let (_, module) = self.modules.range(..=addr).next_back()?;
         module.range.contains(addr).then_some(module)
     }

@@ -8,16 +8,24 @@
 mod debug_file;
 mod dwarf;
 mod files;
+mod inspect;
 mod lookup;
+mod machine;
 mod module;
 mod names;
 mod plt;
 mod spans;
 mod table;
+mod types;
+mod unwind;
 
 #[cfg(test)]
 mod tests;
 
 pub use dwarf::{Companions, Frame, Location, companions};
 pub use files::Files;
+pub use inspect::Placed;
 pub use lookup::{Function, Symbols};
+pub use machine::{Home, Machine, Piece, RIP, RSP};
+pub use types::{Kind, Language, Member, Signature, Type, TypeId, Variable, Variant};
+pub use unwind::FrameRegisters;

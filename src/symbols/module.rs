@@ -6,6 +6,7 @@ use crate::image::elf::Elf;
 use crate::symbols::debug_file::{self, DebugFile};
 use crate::symbols::dwarf::{Dwarf, Frame, Location, has_dwarf};
 use crate::symbols::table::SymbolTable;
+use crate::symbols::unwind::Tables;
 use crate::symbols::{Files, Function, names};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -15,11 +16,12 @@ pub(super) struct Module {
     pub(super) range: AddrRange,
     path: PathBuf,
     bytes: Bytes,
-    bias: u64,
+    pub(super) bias: u64,
     files: Arc<dyn Files>,
     debug_file: OnceLock<Option<DebugFile>>,
     table: OnceLock<SymbolTable>,
     dwarf: OnceLock<Option<Dwarf>>,
+    unwind: OnceLock<Tables>,
 }
 
 impl Module {
@@ -39,6 +41,7 @@ impl Module {
             debug_file: OnceLock::new(),
             table: OnceLock::new(),
             dwarf: OnceLock::new(),
+            unwind: OnceLock::new(),
         }
     }
 
@@ -116,14 +119,14 @@ impl Module {
         self.debug_file.get_or_init(find).as_ref()
     }
 
-    fn table(&self) -> &SymbolTable {
+    pub(super) fn table(&self) -> &SymbolTable {
         self.table.get_or_init(|| {
             let separate = self.debug_file().map(|file| file.bytes.clone());
             SymbolTable::parse([self.bytes.clone()].into_iter().chain(separate).collect())
         })
     }
 
-    fn dwarf(&self) -> Option<&Dwarf> {
+    pub(super) fn dwarf(&self) -> Option<&Dwarf> {
         let load = || {
             let own = || DebugFile { path: self.path.clone(), bytes: self.bytes.clone() };
             let file = has_dwarf(&self.bytes).then(own);
@@ -131,5 +134,11 @@ impl Module {
             Dwarf::parse(&file, self.table().code(), self.files.clone())
         };
         self.dwarf.get_or_init(load).as_ref()
+    }
+
+    /// Returns the unwind tables.
+    pub(super) fn unwind(&self) -> &Tables {
+        self.unwind
+            .get_or_init(|| Tables::parse(&self.bytes, self.debug_file().map(|file| &file.bytes)))
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 /// A window of shared bytes, little-endian as x86-64 is.
 #[derive(Clone, Debug)]
-pub(super) struct Data {
+pub(in crate::symbols) struct Data {
     bytes: Bytes,
     window: Range<usize>,
 }

@@ -20,6 +20,8 @@ pub(super) struct Lines {
     /// The rows of each contiguous run of code, by address.
     sequences: Vec<Range<usize>>,
     by_address: Spans,
+    /// The addresses at which the prologue of a function has ended, in ascending order.
+    prologue_ends: Vec<u64>,
 }
 
 /// The line of the code from this address on.
@@ -96,6 +98,19 @@ impl Lines {
         self.files.get(&number)
     }
 
+    /// Returns the end of a function's prologue as the compiler marked it.
+    pub(super) fn prologue_end(&self, function: Range<u64>) -> Option<u64> {
+        let next = self.prologue_ends.partition_point(|at| *at < function.start);
+        self.prologue_ends.get(next).copied().filter(|at| *at < function.end)
+    }
+
+    /// Returns the address of the first row after an address in the same sequence.
+    pub(super) fn next_row(&self, addr: u64) -> Option<u64> {
+        let sequence = usize::try_from(self.by_address.find(addr)?.value).ok()?;
+        let rows = self.rows.get(self.sequences.get(sequence)?.clone())?;
+        rows.get(rows.partition_point(|row| row.address <= addr)).map(|row| row.address)
+    }
+
     /// Returns all rows that allow a breakpoint, of files whose path satisfies `is_meant`.
     pub(super) fn rows_of<'a>(
         &'a self,
@@ -135,6 +150,9 @@ impl Builder<'_> {
         if row.end_sequence() {
             self.end_sequence(row.address());
         } else if !is_dropped {
+            if row.prologue_end() {
+                self.lines.prologue_ends.push(row.address());
+            }
             let column = match row.column() {
                 ColumnType::LeftEdge => 0,
                 ColumnType::Column(column) => u32::try_from(column.get()).unwrap_or(0),
@@ -207,6 +225,7 @@ impl Builder<'_> {
     fn finish(mut self) -> Lines {
         self.lines.rows.truncate(self.start);
         self.lines.by_address = Spans::new(self.spans);
+        self.lines.prologue_ends.sort_unstable();
         self.lines
     }
 }

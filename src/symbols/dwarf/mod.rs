@@ -4,16 +4,24 @@
 
 mod companions;
 mod data;
+mod inspect;
 mod lines;
+mod locate;
 mod origin;
+mod place;
 mod query;
 mod scopes;
 mod sections;
+mod types;
 mod units;
+mod variables;
 
 pub use companions::{Companions, companions};
+pub(super) use data::Data;
+pub(super) use locate::Located;
+pub(super) use place::EntryId;
 pub(super) use query::Dwarf;
 pub use query::{Frame, Location};
-pub(super) use sections::has_dwarf;
+pub(super) use sections::{has_dwarf, section};
 
 use data::Data as Reader;

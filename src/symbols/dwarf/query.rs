@@ -2,6 +2,7 @@
 
 use super::scopes::{Call, Kind, Scope};
 use super::units::{Unit, Units, file_path};
+use super::variables::Globals;
 use super::{origin, sections};
 use crate::symbols::debug_file::{self, DebugFile, normal};
 use crate::symbols::spans::Spans;
@@ -32,12 +33,14 @@ pub struct Frame {
 
 /// The DWARF of one module.
 pub(in crate::symbols) struct Dwarf {
-    units: Units,
-    supplement: Option<Units>,
+    pub(super) units: Units,
+    pub(super) supplement: Option<Units>,
     by_address: Spans,
-    files: Arc<dyn Files>,
+    pub(super) files: Arc<dyn Files>,
     /// The start addresses of functions, by linkage name.
     by_name: OnceLock<HashMap<String, Vec<u64>>>,
+    /// The variables outside of functions.
+    pub(super) globals: OnceLock<Globals>,
 }
 
 impl Dwarf {
@@ -64,6 +67,7 @@ impl Dwarf {
             by_address,
             files,
             by_name: OnceLock::new(),
+            globals: OnceLock::new(),
         })
     }
 
@@ -157,14 +161,14 @@ impl Dwarf {
         addresses
     }
 
-    fn unit_at(&self, addr: u64) -> Option<&Unit> {
+    pub(super) fn unit_at(&self, addr: u64) -> Option<&Unit> {
         let index = usize::try_from(self.by_address.find(addr)?.value).ok()?;
         self.units.units.get(index)
     }
 
     fn name(&self, unit: &Unit, scope: &Scope) -> Option<String> {
-        let entries = unit.entries(&self.units.dwarf, &*self.files);
-        origin::name(&self.units, self.supplement.as_ref(), entries, scope.entry)
+        let context = self.context();
+        origin::name(context, context.root(unit).sibling(scope.entry))
     }
 
     fn call_location(&self, unit: &Unit, call: Call) -> Option<Location> {

@@ -48,6 +48,8 @@ const fn is_needed(id: SectionId) -> bool {
             | SectionId::DebugInfo
             | SectionId::DebugLine
             | SectionId::DebugLineStr
+            | SectionId::DebugLoc
+            | SectionId::DebugLocLists
             | SectionId::DebugRanges
             | SectionId::DebugRngLists
             | SectionId::DebugStr
@@ -56,7 +58,11 @@ const fn is_needed(id: SectionId) -> bool {
 }
 
 /// Returns a section, in place or decompressed.
-fn section(elf: &ElfFile64<'_, Endianness>, file: &Bytes, name: &str) -> Option<Data> {
+pub(in crate::symbols) fn section(
+    elf: &ElfFile64<'_, Endianness>,
+    file: &Bytes,
+    name: &str,
+) -> Option<Data> {
     let packed = elf.section_by_name(name)?.compressed_data().ok()?;
     let limit = MAX_EXPANSION.saturating_mul(packed.data.len() as u64).saturating_add(4096);
     if packed.uncompressed_size > limit {

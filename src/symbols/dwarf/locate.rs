@@ -1,0 +1,222 @@
+//! Where the value of a variable is: evaluates location descriptions and location lists.
+
+use super::Reader;
+use super::place::{Context, Place};
+use super::types::number;
+use crate::common::Addr;
+use crate::symbols::machine::{Home, Machine, Piece};
+use gimli::{
+    AttributeValue, Encoding, EvaluationResult, Expression, Location, UnitRef, Value, ValueType,
+};
+
+/// The limit on steps of one evaluation. More are a loop.
+const MAX_STEPS: u32 = 10_000;
+/// The limit on ranges of a location list.
+const MAX_RANGES: usize = 1 << 16;
+
+/// A variable's place at an address, to be evaluated in many states of the program.
+#[derive(Clone, Debug)]
+pub(in crate::symbols) enum Located {
+    /// The expression, and that of its function's frame base.
+    Expression { expression: Expression<Reader>, frame_base: Option<Expression<Reader>> },
+    /// A constant: its lowest bytes.
+    Constant(u64),
+    /// Constant bytes.
+    Bytes(Vec<u8>),
+    /// None at this address.
+    OptimizedOut,
+}
+
+/// Returns the place of a variable at an address of its module's file. `function` is the function that
+/// is not inlined.
+pub(super) fn locate(
+    context: Context<'_>,
+    variable: Place<'_>,
+    function: Option<Place<'_>>,
+    addr: u64,
+) -> Located {
+    if let Some((place, value)) = variable.inherited(gimli::DW_AT_location, context) {
+        let base = || {
+            let (place, value) = function?.inherited(gimli::DW_AT_frame_base, context)?;
+            expression_at(place.unit, &value, addr)
+        };
+        return match expression_at(place.unit, &value, addr) {
+            Some(expression) if gimli::Reader::len(&expression.0) > 0 => {
+                Located::Expression { expression, frame_base: base() }
+            }
+            _ => Located::OptimizedOut,
+        };
+    }
+    match variable.inherited(gimli::DW_AT_const_value, context) {
+        Some((_, AttributeValue::Block(bytes))) => gimli::Reader::to_slice(&bytes)
+            .map_or(Located::OptimizedOut, |bytes| Located::Bytes(bytes.into_owned())),
+        Some((place, value)) => match (number(&value), super::units::text(place.unit, value)) {
+            (Some(value), _) => Located::Constant(value),
+            (None, Some(text)) => Located::Bytes(text.into_bytes()),
+            (None, None) => Located::OptimizedOut,
+        },
+        None => Located::OptimizedOut,
+    }
+}
+
+/// Returns true if an argument is in its function's own frame at all addresses: its prologue stores it
+/// there.
+pub(super) fn is_stored(context: Context<'_>, variable: Place<'_>) -> bool {
+    let found = variable.inherited(gimli::DW_AT_location, context);
+    let Some((place, AttributeValue::Exprloc(expression))) = found else { return false };
+    let mut operations = expression.operations(place.unit.encoding());
+    matches!(operations.next(), Ok(Some(gimli::Operation::FrameOffset { offset })) if offset < 0)
+}
+
+/// Returns the expression of a location that holds at an address.
+fn expression_at(
+    unit: UnitRef<'_, Reader>,
+    value: &AttributeValue<Reader>,
+    addr: u64,
+) -> Option<Expression<Reader>> {
+    if let Some(expression) = value.exprloc_value() {
+        return Some(expression);
+    }
+    let list = unit.attr_locations(value.clone()).ok()??;
+    let mut entries = list.take(MAX_RANGES).map_while(Result::ok);
+    let holds = |range: gimli::Range| range.begin <= addr && addr < range.end;
+    entries.find(|entry| holds(entry.range)).map(|entry| entry.data)
+}
+
+/// The state in which expressions are evaluated.
+pub(super) struct State<'a> {
+    pub(super) machine: &'a dyn Machine,
+    /// Returns the canonical frame address.
+    pub(super) cfa: &'a dyn Fn() -> Option<u64>,
+    /// The module's load bias.
+    pub(super) bias: u64,
+    pub(super) unit: UnitRef<'a, Reader>,
+}
+
+impl State<'_> {
+    /// Returns the home of a value.
+    pub(super) fn home(&self, located: &Located) -> Home {
+        match located {
+            Located::Expression { expression, frame_base } => {
+                let base = || self.frame_base(frame_base.as_ref()?);
+                self.evaluate(expression.clone(), &base).unwrap_or_else(Home::of)
+            }
+            Located::Constant(value) => Home::of(Piece::Bytes(value.to_le_bytes().to_vec())),
+            Located::Bytes(bytes) => Home::of(Piece::Bytes(bytes.clone())),
+            Located::OptimizedOut => Home::of(Piece::OptimizedOut),
+        }
+    }
+
+    fn frame_base(&self, expression: &Expression<Reader>) -> Option<u64> {
+        let home = self.evaluate(expression.clone(), &|| None).ok()?;
+        match home.pieces.as_slice() {
+            // A frame base in a register is that register's value (DWARF 5, 3.3.5).
+            [(None, Piece::Register(number))] => self.machine.register(*number),
+            [(None, Piece::Memory(addr))] => Some(addr.0),
+            [(None, Piece::Bytes(bytes))] => Some(u64::from_le_bytes(*bytes.first_chunk()?)),
+            _ => None,
+        }
+    }
+
+    /// Evaluates an expression. Fails with what is known of the value then.
+    fn evaluate(
+        &self,
+        expression: Expression<Reader>,
+        frame_base: &dyn Fn() -> Option<u64>,
+    ) -> Result<Home, Piece> {
+        let encoding: Encoding = self.unit.encoding();
+        let mut evaluation = expression.evaluation(encoding);
+        evaluation.set_max_iterations(MAX_STEPS);
+        let unavailable = || Piece::Unavailable;
+        let mut result = evaluation.evaluate().map_err(|_| unavailable())?;
+        loop {
+            result = match result {
+                EvaluationResult::Complete => break,
+                EvaluationResult::RequiresMemory { address, size, base_type, space: None } => {
+                    let value = self.memory(address, size, base_type).ok_or_else(unavailable)?;
+                    evaluation.resume_with_memory(value)
+                }
+                EvaluationResult::RequiresRegister { register, base_type } => {
+                    let word = self.machine.register(register.0).ok_or_else(unavailable)?;
+                    let kind = self.value_type(base_type).ok_or_else(unavailable)?;
+                    let value = Value::from_u64(kind, word).map_err(|_| unavailable())?;
+                    evaluation.resume_with_register(value)
+                }
+                EvaluationResult::RequiresFrameBase => {
+                    let base = frame_base().ok_or_else(unavailable)?;
+                    evaluation.resume_with_frame_base(base)
+                }
+                EvaluationResult::RequiresCallFrameCfa => {
+                    let cfa = (self.cfa)().ok_or_else(unavailable)?;
+                    evaluation.resume_with_call_frame_cfa(cfa)
+                }
+                EvaluationResult::RequiresRelocatedAddress(address) => {
+                    let address = address.wrapping_add(self.bias);
+                    evaluation.resume_with_relocated_address(address)
+                }
+                EvaluationResult::RequiresIndexedAddress { index, relocate } => {
+                    let address = self.unit.address(index).map_err(|_| unavailable())?;
+                    let bias = if relocate { self.bias } else { 0 };
+                    evaluation.resume_with_indexed_address(address.wrapping_add(bias))
+                }
+                EvaluationResult::RequiresBaseType(offset) => {
+                    let kind = self.value_type(offset).ok_or_else(unavailable)?;
+                    evaluation.resume_with_base_type(kind)
+                }
+                // The caller of the function has it no more.
+                EvaluationResult::RequiresEntryValue(_)
+                | EvaluationResult::RequiresParameterRef(_) => return Err(Piece::OptimizedOut),
+                _ => return Err(Piece::Unavailable),
+            }
+            .map_err(|_| unavailable())?;
+        }
+        let pieces = evaluation.result().into_iter().map(|piece| {
+            let place = match piece.location {
+                // A part of a register or of memory that does not begin at its first bit.
+                _ if piece.bit_offset.is_some_and(|bits| bits != 0) => Piece::Unavailable,
+                Location::Empty | Location::ImplicitPointer { .. } => Piece::OptimizedOut,
+                Location::Register { register } => Piece::Register(register.0),
+                Location::Address { address } => Piece::Memory(Addr(address)),
+                Location::Value { value } => Piece::Bytes(bytes_of(value)),
+                Location::Bytes { value } => gimli::Reader::to_slice(&value)
+                    .map_or(Piece::Unavailable, |bytes| Piece::Bytes(bytes.into_owned())),
+            };
+            (piece.size_in_bits, place)
+        });
+        Ok(Home { pieces: pieces.collect() })
+    }
+
+    fn memory(&self, address: u64, size: u8, base_type: gimli::UnitOffset) -> Option<Value> {
+        let mut bytes = [0; 8];
+        let wanted = bytes.get_mut(..size.into())?;
+        if !self.machine.read(Addr(address), wanted) {
+            return None;
+        }
+        Value::from_u64(self.value_type(base_type)?, u64::from_le_bytes(bytes)).ok()
+    }
+
+    /// Returns the type of a typed value (DWARF 5, 2.5.1.2); zero is the generic type.
+    fn value_type(&self, offset: gimli::UnitOffset) -> Option<ValueType> {
+        if offset.0 == 0 {
+            return Some(ValueType::Generic);
+        }
+        let entry = self.unit.entry(offset).ok()?;
+        ValueType::from_entry(&entry).ok()?
+    }
+}
+
+/// Returns a computed value in memory order.
+fn bytes_of(value: Value) -> Vec<u8> {
+    match value {
+        Value::Generic(value) | Value::U64(value) => value.to_le_bytes().to_vec(),
+        Value::I8(value) => value.to_le_bytes().to_vec(),
+        Value::U8(value) => value.to_le_bytes().to_vec(),
+        Value::I16(value) => value.to_le_bytes().to_vec(),
+        Value::U16(value) => value.to_le_bytes().to_vec(),
+        Value::I32(value) => value.to_le_bytes().to_vec(),
+        Value::U32(value) => value.to_le_bytes().to_vec(),
+        Value::I64(value) => value.to_le_bytes().to_vec(),
+        Value::F32(value) => value.to_le_bytes().to_vec(),
+        Value::F64(value) => value.to_le_bytes().to_vec(),
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads types. Typedefs and qualifiers are looked through.
+
+use super::Reader;
+use super::place::{Context, Place, is_aggregate, is_declaration};
+use super::units::text;
+use crate::common::Addr;
+use crate::symbols::types::{Kind, Language, Member, Type, TypeId, Variant};
+use gimli::{AttributeValue, DebuggingInformationEntry as Entry, DwAt, UnitRef};
+
+/// The limit on typedefs and qualifiers around a type. More are a loop.
+const MAX_LAYERS: usize = 64;
+/// The limit on dimensions of an array.
+const MAX_DIMENSIONS: usize = 16;
+
+/// Reads the types of one module.
+#[derive(Clone, Copy)]
+pub(super) struct Types<'a> {
+    pub(super) module: Addr,
+    pub(super) context: Context<'a>,
+}
+
+impl<'a> Types<'a> {
+    /// Returns the type that an attribute refers to; `None` without one.
+    pub(super) fn reference(&self, place: Place<'a>, name: DwAt) -> Option<TypeId> {
+        let (place, value) = place.inherited(name, self.context)?;
+        let target = place.follow(&value, self.context)?;
+        Some(TypeId { module: self.module, entry: target.id })
+    }
+
+    /// Reads a type. Returns `None` if it is void, or damaged.
+    pub(super) fn read(&self, place: Place<'a>) -> Option<Type> {
+        let (mut place, mut name) = (place, None);
+        for _ in 0..MAX_LAYERS {
+            let entry = place.read()?;
+            let own = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
+            name = name.or(own);
+            match entry.tag {
+                gimli::DW_TAG_typedef
+                | gimli::DW_TAG_const_type
+                | gimli::DW_TAG_volatile_type
+                | gimli::DW_TAG_restrict_type
+                | gimli::DW_TAG_atomic_type
+                | gimli::DW_TAG_immutable_type => {
+                    let target = entry.attr_value(gimli::DW_AT_type)?;
+                    place = place.follow(&target, self.context)?;
+                }
+                _ => return Some(self.plain(place, &entry, name)),
+            }
+        }
+        None
+    }
+
+    fn plain(&self, place: Place<'a>, entry: &Entry<Reader>, name: Option<String>) -> Type {
+        let size = entry.attr_value(gimli::DW_AT_byte_size).and_then(|size| size.udata_value());
+        let language = language_of(place.unit);
+        let mut size_bytes = size;
+        let kind = match entry.tag {
+            gimli::DW_TAG_base_type => base(entry),
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => {
+                size_bytes = size.or(Some(8));
+                let is_reference = entry.tag != gimli::DW_TAG_pointer_type;
+                Kind::Pointer { target: self.reference(place, gimli::DW_AT_type), is_reference }
+            }
+            tag if is_aggregate(tag) && is_declaration(entry) => Kind::Other,
+            gimli::DW_TAG_union_type => Kind::Union(self.members(place)),
+            tag if is_aggregate(tag) => self.structure(place),
+            gimli::DW_TAG_array_type => {
+                let element = self.reference(place, gimli::DW_AT_type);
+                Kind::Array { element, counts: counts(place) }
+            }
+            gimli::DW_TAG_enumeration_type => self.enumeration(place, &mut size_bytes),
+            gimli::DW_TAG_subroutine_type => Kind::Function,
+            gimli::DW_TAG_unspecified_type => {
+                // `decltype(nullptr)`.
+                size_bytes = size.or(Some(8));
+                Kind::Other
+            }
+            _ => Kind::Other,
+        };
+        Type { name, size_bytes, kind, language }
+    }
+
+    fn structure(&self, place: Place<'a>) -> Kind {
+        let children = place.children();
+        let part = children.iter().find(|(_, entry)| entry.tag == gimli::DW_TAG_variant_part);
+        match part {
+            Some((part, entry)) => self.variants(*part, entry),
+            None => Kind::Structure(self.members(place)),
+        }
+    }
+
+    fn members(&self, place: Place<'a>) -> Vec<Member> {
+        let children = place.children();
+        let members = children.iter().filter_map(|(place, entry)| self.member(*place, entry));
+        members.collect()
+    }
+
+    /// Returns a member that values have; `None` for static ones, and entries that are no members.
+    fn member(&self, place: Place<'a>, entry: &Entry<Reader>) -> Option<Member> {
+        let is_base = entry.tag == gimli::DW_TAG_inheritance;
+        let is_member = is_base || entry.tag == gimli::DW_TAG_member;
+        let is_static = entry.attr_value(gimli::DW_AT_external).is_some() || is_declaration(entry);
+        if !is_member || is_static {
+            return None;
+        }
+        let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
+        let type_id = self.reference(place, gimli::DW_AT_type);
+        let offset_bytes = offset_of(place.unit, entry);
+        let bits = bits_of(entry, offset_bytes, || self.size_of(type_id));
+        Some(Member { name, offset_bytes, bits, type_id, is_base })
+    }
+
+    fn size_of(&self, type_id: Option<TypeId>) -> Option<u64> {
+        let place = self.context.place(type_id?.entry)?;
+        self.read(place)?.size_bytes
+    }
+
+    fn variants(&self, part: Place<'a>, entry: &Entry<Reader>) -> Kind {
+        let discriminant = entry.attr_value(gimli::DW_AT_discr).and_then(|reference| {
+            let place = part.follow(&reference, self.context)?;
+            self.member(place, &place.read()?)
+        });
+        let variant = |(place, entry): &(Place<'a>, Entry<Reader>)| {
+            if entry.tag != gimli::DW_TAG_variant {
+                return None;
+            }
+            let value = entry.attr_value(gimli::DW_AT_discr_value).as_ref().and_then(number);
+            let children = place.children();
+            let member = children.iter().find_map(|(place, entry)| self.member(*place, entry))?;
+            Some(Variant { value, member })
+        };
+        let variants = part.children().iter().filter_map(variant).collect();
+        Kind::Variants { discriminant, variants }
+    }
+
+    fn enumeration(&self, place: Place<'a>, size_bytes: &mut Option<u64>) -> Kind {
+        let underlying = self.reference(place, gimli::DW_AT_type);
+        let underlying = underlying.and_then(|id| self.read(self.context.place(id.entry)?));
+        *size_bytes = size_bytes.or(underlying.as_ref().and_then(|of| of.size_bytes));
+        let mask = match *size_bytes {
+            Some(size @ 1..8) => (1_u64 << (8 * size)) - 1,
+            _ => u64::MAX,
+        };
+        let mut has_negative = false;
+        let mut names = Vec::new();
+        for (place, entry) in place.children() {
+            let value = entry.attr_value(gimli::DW_AT_const_value);
+            let name = entry.attr_value(gimli::DW_AT_name).and_then(|name| text(place.unit, name));
+            if let (gimli::DW_TAG_enumerator, Some(value), Some(name)) = (entry.tag, value, name) {
+                has_negative |= matches!(value, AttributeValue::Sdata(value) if value < 0);
+                names.extend(number(&value).map(|value| (value & mask, name)));
+            }
+        }
+        let is_signed = match underlying.map(|of| of.kind) {
+            Some(Kind::Integer { is_signed } | Kind::Character { is_signed }) => is_signed,
+            _ => has_negative,
+        };
+        Kind::Enumeration { is_signed, names }
+    }
+}
+
+fn base(entry: &Entry<Reader>) -> Kind {
+    let Some(AttributeValue::Encoding(encoding)) = entry.attr_value(gimli::DW_AT_encoding) else {
+        return Kind::Other;
+    };
+    match encoding {
+        gimli::DW_ATE_boolean => Kind::Boolean,
+        gimli::DW_ATE_signed => Kind::Integer { is_signed: true },
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_address => Kind::Integer { is_signed: false },
+        gimli::DW_ATE_signed_char => Kind::Character { is_signed: true },
+        gimli::DW_ATE_unsigned_char | gimli::DW_ATE_UTF => Kind::Character { is_signed: false },
+        gimli::DW_ATE_float => Kind::Float,
+        _ => Kind::Other,
+    }
+}
+
+/// Returns the sizes of an array, from outside in.
+fn counts(place: Place<'_>) -> Vec<Option<u64>> {
+    let children = place.children();
+    let ranges = children.iter().filter(|(_, entry)| entry.tag == gimli::DW_TAG_subrange_type);
+    let count = |(_, entry): &(Place<'_>, Entry<Reader>)| {
+        let value = |name| entry.attr_value(name).as_ref().and_then(number);
+        let upper = || value(gimli::DW_AT_upper_bound)?.checked_add(1);
+        // The bound of an array of size zero is -1.
+        value(gimli::DW_AT_count).or_else(upper).or_else(|| {
+            let bound = value(gimli::DW_AT_upper_bound)?;
+            (bound == u64::MAX).then_some(0)
+        })
+    };
+    ranges.take(MAX_DIMENSIONS).map(count).collect()
+}
+
+/// Returns a member's offset. Those of virtual bases are computed, and unknown here.
+fn offset_of(unit: UnitRef<'_, Reader>, entry: &Entry<Reader>) -> Option<u64> {
+    match entry.attr_value(gimli::DW_AT_data_member_location) {
+        None => Some(0),
+        Some(AttributeValue::Exprloc(expression)) => {
+            let mut operations = expression.operations(unit.encoding());
+            match (operations.next().ok()??, operations.next().ok()?) {
+                (gimli::Operation::PlusConstant { value }, None) => Some(value),
+                _ => None,
+            }
+        }
+        Some(value) => value.udata_value(),
+    }
+}
+
+/// Returns the bits of a bit field: by `DW_AT_data_bit_offset`, or counted from the high end of its
+/// storage unit (DWARF 3).
+fn bits_of(
+    entry: &Entry<Reader>,
+    offset_bytes: Option<u64>,
+    size_bytes: impl Fn() -> Option<u64>,
+) -> Option<(u64, u64)> {
+    let value = |name| entry.attr_value(name).and_then(|value| value.udata_value());
+    let size = value(gimli::DW_AT_bit_size)?;
+    let offset = offset_bytes?.checked_mul(8)?;
+    if let Some(first) = value(gimli::DW_AT_data_bit_offset) {
+        return Some((offset.checked_add(first)?, size));
+    }
+    let Some(from_high) = value(gimli::DW_AT_bit_offset) else { return Some((offset, size)) };
+    let unit = value(gimli::DW_AT_byte_size).or_else(size_bytes)?.checked_mul(8)?;
+    Some((offset.checked_add(unit)?.checked_sub(from_high)?.checked_sub(size)?, size))
+}
+
+/// Returns a constant of up to 64 bits; negative ones in two's complement.
+pub(super) fn number(value: &AttributeValue<Reader>) -> Option<u64> {
+    match value {
+        AttributeValue::Sdata(value) => Some(value.cast_unsigned()),
+        value => value.udata_value(),
+    }
+}
+
+/// Returns the source language of a unit.
+pub(super) fn language_of(unit: UnitRef<'_, Reader>) -> Language {
+    let language = || {
+        let mut entries = unit.entries();
+        let root = entries.next_dfs().ok()??;
+        root.attr_value(gimli::DW_AT_language)
+    };
+    let Some(AttributeValue::Language(language)) = language() else { return Language::Other };
+    match language {
+        gimli::DW_LANG_Rust => Language::Rust,
+        gimli::DW_LANG_Go => Language::Go,
+        gimli::DW_LANG_C
+        | gimli::DW_LANG_C89
+        | gimli::DW_LANG_C99
+        | gimli::DW_LANG_C11
+        | gimli::DW_LANG_C17 => Language::C,
+        _ => Language::Other,
+    }
+}

@@ -1,0 +1,166 @@
+//! Finds the variables that a name can mean at an address, and the function that executes there.
+
+use super::Reader;
+use super::place::{Context, EntryId, Place, is_aggregate, is_declaration};
+use super::scopes::{Kind as ScopeKind, Scope};
+use super::types::{Types, language_of};
+use super::units::is_sane;
+use crate::common::Addr;
+use crate::symbols::types::{Signature, Variable};
+use gimli::{DebuggingInformationEntry as Entry, UnitOffset};
+use std::collections::{HashMap, HashSet};
+
+/// The scopes of an address.
+pub(super) struct Around<'a> {
+    /// The place of the unit's first entry.
+    pub(super) root: Place<'a>,
+    pub(super) context: Context<'a>,
+}
+
+impl<'a> Around<'a> {
+    fn types(&self, module: Addr) -> Types<'a> {
+        Types { module, context: self.context }
+    }
+
+    /// Returns the variables of the innermost function at an address, inlined or not: those of inner
+    /// blocks come first.
+    pub(super) fn locals<'s>(
+        &self,
+        module: Addr,
+        scopes: impl Iterator<Item = &'s Scope>,
+    ) -> Vec<Variable> {
+        let mut locals = Vec::new();
+        for scope in scopes {
+            locals.extend(self.variables_of(module, self.root.sibling(scope.entry)));
+            if !matches!(scope.kind, ScopeKind::Block { .. }) {
+                break;
+            }
+        }
+        locals
+    }
+
+    /// Returns the arguments and the result of the innermost function.
+    pub(super) fn signature<'s>(
+        &self,
+        module: Addr,
+        mut scopes: impl Iterator<Item = &'s Scope>,
+    ) -> Option<Signature> {
+        let function = scopes.find(|scope| !matches!(scope.kind, ScopeKind::Block { .. }))?;
+        let place = self.root.sibling(function.entry);
+        let variables = self.variables_of(module, place);
+        let arguments = variables.into_iter().filter(|variable| variable.is_argument).collect();
+        let returns = self.types(module).reference(place, gimli::DW_AT_type);
+        Some(Signature { arguments, returns, language: language_of(place.unit) })
+    }
+
+    /// Returns the variables that are direct children of a scope, and those of its abstract origin
+    /// that it does not have any more.
+    fn variables_of(&self, module: Addr, scope: Place<'a>) -> Vec<Variable> {
+        let mut variables = Vec::new();
+        let mut seen = HashSet::new();
+        for (place, entry) in scope.children() {
+            let origin = entry.attr_value(gimli::DW_AT_abstract_origin);
+            seen.extend(origin.and_then(|origin| Some(place.follow(&origin, self.context)?.id)));
+            variables.extend(self.variable(module, place, &entry));
+        }
+        let origin = scope.read().and_then(|entry| entry.attr_value(gimli::DW_AT_abstract_origin));
+        let origin = origin.and_then(|origin| scope.follow(&origin, self.context));
+        for (place, entry) in origin.iter().flat_map(Place::children) {
+            if !seen.contains(&place.id) {
+                variables.extend(self.variable(module, place, &entry));
+            }
+        }
+        variables
+    }
+
+    fn variable(&self, module: Addr, place: Place<'a>, entry: &Entry<Reader>) -> Option<Variable> {
+        let is_argument = entry.tag == gimli::DW_TAG_formal_parameter;
+        if !is_argument && entry.tag != gimli::DW_TAG_variable {
+            return None;
+        }
+        // Go lists results like arguments.
+        let is_result = entry
+            .attr_value(gimli::DW_AT_variable_parameter)
+            .is_some_and(|value| !matches!(value, gimli::AttributeValue::Flag(false)));
+        let name = place.name(self.context)?;
+        let type_id = self.types(module).reference(place, gimli::DW_AT_type);
+        let is_argument = is_argument && !is_result;
+        Some(Variable { name, is_argument, type_id, module, entry: place.id })
+    }
+
+    /// Returns the entry of the function at an address that is not inlined.
+    pub(super) fn function<'s>(
+        &self,
+        mut scopes: impl Iterator<Item = &'s Scope>,
+    ) -> Option<Place<'a>> {
+        let function = scopes.find(|scope| matches!(scope.kind, ScopeKind::Function))?;
+        Some(self.root.sibling(function.entry))
+    }
+}
+
+/// The variables of a unit outside of functions, by their full names.
+pub(super) type Globals = HashMap<String, Vec<EntryId>>;
+
+/// Adds the variables of a unit that are defined outside of functions, also in namespaces and classes.
+pub(super) fn note_globals(root: Place<'_>, globals: &mut Globals) {
+    // On damage, keep the entries before it.
+    let _ = read_globals(root, globals);
+}
+
+fn read_globals(root: Place<'_>, globals: &mut Globals) -> gimli::Result<()> {
+    let mut entries = root.unit.entries_raw(None)?;
+    let mut entry = Entry::default();
+    // The names of open namespaces, and their depths.
+    let mut open: Vec<(isize, String)> = Vec::new();
+    // The depth of a function, whose entries are skipped.
+    let mut inside: Option<isize> = None;
+    // Declarations in classes, which the definitions refer to.
+    let mut declared: HashMap<usize, String> = HashMap::new();
+    while !entries.is_empty() {
+        let (depth, offset) = (entries.next_depth(), entries.next_offset());
+        let Some(abbreviation) = entries.read_abbreviation()? else { continue };
+        if !is_sane(abbreviation) {
+            break;
+        }
+        if inside.is_some_and(|around| depth > around) {
+            entries.skip_attributes(abbreviation.attributes())?;
+            continue;
+        }
+        inside = None;
+        while open.last().is_some_and(|(around, _)| *around >= depth) {
+            open.pop();
+        }
+        let tag = abbreviation.tag();
+        let is_scope = tag == gimli::DW_TAG_namespace || is_aggregate(tag);
+        let is_variable = tag == gimli::DW_TAG_variable || tag == gimli::DW_TAG_member;
+        if !is_scope && !is_variable {
+            inside = (depth > 0).then_some(depth);
+            entries.skip_attributes(abbreviation.attributes())?;
+            continue;
+        }
+        entries.read_attributes(abbreviation.attributes(), &mut entry.attrs)?;
+        let name = entry.attr_value(gimli::DW_AT_name);
+        let name = name.and_then(|name| super::units::text(root.unit, name));
+        if is_scope {
+            open.push((depth, name.unwrap_or_default()));
+            continue;
+        }
+        let UnitOffset(at) = offset;
+        if let Some(name) = name {
+            let around = open.iter().map(|(_, name)| name.as_str()).filter(|name| !name.is_empty());
+            let path = around.chain([name.as_str()]).collect::<Vec<_>>().join("::");
+            if tag == gimli::DW_TAG_member || is_declaration(&entry) {
+                declared.insert(at, path);
+            } else {
+                globals.entry(path).or_default().push(root.sibling(offset).id);
+            }
+        } else if let Some(gimli::AttributeValue::UnitRef(UnitOffset(of))) =
+            entry.attr_value(gimli::DW_AT_specification)
+            && let Some(path) = declared.get(&of)
+        {
+            globals.entry(path.clone()).or_default().push(root.sibling(offset).id);
+        }
+        inside = Some(depth);
+    }
+    Ok(())
+}

@@ -1,0 +1,108 @@
+//! Variables, types and frames of a process, at run-time addresses.
+
+use super::dwarf::{EntryId, Located};
+use super::machine::{Home, Machine};
+use super::types::{Signature, Type, TypeId, Variable};
+use super::{FrameRegisters, Symbols};
+use crate::common::Addr;
+
+/// A variable's place at an address: its value can be found in any state there.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    module: Addr,
+    entry: EntryId,
+    located: Located,
+}
+
+impl Symbols {
+    /// Returns true if there is debug information for the code at `addr`.
+    pub fn has_debug_info(&self, addr: Addr) -> bool {
+        !self.frames_at(addr).is_empty() && self.signature_at(addr).is_some()
+    }
+
+    /// Returns the variables that are visible at `addr` in the innermost function, inlined or not.
+    /// Those of inner blocks come first.
+    pub fn locals_at(&self, addr: Addr) -> Vec<Variable> {
+        let found = self.module_at(addr).and_then(|module| {
+            let at = addr.0.wrapping_sub(module.bias);
+            Some(module.dwarf()?.locals(module.range.start, at, module.table().code()))
+        });
+        found.unwrap_or_default()
+    }
+
+    /// Returns the arguments and the result of the innermost function at `addr`.
+    pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
+        let module = self.module_at(addr)?;
+        let at = addr.0.wrapping_sub(module.bias);
+        module.dwarf()?.signature(module.range.start, at, module.table().code())
+    }
+
+    /// Returns the address in the function that starts at `start` from which on its arguments are where
+    /// the debug information says: after its prologue, if that stores them.
+    pub fn body_of(&self, start: Addr) -> Addr {
+        let found = self.module_at(start).and_then(|module| {
+            let at = start.0.wrapping_sub(module.bias);
+            let size = module.function_at(start).map_or(0, |function| function.size_bytes);
+            let function = at..at.saturating_add(size.max(1));
+            module.dwarf()?.body_of(function, module.table().code())
+        });
+        let module = self.module_at(start);
+        found.zip(module).map_or(start, |(at, module)| Addr(at.wrapping_add(module.bias)))
+    }
+
+    /// Returns the variable outside of functions that `name` means at `addr`: one of the same file
+    /// before one of the same module, before others. It may omit outer namespaces.
+    pub fn global_at(&self, addr: Addr, name: &str) -> Option<Variable> {
+        let own = self.module_at(addr).and_then(|module| {
+            let at = addr.0.wrapping_sub(module.bias);
+            module.dwarf()?.global(module.range.start, Some(at), name)
+        });
+        own.or_else(|| {
+            let mut others = self.modules.values();
+            others.find_map(|module| module.dwarf()?.global(module.range.start, None, name))
+        })
+    }
+
+    /// Reads a type. Returns `None` if it is void, or damaged.
+    pub fn type_of(&self, type_id: TypeId) -> Option<Type> {
+        let module = self.modules.get(&type_id.module)?;
+        module.dwarf()?.type_of(type_id.module, type_id.entry)
+    }
+
+    /// Returns the place of a variable for code at `addr`.
+    pub fn place_of(&self, variable: &Variable, addr: Addr) -> Option<Placed> {
+        let module = self.modules.get(&variable.module)?;
+        let at = addr.0.wrapping_sub(module.bias);
+        let located = module.dwarf()?.locate(variable.entry, at, module.table().code());
+        Some(Placed { module: variable.module, entry: variable.entry, located })
+    }
+
+    /// Returns the home of a variable's value in a state of the program. `frame` is that of the
+    /// variable.
+    pub fn home_of(
+        &self,
+        placed: &Placed,
+        frame: &FrameRegisters,
+        machine: &dyn Machine,
+    ) -> Option<Home> {
+        let module = self.modules.get(&placed.module)?;
+        let cfa = || self.cfa_of(frame, machine);
+        module.dwarf()?.home(placed.entry, &placed.located, machine, &cfa, module.bias)
+    }
+
+    /// Returns the canonical frame address of a frame: the stack pointer before its call.
+    pub fn cfa_of(&self, frame: &FrameRegisters, machine: &dyn Machine) -> Option<u64> {
+        let module = self.module_at(frame.lookup_pc()?)?;
+        module.unwind().cfa(frame, machine, module.bias)
+    }
+
+    /// Returns the registers of a frame's caller. `None` if there is none, or it cannot be found.
+    pub fn caller_of(
+        &self,
+        frame: &FrameRegisters,
+        machine: &dyn Machine,
+    ) -> Option<FrameRegisters> {
+        let module = self.module_at(frame.lookup_pc()?)?;
+        module.unwind().caller(frame, machine, module.bias)
+    }
+}

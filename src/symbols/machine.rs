@@ -1,0 +1,47 @@
+//! A state of the program, as location descriptions need it, and where they say that a value is.
+
+use crate::common::Addr;
+
+/// The DWARF number of RIP, the return address (System V ABI for AMD64, figure 3.36).
+pub const RIP: u16 = 16;
+/// The DWARF number of RSP.
+pub const RSP: u16 = 7;
+
+/// Registers and memory of a thread. Unknown ones are `None`, never zero.
+pub trait Machine {
+    /// Returns a general register by its DWARF number.
+    fn register(&self, number: u16) -> Option<u64>;
+    /// Returns an SSE register by its DWARF number.
+    fn vector(&self, number: u16) -> Option<[u8; 16]>;
+    /// Reads memory. Returns false if a part of it is unknown.
+    fn read(&self, addr: Addr, buf: &mut [u8]) -> bool;
+}
+
+/// Where a value is: its pieces, with their sizes in bits; only a single one may have no size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Home {
+    /// The pieces, from the lowest address on.
+    pub pieces: Vec<(Option<u64>, Piece)>,
+}
+
+impl Home {
+    /// Returns the home of a value in one piece.
+    pub fn of(piece: Piece) -> Self {
+        Self { pieces: vec![(None, piece)] }
+    }
+}
+
+/// Where a piece of a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// In memory.
+    Memory(Addr),
+    /// In a register, by its DWARF number.
+    Register(u16),
+    /// Nowhere, but these are its bytes.
+    Bytes(Vec<u8>),
+    /// Nowhere: the compiler dropped it.
+    OptimizedOut,
+    /// It cannot be found out here.
+    Unavailable,
+}
