@@ -29,3 +29,4 @@ pub mod syscalls;
 pub mod timeline;
 pub mod tracee;
 pub mod translate;
+pub mod values;

@@ -1,0 +1,193 @@
+//! Questions, and what their names mean at an address.
+
+use super::error::Error;
+use super::evaluate::Evaluator;
+use super::parse::{Expr, Item, items};
+use crate::common::Addr;
+use crate::symbols::{Placed, TypeId, Variable};
+use std::collections::{HashMap, HashSet};
+
+/// A list of expressions, and `bt N`.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub(super) items: Vec<(String, Item)>,
+}
+
+impl Question {
+    /// Parses expressions with commas between them.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        Ok(Self { items: items(text)? })
+    }
+
+    /// Returns the texts of the expressions.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().map(|(text, _)| text.as_str())
+    }
+
+    /// Returns true if it asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+/// The meaning of a name at an address.
+#[derive(Clone, Debug)]
+pub(super) enum Meaning {
+    /// A variable; without a place it does not exist there.
+    Variable(Option<Placed>, Option<TypeId>),
+    /// A member of the object whose method executes.
+    OfThis,
+    /// Nothing.
+    Nothing,
+}
+
+/// A question at an address.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    pub(super) items: Vec<(String, Item)>,
+    pub(super) names: HashMap<String, Meaning>,
+}
+
+impl Evaluator<'_> {
+    /// Finds the meaning of a question's names at an address.
+    pub fn bind(&self, question: &Question, addr: Addr) -> Result<Bound, Error> {
+        self.bind_known(question, addr, false)
+    }
+
+    /// Finds the meaning of a question's names at each of some addresses. A name may have none at a
+    /// part of them: the compiler may have moved a line's code out of the block of its variables.
+    pub fn bind_all(
+        &self,
+        question: &Question,
+        addrs: impl Iterator<Item = Addr>,
+    ) -> Result<HashMap<Addr, Bound>, Error> {
+        let (mut all, mut unknown, mut known) = (HashMap::new(), HashMap::new(), HashSet::new());
+        for addr in addrs {
+            let bound = self.bind_known(question, addr, true)?;
+            for (name, meaning) in &bound.names {
+                if matches!(meaning, Meaning::Nothing) {
+                    unknown.entry(name.clone()).or_insert(addr);
+                } else {
+                    known.insert(name.clone());
+                }
+            }
+            all.insert(addr, bound);
+        }
+        let nowhere = unknown.into_iter().filter(|(name, _)| !known.contains(name)).min();
+        match nowhere {
+            Some((name, addr)) => Err(self.no_variable(&name, addr)),
+            None => Ok(all),
+        }
+    }
+
+    fn no_variable(&self, name: &str, addr: Addr) -> Error {
+        if !self.symbols.has_debug_info(addr) {
+            return Error::NoDebugInfo(addr);
+        }
+        let function = self.symbols.function_at(addr);
+        let function =
+            function.map_or_else(String::new, |function| format!(", in {}", function.name));
+        Error::NoVariable { name: name.to_owned(), addr, function }
+    }
+
+    fn bind_known(
+        &self,
+        question: &Question,
+        addr: Addr,
+        is_lenient: bool,
+    ) -> Result<Bound, Error> {
+        let found = HashMap::new();
+        let mut names = Names { evaluator: self, addr, locals: None, found, is_lenient };
+        for (_, item) in &question.items {
+            if let Item::Value(expr) = item {
+                names.note(expr)?;
+            }
+        }
+        Ok(Bound { items: question.items.clone(), names: names.found })
+    }
+
+    /// Returns the question for the arguments of the function at an address, as many as it has.
+    pub fn arguments(&self, addr: Addr) -> Option<Bound> {
+        let signature = self.symbols.signature_at(addr)?;
+        let found = HashMap::new();
+        let mut names = Names { evaluator: self, addr, locals: None, found, is_lenient: false };
+        let mut items = Vec::new();
+        for argument in &signature.arguments {
+            let meaning = names.of_variable(argument);
+            names.found.insert(argument.name.clone(), meaning);
+            items.push((argument.name.clone(), Item::Value(Expr::Name(argument.name.clone()))));
+        }
+        Some(Bound { items, names: names.found })
+    }
+}
+
+impl Bound {
+    /// Returns the texts of the expressions.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        self.items.iter().map(|(text, _)| text.as_str())
+    }
+}
+
+struct Names<'a, 's> {
+    evaluator: &'a Evaluator<'s>,
+    addr: Addr,
+    locals: Option<Vec<Variable>>,
+    found: HashMap<String, Meaning>,
+    /// True if names may mean nothing.
+    is_lenient: bool,
+}
+
+impl Names<'_, '_> {
+    fn note(&mut self, expr: &Expr) -> Result<(), Error> {
+        match expr {
+            Expr::Name(name) => {
+                if !self.found.contains_key(name) {
+                    let meaning = self.meaning(name)?;
+                    self.found.insert(name.clone(), meaning);
+                }
+                Ok(())
+            }
+            Expr::Register(name) => match super::evaluate::register(name) {
+                Some(_) => Ok(()),
+                None => Err(Error::NoRegister(name.clone())),
+            },
+            Expr::Integer(_) | Expr::Real(_) => Ok(()),
+            Expr::Member(of, _)
+            | Expr::Target(of)
+            | Expr::Address(of)
+            | Expr::Unary(_, of)
+            | Expr::Cast(_, _, of) => self.note(of),
+            Expr::Index(left, right) | Expr::Binary(_, left, right) => {
+                self.note(left)?;
+                self.note(right)
+            }
+        }
+    }
+
+    fn meaning(&mut self, name: &str) -> Result<Meaning, Error> {
+        let (symbols, addr) = (self.evaluator.symbols, self.addr);
+        let locals = self.locals.get_or_insert_with(|| symbols.locals_at(addr));
+        if let Some(local) = locals.iter().find(|local| local.name == name).cloned() {
+            return Ok(self.of_variable(&local));
+        }
+        if let Some(this) = locals.iter().find(|local| local.name == "this").cloned()
+            && self.evaluator.has_member(this.type_id, name)
+        {
+            let meaning = self.of_variable(&this);
+            self.found.insert("this".to_owned(), meaning);
+            return Ok(Meaning::OfThis);
+        }
+        if let Some(global) = symbols.global_at(addr, name) {
+            return Ok(self.of_variable(&global));
+        }
+        if self.is_lenient {
+            return Ok(Meaning::Nothing);
+        }
+        Err(self.evaluator.no_variable(name, addr))
+    }
+
+    fn of_variable(&self, variable: &Variable) -> Meaning {
+        let placed = self.evaluator.symbols.place_of(variable, self.addr);
+        Meaning::Variable(placed, variable.type_id)
+    }
+}

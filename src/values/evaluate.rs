@@ -1,0 +1,470 @@
+//! Evaluates bound questions in a state of the program.
+
+use super::arithmetic;
+use super::bind::{Bound, Meaning};
+use super::error::Error;
+use super::home::{InFrame, address, part, read};
+use super::number::{Number, integer_of, is_signed_integer, real_of};
+use super::parse::{Basic, Binary, Expr, Item};
+use super::shown::{Missing, Shown};
+use super::ty::Ty;
+use crate::common::Addr;
+use crate::symbols::{
+    FrameRegisters, Home, Kind, Machine, Member, Piece, Signature, Symbols, Type, TypeId, Variant,
+};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The limit on nested anonymous members and base classes.
+const MAX_LEVELS: usize = 32;
+
+/// Evaluates expressions with the symbols of a process. Keeps the types that it has read.
+pub struct Evaluator<'s> {
+    pub(super) symbols: &'s Symbols,
+    types: RefCell<HashMap<TypeId, Option<Arc<Type>>>>,
+}
+
+/// A frame of a thread in a state of the program.
+#[derive(Clone, Copy)]
+pub struct Frame<'a> {
+    /// Its registers.
+    pub registers: &'a FrameRegisters,
+    /// The state.
+    pub machine: &'a dyn Machine,
+    /// True if no other frame is inside it.
+    pub is_innermost: bool,
+}
+
+/// A value with its type.
+#[derive(Clone, Debug)]
+pub(super) struct Val {
+    pub(super) ty: Ty,
+    pub(super) home: Home,
+}
+
+/// Why an expression has no value.
+pub(super) enum Fail {
+    Missing(Missing),
+    Error(Error),
+}
+
+impl From<Missing> for Fail {
+    fn from(missing: Missing) -> Self {
+        Self::Missing(missing)
+    }
+}
+
+pub(super) type Found<T> = Result<T, Fail>;
+
+impl<'s> Evaluator<'s> {
+    /// Returns an evaluator with these symbols.
+    pub fn new(symbols: &'s Symbols) -> Self {
+        Self { symbols, types: RefCell::default() }
+    }
+
+    /// Returns the arguments and the result of the function at an address.
+    pub fn signature_at(&self, addr: Addr) -> Option<Signature> {
+        self.symbols.signature_at(addr)
+    }
+
+    pub(super) fn type_of(&self, type_id: TypeId) -> Option<Arc<Type>> {
+        if let Some(known) = self.types.borrow().get(&type_id) {
+            return known.clone();
+        }
+        let read = self.symbols.type_of(type_id).map(Arc::new);
+        self.types.borrow_mut().insert(type_id, read.clone());
+        read
+    }
+
+    /// Answers a question in a frame, whose address is the one for which it was bound. Fails if an
+    /// expression has no meaning there.
+    pub fn answer(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Vec<Shown>, Error> {
+        let machine = InFrame {
+            registers: frame.registers,
+            machine: frame.machine,
+            is_innermost: frame.is_innermost,
+        };
+        let state = State { evaluator: self, bound, frame, machine: &machine };
+        let answer = |(_, item): &(String, Item)| match item {
+            Item::Backtrace(count) => Ok(Shown::Frames(self.backtrace(frame, *count))),
+            Item::Value(expr) => match state.value(expr) {
+                Ok(value) => Ok(state.evaluator.show(&value, &machine)),
+                Err(Fail::Missing(missing)) => Ok(Shown::Missing(missing)),
+                Err(Fail::Error(error)) => Err(error),
+            },
+        };
+        bound.items.iter().map(answer).collect()
+    }
+
+    /// Returns true if the target of a pointer has a member.
+    pub(super) fn has_member(&self, pointer: Option<TypeId>, name: &str) -> bool {
+        let target = self.target_of(&Ty::or_void(pointer));
+        target.is_some_and(|target| self.find_member(&target, name, 0).is_some())
+    }
+
+    /// Finds a member in a structure, in the anonymous ones in it, and in its bases. Returns its offset
+    /// too.
+    fn find_member(&self, ty: &Ty, name: &str, level: usize) -> Option<(u64, Member)> {
+        let shape = self.shape(ty)?;
+        let (Kind::Structure(members) | Kind::Union(members)) = &shape.kind else { return None };
+        if level > MAX_LEVELS {
+            return None;
+        }
+        let is_meant = |member: &&Member| !member.is_base && member.name.as_deref() == Some(name);
+        if let Some(member) = members.iter().find(is_meant) {
+            return Some((member.offset_bytes?, member.clone()));
+        }
+        let inner = members.iter().filter(|member| member.is_base || member.name.is_none());
+        inner.into_iter().find_map(|outer| {
+            let of = Ty::or_void(outer.type_id);
+            let (offset, mut member) = self.find_member(&of, name, level + 1)?;
+            let base = outer.offset_bytes?;
+            if let Some((first, _)) = &mut member.bits {
+                *first = first.checked_add(base.checked_mul(8)?)?;
+            }
+            Some((base.checked_add(offset)?, member))
+        })
+    }
+
+    /// Returns a member of a structure.
+    pub(super) fn member(&self, of: &Val, member: &Member, at: u64, machine: &dyn Machine) -> Val {
+        let ty = Ty::or_void(member.type_id);
+        let Some((first, bits)) = member.bits else {
+            let size = self.size_of(&ty).unwrap_or(0);
+            return Val { ty, home: part(&of.home, at, size, machine) };
+        };
+        let home = self.bit_field(of, first, bits, &ty, machine);
+        Val { ty, home: Home::of(home) }
+    }
+
+    fn bit_field(&self, of: &Val, first: u64, bits: u64, ty: &Ty, machine: &dyn Machine) -> Piece {
+        let Some(shape) = self.shape(ty) else { return Piece::Unavailable };
+        let is_signed = is_signed_integer(&shape.kind);
+        let (Some(is_signed), Some(size), 1..=64) = (is_signed, shape.size_bytes, bits) else {
+            return Piece::Unavailable;
+        };
+        let (begin, end) = (first / 8, (first + bits).div_ceil(8));
+        let around = part(&of.home, begin, end - begin, machine);
+        match read(&around, end - begin, machine) {
+            Err(Missing::OptimizedOut) => Piece::OptimizedOut,
+            Err(Missing::Unavailable) => Piece::Unavailable,
+            Ok(bytes) => {
+                let word = integer_of(&bytes, false).unwrap_or(0) >> (first % 8);
+                let shift = 128 - bits;
+                let value =
+                    if is_signed { word << shift >> shift } else { word & ((1_i128 << bits) - 1) };
+                let mut bytes = value.to_le_bytes().to_vec();
+                bytes.truncate(usize::try_from(size).unwrap_or(8));
+                Piece::Bytes(bytes)
+            }
+        }
+    }
+
+    /// Returns the variant of an enum of Rust, and its value.
+    pub(super) fn variant(
+        &self,
+        of: &Val,
+        discriminant: Option<&Member>,
+        variants: &[Variant],
+        machine: &dyn Machine,
+    ) -> Result<Option<Val>, Missing> {
+        let value = match discriminant {
+            None => None,
+            Some(member) => {
+                let at = member.offset_bytes.ok_or(Missing::Unavailable)?;
+                let value = self.member(of, member, at, machine);
+                let size = self.size_of(&value.ty).ok_or(Missing::Unavailable)?;
+                let bytes = read(&value.home, size, machine)?;
+                let value = integer_of(&bytes, false).ok_or(Missing::Unavailable)?;
+                Some((u64::try_from(value).map_err(|_| Missing::Unavailable)?, size))
+            }
+        };
+        let is_meant = |variant: &&Variant| match (variant.value, value) {
+            (Some(wanted), Some((value, size))) => {
+                let mask = if size >= 8 { u64::MAX } else { (1 << (8 * size)) - 1 };
+                wanted & mask == value
+            }
+            _ => false,
+        };
+        let found = variants.iter().find(is_meant);
+        let found = found.or_else(|| variants.iter().find(|variant| variant.value.is_none()));
+        let Some(variant) = found else { return Ok(None) };
+        let at = variant.member.offset_bytes.ok_or(Missing::Unavailable)?;
+        Ok(Some(self.member(of, &variant.member, at, machine)))
+    }
+
+    /// Returns the number that a value is. Pointers are integers.
+    pub(super) fn number(&self, value: &Val, machine: &dyn Machine) -> Found<Option<Number>> {
+        let Some(shape) = self.shape(&value.ty) else { return Ok(None) };
+        let is_signed = match &shape.kind {
+            Kind::Pointer { .. } => Some(false),
+            kind => is_signed_integer(kind),
+        };
+        let size = shape.size_bytes.ok_or(Missing::Unavailable)?;
+        if let Some(is_signed) = is_signed {
+            let bytes = read(&value.home, size, machine)?;
+            let integer = integer_of(&bytes, is_signed).ok_or(Missing::Unavailable)?;
+            return Ok(Some(Number::Integer { value: integer, size_bytes: size, is_signed }));
+        }
+        if shape.kind != Kind::Float {
+            return Ok(None);
+        }
+        let real = real_of(&read(&value.home, size, machine)?, &shape)?;
+        Ok(Some(Number::Real { value: real, size_bytes: size.min(8) }))
+    }
+}
+
+/// A question in a state.
+struct State<'a, 's> {
+    evaluator: &'a Evaluator<'s>,
+    bound: &'a Bound,
+    frame: &'a Frame<'a>,
+    machine: &'a InFrame<'a>,
+}
+
+impl State<'_, '_> {
+    fn value(&self, expr: &Expr) -> Found<Val> {
+        match expr {
+            Expr::Name(name) => self.named(name),
+            Expr::Register(name) => {
+                let number = register(name).ok_or(Missing::Unavailable)?;
+                let ty = Ty::Basic(Basic::Integer { size_bytes: 8, is_signed: true });
+                Ok(Val { ty, home: Home::of(Piece::Register(number)) })
+            }
+            Expr::Integer(value) => {
+                let is_small = i32::try_from(*value).is_ok();
+                let is_signed = i64::try_from(*value).is_ok();
+                let size = if is_small { 4 } else { 8 };
+                Ok(made(Number::integer((*value).into(), size, is_signed)))
+            }
+            Expr::Real(value) => Ok(made(Number::Real { value: *value, size_bytes: 8 })),
+            Expr::Member(of, name) => self.member(&self.value(of)?, name),
+            Expr::Index(of, index) => self.index(&self.value(of)?, &self.value(index)?),
+            Expr::Target(of) => self.target(&self.value(of)?),
+            Expr::Address(of) => {
+                let value = self.value(of)?;
+                let Some(at) = address(&value.home) else {
+                    return Err(match value.home.pieces.as_slice() {
+                        [(_, Piece::OptimizedOut)] => Missing::OptimizedOut.into(),
+                        _ => Missing::Unavailable.into(),
+                    });
+                };
+                let home = Home::of(Piece::Bytes(at.0.to_le_bytes().to_vec()));
+                Ok(Val { ty: Ty::Pointer(Arc::new(value.ty)), home })
+            }
+            Expr::Unary(operator, of) => {
+                let number = self.number(&self.value(of)?, "this operator")?;
+                let result = arithmetic::unary(*operator, number);
+                Ok(made(result.ok_or(Missing::Unavailable)?))
+            }
+            Expr::Binary(operator, left, right) => self.binary(*operator, left, right),
+            Expr::Cast(basic, stars, of) => self.cast(*basic, *stars, &self.value(of)?),
+        }
+    }
+
+    fn named(&self, name: &str) -> Found<Val> {
+        match self.bound.names.get(name) {
+            Some(Meaning::Variable(placed, type_id)) => {
+                let home = placed.as_ref().and_then(|placed| {
+                    let symbols = self.evaluator.symbols;
+                    symbols.home_of(placed, self.frame.registers, self.machine)
+                });
+                let home = home.unwrap_or(Home::of(Piece::Unavailable));
+                Ok(Val { ty: Ty::or_void(*type_id), home })
+            }
+            Some(Meaning::OfThis) => self.member(&self.named("this")?, name),
+            Some(Meaning::Nothing) | None => Err(Missing::Unavailable.into()),
+        }
+    }
+
+    /// Follows references and pointers to a structure.
+    fn structure(&self, value: &Val) -> Found<Val> {
+        let is_pointer = self
+            .evaluator
+            .shape(&value.ty)
+            .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { .. }));
+        if is_pointer { self.structure(&self.target(value)?) } else { Ok(value.clone()) }
+    }
+
+    fn member(&self, of: &Val, name: &str) -> Found<Val> {
+        let mut of = self.structure(of)?;
+        if let Some(shape) = self.evaluator.shape(&of.ty)
+            && let Kind::Variants { discriminant, variants } = &shape.kind
+        {
+            let found =
+                self.evaluator.variant(&of, discriminant.as_ref(), variants, self.machine)?;
+            of = found.ok_or(Missing::Unavailable)?;
+        }
+        let Some((at, member)) = self.evaluator.find_member(&of.ty, name, 0) else {
+            let of = self.evaluator.name_of(&of.ty);
+            return Err(Fail::Error(Error::NoMember { of, name: name.to_owned() }));
+        };
+        Ok(self.evaluator.member(&of, &member, at, self.machine))
+    }
+
+    fn wrong(&self, what: &'static str, needs: &'static str, value: &Val) -> Fail {
+        let of = self.evaluator.name_of(&value.ty);
+        Fail::Error(Error::WrongType { what, needs, of })
+    }
+
+    fn target(&self, value: &Val) -> Found<Val> {
+        let Some(ty) = self.evaluator.target_of(&value.ty) else {
+            if let Some((ty, home)) = self.first_element(value) {
+                return Ok(Val { ty, home });
+            }
+            return Err(self.wrong("*", "a pointer", value));
+        };
+        let bytes = read(&value.home, 8, self.machine)?;
+        let addr = bytes.first_chunk().map(|bytes| u64::from_le_bytes(*bytes));
+        let addr = Addr(addr.ok_or(Missing::Unavailable)?);
+        Ok(Val { ty, home: Home::of(Piece::Memory(addr)) })
+    }
+
+    fn first_element(&self, array: &Val) -> Option<(Ty, Home)> {
+        let shape = self.evaluator.shape(&array.ty)?;
+        let ty = element_of(&shape)?;
+        let size = self.evaluator.size_of(&ty)?;
+        Some((ty, part(&array.home, 0, size, self.machine)))
+    }
+
+    fn index(&self, of: &Val, index: &Val) -> Found<Val> {
+        let Number::Integer { value: index, .. } = self.number(index, "[]")? else {
+            return Err(self.wrong("[]", "an integer", index));
+        };
+        let shape = self.evaluator.shape(&of.ty);
+        let Some(shape) = shape else { return Err(self.wrong("[]", "an array", of)) };
+        // A slice of Rust or Go.
+        if let Kind::Structure(members) = &shape.kind
+            && let Some(data) = members.iter().find(|member| is_data(member))
+        {
+            let at = data.offset_bytes.ok_or(Missing::Unavailable)?;
+            let pointer = self.evaluator.member(of, data, at, self.machine);
+            return self.moved(&pointer, index).and_then(|pointer| self.target(&pointer));
+        }
+        if let Some(ty) = element_of(&shape) {
+            let size = self.evaluator.size_of(&ty).ok_or(Missing::Unavailable)?;
+            let Ok(at) = u64::try_from(index) else { return Err(Missing::Unavailable.into()) };
+            let at = at.checked_mul(size).ok_or(Missing::Unavailable)?;
+            return Ok(Val { ty, home: part(&of.home, at, size, self.machine) });
+        }
+        if self.evaluator.target_of(&of.ty).is_none() {
+            return Err(self.wrong("[]", "an array or a pointer", of));
+        }
+        self.target(&self.moved(of, index)?)
+    }
+
+    /// Returns a pointer that is moved by a number of its targets.
+    fn moved(&self, pointer: &Val, by: i128) -> Found<Val> {
+        let target = self.evaluator.target_of(&pointer.ty);
+        let size = target.as_ref().and_then(|target| self.evaluator.size_of(target));
+        let size = i128::from(size.unwrap_or(1));
+        let at = self.number(pointer, "[]")?.to_integer();
+        let moved = at.wrapping_add(by.wrapping_mul(size));
+        let (_, bytes) = Number::integer(moved, 8, false).to_bytes();
+        Ok(Val { ty: pointer.ty.clone(), home: Home::of(Piece::Bytes(bytes)) })
+    }
+
+    fn number(&self, value: &Val, what: &'static str) -> Found<Number> {
+        let value = self.plain(value)?;
+        match self.evaluator.number(&value, self.machine)? {
+            Some(number) => Ok(number),
+            None => Err(self.wrong(what, "a number", &value)),
+        }
+    }
+
+    /// Follows a reference of C++ to its value.
+    fn plain(&self, value: &Val) -> Found<Val> {
+        let shape = self.evaluator.shape(&value.ty);
+        let is_reference = shape
+            .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { is_reference: true, .. }));
+        if is_reference { self.target(value) } else { Ok(value.clone()) }
+    }
+
+    fn binary(&self, operator: Binary, left: &Expr, right: &Expr) -> Found<Val> {
+        let (left, right) = (self.plain(&self.value(left)?)?, self.plain(&self.value(right)?)?);
+        let is_pointer = |value: &Val| self.evaluator.target_of(&value.ty).is_some();
+        match (operator, is_pointer(&left), is_pointer(&right)) {
+            (Binary::Add, true, false) => {
+                return self.moved(&left, self.number(&right, "+")?.to_integer());
+            }
+            (Binary::Subtract, true, false) => {
+                let by = self.number(&right, "-")?.to_integer().wrapping_neg();
+                return self.moved(&left, by);
+            }
+            (Binary::Subtract, true, true) => {
+                let target = self.evaluator.target_of(&left.ty);
+                let size = target.and_then(|target| self.evaluator.size_of(&target)).unwrap_or(1);
+                let of = |value| Ok::<_, Fail>(self.number(value, "-")?.to_integer());
+                let difference = of(&left)?.wrapping_sub(of(&right)?);
+                let count = difference.checked_div(size.into()).ok_or(Missing::Unavailable)?;
+                return Ok(made(Number::integer(count, 8, true)));
+            }
+            _ => {}
+        }
+        let (left, right) =
+            (self.number(&left, "this operator")?, self.number(&right, "this operator")?);
+        let result = arithmetic::binary(operator, left, right);
+        Ok(made(result.ok_or(Missing::Unavailable)?))
+    }
+
+    fn cast(&self, basic: Basic, stars: u32, value: &Val) -> Found<Val> {
+        let number = self.number(value, "a cast")?;
+        let mut ty = Ty::Basic(basic);
+        for _ in 0..stars {
+            ty = Ty::Pointer(Arc::new(ty));
+        }
+        if stars > 0 {
+            let (_, bytes) = Number::integer(number.to_integer(), 8, false).to_bytes();
+            return Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) });
+        }
+        let (_, bytes) = match basic {
+            Basic::Integer { size_bytes, is_signed } => {
+                Number::integer(number.to_integer(), size_bytes, is_signed).to_bytes()
+            }
+            Basic::Character { is_signed } => {
+                Number::integer(number.to_integer(), 1, is_signed).to_bytes()
+            }
+            Basic::Boolean => Number::integer(number.is_true().into(), 1, false).to_bytes(),
+            Basic::Float { size_bytes } => {
+                Number::Real { value: number.to_real(), size_bytes }.to_bytes()
+            }
+            Basic::Void => return Err(self.wrong("(void)", "nothing", value)),
+        };
+        Ok(Val { ty, home: Home::of(Piece::Bytes(bytes)) })
+    }
+}
+
+fn made(number: Number) -> Val {
+    let (ty, bytes) = number.to_bytes();
+    Val { ty, home: Home::of(Piece::Bytes(bytes)) }
+}
+
+/// Returns true for the pointer of a slice.
+pub(super) fn is_data(member: &Member) -> bool {
+    matches!(member.name.as_deref(), Some("data_ptr" | "array"))
+}
+
+/// Returns the type of an array's elements.
+pub(super) fn element_of(array: &Type) -> Option<Ty> {
+    let Kind::Array { element, counts } = &array.kind else { return None };
+    match counts.split_first() {
+        Some((_, rest)) if !rest.is_empty() => Some(Ty::Row(*element, rest.into())),
+        _ => Some(Ty::or_void(*element)),
+    }
+}
+
+/// Returns the DWARF number of a general register (System V ABI for AMD64, figure 3.36).
+pub(super) fn register(name: &str) -> Option<u16> {
+    let names = [
+        "rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp", "r8", "r9", "r10", "r11", "r12",
+        "r13", "r14", "r15", "rip",
+    ];
+    let name = match name {
+        "pc" => "rip",
+        "sp" => "rsp",
+        "fp" => "rbp",
+        name => name,
+    };
+    (0..).zip(names).find(|(_, known)| *known == name).map(|(number, _)| number)
+}

@@ -1,0 +1,91 @@
+//! Tokens of expressions.
+
+use super::error::Error;
+
+/// A token.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Token {
+    /// A name, with its namespaces.
+    Name(String),
+    /// A register, without the `$`.
+    Register(String),
+    /// An integer.
+    Integer(u64),
+    /// A number with a fraction.
+    Real(f64),
+    /// An operator or a bracket.
+    Sign(&'static str),
+}
+
+/// All signs; longer ones come first.
+const SIGNS: [&str; 27] = [
+    "->", "<<", ">>", "<=", ">=", "==", "!=", "&&", "||", "(", ")", "[", "]", ".", "*", "&", "+",
+    "-", "/", "%", "<", ">", "^", "|", "!", "~", ",",
+];
+
+/// Returns the tokens of a text, each with the number of its first character.
+pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, Error> {
+    let mut tokens: Vec<(usize, Token)> = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        let Some(first) = rest.chars().next() else { return Ok(tokens) };
+        let at = text.len() - rest.len();
+        let after_dot = matches!(tokens.last(), Some((_, Token::Sign("." | "->"))));
+        let fault = |what| Error::Syntax { text: text.to_owned(), at: at + 1, what };
+        let (token, length) = if first.is_ascii_digit() {
+            number(rest, after_dot).ok_or_else(|| fault("this is no number"))?
+        } else if is_letter(first) {
+            let length = name_length(rest);
+            (Token::Name(rest[..length].to_owned()), length)
+        } else if let Some(register) = rest.strip_prefix('$') {
+            let length = register.find(|c: char| !is_letter(c)).unwrap_or(register.len());
+            (Token::Register(register[..length].to_owned()), length + 1)
+        } else {
+            let sign = SIGNS.into_iter().find(|sign| rest.starts_with(sign));
+            let sign = sign.ok_or_else(|| fault("this character has no meaning here"))?;
+            (Token::Sign(sign), sign.len())
+        };
+        tokens.push((at + 1, token));
+        rest = &rest[length..];
+    }
+}
+
+fn is_letter(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Returns the length of a name; `::` joins namespaces.
+fn name_length(text: &str) -> usize {
+    let mut length = 0;
+    loop {
+        let rest = &text[length..];
+        length += rest.find(|c: char| !is_letter(c)).unwrap_or(rest.len());
+        let next = text[length..].strip_prefix("::").and_then(|next| next.chars().next());
+        if !next.is_some_and(is_letter) {
+            return length;
+        }
+        length += 2;
+    }
+}
+
+/// Parses a number. After a dot it is a member of a tuple.
+fn number(text: &str, after_dot: bool) -> Option<(Token, usize)> {
+    let is_part = |c: char| is_letter(c) || c == '.' && !after_dot;
+    let length = text.find(|c: char| !is_part(c)).unwrap_or(text.len());
+    let word = &text[..length];
+    if after_dot {
+        return Some((Token::Name(format!("__{}", word.parse::<u32>().ok()?)), length));
+    }
+    let plain: String = word.chars().filter(|c| *c != '_').collect();
+    let lower = plain.to_ascii_lowercase();
+    if let Some(digits) = lower.strip_prefix("0x") {
+        let digits = digits.trim_end_matches(['u', 'l']);
+        return Some((Token::Integer(u64::from_str_radix(digits, 16).ok()?), length));
+    }
+    if lower.contains('.') || lower.contains('e') {
+        return Some((Token::Real(lower.parse().ok()?), length));
+    }
+    let digits = lower.trim_end_matches(['u', 'l']);
+    Some((Token::Integer(digits.parse().ok()?), length))
+}

@@ -1,0 +1,127 @@
+//! Numbers: from bytes, and back.
+
+use super::parse::Basic;
+use super::shown::Missing;
+use super::ty::Ty;
+use crate::symbols::{Kind, Type};
+
+/// A number of the program.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Number {
+    /// An integer of a size.
+    Integer { value: i128, size_bytes: u64, is_signed: bool },
+    /// A number with a fraction.
+    Real { value: f64, size_bytes: u64 },
+}
+
+impl Number {
+    /// Returns an integer, cut to its size.
+    pub(super) fn integer(value: i128, size_bytes: u64, is_signed: bool) -> Self {
+        Self::Integer { value: cut(value, size_bytes, is_signed), size_bytes, is_signed }
+    }
+
+    pub(super) fn is_true(&self) -> bool {
+        match self {
+            Self::Integer { value, .. } => *value != 0,
+            Self::Real { value, .. } => *value != 0.0,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "C converts like this")]
+    pub(super) fn to_real(self) -> f64 {
+        match self {
+            Self::Integer { value, .. } => value as f64,
+            Self::Real { value, .. } => value,
+        }
+    }
+
+    /// Returns the integer part.
+    #[expect(clippy::cast_possible_truncation, reason = "C converts like this")]
+    pub(super) fn to_integer(self) -> i128 {
+        match self {
+            Self::Integer { value, .. } => value,
+            Self::Real { value, .. } => value as i128,
+        }
+    }
+
+    /// Returns its type and its bytes.
+    #[expect(clippy::cast_possible_truncation, reason = "a float has less digits")]
+    pub(super) fn to_bytes(self) -> (Ty, Vec<u8>) {
+        match self {
+            Self::Integer { value, size_bytes, is_signed } => {
+                let mut bytes = value.to_le_bytes().to_vec();
+                bytes.truncate(usize::try_from(size_bytes).unwrap_or(16));
+                (Ty::Basic(Basic::Integer { size_bytes, is_signed }), bytes)
+            }
+            Self::Real { value, size_bytes: 4 } => {
+                let bytes = (value as f32).to_le_bytes().to_vec();
+                (Ty::Basic(Basic::Float { size_bytes: 4 }), bytes)
+            }
+            Self::Real { value, .. } => {
+                (Ty::Basic(Basic::Float { size_bytes: 8 }), value.to_le_bytes().to_vec())
+            }
+        }
+    }
+}
+
+/// Cuts an integer to a size.
+pub(super) fn cut(value: i128, size_bytes: u64, is_signed: bool) -> i128 {
+    let bits = u32::try_from(size_bytes.saturating_mul(8)).unwrap_or(128).min(128);
+    let shift = 128 - bits;
+    match (shift, is_signed) {
+        (0 | 128, _) => value,
+        (_, true) => value << shift >> shift,
+        (_, false) => {
+            (value << shift).cast_unsigned().checked_shr(shift).map_or(0, u128::cast_signed)
+        }
+    }
+}
+
+/// Returns the integer of bytes in memory order.
+pub(super) fn integer_of(bytes: &[u8], is_signed: bool) -> Option<i128> {
+    let mut all = [0; 16];
+    all.get_mut(..bytes.len())?.copy_from_slice(bytes);
+    Some(cut(i128::from_le_bytes(all), bytes.len() as u64, is_signed))
+}
+
+/// Returns the number of bytes in the format of a floating-point type.
+pub(super) fn real_of(bytes: &[u8], shape: &Type) -> Result<f64, Missing> {
+    // `__float128` has another format than `long double`.
+    let is_quad = shape.name.as_ref().is_some_and(|name| name.contains("128"));
+    match bytes.len() {
+        4 => bytes.first_chunk().map(|bytes| f64::from(f32::from_le_bytes(*bytes))),
+        8 => bytes.first_chunk().map(|bytes| f64::from_le_bytes(*bytes)),
+        10 | 12 | 16 if !is_quad => bytes.first_chunk().map(|bytes| extended(*bytes)),
+        _ => None,
+    }
+    .ok_or(Missing::Unavailable)
+}
+
+/// Returns the nearest double of a number in x87's extended format (SDM, volume 1, 4.2.2).
+fn extended(bytes: [u8; 10]) -> f64 {
+    let (mut low, mut high) = ([0; 8], [0; 2]);
+    low.copy_from_slice(&bytes[..8]);
+    high.copy_from_slice(&bytes[8..]);
+    let (mantissa, high) = (u64::from_le_bytes(low), u16::from_le_bytes(high));
+    let exponent = i32::from(high & 0x7fff);
+    let sign = if high >> 15 == 1 { -1.0 } else { 1.0 };
+    if exponent == 0x7fff {
+        return if mantissa << 1 == 0 { sign * f64::INFINITY } else { f64::NAN };
+    }
+    // In two steps, since the powers of two of doubles end earlier.
+    let shift = exponent - 16383 - 63;
+    #[expect(clippy::cast_precision_loss, reason = "the nearest double is shown")]
+    let whole = mantissa as f64;
+    sign * whole * 2_f64.powi(shift / 2) * 2_f64.powi(shift - shift / 2)
+}
+
+/// Returns true for kinds whose values are integers to C.
+pub(super) fn is_signed_integer(kind: &Kind) -> Option<bool> {
+    match kind {
+        Kind::Integer { is_signed }
+        | Kind::Character { is_signed }
+        | Kind::Enumeration { is_signed, .. } => Some(*is_signed),
+        Kind::Boolean => Some(false),
+        _ => None,
+    }
+}

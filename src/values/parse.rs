@@ -1,0 +1,329 @@
+//! Expressions: the operators of C that have no effect, with their precedence.
+
+use super::error::Error;
+use super::lexer::{Token, tokens};
+
+/// The limit on nested expressions.
+const MAX_DEPTH: usize = 200;
+
+/// An expression.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expr {
+    Name(String),
+    Register(String),
+    Integer(u64),
+    Real(f64),
+    /// A member of a structure, or of the one that a pointer points to.
+    Member(Box<Expr>, String),
+    Index(Box<Expr>, Box<Expr>),
+    Target(Box<Expr>),
+    Address(Box<Expr>),
+    Unary(Unary, Box<Expr>),
+    Binary(Binary, Box<Expr>, Box<Expr>),
+    Cast(Basic, u32, Box<Expr>),
+}
+
+/// An operator before its operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unary {
+    Minus,
+    Not,
+    Invert,
+}
+
+/// An operator between two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Binary {
+    Multiply,
+    Divide,
+    Remainder,
+    Add,
+    Subtract,
+    ShiftLeft,
+    ShiftRight,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Equal,
+    NotEqual,
+    And,
+    Xor,
+    Or,
+    BothTrue,
+    AnyTrue,
+}
+
+/// A type that a cast can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Basic {
+    Integer { size_bytes: u64, is_signed: bool },
+    Character { is_signed: bool },
+    Float { size_bytes: u64 },
+    Boolean,
+    Void,
+}
+
+/// An item of a list of questions.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Item {
+    Value(Expr),
+    /// So many frames.
+    Backtrace(usize),
+}
+
+/// Parses a list of expressions with commas between them. Returns each with its text.
+pub(super) fn items(text: &str) -> Result<Vec<(String, Item)>, Error> {
+    let parts = split(text);
+    if let [(_, only)] = parts.as_slice()
+        && only.trim().is_empty()
+    {
+        return Ok(Vec::new());
+    }
+    parts.into_iter().map(|(_, part)| Ok((part.trim().to_owned(), item(part)?))).collect()
+}
+
+/// Splits a text at its commas outside of brackets.
+fn split(text: &str) -> Vec<(usize, &str)> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_u32, 0);
+    for (at, c) in text.char_indices() {
+        match c {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push((start, &text[start..at]));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push((start, &text[start..]));
+    parts
+}
+
+fn item(text: &str) -> Result<Item, Error> {
+    let mut words = text.split_whitespace();
+    if words.next() == Some("bt") {
+        let count = words.next().map_or(Some(usize::MAX), |count| count.parse().ok());
+        return match (count.filter(|count| *count > 0), words.next()) {
+            (Some(count), None) => Ok(Item::Backtrace(count)),
+            _ => Err(Error::Syntax {
+                text: text.trim().to_owned(),
+                at: 1,
+                what: "give bt, or bt with the number of frames",
+            }),
+        };
+    }
+    let tokens = tokens(text)?;
+    let mut parser = Parser { text, tokens: &tokens, next: 0, depth: 0 };
+    let expr = parser.binary(0)?;
+    match parser.tokens.get(parser.next) {
+        None => Ok(Item::Value(expr)),
+        Some(_) => Err(parser.fault("an operator is missing")),
+    }
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: &'a [(usize, Token)],
+    next: usize,
+    depth: usize,
+}
+
+/// Operators with their precedence.
+const BINARY: [(&str, Binary, u8); 18] = [
+    ("||", Binary::AnyTrue, 1),
+    ("&&", Binary::BothTrue, 2),
+    ("|", Binary::Or, 3),
+    ("^", Binary::Xor, 4),
+    ("&", Binary::And, 5),
+    ("==", Binary::Equal, 6),
+    ("!=", Binary::NotEqual, 6),
+    ("<", Binary::Less, 7),
+    ("<=", Binary::LessOrEqual, 7),
+    (">", Binary::Greater, 7),
+    (">=", Binary::GreaterOrEqual, 7),
+    ("<<", Binary::ShiftLeft, 8),
+    (">>", Binary::ShiftRight, 8),
+    ("+", Binary::Add, 9),
+    ("-", Binary::Subtract, 9),
+    ("*", Binary::Multiply, 10),
+    ("/", Binary::Divide, 10),
+    ("%", Binary::Remainder, 10),
+];
+
+impl Parser<'_> {
+    fn fault(&self, what: &'static str) -> Error {
+        let end = self.text.trim_end().len() + 1;
+        let at = self.tokens.get(self.next).map_or(end, |(at, _)| *at);
+        Error::Syntax { text: self.text.to_owned(), at, what }
+    }
+
+    fn sign(&self) -> Option<&'static str> {
+        match self.tokens.get(self.next)? {
+            (_, Token::Sign(sign)) => Some(sign),
+            _ => None,
+        }
+    }
+
+    fn take(&mut self, sign: &str) -> bool {
+        let found = self.sign() == Some(sign);
+        self.next += usize::from(found);
+        found
+    }
+
+    fn binary(&mut self, least: u8) -> Result<Expr, Error> {
+        let mut left = self.unary()?;
+        loop {
+            let sign = self.sign();
+            let found = BINARY.iter().find(|(text, ..)| Some(*text) == sign);
+            let Some((_, operator, precedence)) = found.filter(|(.., of)| *of > least) else {
+                return Ok(left);
+            };
+            self.next += 1;
+            let right = self.binary(*precedence)?;
+            left = Expr::Binary(*operator, Box::new(left), Box::new(right));
+        }
+    }
+
+    fn unary(&mut self) -> Result<Expr, Error> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(self.fault("this is nested too deeply"));
+        }
+        let expr = self.unary_within();
+        self.depth -= 1;
+        expr
+    }
+
+    fn unary_within(&mut self) -> Result<Expr, Error> {
+        let sign = self.sign();
+        if let Some(cast) = self.cast() {
+            let (basic, stars) = cast?;
+            return Ok(Expr::Cast(basic, stars, Box::new(self.unary()?)));
+        }
+        let operator = match sign {
+            Some("-") => Some(Unary::Minus),
+            Some("!") => Some(Unary::Not),
+            Some("~") => Some(Unary::Invert),
+            Some("*" | "&") => None,
+            _ => return self.postfix(),
+        };
+        self.next += 1;
+        let operand = Box::new(self.unary()?);
+        Ok(match (operator, sign) {
+            (Some(operator), _) => Expr::Unary(operator, operand),
+            (None, Some("*")) => Expr::Target(operand),
+            _ => Expr::Address(operand),
+        })
+    }
+
+    /// Parses the type of a cast with its brackets, if there is one.
+    fn cast(&mut self) -> Option<Result<(Basic, u32), Error>> {
+        let begin = self.next;
+        if !self.take("(") {
+            return None;
+        }
+        let mut words = Vec::new();
+        while let Some((_, Token::Name(word))) = self.tokens.get(self.next) {
+            words.push(word.as_str());
+            self.next += 1;
+        }
+        let basic = basic(&words);
+        let mut stars = 0;
+        while self.take("*") {
+            stars += 1;
+        }
+        let is_named = matches!(words.first(), Some(&("struct" | "union" | "enum" | "const")));
+        match basic {
+            Some(basic) if self.take(")") => Some(Ok((basic, stars))),
+            None if is_named || stars > 0 && !words.is_empty() && self.sign() == Some(")") => {
+                Some(Err(self.fault("a cast can only be to a basic type, or a pointer to one")))
+            }
+            _ => {
+                self.next = begin;
+                None
+            }
+        }
+    }
+
+    fn postfix(&mut self) -> Result<Expr, Error> {
+        let mut expr = self.primary()?;
+        loop {
+            if self.take("[") {
+                let index = self.binary(0)?;
+                if !self.take("]") {
+                    return Err(self.fault("a ] is missing"));
+                }
+                expr = Expr::Index(Box::new(expr), Box::new(index));
+            } else if self.take(".") || self.take("->") {
+                let Some((_, Token::Name(name))) = self.tokens.get(self.next) else {
+                    return Err(self.fault("the name of a member is missing"));
+                };
+                self.next += 1;
+                expr = Expr::Member(Box::new(expr), name.clone());
+            } else {
+                return Ok(expr);
+            }
+        }
+    }
+
+    fn primary(&mut self) -> Result<Expr, Error> {
+        let Some((_, token)) = self.tokens.get(self.next) else {
+            return Err(self.fault("an operand is missing"));
+        };
+        let expr = match token {
+            Token::Name(name) => Expr::Name(name.clone()),
+            Token::Register(name) => Expr::Register(name.clone()),
+            Token::Integer(value) => Expr::Integer(*value),
+            Token::Real(value) => Expr::Real(*value),
+            Token::Sign("(") => {
+                self.next += 1;
+                let inner = self.binary(0)?;
+                if self.sign() != Some(")") {
+                    return Err(self.fault("a ) is missing"));
+                }
+                inner
+            }
+            Token::Sign(_) => return Err(self.fault("an operand is missing")),
+        };
+        self.next += 1;
+        if self.sign() == Some("(") {
+            return Err(self.fault("functions cannot be called here"));
+        }
+        Ok(expr)
+    }
+}
+
+/// Returns the basic type that words of C or Rust name.
+fn basic(words: &[&str]) -> Option<Basic> {
+    let integer = |size_bytes, is_signed| Some(Basic::Integer { size_bytes, is_signed });
+    match words {
+        ["void"] => return Some(Basic::Void),
+        ["bool" | "_Bool"] => return Some(Basic::Boolean),
+        ["float" | "f32"] => return Some(Basic::Float { size_bytes: 4 }),
+        ["double" | "f64"] => return Some(Basic::Float { size_bytes: 8 }),
+        ["i8" | "int8_t"] => return integer(1, true),
+        ["u8" | "uint8_t"] => return integer(1, false),
+        ["i16" | "int16_t"] => return integer(2, true),
+        ["u16" | "uint16_t"] => return integer(2, false),
+        ["i32" | "int32_t"] => return integer(4, true),
+        ["u32" | "uint32_t"] => return integer(4, false),
+        ["i64" | "isize" | "int64_t" | "ssize_t" | "intptr_t"] => return integer(8, true),
+        ["u64" | "usize" | "uint64_t" | "size_t" | "uintptr_t"] => return integer(8, false),
+        _ => {}
+    }
+    let count = |word| words.iter().filter(|other| **other == word).count();
+    let known = ["unsigned", "signed", "char", "short", "int", "long"];
+    if words.is_empty() || !words.iter().all(|word| known.contains(word)) {
+        return None;
+    }
+    let is_signed = count("unsigned") == 0;
+    match (count("char"), count("short"), count("long")) {
+        (1, 0, 0) => Some(Basic::Character { is_signed }),
+        (0, 1, 0) => integer(2, is_signed),
+        (0, 0, 0) => integer(4, is_signed),
+        (0, 0, _) => integer(8, is_signed),
+        _ => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! The value that a function returned, by the ABI of C (System V ABI for AMD64, 3.2.3).
+
+use super::evaluate::{Evaluator, Frame, Val};
+use super::home::InFrame;
+use super::shown::{Missing, Shown};
+use super::ty::Ty;
+use crate::common::Addr;
+use crate::symbols::{Home, Kind, Language, Piece, Signature, TypeId};
+
+const RAX: u16 = 0;
+const RDX: u16 = 1;
+const XMM0: u16 = 17;
+const XMM1: u16 = 18;
+/// The size of the largest value in registers.
+const IN_REGISTERS: u64 = 16;
+/// The limit on nested structures.
+const MAX_DEPTH: usize = 8;
+
+/// The class of eight bytes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Nothing,
+    Integer,
+    Sse,
+}
+
+impl Evaluator<'_> {
+    /// Shows the value that a function has just returned: `frame` is that of its caller. `None` if the
+    /// function returns nothing.
+    pub fn returned(&self, of: &Signature, frame: &Frame<'_>) -> Option<Shown> {
+        let type_id = of.returns?;
+        let machine = InFrame {
+            registers: frame.registers,
+            machine: frame.machine,
+            is_innermost: frame.is_innermost,
+        };
+        let Some(home) = self.home_of_result(type_id, of.language, &machine) else {
+            return Some(Shown::Missing(Missing::Unavailable));
+        };
+        Some(self.show(&Val { ty: Ty::Of(type_id), home }, &machine))
+    }
+
+    fn home_of_result(
+        &self,
+        type_id: TypeId,
+        language: Language,
+        machine: &InFrame<'_>,
+    ) -> Option<Home> {
+        let ty = Ty::Of(type_id);
+        let (shape, size) = (self.shape(&ty)?, self.size_of(&ty)?);
+        let is_whole = matches!(
+            shape.kind,
+            Kind::Structure(_) | Kind::Union(_) | Kind::Array { .. } | Kind::Variants { .. }
+        );
+        if size == 0 {
+            return Some(Home { pieces: Vec::new() });
+        }
+        if size > IN_REGISTERS {
+            // Its address is returned, in Rust not always.
+            let addr = crate::symbols::Machine::register(machine, RAX)?;
+            let is_known = matches!(language, Language::C | Language::Other);
+            return is_known.then_some(Home::of(Piece::Memory(Addr(addr))));
+        }
+        // Classes of C++ may have reasons to be in memory, and Rust and Go have rules of their own.
+        if is_whole && language != Language::C {
+            return None;
+        }
+        let mut classes = [Class::Nothing; 2];
+        self.classify(&ty, 0, &mut classes, 0)?;
+        let (mut general, mut vectors) = ([RAX, RDX].into_iter(), [XMM0, XMM1].into_iter());
+        let mut pieces = Vec::new();
+        for (number, class) in (0_u64..).zip(classes) {
+            let bytes = size.saturating_sub(8 * number).min(8);
+            if bytes > 0 {
+                let register = match class {
+                    Class::Sse => vectors.next()?,
+                    Class::Integer => general.next()?,
+                    Class::Nothing => return None,
+                };
+                pieces.push((Some(8 * bytes), Piece::Register(register)));
+            }
+        }
+        Some(Home { pieces })
+    }
+
+    /// Adds the classes of a value at an offset. `None` for those that are in other registers, or in
+    /// memory.
+    fn classify(&self, ty: &Ty, at: u64, classes: &mut [Class; 2], depth: usize) -> Option<()> {
+        let shape = self.shape(ty)?;
+        let size = self.size_of(ty)?;
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let class = match &shape.kind {
+            Kind::Structure(members) | Kind::Union(members) => {
+                for member in members {
+                    let offset = member.offset_bytes?;
+                    let of = Ty::or_void(member.type_id);
+                    if let Some((first, _)) = member.bits {
+                        add(classes, at.checked_add(first / 8)?, Class::Integer)?;
+                    } else {
+                        self.classify(&of, at.checked_add(offset)?, classes, depth + 1)?;
+                    }
+                }
+                return Some(());
+            }
+            Kind::Array { .. } => {
+                let element = super::evaluate::element_of(&shape)?;
+                let step = self.size_of(&element).filter(|step| *step > 0)?;
+                for number in 0..size / step {
+                    self.classify(&element, at + number * step, classes, depth + 1)?;
+                }
+                return Some(());
+            }
+            Kind::Float if size <= 8 => Class::Sse,
+            Kind::Integer { .. }
+            | Kind::Character { .. }
+            | Kind::Boolean
+            | Kind::Enumeration { .. }
+            | Kind::Pointer { .. } => Class::Integer,
+            _ => return None,
+        };
+        if !at.is_multiple_of(size) {
+            return None;
+        }
+        add(classes, at, class)?;
+        if size > 8 { add(classes, at + 8, class) } else { Some(()) }
+    }
+}
+
+fn add(classes: &mut [Class; 2], at: u64, class: Class) -> Option<()> {
+    let place = classes.get_mut(usize::try_from(at / 8).ok()?)?;
+    *place = if *place == Class::Integer { Class::Integer } else { class };
+    Some(())
+}
