@@ -7,6 +7,7 @@
 //!
 //! Linux on x86-64 only.
 
+pub mod ask;
 pub mod capture;
 pub mod cli;
 pub mod common;

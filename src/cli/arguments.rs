@@ -1,5 +1,6 @@
 //! The command line; `dump` and raw traces have separate files.
 
+use super::ask_arguments::{Calls, Hits};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 use crate::capture::{Code, PtConfig};
@@ -39,6 +40,10 @@ pub(super) enum Command {
     /// Print a trace's packets, events, blocks, instructions, calls, statistics or sideband, or the log
     /// of an exact recording
     Dump(Dump),
+    /// Print every call of a function, or all calls, with arguments, results and durations
+    Calls(Calls),
+    /// Print every execution of a line or function, with the values of expressions
+    Hits(Hits),
     /// Build the index of a recording and save it there, so that the recording opens faster
     Index(Index),
     /// Print the script for gdb, with the cf- commands

@@ -3,7 +3,11 @@
 //! `doctor` also returns 2 if no program can be recorded. `record` returns the program's own
 //! status, and `replay` gdb's.
 
+mod answer;
 mod arguments;
+mod ask;
+mod ask_arguments;
+mod calls;
 mod check;
 mod completions;
 mod disassembly;
@@ -15,6 +19,7 @@ mod export;
 mod found;
 mod gdb_session;
 mod gdbinit;
+mod hits;
 mod import;
 mod index;
 mod info;
@@ -30,6 +35,7 @@ mod raw_arguments;
 mod record;
 mod replay;
 mod rm;
+mod rows;
 mod serve;
 mod snapshot;
 mod stats;
@@ -55,9 +61,11 @@ pub fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
+        Command::Hits(arguments) => hits::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),
         Command::Gdbinit => gdbinit::run(gdb::SCRIPT),
         Command::Lldbinit => gdbinit::run(gdb::LLDB_SCRIPT),

@@ -7,7 +7,7 @@ use crate::image::core;
 use crate::recording::log::Bytes;
 use crate::sideband::{ImageId, Mapping};
 use crate::tracee::Tracee;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 const NT_PRFPREG: u32 = 2;
@@ -26,6 +26,15 @@ impl Replay {
     pub fn running(&mut self) -> Option<Tid> {
         let next = self.next_thread().ok().flatten();
         next.filter(|tid| self.epoch.contexts.get(*tid).is_some())
+    }
+
+    /// Returns true if the thread that executes next is about to execute an instruction at one of some
+    /// addresses.
+    pub fn is_at(&mut self, addrs: &BTreeSet<Addr>) -> Result<bool, Error> {
+        self.load_next()?;
+        let Some(thread) = self.loaded() else { return Ok(false) };
+        let executes = self.running() == Some(thread.tid);
+        Ok(executes && addrs.contains(&Addr(thread.registers.rip)))
     }
 
     /// Returns the thread that is about to execute, with its general registers only.

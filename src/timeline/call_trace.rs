@@ -58,6 +58,11 @@ impl Default for CallTrace {
 }
 
 impl CallTrace {
+    /// Returns the number of calls so far that have not returned.
+    pub fn depth(&self) -> usize {
+        self.returns.len()
+    }
+
     /// Processes the next item; returns an arrival if it enters a function.
     pub fn visit(&mut self, visit: &Visit<'_>) -> Option<Arrival> {
         match visit {

@@ -45,11 +45,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
 
 /// Returns the number of a position as text: of an exact recording `MOMENT`, or `MOMENT.INSTRUCTIONS`.
 pub(super) fn place(at: u64, is_exact: bool) -> String {
-    match Position::parts(at) {
-        _ if !is_exact => at.to_string(),
-        (moment, 0) => moment.to_string(),
-        (moment, instructions) => format!("{moment}.{instructions}"),
-    }
+    Position::text(at, is_exact)
 }
 
 /// Describes the time range in which the order of the threads' instructions is unknown.

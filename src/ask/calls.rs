@@ -1,0 +1,419 @@
+//! Every call, with arguments, returned values and durations.
+
+use super::error::Error;
+use super::functions::Functions;
+use super::machine::Stopped;
+use super::merge::{Event, Merged, Sender, merged};
+use super::opened::Asked;
+use super::place::Place;
+use super::sites::Sites;
+use super::tracker::{Beginning, Change, Tracker};
+use super::walk::walk;
+use crate::common::{Addr, Tid};
+use crate::replay::{Goals, Replay};
+use crate::session::Position;
+use crate::symbols::{FrameRegisters, Signature};
+use crate::timeline::Visit;
+use crate::values::{Bound, Evaluator, Frame, Shown};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+/// A question for calls.
+#[derive(Clone, Copy, Debug)]
+pub struct CallsQuestion<'a> {
+    /// The function; without one, all calls.
+    pub function: Option<&'a str>,
+    /// True if the arguments are wanted.
+    pub arguments: bool,
+    /// True if the returned values are wanted.
+    pub returns: bool,
+    /// True if the durations are wanted.
+    pub duration: bool,
+}
+
+/// A call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The position of the function's first instruction.
+    pub position: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The address of that instruction.
+    pub addr: Addr,
+    /// The function.
+    pub function: Option<String>,
+    /// The number of calls around it.
+    pub depth: usize,
+    /// The place of the call; `None` for the function in which a thread begins.
+    pub caller: Option<Place>,
+    /// How control came to it.
+    pub how: CallKind,
+    /// The arguments by their names, if they are known.
+    pub arguments: Option<Vec<(String, Shown)>>,
+    /// The returned value. `None` if there is none, or it is unknown.
+    pub returned: Option<Shown>,
+    /// The position after the return; `None` if it did not return.
+    pub returned_at: Option<u64>,
+    /// The instructions that the thread executed from the first one to the return.
+    pub instructions: Option<u64>,
+}
+
+/// How control comes to a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallKind {
+    /// By a call.
+    Call,
+    /// By a jump from the end of another function.
+    TailCall,
+    /// By the kernel: a signal handler.
+    Signal,
+    /// It is the first one of a thread, or the path was lost before it.
+    Start,
+}
+
+/// Something that happened to a call, which its thread numbers.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    number: u64,
+    /// The next instruction's address.
+    ip: Addr,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Began {
+        depth: usize,
+        site: Option<Addr>,
+        how: CallKind,
+    },
+    /// Its arguments are where the debug information says.
+    Prepared,
+    /// It returned after so many instructions.
+    Returned {
+        instructions: u64,
+    },
+    /// It ended in another way.
+    Lost,
+}
+
+/// The part of an activation that a walk keeps.
+struct Activation {
+    /// Its number, if it is wanted.
+    number: Option<u64>,
+    index: u64,
+    /// The address at which its arguments are to be read.
+    body: Option<Addr>,
+}
+
+/// Takes calls as they are known. Breaks the search.
+type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
+
+impl Asked {
+    /// Checks that there is such a function.
+    pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
+        question.function.map_or(Ok(()), |name| self.functions_named(name).map(|_| ()))
+    }
+
+    /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when it
+    /// begins, or when it returns. `reached` gets the position on the way.
+    pub fn calls(
+        &mut self,
+        question: CallsQuestion<'_>,
+        sink: Sink<'_>,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let starts = question.function.map(|name| self.functions_named(name)).transpose()?;
+        let starts: Option<BTreeSet<Addr>> = starts.map(|starts| starts.into_iter().collect());
+        let has_values = self.replay.is_some() && (question.arguments || question.returns);
+        let mut sites = Sites::default();
+        if has_values {
+            sites = self.sites(starts.as_ref(), interrupted);
+        }
+        let mut bodies = HashMap::new();
+        if has_values && question.arguments {
+            bodies = sites.starts.iter().map(|at| (*at, self.symbols.body_of(*at))).collect();
+        }
+        let mut stops: BTreeSet<Addr> = bodies.values().copied().collect();
+        if question.returns {
+            stops.extend(sites.returns);
+        }
+        let mut replay = self.replay.take();
+        let asked = &*self;
+        let walker = Walker { asked, starts: starts.as_ref(), bodies: &bodies };
+        let walk_one = |tid, sender: &mut Sender<Step>| walker.walk(tid, sender);
+        let result = merged(&asked.tids(), walk_one, |events| {
+            let mut calls = Calls::new(asked, question, sink, events);
+            calls.waits_for_arguments = has_values && question.arguments;
+            match replay.as_mut().filter(|_| has_values) {
+                Some(replay) => calls.replayed(replay, &stops, reached, interrupted),
+                None => calls.walked(reached, interrupted),
+            }
+        });
+        self.replay = replay;
+        result
+    }
+}
+
+/// Walks paths, and sends the steps of the wanted calls.
+struct Walker<'a> {
+    asked: &'a Asked,
+    starts: Option<&'a BTreeSet<Addr>>,
+    bodies: &'a HashMap<Addr, Addr>,
+}
+
+impl Walker<'_> {
+    fn walk(&self, tid: Tid, sender: &mut Sender<Step>) {
+        let functions = self.asked.functions();
+        let starts = |addr| functions.at(addr).map(|function| function.start);
+        let is_wanted = |ip| self.starts.is_none_or(|starts| starts.contains(&ip));
+        let mut tracker: Tracker<Activation> = Tracker::default();
+        let (mut count, mut steps) = (0, Vec::new());
+        let places = self.asked.places.as_ref();
+        let end = walk(&self.asked.timeline, places, tid, &mut |passed| {
+            tracker.pass(passed, &starts, &mut |change| match change {
+                Change::Began(begins) => {
+                    let number = is_wanted(begins.ip).then_some(count);
+                    count += u64::from(number.is_some());
+                    let (ip, depth, site) = (begins.ip, begins.depth, begins.site);
+                    let what = What::Began { depth, site, how: kind_of(begins.how) };
+                    steps.extend(number.map(|number| Step { number, ip, what }));
+                    let body = number.and_then(|_| self.bodies.get(&ip).copied());
+                    Some(Activation { number, index: begins.index, body })
+                }
+                Change::Ended(open, returned) => {
+                    let what = returned.map_or(What::Lost, |index| What::Returned {
+                        instructions: index.saturating_sub(open.kept.index),
+                    });
+                    let ip = passed.next_ip().unwrap_or_default();
+                    steps.extend(open.kept.number.map(|number| Step { number, ip, what }));
+                    None
+                }
+            });
+            let Visit::Block { index, addrs, .. } = passed.visit else {
+                return ControlFlow::Continue(());
+            };
+            sender.step(|| passed.clock.position(*index))?;
+            for step in steps.drain(..) {
+                sender.send(passed.clock.position(*index), step)?;
+            }
+            if let Some(open) = tracker.innermost()
+                && let Some(body) = open.kept.body
+                && let Some(at) = addrs.iter().position(|addr| *addr == body)
+            {
+                open.kept.body = None;
+                if let Some(number) = open.kept.number {
+                    let step = Step { number, ip: body, what: What::Prepared };
+                    sender.send(passed.clock.position(index + at as u64), step)?;
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        if end.is_break() {
+            return;
+        }
+        // Those that the run's end left open.
+        tracker.finish(&mut |change| {
+            if let Change::Ended(open, _) = change
+                && let Some(number) = open.kept.number
+            {
+                let step = Step { number, ip: open.ip, what: What::Lost };
+                // Without a receiver it is dropped.
+                let _ = sender.send(u64::MAX, step);
+            }
+            None
+        });
+    }
+}
+
+const fn kind_of(how: Beginning) -> CallKind {
+    match how {
+        Beginning::Start => CallKind::Start,
+        Beginning::Call => CallKind::Call,
+        Beginning::TailCall => CallKind::TailCall,
+        Beginning::Signal => CallKind::Signal,
+    }
+}
+
+/// The calls that are open, and where those go that are known.
+struct Calls<'a> {
+    question: CallsQuestion<'a>,
+    sink: Sink<'a>,
+    events: Merged<Step>,
+    open: HashMap<(Tid, u64), Call>,
+    /// True if the arguments come after the beginning of a call.
+    waits_for_arguments: bool,
+    functions: Functions<'a>,
+    evaluator: Evaluator<'a>,
+    arguments: HashMap<Addr, Option<Bound>>,
+    signatures: HashMap<Addr, Option<Signature>>,
+    outcome: Result<ControlFlow<()>, Error>,
+}
+
+impl<'a> Calls<'a> {
+    fn new(
+        asked: &'a Asked,
+        question: CallsQuestion<'a>,
+        sink: Sink<'a>,
+        events: Merged<Step>,
+    ) -> Self {
+        Self {
+            question,
+            sink,
+            events,
+            open: HashMap::new(),
+            waits_for_arguments: false,
+            functions: asked.functions(),
+            evaluator: Evaluator::new(&asked.symbols),
+            arguments: HashMap::new(),
+            signatures: HashMap::new(),
+            outcome: Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    /// Passes on the calls of a path, without values.
+    fn walked(
+        mut self,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        while let Some(event) = self.events.next() {
+            reached(event.position);
+            if interrupted() || self.take(&event, None)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays the run beside the path, and reads values where steps need them.
+    fn replayed(
+        self,
+        replay: &mut Replay,
+        stops: &BTreeSet<Addr>,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        replay.seek(replay.first())?;
+        let calls = RefCell::new(self);
+        let accepts = |replay: &Replay| {
+            let mut calls = calls.borrow_mut();
+            let Some(state) = Stopped::of(replay) else { return false };
+            let moment = replay.moment(replay.position());
+            reached(Position::exact(moment, 0));
+            calls.outcome = calls.reach(&state, moment);
+            !matches!(calls.outcome, Ok(ControlFlow::Continue(())))
+        };
+        let goals = Goals { accepts: &accepts, ..Goals::at(stops, interrupted) };
+        let is_first = replay.is_at(stops)?;
+        if !(is_first && accepts(replay)) {
+            replay.run_forward(&goals, &[])?;
+        }
+        let mut calls = calls.into_inner();
+        let outcome = std::mem::replace(&mut calls.outcome, Ok(ControlFlow::Continue(())))?;
+        if outcome.is_break() || interrupted() {
+            return Ok(());
+        }
+        calls.walked(reached, interrupted)
+    }
+
+    /// Takes the steps up to a stop of the replay, and those there with its values.
+    fn reach(&mut self, state: &Stopped<'_>, moment: u64) -> Result<ControlFlow<()>, Error> {
+        let addr = Addr(state.registers.rip);
+        while let Some(next) = self.events.peek() {
+            let (of, _) = Position::parts(next.position);
+            let is_here = of == moment && next.what.ip == addr;
+            let needs_values = match next.what.what {
+                What::Prepared => true,
+                What::Returned { .. } => self.question.returns,
+                What::Began { .. } | What::Lost => false,
+            };
+            if of > moment || of == moment && needs_values && !is_here {
+                break;
+            }
+            let Some(event) = self.events.next() else { break };
+            let state = Some(state).filter(|_| is_here && needs_values);
+            if self.take(&event, state)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Processes a step, in a state of the program if one is known.
+    fn take(
+        &mut self,
+        event: &Event<Step>,
+        state: Option<&Stopped<'_>>,
+    ) -> Result<ControlFlow<()>, Error> {
+        let key = (event.tid, event.what.number);
+        let is_over = match event.what.what {
+            What::Began { depth, site, how } => {
+                let call = self.begin(event, depth, site, how);
+                self.open.insert(key, call);
+                let is_plain = !self.question.returns && !self.question.duration;
+                is_plain && !self.waits_for_arguments
+            }
+            What::Prepared => {
+                let arguments = state.and_then(|state| self.read_arguments(event.what.ip, state));
+                if let Some(call) = self.open.get_mut(&key) {
+                    call.arguments = arguments;
+                }
+                !self.question.returns && !self.question.duration
+            }
+            What::Returned { instructions } => {
+                let addr = self.open.get(&key).map(|call| call.addr);
+                let returned = addr.zip(state).and_then(|(addr, at)| self.read_result(addr, at));
+                if let Some(call) = self.open.get_mut(&key) {
+                    call.returned = returned;
+                    call.returned_at = Some(event.position);
+                    call.instructions = Some(instructions);
+                }
+                true
+            }
+            What::Lost => true,
+        };
+        let known = if is_over { self.open.remove(&key) } else { None };
+        match known {
+            Some(call) => (self.sink)(call),
+            None => Ok(ControlFlow::Continue(())),
+        }
+    }
+
+    fn begin(&self, event: &Event<Step>, depth: usize, site: Option<Addr>, how: CallKind) -> Call {
+        Call {
+            position: event.position,
+            tid: event.tid,
+            addr: event.what.ip,
+            function: self.functions.name_at(event.what.ip),
+            depth,
+            caller: site.map(|site| self.functions.place(site)),
+            how,
+            arguments: None,
+            returned: None,
+            returned_at: None,
+            instructions: None,
+        }
+    }
+
+    fn read_arguments(&mut self, body: Addr, state: &Stopped<'_>) -> Option<Vec<(String, Shown)>> {
+        let evaluator = &self.evaluator;
+        let bound = self.arguments.entry(body).or_insert_with(|| evaluator.arguments(body));
+        let bound = bound.as_ref()?;
+        let registers = FrameRegisters::of(state);
+        let frame = Frame { registers: &registers, machine: state, is_innermost: true };
+        let values = evaluator.answer(bound, &frame).ok()?;
+        Some(bound.texts().map(str::to_owned).zip(values).collect())
+    }
+
+    fn read_result(&mut self, start: Addr, state: &Stopped<'_>) -> Option<Shown> {
+        let evaluator = &self.evaluator;
+        let signature =
+            self.signatures.entry(start).or_insert_with(|| evaluator.signature_at(start));
+        let registers = FrameRegisters::of(state);
+        let frame = Frame { registers: &registers, machine: state, is_innermost: true };
+        evaluator.returned(signature.as_ref()?, &frame)
+    }
+}

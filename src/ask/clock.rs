@@ -1,0 +1,116 @@
+//! Positions of a thread's instructions as its path is walked.
+
+use crate::common::Tid;
+use crate::recording::PathPlace;
+use crate::replay::Replay;
+use crate::session::Position;
+use crate::timeline::Timeline;
+use std::collections::HashMap;
+
+/// The places of all threads of an exact recording, with their moments.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    of_threads: HashMap<Tid, Vec<TimedPlace>>,
+}
+
+/// A place of a thread's path.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TimedPlace {
+    index: u64,
+    moment: u64,
+    /// True if the place is the first of its tick.
+    begins_tick: bool,
+}
+
+impl Places {
+    pub(super) fn new(places: &[PathPlace], replay: &Replay) -> Self {
+        let mut of_threads: HashMap<Tid, Vec<TimedPlace>> = HashMap::new();
+        for place in places {
+            let (entry, ticks) = (place.entry, place.ticks);
+            let at = crate::replay::Position { entry, ticks, instructions: 0 };
+            let moment = replay.moment(at);
+            let timed = TimedPlace { index: place.index, moment, begins_tick: ticks == 0 };
+            of_threads.entry(place.tid).or_default().push(timed);
+        }
+        Self { of_threads }
+    }
+
+    fn of(&self, tid: Tid) -> &[TimedPlace] {
+        self.of_threads.get(&tid).map(Vec::as_slice).unwrap_or_default()
+    }
+}
+
+/// The positions of a thread's instructions, in order.
+#[derive(Debug)]
+pub(super) enum Clock<'a> {
+    /// Those of an exact recording: the ticks are counted.
+    Exact {
+        /// The places that are next.
+        places: &'a [TimedPlace],
+        /// The current moment.
+        moment: u64,
+        /// The instruction with which the current tick begins.
+        begins: u64,
+    },
+    /// Those of a path: the order of all threads.
+    Path {
+        /// The recording.
+        timeline: &'a Timeline,
+        /// The thread.
+        tid: Tid,
+    },
+}
+
+impl<'a> Clock<'a> {
+    pub(super) fn new(timeline: &'a Timeline, places: Option<&'a Places>, tid: Tid) -> Self {
+        match places {
+            Some(places) => Self::Exact { places: places.of(tid), moment: 0, begins: 0 },
+            None => Self::Path { timeline, tid },
+        }
+    }
+
+    /// Reports that instruction `index` is next. Several intervals of the thread may begin there: the
+    /// last one executes it.
+    pub(super) fn reach(&mut self, index: u64) {
+        let Self::Exact { places, moment, begins } = self else { return };
+        while let Some((next, rest)) = places.split_first()
+            && next.index <= index
+        {
+            if next.begins_tick {
+                (*moment, *begins) = (next.moment, next.index);
+            }
+            *places = rest;
+        }
+    }
+
+    /// Reports that the instruction before `after` ticked.
+    pub(super) fn tick(&mut self, after: u64) {
+        if let Self::Exact { moment, begins, .. } = self {
+            (*moment, *begins) = (moment.saturating_add(1), after);
+        }
+    }
+
+    /// Returns true if ticks count.
+    pub(super) const fn counts(&self) -> bool {
+        matches!(self, Self::Exact { .. })
+    }
+
+    /// Returns the position of an instruction of the current block.
+    pub(super) fn position(&self, index: u64) -> u64 {
+        match self {
+            Self::Exact { places, moment, begins } => {
+                // An instruction with a hidden input is an entry of the log, and ends no block.
+                let inside = places.iter().take_while(|place| place.index <= index);
+                let last = inside.filter(|place| place.begins_tick).last();
+                let (moment, begins) = match last {
+                    Some(place) => (place.moment, place.index),
+                    None => (*moment, *begins),
+                };
+                Position::exact(moment, index.saturating_sub(begins))
+            }
+            Self::Path { timeline, tid } => {
+                timeline.global_of(*tid, index).unwrap_or_else(|| timeline.total())
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Functions and lines of code addresses, each looked up once.
+
+use super::place::Place;
+use crate::common::Addr;
+use crate::symbols::Symbols;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+
+/// The number of places that are kept.
+const PLACES: usize = 1 << 20;
+
+/// A function.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) start: Addr,
+}
+
+/// The functions of a recording's code, by address.
+pub(super) struct Functions<'s> {
+    symbols: &'s Symbols,
+    by_address: RefCell<HashMap<Addr, Option<Rc<Function>>>>,
+    by_start: RefCell<HashMap<Addr, Rc<Function>>>,
+}
+
+impl<'s> Functions<'s> {
+    pub(super) fn new(symbols: &'s Symbols) -> Self {
+        Self { symbols, by_address: RefCell::default(), by_start: RefCell::default() }
+    }
+
+    /// Returns the function at an address.
+    pub(super) fn at(&self, addr: Addr) -> Option<Rc<Function>> {
+        if let Some(known) = self.by_address.borrow().get(&addr) {
+            return known.clone();
+        }
+        let found = self.symbols.function_at(addr).map(|found| {
+            let mut by_start = self.by_start.borrow_mut();
+            let new = || Rc::new(Function { name: found.name, start: found.start });
+            by_start.entry(found.start).or_insert_with(new).clone()
+        });
+        let mut by_address = self.by_address.borrow_mut();
+        if by_address.len() >= PLACES {
+            by_address.clear();
+        }
+        by_address.insert(addr, found.clone());
+        found
+    }
+
+    /// Returns the name of the function at an address.
+    pub(super) fn name_at(&self, addr: Addr) -> Option<String> {
+        self.at(addr).map(|function| function.name.clone())
+    }
+
+    /// Returns the function and line of an address.
+    pub(super) fn place(&self, addr: Addr) -> Place {
+        let line = self.symbols.location_at(addr).map(|location| {
+            let name = Path::new(&*location.file).file_name();
+            let name = name.map(|name| name.to_string_lossy().into_owned());
+            (name.unwrap_or_else(|| location.file.to_string()), location.line)
+        });
+        Place { function: self.name_at(addr), line }
+    }
+}

@@ -1,0 +1,301 @@
+//! Every execution of some code, with values.
+
+use super::error::Error;
+use super::machine::Stopped;
+use super::merge::{Event, Merged, Sender, merged};
+use super::opened::Asked;
+use super::place::Place;
+use super::tracker::{Beginning, Begins, Change, Tracker};
+use super::walk::walk;
+use crate::common::{Addr, Tid};
+use crate::replay::{Found, Goals, Replay};
+use crate::session::Position;
+use crate::symbols::FrameRegisters;
+use crate::timeline::Visit;
+use crate::values::{Bound, Evaluator, Frame, Missing, Question, Shown};
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
+
+/// A question for all executions of some code.
+#[derive(Debug)]
+pub struct HitsQuestion<'a> {
+    /// A function, `FILE:LINE`, or an address.
+    pub at: &'a str,
+    /// The expressions to evaluate.
+    pub print: &'a Question,
+    /// The position from which on executions count.
+    pub from: u64,
+}
+
+/// An execution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hit {
+    /// Its position.
+    pub position: u64,
+    /// The thread.
+    pub tid: Tid,
+    /// The address.
+    pub addr: Addr,
+    /// The function and line.
+    pub place: Place,
+    /// The number of calls around it, if the path shows it.
+    pub depth: Option<usize>,
+    /// The place from which its function was called, if the path shows it.
+    pub caller: Option<Place>,
+    /// The values of the expressions.
+    pub values: Vec<Shown>,
+}
+
+/// An execution as the path shows it.
+#[derive(Clone, Copy, Debug)]
+struct Executed {
+    addr: Addr,
+    depth: usize,
+    site: Option<Addr>,
+}
+
+/// Takes hits as they are found. Breaks the search.
+type Sink<'a> = &'a mut dyn FnMut(Hit) -> Result<ControlFlow<()>, Error>;
+
+impl Asked {
+    /// Finds all executions of some code, in the order of the run, and passes each to `sink` when it is
+    /// found, until that breaks, or `interrupted` returns true. `reached` gets the position on the way.
+    pub fn hits(
+        &mut self,
+        question: &HitsQuestion<'_>,
+        sink: Sink<'_>,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let addrs = self.code_of(question.at)?;
+        let stops: BTreeSet<Addr> = addrs.into_iter().collect();
+        let evaluator = Evaluator::new(&self.symbols);
+        let bound = evaluator.bind_all(question.print, stops.iter().copied())?;
+        let mut replay = self.replay.take();
+        let walked = &*self;
+        let tids = walked.tids();
+        let walk_one = |tid, sender: &mut Sender<Executed>| walked.executions(tid, &stops, sender);
+        let search = Search { asked: walked, stops: &stops, bound: &bound, evaluator: &evaluator };
+        let result = merged(&tids, walk_one, |events| match &mut replay {
+            Some(replay) => search.replayed(replay, events, question, sink, reached, interrupted),
+            None => search.walked(events, question, sink, reached, interrupted),
+        });
+        drop(evaluator);
+        self.replay = replay;
+        result
+    }
+
+    /// Checks that there is such code, and that the expressions have a meaning there.
+    pub fn check(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
+        let addrs = self.code_of(question.at)?;
+        let evaluator = Evaluator::new(&self.symbols);
+        evaluator.bind_all(question.print, addrs.into_iter())?;
+        Ok(())
+    }
+
+    /// Walks a thread's path, and sends the executions of some addresses.
+    fn executions(&self, tid: Tid, stops: &BTreeSet<Addr>, sender: &mut Sender<Executed>) {
+        let functions = self.functions();
+        let starts = |addr| functions.at(addr).map(|function| function.start);
+        let (Some(first), Some(last)) = (stops.first(), stops.last()) else { return };
+        let mut tracker: Tracker<Option<Addr>> = Tracker::default();
+        let places = self.places.as_ref();
+        let end = walk(&self.timeline, places, tid, &mut |passed| {
+            tracker.pass(passed, &starts, &mut |change| match change {
+                Change::Began(Begins { how: Beginning::Call, site, .. }) => Some(site),
+                Change::Began(_) => Some(None),
+                Change::Ended(..) => None,
+            });
+            let Visit::Block { index, addrs, .. } = passed.visit else {
+                return ControlFlow::Continue(());
+            };
+            sender.step(|| passed.clock.position(*index))?;
+            // Most blocks are elsewhere.
+            let is_near = addrs.first().is_some_and(|at| at <= last)
+                && addrs.last().is_some_and(|at| at >= first);
+            if !is_near {
+                return ControlFlow::Continue(());
+            }
+            for (number, addr) in (*index..).zip(*addrs) {
+                if stops.contains(addr) {
+                    let (depth, site) = (tracker.depth(), tracker.caller());
+                    let executed = Executed { addr: *addr, depth, site };
+                    sender.send(passed.clock.position(number), executed)?;
+                }
+            }
+            ControlFlow::Continue(())
+        });
+        let end: ControlFlow<()> = end;
+        if end.is_break() || places.is_some() {
+            return;
+        }
+        // A path has no more of the instruction at which its program was killed.
+        let count = self.timeline.instructions(tid);
+        if let Some(addr) = self.timeline.pc(tid, count).filter(|addr| stops.contains(addr)) {
+            let (depth, site) = (tracker.depth(), tracker.caller());
+            let position = match count.checked_sub(1) {
+                Some(last) => self.timeline.global_of(tid, last).map(|last| last + 1),
+                None => Some(0),
+            };
+            let position = position.unwrap_or_else(|| self.timeline.total());
+            let _ = sender.send(position, Executed { addr, depth, site });
+        }
+    }
+}
+
+/// A search for executions.
+struct Search<'a, 's> {
+    asked: &'a Asked,
+    stops: &'a BTreeSet<Addr>,
+    bound: &'a HashMap<Addr, Bound>,
+    evaluator: &'a Evaluator<'s>,
+}
+
+impl Search<'_, '_> {
+    /// Passes on the executions of a path, without values.
+    fn walked(
+        &self,
+        events: Merged<Executed>,
+        question: &HitsQuestion<'_>,
+        sink: Sink<'_>,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let functions = self.asked.functions();
+        let unknown = Shown::Missing(Missing::Unavailable);
+        for event in events {
+            reached(event.position);
+            if interrupted() {
+                break;
+            }
+            if event.position < question.from {
+                continue;
+            }
+            let hit = Hit {
+                position: event.position,
+                tid: event.tid,
+                addr: event.what.addr,
+                place: functions.place(event.what.addr),
+                depth: Some(event.what.depth),
+                caller: event.what.site.map(|site| functions.place(site)),
+                values: question.print.texts().map(|_| unknown.clone()).collect(),
+            };
+            if sink(hit)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays the run, stops at each execution, and evaluates there. The path gives the instructions
+    /// since the last tick, which a replay does not count at full speed.
+    fn replayed(
+        &self,
+        replay: &mut Replay,
+        events: Merged<Executed>,
+        question: &HitsQuestion<'_>,
+        sink: Sink<'_>,
+        reached: &dyn Fn(u64),
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let (from, _) = Position::parts(question.from);
+        replay.seek(replay.position_of_moment(from))?;
+        let functions = self.asked.functions();
+        let join = RefCell::new(Join { events, sink, outcome: Ok(ControlFlow::Continue(())) });
+        let accepts = |replay: &Replay| {
+            let mut join = join.borrow_mut();
+            let Some(state) = Stopped::of(replay) else { return true };
+            let moment = replay.moment(replay.position());
+            reached(Position::exact(moment, 0));
+            let addr = Addr(state.registers.rip);
+            // An instruction that is not executed, as it faults, is not in the path.
+            let Some(event) = join.executed_at(moment, addr) else { return true };
+            join.outcome = self
+                .hit(&state, event.position, Some(event.what), question, &functions)
+                .and_then(|hit| hit.map_or(Ok(ControlFlow::Continue(())), |hit| (join.sink)(hit)));
+            !matches!(join.outcome, Ok(ControlFlow::Continue(())))
+        };
+        let goals = Goals { accepts: &accepts, ..Goals::at(self.stops, interrupted) };
+        let mut is_first = true;
+        loop {
+            // A run does not stop where it begins.
+            let stands = is_first && replay.is_at(self.stops)? && accepts(replay);
+            is_first = false;
+            let found = if stands { Found::Stop } else { replay.run_forward(&goals, &[])? };
+            let mut join = join.borrow_mut();
+            match std::mem::replace(&mut join.outcome, Ok(ControlFlow::Continue(())))? {
+                ControlFlow::Break(()) => return Ok(()),
+                ControlFlow::Continue(()) if found != Found::Stop => return Ok(()),
+                ControlFlow::Continue(()) => {}
+            }
+            let at = replay.settle()?;
+            let position = Position::exact(replay.moment(at), at.instructions);
+            let state = Stopped::of(replay);
+            let hit = match &state {
+                Some(state) => self.hit(state, position, None, question, &functions)?,
+                None => None,
+            };
+            if let Some(hit) = hit
+                && (join.sink)(hit)?.is_break()
+            {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns an execution with its values; `None` if it comes too early.
+    fn hit(
+        &self,
+        state: &Stopped<'_>,
+        position: u64,
+        executed: Option<Executed>,
+        question: &HitsQuestion<'_>,
+        functions: &super::functions::Functions<'_>,
+    ) -> Result<Option<Hit>, Error> {
+        if position < question.from {
+            return Ok(None);
+        }
+        let addr = Addr(state.registers.rip);
+        let Some(tid) = state.replay.loaded().map(|thread| thread.tid) else { return Ok(None) };
+        let registers = FrameRegisters::of(state);
+        let frame = Frame { registers: &registers, machine: state, is_innermost: true };
+        let values = match self.bound.get(&addr) {
+            Some(bound) => self.evaluator.answer(bound, &frame)?,
+            None => question.print.texts().map(|_| Shown::Missing(Missing::Unavailable)).collect(),
+        };
+        Ok(Some(Hit {
+            position,
+            tid,
+            addr,
+            place: functions.place(addr),
+            depth: executed.map(|executed| executed.depth),
+            caller: executed.and_then(|executed| executed.site).map(|site| functions.place(site)),
+            values,
+        }))
+    }
+}
+
+/// The two sides of a search: the path, and where the hits go.
+struct Join<'a> {
+    events: Merged<Executed>,
+    sink: Sink<'a>,
+    outcome: Result<ControlFlow<()>, Error>,
+}
+
+impl Join<'_> {
+    /// Takes the execution of an address in a tick. Earlier ones are before the replay.
+    fn executed_at(&mut self, moment: u64, addr: Addr) -> Option<Event<Executed>> {
+        loop {
+            let next = self.events.peek()?;
+            let (of, _) = Position::parts(next.position);
+            if of > moment {
+                return None;
+            }
+            if of == moment && next.what.addr == addr {
+                return self.events.next();
+            }
+            self.events.next();
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! Questions about whole histories: every execution of a line with its values, every call, the
+//! instructions of each function, the lines that were executed.
+//!
+//! The path says what was executed, in which order and by which calls. Where values are wanted, an
+//! exact recording is replayed once from front to back, beside the path. Everything streams: no
+//! question keeps more of a run than the calls that are open.
+
+mod calls;
+mod clock;
+mod error;
+mod functions;
+mod hits;
+mod machine;
+mod merge;
+mod opened;
+mod place;
+mod sites;
+mod tracker;
+mod walk;
+
+pub use calls::{Call, CallKind, CallsQuestion};
+pub use error::Error;
+pub use hits::{Hit, HitsQuestion};
+pub use opened::{Asked, Recorded};
+pub use place::Place;

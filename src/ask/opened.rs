@@ -1,0 +1,111 @@
+//! A recording that is asked.
+
+use super::clock::Places;
+use super::error::Error;
+use super::functions::Functions;
+use crate::common::{Addr, Tid};
+use crate::recording::Reader;
+use crate::replay::Replay;
+use crate::session::{Position, symbols_of};
+use crate::symbols::Symbols;
+use crate::timeline::{Options, Timeline};
+
+/// A recording: its path, and its log if it is exact.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The recording of the path, or the path of an exact one.
+    pub path: Reader,
+    /// The exact recording.
+    pub exact: Option<Reader>,
+}
+
+/// A recording that is asked.
+pub struct Asked {
+    pub(super) timeline: Timeline,
+    pub(super) places: Option<Places>,
+    pub(super) replay: Option<Replay>,
+    pub(super) symbols: Symbols,
+}
+
+impl Asked {
+    /// Opens a recording for questions.
+    pub fn open(recorded: Recorded) -> Result<Self, Error> {
+        let replay = recorded.exact.map(Replay::open).transpose()?;
+        let places = match &replay {
+            Some(replay) => Some(Places::new(&recorded.path.places()?, replay)),
+            None => None,
+        };
+        let timeline = Timeline::open(recorded.path, Options::default())?;
+        // If it cannot be saved, the next open builds it again.
+        let _ = timeline.save_index();
+        let symbols = symbols_of(timeline.images());
+        Ok(Self { timeline, places, replay, symbols })
+    }
+
+    /// Returns the path.
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// Returns true if all values of the run are known.
+    pub fn is_exact(&self) -> bool {
+        self.replay.is_some()
+    }
+
+    /// Returns a position as text, as `cf-seek` reads it.
+    pub fn text_of(&self, position: u64) -> String {
+        Position::text(position, self.is_exact())
+    }
+
+    /// Parses a position.
+    pub fn position_of(&self, text: &str) -> Result<u64, Error> {
+        let position = Position::parse(text, self.is_exact());
+        position.ok_or_else(|| Error::NoPosition(text.to_owned()))
+    }
+
+    /// Returns the last position of the run.
+    pub fn last_position(&self) -> u64 {
+        match &self.replay {
+            Some(replay) => Position::exact(replay.last_moment(), 0),
+            None => self.timeline.total(),
+        }
+    }
+
+    pub(super) fn tids(&self) -> Vec<Tid> {
+        self.timeline.threads().collect()
+    }
+
+    pub(super) fn functions(&self) -> Functions<'_> {
+        Functions::new(&self.symbols)
+    }
+
+    /// Returns the first instructions of a function.
+    pub(super) fn functions_named(&self, name: &str) -> Result<Vec<Addr>, Error> {
+        let mut addrs = self.symbols.addresses_of_function(name);
+        addrs.sort_unstable();
+        addrs.dedup();
+        if addrs.is_empty() { Err(Error::NoCode(name.to_owned())) } else { Ok(addrs) }
+    }
+
+    /// Returns the addresses of a line, of a function's body, or an address.
+    pub(super) fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
+        let text = what.strip_prefix('*').unwrap_or(what);
+        if let Some(digits) = text.strip_prefix("0x") {
+            let addr = u64::from_str_radix(digits, 16).map(Addr);
+            return Ok(vec![addr.map_err(|_| Error::NoCode(what.to_owned()))?]);
+        }
+        let mut addrs = match what.rsplit_once(':') {
+            Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => {
+                let line = line.parse();
+                line.map_or_else(|_| Vec::new(), |line| self.symbols.addresses_of_line(file, line))
+            }
+            _ => {
+                let starts = self.symbols.addresses_of_function(what);
+                starts.into_iter().map(|start| self.symbols.body_of(start)).collect()
+            }
+        };
+        addrs.sort_unstable();
+        addrs.dedup();
+        if addrs.is_empty() { Err(Error::NoCode(what.to_owned())) } else { Ok(addrs) }
+    }
+}

@@ -1,0 +1,75 @@
+//! The addresses at which the calls of a run begin, and to which they return.
+
+use super::opened::Asked;
+use super::tracker::{Change, Tracker};
+use super::walk::walk;
+use crate::common::{Addr, Tid};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::thread;
+
+/// The addresses of some calls.
+#[derive(Debug, Default)]
+pub(super) struct Sites {
+    /// The first instructions of the functions.
+    pub(super) starts: BTreeSet<Addr>,
+    /// The instructions after the returns.
+    pub(super) returns: BTreeSet<Addr>,
+}
+
+impl Asked {
+    /// Walks all paths, and collects the sites of the calls of some functions, or of all.
+    pub(super) fn sites(
+        &self,
+        starts: Option<&BTreeSet<Addr>>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Sites {
+        let tids = self.tids();
+        let mut sites = Sites::default();
+        for tids in tids.chunks(AT_A_TIME) {
+            if interrupted() {
+                break;
+            }
+            let found = thread::scope(|scope| {
+                let walks = tids.iter().map(|tid| scope.spawn(|| self.sites_of(*tid, starts)));
+                let walks: Vec<_> = walks.collect();
+                walks.into_iter().filter_map(|walk| walk.join().ok()).collect::<Vec<Sites>>()
+            });
+            for of_thread in found {
+                sites.starts.extend(of_thread.starts);
+                sites.returns.extend(of_thread.returns);
+            }
+        }
+        sites
+    }
+
+    fn sites_of(&self, tid: Tid, starts: Option<&BTreeSet<Addr>>) -> Sites {
+        let functions = self.functions();
+        let start_of = |addr| functions.at(addr).map(|function| function.start);
+        let mut tracker: Tracker<bool> = Tracker::default();
+        let mut sites = Sites::default();
+        let is_wanted = |ip| starts.is_none_or(|starts| starts.contains(&ip));
+        let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
+            tracker.pass(passed, &start_of, &mut |change| match change {
+                Change::Began(begins) => {
+                    let is_wanted = is_wanted(begins.ip);
+                    if is_wanted {
+                        sites.starts.insert(begins.ip);
+                    }
+                    Some(is_wanted)
+                }
+                Change::Ended(open, returned) => {
+                    if open.kept && returned.is_some() {
+                        sites.returns.extend(passed.next_ip());
+                    }
+                    None
+                }
+            });
+            ControlFlow::Continue(())
+        });
+        sites
+    }
+}
+
+/// Threads that are walked at the same time.
+const AT_A_TIME: usize = 8;

@@ -1,0 +1,69 @@
+//! A thread's path from front to back, block by block, with positions.
+
+use super::clock::{Clock, Places};
+use crate::common::{Addr, Tid};
+use crate::flow::Exit;
+use crate::timeline::{Timeline, Visit};
+use crate::translate::is_tick;
+use std::ops::ControlFlow;
+
+/// The most bytes of an instruction.
+const INSN_BYTES: usize = 15;
+
+/// An item of a path.
+pub(super) struct Passed<'a> {
+    pub(super) visit: &'a Visit<'a>,
+    /// The positions, at this place of the path.
+    pub(super) clock: &'a Clock<'a>,
+}
+
+impl Passed<'_> {
+    /// Returns the address of the next instruction, if the path has one here.
+    pub(super) fn next_ip(&self) -> Option<Addr> {
+        match self.visit {
+            Visit::Block { span, .. } => Some(span.ip),
+            _ => None,
+        }
+    }
+}
+
+/// Walks the whole path of a thread.
+pub(super) fn walk(
+    timeline: &Timeline,
+    places: Option<&Places>,
+    tid: Tid,
+    visitor: &mut dyn FnMut(&Passed<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    let mut clock = Clock::new(timeline, places, tid);
+    timeline.visit(tid, 0, &mut |visit| {
+        let (Visit::Block { index, .. } | Visit::Event { index, .. } | Visit::Gap { index, .. }) =
+            &visit;
+        if matches!(visit, Visit::Block { .. }) {
+            clock.reach(*index);
+        }
+        visitor(&Passed { visit: &visit, clock: &clock })?;
+        if clock.counts()
+            && let Visit::Block { index, span, addrs, code, .. } = &visit
+            && let Some(last) = addrs.last()
+            && ticks(span.exit, *last, code)
+        {
+            let after = index + u64::from(span.insns);
+            clock.reach(after - 1);
+            clock.tick(after);
+        }
+        ControlFlow::Continue(())
+    })
+}
+
+/// Returns true if a block's last instruction ticked.
+fn ticks(exit: Exit, last: Addr, code: &dyn Fn(Addr, &mut [u8]) -> usize) -> bool {
+    match exit {
+        Exit::Taken | Exit::NotTaken | Exit::JmpIndirect | Exit::Ret => true,
+        Exit::Next | Exit::FarCall | Exit::FarReturn | Exit::FarJmp => false,
+        Exit::Jmp | Exit::Call | Exit::Unknown => {
+            let mut bytes = [0; INSN_BYTES];
+            let count = code(last, &mut bytes);
+            bytes.get(..count).is_some_and(|bytes| is_tick(bytes, last.0))
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The answer to a question: rows as they come, a limit on them, progress, and Ctrl-C.
+
+use super::ask_arguments::Form;
+use super::progress::Bar;
+use super::rows::{Cell, Rows};
+use super::{EXIT_ERROR, say};
+use crate::capture::Leaving;
+use std::cell::{Cell as Count, RefCell};
+use std::io::{self, IsTerminal, stdout};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+/// Says why there are no values.
+pub(super) const NO_VALUES: &str =
+    "this recording is of the path, which has no values before its end; they are left out";
+
+/// An answer that is being printed.
+pub(super) struct Answer {
+    rows: RefCell<Rows>,
+    bar: RefCell<Bar>,
+    leaving: Leaving,
+    limit: u64,
+    count: Count<u64>,
+    last: u64,
+}
+
+impl Answer {
+    /// Begins an answer with cells of these names, of at most so many rows. `last` is the last position
+    /// of the run.
+    pub(super) fn begin(
+        form: Form,
+        names: Vec<String>,
+        limit: Option<u64>,
+        last: u64,
+    ) -> io::Result<Self> {
+        // On a terminal, the rows themselves show the progress.
+        let bar = if stdout().is_terminal() { Bar::hidden() } else { Bar::new("replaying") };
+        Ok(Self {
+            rows: RefCell::new(Rows::begin(form, names)?),
+            bar: RefCell::new(bar),
+            leaving: Leaving::on_signals(),
+            limit: limit.unwrap_or(u64::MAX),
+            count: Count::new(0),
+            last,
+        })
+    }
+
+    /// Prints a row, whose line as text is `text`. Breaks after the last one that is wanted.
+    pub(super) fn row(
+        &self,
+        cells: Vec<Cell>,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<ControlFlow<()>> {
+        if self.count.get() >= self.limit {
+            return Ok(ControlFlow::Break(()));
+        }
+        self.count.set(self.count.get() + 1);
+        self.rows.borrow_mut().print(cells, text)?;
+        let is_last = self.count.get() >= self.limit;
+        Ok(if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    }
+
+    /// Shows how far the search is.
+    pub(super) fn reached(&self, position: u64) {
+        self.bar.borrow_mut().show_part(position, self.last);
+    }
+
+    /// Returns true if the user wants no more.
+    pub(super) fn is_interrupted(&self) -> bool {
+        // The next row reports that the output is gone.
+        let _ = self.rows.borrow_mut().flush_late();
+        self.leaving.is_asked()
+    }
+
+    /// Ends the answer. `nothing` says that there is no row.
+    pub(super) fn end(self, nothing: &str) -> io::Result<ExitCode> {
+        drop(self.bar);
+        self.rows.borrow_mut().flush()?;
+        if self.leaving.is_asked() {
+            say(&"interrupted: what comes later is not listed");
+            return Ok(ExitCode::from(EXIT_ERROR));
+        }
+        if self.count.get() == 0 && self.limit > 0 {
+            say(&nothing);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,64 @@
+//! The command line of questions about whole histories.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct Form {
+    /// Print a JSON object per line; an unknown value is null
+    #[arg(long, conflicts_with = "csv")]
+    pub(super) json: bool,
+    /// Print comma-separated values, with a line of names first
+    #[arg(long)]
+    pub(super) csv: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Hits {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The code: `FILE:LINE`, a function, or an address such as 0x401136
+    #[arg(long, value_name = "WHERE")]
+    pub(super) at: String,
+    /// Expressions to evaluate at each execution, with commas between them: 'a->id, list[0].name,
+    /// bt 3'. Variables, members, pointers, arrays, operators of C, casts to basic types, registers
+    /// such as $rax; bt N for the call stack
+    #[arg(long, value_name = "EXPRESSIONS", default_value = "", hide_default_value = true)]
+    pub(super) print: String,
+    /// Begin at this position
+    #[arg(long, value_name = "POSITION")]
+    pub(super) from: Option<String>,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u64>,
+    #[command(flatten)]
+    pub(super) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Calls {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The function; without it, all calls are printed
+    #[arg(long, value_name = "NAME")]
+    pub(super) function: Option<String>,
+    /// Print the arguments of each call
+    #[arg(long)]
+    pub(super) args: bool,
+    /// Print the returned value of each call, and the position of the return; a call is printed when
+    /// it returns
+    #[arg(long)]
+    pub(super) returns: bool,
+    /// Print the number of instructions that the thread executed in each call, with those of the
+    /// calls inside it; a call is printed when it returns
+    #[arg(long)]
+    pub(super) duration: bool,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u64>,
+    #[command(flatten)]
+    pub(super) form: Form,
+}

@@ -1,0 +1,113 @@
+//! `contraflow calls`: every call of a function, or of all.
+
+use super::answer::{Answer, NO_VALUES};
+use super::rows::Cell;
+use super::{Failure, ask, ask_arguments, say};
+use crate::ask::{Call, CallKind, CallsQuestion};
+use crate::session::Position;
+use crate::values::Shown;
+use serde_json::{Map, Value};
+use std::process::ExitCode;
+
+/// The most columns by which a call is indented, as a list of all calls shows its depth.
+const INDENT_LIMIT: usize = 80;
+
+pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure> {
+    let (_found, mut asked) = ask::open(arguments.recording.as_deref())?;
+    let is_exact = asked.is_exact();
+    if !is_exact && (arguments.args || arguments.returns) {
+        say(&NO_VALUES);
+    }
+    let wanted = CallsQuestion {
+        function: arguments.function.as_deref(),
+        arguments: arguments.args,
+        returns: arguments.returns,
+        duration: arguments.duration,
+    };
+    asked.check_calls(&wanted)?;
+    let names = names(&wanted).into_iter().map(str::to_owned).collect();
+    let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
+    let mut sink = |call: Call| {
+        Ok(answer.row(cells(&call, &wanted, is_exact), || line(&call, &wanted, is_exact))?)
+    };
+    let reached = |position| answer.reached(position);
+    asked.calls(wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
+    let function = arguments.function.as_deref().unwrap_or("a function");
+    Ok(answer.end(&format!("{function} was not called"))?)
+}
+
+fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
+    let mut names = vec!["position", "thread", "address", "function", "depth", "how", "caller"];
+    names.extend(wanted.arguments.then_some("arguments"));
+    names.extend(wanted.returns.then_some("returned"));
+    names.extend((wanted.returns || wanted.duration).then_some("returned_at"));
+    names.extend(wanted.duration.then_some("instructions"));
+    names
+}
+
+fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {
+    let how = match call.how {
+        CallKind::Call => "call",
+        CallKind::TailCall => "tail call",
+        CallKind::Signal => "signal",
+        CallKind::Start => "start",
+    };
+    let mut cells = vec![
+        Cell::text(Position::text(call.position, is_exact)),
+        Cell::thread(call.tid),
+        Cell::text(call.addr.to_string()),
+        Cell::maybe(call.function.clone().map(Cell::text)),
+        Cell::number(call.depth as u64),
+        Cell::text(how),
+        Cell::maybe(call.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+    ];
+    if wanted.arguments {
+        cells.push(Cell::maybe(call.arguments.as_deref().map(arguments_cell)));
+    }
+    if wanted.returns {
+        cells.push(Cell::maybe(call.returned.as_ref().map(Cell::value)));
+    }
+    if wanted.returns || wanted.duration {
+        let at = call.returned_at.map(|at| Cell::text(Position::text(at, is_exact)));
+        cells.push(Cell::maybe(at));
+    }
+    if wanted.duration {
+        cells.push(Cell::maybe(call.instructions.map(Cell::number)));
+    }
+    cells
+}
+
+fn arguments_cell(arguments: &[(String, Shown)]) -> Cell {
+    let json = arguments.iter().map(|(name, value)| (name.clone(), value.to_json()));
+    Cell { text: listed(arguments), json: Value::Object(json.collect::<Map<_, _>>()) }
+}
+
+fn listed(arguments: &[(String, Shown)]) -> String {
+    let arguments = arguments.iter().map(|(name, value)| format!("{name}={value}"));
+    arguments.collect::<Vec<_>>().join(", ")
+}
+
+fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
+    let position = Position::text(call.position, is_exact);
+    // Those of one function are in one column.
+    let indent = if wanted.function.is_none() { 2 * call.depth } else { 0 }.min(INDENT_LIMIT);
+    let function = call.function.clone().unwrap_or_else(|| call.addr.to_string());
+    let mut line = format!("{position:>12}  thread {}  {:indent$}{function}", call.tid, "");
+    // The names of C++ functions have their parameters.
+    let plain = call.arguments.as_deref().map(listed);
+    line.extend(plain.map(|arguments| format!("({arguments})")));
+    line.extend(call.returned.as_ref().map(|value| format!(" = {value}")));
+    if wanted.duration {
+        line.extend(call.instructions.map(|count| format!("  {count} instructions")));
+    }
+    if (wanted.returns || wanted.duration) && call.returned_at.is_none() {
+        line.push_str("  does not return");
+    }
+    let how = match call.how {
+        CallKind::TailCall => "tail-called at",
+        CallKind::Signal => "signal at",
+        _ => "called at",
+    };
+    line.extend(call.caller.as_ref().map(|caller| format!("  {how} {caller}")));
+    line
+}

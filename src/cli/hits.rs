@@ -1,0 +1,60 @@
+//! `contraflow hits`: every execution of some code, with values.
+
+use super::answer::{Answer, NO_VALUES};
+use super::rows::Cell;
+use super::{Failure, ask, ask_arguments, say};
+use crate::ask::{Hit, HitsQuestion};
+use crate::session::Position;
+use crate::values::Question;
+use std::process::ExitCode;
+
+/// The names of the cells before the values.
+const NAMES: [&str; 8] =
+    ["position", "thread", "address", "function", "file", "line", "depth", "caller"];
+
+pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> {
+    let question = Question::parse(&arguments.print)?;
+    let (_found, mut asked) = ask::open(arguments.recording.as_deref())?;
+    let from = arguments.from.as_deref().map(|from| asked.position_of(from)).transpose()?;
+    let is_exact = asked.is_exact();
+    let texts: Vec<String> = question.texts().map(str::to_owned).collect();
+    let names = NAMES.iter().map(|name| (*name).to_owned()).chain(texts.iter().cloned()).collect();
+    let from = from.unwrap_or_default();
+    let wanted = HitsQuestion { at: &arguments.at, print: &question, from };
+    asked.check(&wanted)?;
+    if !is_exact && !question.is_empty() {
+        say(&NO_VALUES);
+    }
+    let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
+    let mut sink = |hit: Hit| {
+        let position = Position::text(hit.position, is_exact);
+        Ok(answer.row(cells(&hit, &position), || line(&hit, &position, &texts))?)
+    };
+    let reached = |position| answer.reached(position);
+    asked.hits(&wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
+    Ok(answer.end(&format!("{} was not executed", arguments.at))?)
+}
+
+fn cells(hit: &Hit, position: &str) -> Vec<Cell> {
+    let (file, line) = hit.place.line.clone().unzip();
+    let mut cells = vec![
+        Cell::text(position),
+        Cell::thread(hit.tid),
+        Cell::text(hit.addr.to_string()),
+        Cell::maybe(hit.place.function.clone().map(Cell::text)),
+        Cell::maybe(file.map(Cell::text)),
+        Cell::maybe(line.map(|line| Cell::number(line.into()))),
+        Cell::maybe(hit.depth.map(|depth| Cell::number(depth as u64))),
+        Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+    ];
+    cells.extend(hit.values.iter().map(Cell::value));
+    cells
+}
+
+fn line(hit: &Hit, position: &str, texts: &[String]) -> String {
+    let values = texts.iter().zip(&hit.values).map(|(text, value)| format!("{text} = {value}"));
+    let values: Vec<String> = values.collect();
+    let between = if values.is_empty() { "" } else { "  " };
+    let (tid, place) = (hit.tid, &hit.place);
+    format!("{position:>12}  thread {tid}  {place}{between}{}", values.join(", "))
+}

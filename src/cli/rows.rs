@@ -1,0 +1,118 @@
+//! Answers in rows, printed as they are found: as text, as JSON objects, or as comma-separated
+//! values.
+
+use super::ask_arguments::Form;
+use crate::common::{Tid, Visible};
+use crate::values::Shown;
+use serde_json::{Map, Value};
+use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write, stdout};
+use std::time::{Duration, Instant};
+
+/// The longest time for which a printed row stays in a buffer.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// The cell of a row: its text, and its value in JSON.
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) json: Value,
+}
+
+impl Cell {
+    /// Returns a cell whose text is also its value.
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { json: Value::from(text.clone()), text }
+    }
+
+    /// Returns a cell with a number.
+    pub(super) fn number(number: u64) -> Self {
+        Self { text: number.to_string(), json: Value::from(number) }
+    }
+
+    /// Returns a cell with the number of a thread.
+    pub(super) fn thread(tid: Tid) -> Self {
+        Self { text: tid.to_string(), json: Value::from(tid.0) }
+    }
+
+    /// Returns a cell with a value of the program.
+    pub(super) fn value(value: &Shown) -> Self {
+        Self { text: value.to_string(), json: value.to_json() }
+    }
+
+    /// Returns a cell whose value may be unknown: null in JSON, and empty elsewhere.
+    pub(super) fn maybe(cell: Option<Self>) -> Self {
+        cell.unwrap_or(Self { text: String::new(), json: Value::Null })
+    }
+}
+
+/// Prints rows to the standard output.
+pub(super) struct Rows {
+    out: BufWriter<StdoutLock<'static>>,
+    form: Form,
+    names: Vec<String>,
+    flushed: Instant,
+}
+
+impl Rows {
+    /// Begins rows with cells of these names.
+    pub(super) fn begin(form: Form, names: Vec<String>) -> io::Result<Self> {
+        let out = BufWriter::with_capacity(1 << 16, stdout().lock());
+        let mut rows = Self { out, form, names, flushed: Instant::now() };
+        if form.csv {
+            let names: Vec<String> = rows.names.iter().map(|name| quoted(name)).collect();
+            writeln!(rows.out, "{}", names.join(","))?;
+        }
+        Ok(rows)
+    }
+
+    /// Prints a row. `text` is its line as text.
+    pub(super) fn print(
+        &mut self,
+        cells: Vec<Cell>,
+        text: impl FnOnce() -> String,
+    ) -> io::Result<()> {
+        if self.form.json {
+            let cells = self.names.iter().cloned().zip(cells.into_iter().map(|cell| cell.json));
+            writeln!(self.out, "{}", Value::Object(cells.collect::<Map<_, _>>()))?;
+        } else if self.form.csv {
+            let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.text)).collect();
+            writeln!(self.out, "{}", cells.join(","))?;
+        } else {
+            writeln!(self.out, "{}", Visible(text()))?;
+        }
+        self.flush_late()
+    }
+
+    /// Writes out rows that were printed some time ago.
+    pub(super) fn flush_late(&mut self) -> io::Result<()> {
+        let is_late = self.flushed.elapsed() > PATIENCE;
+        if is_late || stdout().is_terminal() { self.flush() } else { Ok(()) }
+    }
+
+    /// Writes out all rows.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        self.flushed = Instant::now();
+        self.out.flush()
+    }
+}
+
+/// Returns a cell of comma-separated values (RFC 4180).
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn cells_are_quoted_where_they_must_be() {
+        assert_eq!(quoted("a b"), "a b");
+        assert_eq!(quoted("f(int, char)"), "\"f(int, char)\"");
+        assert_eq!(quoted("0x1 \"x\""), "\"0x1 \"\"x\"\"\"");
+    }
+}
