@@ -22,8 +22,8 @@ use std::ops::ControlFlow;
 /// A question for calls.
 #[derive(Clone, Copy, Debug)]
 pub struct CallsQuestion<'a> {
-    /// The function; without one, all calls.
-    pub function: Option<&'a str>,
+    /// The functions; without one, all calls.
+    pub functions: &'a [String],
     /// True if the arguments are wanted.
     pub arguments: bool,
     /// True if the returned values are wanted.
@@ -113,7 +113,7 @@ type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
 impl Asked {
     /// Checks that there is such a function.
     pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
-        question.function.map_or(Ok(()), |name| self.functions_named(name).map(|_| ()))
+        self.starts_of(question.functions).map(|_| ())
     }
 
     /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when it
@@ -125,8 +125,7 @@ impl Asked {
         reached: &dyn Fn(u64),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
-        let starts = question.function.map(|name| self.functions_named(name)).transpose()?;
-        let starts: Option<BTreeSet<Addr>> = starts.map(|starts| starts.into_iter().collect());
+        let starts = self.starts_of(question.functions)?;
         let has_values = self.replay.is_some() && (question.arguments || question.returns);
         let mut sites = Sites::default();
         if has_values {

@@ -9,6 +9,7 @@ use crate::replay::Replay;
 use crate::session::{Position, symbols_of};
 use crate::symbols::Symbols;
 use crate::timeline::{Options, Timeline};
+use std::collections::BTreeSet;
 
 /// A recording: its path, and its log if it is exact.
 #[derive(Debug)]
@@ -79,12 +80,17 @@ impl Asked {
         Functions::new(&self.symbols)
     }
 
-    /// Returns the first instructions of a function.
-    pub(super) fn functions_named(&self, name: &str) -> Result<Vec<Addr>, Error> {
-        let mut addrs = self.symbols.addresses_of_function(name);
-        addrs.sort_unstable();
-        addrs.dedup();
-        if addrs.is_empty() { Err(Error::NoCode(name.to_owned())) } else { Ok(addrs) }
+    /// Returns the first instructions of functions; `None` for no function.
+    pub(super) fn starts_of(&self, names: &[String]) -> Result<Option<BTreeSet<Addr>>, Error> {
+        let mut starts = BTreeSet::new();
+        for name in names {
+            let found = self.symbols.addresses_of_function(name);
+            if found.is_empty() {
+                return Err(Error::NoCode(name.to_owned()));
+            }
+            starts.extend(found);
+        }
+        Ok((!names.is_empty()).then_some(starts))
     }
 
     /// Returns the addresses of a line, of a function's body, or an address.

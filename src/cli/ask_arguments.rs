@@ -42,9 +42,9 @@ pub(super) struct Calls {
     /// A recording's directory or name; the latest if not given
     #[arg(value_name = "REC")]
     pub(super) recording: Option<PathBuf>,
-    /// The function; without it, all calls are printed
+    /// A function; repeat for more. Without it, all calls are printed
     #[arg(long, value_name = "NAME")]
-    pub(super) function: Option<String>,
+    pub(super) function: Vec<String>,
     /// Print the arguments of each call
     #[arg(long)]
     pub(super) args: bool,

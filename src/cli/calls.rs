@@ -19,7 +19,7 @@ pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure>
         say(&NO_VALUES);
     }
     let wanted = CallsQuestion {
-        function: arguments.function.as_deref(),
+        functions: &arguments.function,
         arguments: arguments.args,
         returns: arguments.returns,
         duration: arguments.duration,
@@ -32,8 +32,9 @@ pub(super) fn run(arguments: &ask_arguments::Calls) -> Result<ExitCode, Failure>
     };
     let reached = |position| answer.reached(position);
     asked.calls(wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
-    let function = arguments.function.as_deref().unwrap_or("a function");
-    Ok(answer.end(&format!("{function} was not called"))?)
+    let functions = arguments.function.join(", ");
+    let functions = if functions.is_empty() { "a function" } else { &functions };
+    Ok(answer.end(&format!("{functions} was not called"))?)
 }
 
 fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
@@ -90,7 +91,7 @@ fn listed(arguments: &[(String, Shown)]) -> String {
 fn line(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> String {
     let position = Position::text(call.position, is_exact);
     // Those of one function are in one column.
-    let indent = if wanted.function.is_none() { 2 * call.depth } else { 0 }.min(INDENT_LIMIT);
+    let indent = if wanted.functions.is_empty() { 2 * call.depth } else { 0 }.min(INDENT_LIMIT);
     let function = call.function.clone().unwrap_or_else(|| call.addr.to_string());
     let mut line = format!("{position:>12}  thread {}  {:indent$}{function}", call.tid, "");
     // The names of C++ functions have their parameters.

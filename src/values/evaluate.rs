@@ -313,6 +313,9 @@ impl State<'_, '_> {
             if let Some((ty, home)) = self.first_element(value) {
                 return Ok(Val { ty, home });
             }
+            if let Some(pointer) = self.data_of(value) {
+                return self.target(&pointer);
+            }
             return Err(self.wrong("*", "a pointer", value));
         };
         let bytes = read(&value.home, 8, self.machine)?;
@@ -328,18 +331,21 @@ impl State<'_, '_> {
         Some((ty, part(&array.home, 0, size, self.machine)))
     }
 
+    /// Returns the pointer of a slice of Rust or Go.
+    fn data_of(&self, slice: &Val) -> Option<Val> {
+        let shape = self.evaluator.shape(&slice.ty)?;
+        let Kind::Structure(members) = &shape.kind else { return None };
+        let data = members.iter().find(|member| is_data(member))?;
+        Some(self.evaluator.member(slice, data, data.offset_bytes?, self.machine))
+    }
+
     fn index(&self, of: &Val, index: &Val) -> Found<Val> {
         let Number::Integer { value: index, .. } = self.number(index, "[]")? else {
             return Err(self.wrong("[]", "an integer", index));
         };
         let shape = self.evaluator.shape(&of.ty);
         let Some(shape) = shape else { return Err(self.wrong("[]", "an array", of)) };
-        // A slice of Rust or Go.
-        if let Kind::Structure(members) = &shape.kind
-            && let Some(data) = members.iter().find(|member| is_data(member))
-        {
-            let at = data.offset_bytes.ok_or(Missing::Unavailable)?;
-            let pointer = self.evaluator.member(of, data, at, self.machine);
+        if let Some(pointer) = self.data_of(of) {
             return self.moved(&pointer, index).and_then(|pointer| self.target(&pointer));
         }
         if let Some(ty) = element_of(&shape) {

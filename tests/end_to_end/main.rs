@@ -1,6 +1,7 @@
 //! The whole of contraflow as a user has it: real programs recorded by the binary, walked by real
 //! gdb. One small program and one test each; what a machine lacks is skipped, and said.
 
+mod ask;
 mod attach;
 mod audit;
 mod btrace;

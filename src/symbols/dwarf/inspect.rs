@@ -58,9 +58,11 @@ impl Dwarf {
     ) -> Option<Variable> {
         let unit = addr.and_then(|addr| self.unit_at(addr)).map(|unit| unit.offset);
         let globals = self.globals.get_or_init(|| self.all_globals());
-        let suffix = format!("::{name}");
+        // Go has the package before a dot.
+        let suffixes = [format!("::{name}"), format!(".{name}")];
         let exact = globals.get(name).into_iter().flatten();
-        let qualified = globals.iter().filter(|(path, _)| path.ends_with(&suffix));
+        let qualified =
+            globals.iter().filter(|(path, _)| suffixes.iter().any(|suffix| path.ends_with(suffix)));
         let found: Vec<EntryId> =
             exact.chain(qualified.flat_map(|(_, entries)| entries)).copied().collect();
         let near = found.iter().find(|entry| Some(entry.unit) == unit && !entry.is_shared);

@@ -1,0 +1,117 @@
+//! `contraflow calls`.
+
+use super::{answer, compile, record, rows};
+use crate::support::Scene;
+use serde_json::json;
+
+#[test]
+fn arguments_results_and_durations_are_those_of_the_source() {
+    for level in ["-O0", "-O2"] {
+        let scene = Scene::new();
+        let Some(program) = compile(&scene, "gcc", "values.c", &[level]) else { return };
+        let (dir, _) = record(&scene, &[], &program);
+        let mut options = vec!["--args", "--returns", "--duration"];
+        for name in ["mean", "point_of", "pair_of", "large_of", "name_of", "seven"] {
+            options.extend(["--function", name]);
+        }
+        let all = rows("calls", &dir, &options);
+        let calls = |name: &str| {
+            let of_it = all.iter().filter(|row| row["function"] == name);
+            let found: Vec<_> = of_it.cloned().collect();
+            assert_eq!(found.len(), 12, "{name}, {level}");
+            found
+        };
+        for (i, call) in (0_i64..).zip(calls("mean")) {
+            let (sum, count) = (1.5 * f64::from(i32::try_from(i).unwrap()), i + 1);
+            let mean = sum / f64::from(i32::try_from(count).unwrap());
+            assert_eq!(call["arguments"], json!({"sum": sum, "count": count}), "{level}");
+            assert_eq!(call["returned"], json!(mean), "{level}");
+        }
+        for (i, call) in (0_i64..).zip(calls("point_of")) {
+            let point = json!({"x": i, "y": -i, "b": i & 7, "c": -(i & 7)});
+            assert_eq!(call["arguments"], json!({"i": i}), "{level}");
+            assert_eq!(call["returned"], point, "{level}");
+        }
+        for (i, call) in (0_i64..).zip(calls("pair_of")) {
+            let half = f64::from(i32::try_from(i).unwrap()) + 0.5;
+            assert_eq!(call["returned"], json!({"a": half, "b": -i}), "{level}");
+        }
+        for (i, call) in (0_i64..).zip(calls("large_of")) {
+            assert_eq!(call["returned"], json!({"words": [i, i + 1, i + 2, i + 3]}), "{level}");
+        }
+        for (i, call) in calls("name_of").iter().enumerate() {
+            let name = if i & 1 == 1 { "odd" } else { "even" };
+            assert_eq!(call["returned"]["string"], name, "{level}");
+        }
+        for call in calls("seven") {
+            assert_eq!(call["instructions"], 7, "{level}");
+            assert!(call["returned"].is_null() && call["arguments"].is_null(), "{level}");
+            assert!(call["caller"].as_str().unwrap().starts_with("work values.c:"), "{level}");
+        }
+    }
+}
+
+#[test]
+fn the_position_of_a_call_is_where_gdb_finds_it() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let found = rows("calls", &dir, &["--function", "mean", "--returns", "--duration"]);
+    let position = |row: &serde_json::Value, name| row[name].as_str().unwrap().to_owned();
+    let last = found.last().unwrap();
+    let commands = format!(
+        "cf-seek {}\npython print(gdb.selected_frame().name(), gdb.parse_and_eval('$pc') == \
+         gdb.parse_and_eval('(long)&mean'))\ncf-seek {}\nprint $xmm0.v2_double[0]\n",
+        position(last, "position"),
+        position(last, "returned_at"),
+    );
+    let mut replay = crate::support::contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = crate::support::run_gdb(replay, &commands);
+    assert!(said.contains("mean True"), "{said}");
+    assert!(said.contains(&format!(" = {}", last["returned"])), "{said}");
+}
+
+#[test]
+fn all_calls_are_nested_and_all_instructions_belong_to_one() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let found = rows("calls", &dir, &["--duration"]);
+    let of = |name: &str| found.iter().filter(|row| row["function"] == name).collect::<Vec<_>>();
+    assert_eq!(of("mean").len(), 12);
+    // By way of the PLT.
+    let calloc = found.iter().filter(|row| {
+        let name = row["function"].as_str().unwrap_or_default();
+        name.ends_with("calloc") && row["how"] == "tail call"
+    });
+    assert!(calloc.count() >= 12);
+    let work = of("work")[0];
+    // Each call ends before the call around it.
+    let inside: u64 = found
+        .iter()
+        .filter(|row| row["caller"].as_str().is_some_and(|caller| caller.starts_with("work ")))
+        .filter(|row| row["how"] == "call")
+        .map(|row| row["instructions"].as_u64().unwrap())
+        .sum();
+    assert!(inside < work["instructions"].as_u64().unwrap());
+    let listed = answer("calls", &dir, &[]);
+    assert_eq!(listed.lines().count(), found.len());
+}
+
+#[test]
+fn a_path_has_calls_without_values() {
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &["--path", "--full"], &program);
+    let all = ["--function", "seven", "--args", "--returns", "--duration"];
+    let found = rows("calls", &dir, &all);
+    assert_eq!(found.len(), 12);
+    for call in &found {
+        assert_eq!(call["instructions"], 7);
+        assert!(call["returned"].is_null() && call["arguments"].is_null());
+    }
+    let hits = rows("hits", &dir, &["--at", "mean", "--print", "count"]);
+    assert_eq!(hits.len(), 12);
+    assert!(hits.iter().all(|hit| hit["count"].is_null()));
+}
