@@ -7,19 +7,24 @@
 
 mod calls;
 mod clock;
+mod coverage;
 mod error;
+mod executed;
 mod functions;
 mod hits;
 mod machine;
 mod merge;
 mod opened;
 mod place;
+mod profile;
 mod sites;
 mod tracker;
 mod walk;
 
 pub use calls::{Call, CallKind, CallsQuestion};
+pub use coverage::FileCoverage;
 pub use error::Error;
 pub use hits::{Hit, HitsQuestion};
 pub use opened::{Asked, Recorded};
 pub use place::Place;
+pub use profile::{FunctionCost, LineCost, Profile};

@@ -1,6 +1,6 @@
 //! The command line; `dump` and raw traces have separate files.
 
-use super::ask_arguments::{Calls, Hits};
+use super::ask_arguments::{Calls, Coverage, Hits, Profile};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 use crate::capture::{Code, PtConfig};
@@ -44,6 +44,10 @@ pub(super) enum Command {
     Calls(Calls),
     /// Print every execution of a line or function, with the values of expressions
     Hits(Hits),
+    /// Print the instructions of each function or line of a run, all of them counted
+    Profile(Profile),
+    /// Write the lines, functions and branches that a run executed as a tracefile of lcov
+    Coverage(Coverage),
     /// Build the index of a recording and save it there, so that the recording opens faster
     Index(Index),
     /// Print the script for gdb, with the cf- commands

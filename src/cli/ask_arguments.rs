@@ -1,6 +1,6 @@
 //! The command line of questions about whole histories.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 /// The form of an answer.
@@ -61,4 +61,45 @@ pub(super) struct Calls {
     pub(super) limit: Option<u64>,
     #[command(flatten)]
     pub(super) form: Form,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Profile {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The parts of the program to count
+    #[arg(long, value_enum, default_value_t = Unit::Function)]
+    pub(super) by: Unit,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u64>,
+    /// Print collapsed stacks, for flame graphs: functions with semicolons between them, and the
+    /// instructions of the innermost one
+    #[arg(long, conflicts_with_all = ["json", "csv", "by", "limit"])]
+    pub(super) collapsed: bool,
+    #[command(flatten)]
+    pub(super) form: Form,
+}
+
+/// A part of a program whose instructions are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Unit {
+    /// Functions: their own instructions, and with those of the functions that they called
+    Function,
+    /// Lines of the source
+    Line,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Coverage {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// Write to this file instead of the standard output
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+    /// Write only files whose path begins like this. Repeat for more
+    #[arg(long, value_name = "PREFIX")]
+    pub(super) include: Vec<String>,
 }

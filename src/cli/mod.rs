@@ -10,6 +10,7 @@ mod ask_arguments;
 mod calls;
 mod check;
 mod completions;
+mod coverage;
 mod disassembly;
 mod doctor;
 mod dump;
@@ -28,6 +29,7 @@ mod man;
 mod open;
 mod pack;
 mod print;
+mod profile;
 mod progress;
 mod quoted;
 mod raw;
@@ -60,6 +62,7 @@ pub fn main() -> ExitCode {
         Command::Record(arguments) => record::run(arguments),
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Coverage(arguments) => coverage::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::List => list::run(),
         Command::Man(arguments) => man::run(&arguments),
         Command::Pack(arguments) => pack::run(&arguments),
+        Command::Profile(arguments) => profile::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),
         Command::Rm(arguments) => rm::run(&arguments),
         Command::Serve(arguments) => serve::run(arguments),

@@ -51,13 +51,15 @@ pub(super) struct Rows {
     form: Form,
     names: Vec<String>,
     flushed: Instant,
+    is_terminal: bool,
 }
 
 impl Rows {
     /// Begins rows with cells of these names.
     pub(super) fn begin(form: Form, names: Vec<String>) -> io::Result<Self> {
         let out = BufWriter::with_capacity(1 << 16, stdout().lock());
-        let mut rows = Self { out, form, names, flushed: Instant::now() };
+        let is_terminal = stdout().is_terminal();
+        let mut rows = Self { out, form, names, flushed: Instant::now(), is_terminal };
         if form.csv {
             let names: Vec<String> = rows.names.iter().map(|name| quoted(name)).collect();
             writeln!(rows.out, "{}", names.join(","))?;
@@ -86,7 +88,7 @@ impl Rows {
     /// Writes out rows that were printed some time ago.
     pub(super) fn flush_late(&mut self) -> io::Result<()> {
         let is_late = self.flushed.elapsed() > PATIENCE;
-        if is_late || stdout().is_terminal() { self.flush() } else { Ok(()) }
+        if is_late || self.is_terminal { self.flush() } else { Ok(()) }
     }
 
     /// Writes out all rows.

@@ -2,9 +2,10 @@
 
 use super::dwarf::{EntryId, Located};
 use super::machine::{Home, Machine};
-use super::types::{Signature, Type, TypeId, Variable};
+use super::module::Module;
+use super::types::{Signature, SourceLine, Type, TypeId, Variable};
 use super::{FrameRegisters, Symbols};
-use crate::common::Addr;
+use crate::common::{Addr, AddrRange};
 
 /// A variable's place at an address: its value can be found in any state there.
 #[derive(Clone, Debug)]
@@ -35,6 +36,21 @@ impl Symbols {
         let module = self.module_at(addr)?;
         let at = addr.0.wrapping_sub(module.bias);
         module.dwarf()?.signature(module.range.start, at, module.table().code())
+    }
+
+    /// Returns all lines that have code, of the modules that have debug information in their own file:
+    /// not of stripped libraries with separate debug files.
+    pub fn source_lines(&self) -> Vec<SourceLine> {
+        let of_module = |module: &Module| {
+            let lines = module.own_dwarf().map(|dwarf| dwarf.source_lines(module.table().code()));
+            let at = |addr: Addr| addr.wrapping_add(module.bias);
+            let moved = |line: SourceLine| {
+                let range = AddrRange { start: at(line.range.start), end: at(line.range.end) };
+                SourceLine { range, ..line }
+            };
+            lines.unwrap_or_default().into_iter().map(moved).collect::<Vec<_>>()
+        };
+        self.modules.values().flat_map(of_module).collect()
     }
 
     /// Returns the address in the function that starts at `start` from which on its arguments are where

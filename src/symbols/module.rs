@@ -136,6 +136,11 @@ impl Module {
         self.dwarf.get_or_init(load).as_ref()
     }
 
+    /// Returns the DWARF that is in the module itself.
+    pub(super) fn own_dwarf(&self) -> Option<&Dwarf> {
+        self.dwarf().filter(|_| has_dwarf(&self.bytes))
+    }
+
     /// Returns the unwind tables.
     pub(super) fn unwind(&self) -> &Tables {
         self.unwind

@@ -1,7 +1,8 @@
 //! Types and variables as the debug information describes them, at run-time addresses. No values.
 
 use super::dwarf::EntryId;
-use crate::common::Addr;
+use crate::common::{Addr, AddrRange};
+use std::sync::Arc;
 
 /// The identity of a type: it is read with [`type_of`](super::Symbols::type_of).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,4 +139,15 @@ pub struct Signature {
     pub returns: Option<TypeId>,
     /// The source language.
     pub language: Language,
+}
+
+/// The code of a line, or a part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceLine {
+    /// Its addresses.
+    pub range: AddrRange,
+    /// The path of the source file.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
 }

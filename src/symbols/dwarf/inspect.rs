@@ -6,11 +6,12 @@ use super::query::Dwarf;
 use super::scopes::Scope;
 use super::types::Types;
 use super::variables::{Around, Globals, note_globals};
-use crate::common::Addr;
+use crate::common::{Addr, AddrRange};
 use crate::symbols::machine::{Home, Machine};
 use crate::symbols::spans::Spans;
-use crate::symbols::types::{Signature, Type, Variable};
+use crate::symbols::types::{Signature, SourceLine, Type, Variable};
 use std::ops::Range;
+use std::sync::Arc;
 
 impl Dwarf {
     pub(super) fn context(&self) -> Context<'_> {
@@ -126,5 +127,17 @@ impl Dwarf {
         });
         let next = lines.next_row(start).filter(|next| stores && *next < function.end);
         Some(next.unwrap_or(start))
+    }
+
+    /// Returns the lines that have code, by its addresses.
+    pub(in crate::symbols) fn source_lines(&self, code: &Spans) -> Vec<SourceLine> {
+        let units = self.units.units.iter();
+        let lines = units.flat_map(|unit| unit.lines(&self.units.dwarf, code).ranges());
+        let line = |(range, file, line): (Range<u64>, &Arc<str>, u32)| SourceLine {
+            range: AddrRange { start: Addr(range.start), end: Addr(range.end) },
+            file: file.clone(),
+            line,
+        };
+        lines.map(line).filter(|line| !line.range.is_empty()).collect()
     }
 }

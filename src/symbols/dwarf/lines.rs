@@ -98,6 +98,19 @@ impl Lines {
         self.files.get(&number)
     }
 
+    /// Returns the addresses of each row, its file and its line.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (Range<u64>, &Arc<str>, u32)> {
+        let of_sequence = move |span: Span| {
+            let sequence = self.sequences.get(usize::try_from(span.value).unwrap_or(usize::MAX));
+            let rows = sequence.and_then(|of| self.rows.get(of.clone())).unwrap_or_default();
+            rows.iter().enumerate().filter_map(move |(number, row)| {
+                let end = rows.get(number + 1).map_or(span.end, |next| next.address);
+                Some((row.address..end, self.file(row.file)?, row.line))
+            })
+        };
+        self.by_address.iter().flat_map(of_sequence)
+    }
+
     /// Returns the end of a function's prologue as the compiler marked it.
     pub(super) fn prologue_end(&self, function: Range<u64>) -> Option<u64> {
         let next = self.prologue_ends.partition_point(|at| *at < function.start);

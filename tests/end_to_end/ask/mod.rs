@@ -2,6 +2,7 @@
 //! programs print.
 
 mod calls;
+mod counts;
 mod hits;
 mod wrong;
 

@@ -1,0 +1,77 @@
+//! The lines, functions and branches that were executed, as a tracefile of lcov (geninfo(1)).
+
+use super::error::Error;
+use super::opened::Asked;
+use crate::common::{Addr, AddrRange};
+use crate::flow::Exit;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// The counts of one source file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileCoverage {
+    /// Executions of each line that has code: the most of any of its instructions.
+    pub lines: BTreeMap<u32, u64>,
+    /// The functions: their lines, and the executions of their first instructions.
+    pub functions: BTreeMap<String, (u32, u64)>,
+    /// Of each executed conditional branch, by its line and address: how often it was taken, and not.
+    pub branches: BTreeMap<(u32, Addr), (u64, u64)>,
+}
+
+impl Asked {
+    /// Returns the coverage of each source file with debug information in the program itself. `None`:
+    /// the user interrupted it.
+    pub fn coverage(
+        &self,
+        is_over: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<BTreeMap<Arc<str>, FileCoverage>>, Error> {
+        let Some(executed) = self.executed(is_over) else { return Ok(None) };
+        let counts: BTreeMap<Addr, u64> = executed.counts().into_iter().collect();
+        let functions = self.functions();
+        let mut files: BTreeMap<Arc<str>, FileCoverage> = BTreeMap::new();
+        let mut lines: HashMap<Addr, (Arc<str>, u32)> = HashMap::new();
+        for source in self.symbols.source_lines() {
+            let file = files.entry(source.file.clone()).or_default();
+            let most = counts.range(source.range.start..source.range.end);
+            let most = most.map(|(_, count)| *count).max().unwrap_or(0);
+            let line = file.lines.entry(source.line).or_default();
+            *line = (*line).max(most);
+            let start = source.range.start;
+            if let Some(function) = functions.at(start).filter(|function| function.start == start) {
+                let count = counts.get(&start).copied().unwrap_or(0);
+                file.functions.insert(function.name.clone(), (source.line, count));
+            }
+            note(&mut lines, &source.range, &counts, &source.file, source.line);
+        }
+        for ((.., exit), block) in &executed.blocks {
+            let Some((at, (file, line))) =
+                block.addrs.last().and_then(|at| Some((*at, lines.get(at)?)))
+            else {
+                continue;
+            };
+            let Some(file) = files.get_mut(file) else { continue };
+            let (taken, not_taken) = match exit {
+                Exit::Taken => (block.count, 0),
+                Exit::NotTaken => (0, block.count),
+                _ => continue,
+            };
+            let branch = file.branches.entry((*line, at)).or_default();
+            branch.0 += taken;
+            branch.1 += not_taken;
+        }
+        Ok(Some(files))
+    }
+}
+
+/// Notes the lines of executed instructions.
+fn note(
+    lines: &mut HashMap<Addr, (Arc<str>, u32)>,
+    range: &AddrRange,
+    counts: &BTreeMap<Addr, u64>,
+    file: &Arc<str>,
+    line: u32,
+) {
+    for (addr, _) in counts.range(range.start..range.end) {
+        lines.insert(*addr, (file.clone(), line));
+    }
+}
