@@ -6,24 +6,31 @@
 //! question keeps more of a run than the calls that are open.
 
 mod calls;
+mod chrome;
 mod clock;
 mod coverage;
 mod error;
 mod executed;
+mod export;
 mod functions;
 mod hits;
 mod machine;
 mod merge;
 mod opened;
+mod perfetto;
 mod place;
 mod profile;
+mod proto;
 mod sites;
+mod slices;
+mod speedscope;
 mod tracker;
 mod walk;
 
 pub use calls::{Call, CallKind, CallsQuestion};
 pub use coverage::FileCoverage;
 pub use error::Error;
+pub use export::CallFormat;
 pub use hits::{Hit, HitsQuestion};
 pub use opened::{Asked, Recorded};
 pub use place::Place;

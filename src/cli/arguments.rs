@@ -1,6 +1,6 @@
 //! The command line; `dump` and raw traces have separate files.
 
-use super::ask_arguments::{Calls, Coverage, Hits, Profile};
+use super::ask_arguments::{Calls, Coverage, ExportCalls, Hits, Profile};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 use crate::capture::{Code, PtConfig};
@@ -373,6 +373,15 @@ pub(super) enum ExportTo {
     /// A perf.data file, for `perf script`, `perf report` and the tools built on perf; the code
     /// goes to FILE.symfs, for perf's --symfs
     Perf(ExportPerf),
+    /// A trace of Perfetto (ui.perfetto.dev): the calls of each thread, with their positions. One
+    /// instruction is a nanosecond
+    Perfetto(ExportCalls),
+    /// The JSON of Chrome's tracing, for viewers that read that
+    Chrome(ExportCalls),
+    /// A file of speedscope (speedscope.app)
+    Speedscope(ExportCalls),
+    /// A profile for pprof: the instructions of each stack of calls
+    Pprof(ExportCalls),
 }
 
 #[derive(Debug, Args)]

@@ -103,3 +103,16 @@ pub(super) struct Coverage {
     #[arg(long, value_name = "PREFIX")]
     pub(super) include: Vec<String>,
 }
+
+#[derive(Debug, Args)]
+pub(super) struct ExportCalls {
+    /// A recording's directory or name; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recording: Option<PathBuf>,
+    /// The file to write
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) output: PathBuf,
+    /// Replace FILE
+    #[arg(long)]
+    pub(super) force: bool,
+}

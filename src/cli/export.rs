@@ -3,13 +3,24 @@
 use super::found::Found;
 use super::open::path_of;
 use super::record::size;
-use super::{Failure, arguments, say};
+use super::{Failure, arguments, export_calls, say};
+use crate::ask::CallFormat;
 use crate::recording::Reader;
 use crate::recording::export::export_perf;
 use std::process::ExitCode;
 
 pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
-    let arguments::ExportTo::Perf(perf) = &arguments.to;
+    use arguments::ExportTo;
+    match &arguments.to {
+        ExportTo::Perf(perf) => to_perf(perf),
+        ExportTo::Perfetto(calls) => export_calls::run(calls, CallFormat::Perfetto),
+        ExportTo::Chrome(calls) => export_calls::run(calls, CallFormat::Chrome),
+        ExportTo::Speedscope(calls) => export_calls::run(calls, CallFormat::Speedscope),
+        ExportTo::Pprof(calls) => export_calls::pprof(calls),
+    }
+}
+
+fn to_perf(perf: &arguments::ExportPerf) -> Result<ExitCode, Failure> {
     let found = Found::new(perf.recording.as_deref())?;
     let reader = Reader::open(found.dir())?;
     if reader.is_cut() {

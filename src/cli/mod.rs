@@ -17,6 +17,7 @@ mod dump;
 mod dump_arguments;
 mod dump_log;
 mod export;
+mod export_calls;
 mod found;
 mod gdb_session;
 mod gdbinit;

@@ -3,6 +3,7 @@
 
 mod calls;
 mod counts;
+mod exports;
 mod hits;
 mod wrong;
 

@@ -1,0 +1,170 @@
+//! The calls of a run as slices of time, thread by thread. The time is a count: that of the
+//! instructions of all threads.
+
+use super::error::Error;
+use super::functions::Functions;
+use super::opened::Asked;
+use super::tracker::{Change, Tracker};
+use super::walk::walk;
+use crate::common::{Addr, Tid};
+use crate::flow::Exit;
+use crate::timeline::Visit;
+use std::io;
+use std::ops::ControlFlow;
+
+/// A thread of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct SlicedThread {
+    pub(super) tid: Tid,
+    pub(super) pid: i32,
+    pub(super) name: String,
+}
+
+/// The beginning or end of a slice, or a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Slice {
+    Begin { at: u64, position: u64, function: String },
+    End { at: u64 },
+    SystemCall { at: u64, position: u64 },
+    Gap { at: u64, reason: String },
+}
+
+/// Takes the slices of one format.
+pub(super) trait SliceSink {
+    /// Begins a thread.
+    fn thread(&mut self, thread: &SlicedThread) -> io::Result<()>;
+    /// Takes the next event of the thread.
+    fn slice(&mut self, thread: &SlicedThread, slice: &Slice) -> io::Result<()>;
+    /// Ends the thread, at a count.
+    fn end_thread(&mut self, thread: &SlicedThread, at: u64) -> io::Result<()>;
+}
+
+impl Asked {
+    fn sliced(&self, tid: Tid) -> SlicedThread {
+        let manifest = self.timeline.reader().manifest();
+        let entries = manifest.end.iter().flat_map(|end| &end.threads);
+        let entry = entries.into_iter().find(|entry| entry.tid == tid);
+        let name = entry.map(|entry| entry.name.clone()).unwrap_or_default();
+        SlicedThread { tid, pid: self.timeline.process_of(tid).0, name }
+    }
+
+    /// Passes the calls of all threads to `sink`. Calls `goes_on` with the instructions so far and all;
+    /// false ends it, and this returns false.
+    pub(super) fn slices(
+        &self,
+        sink: &mut dyn SliceSink,
+        goes_on: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Result<bool, Error> {
+        let functions = self.functions();
+        let total = self.timeline.total();
+        let mut done = 0;
+        for tid in self.tids() {
+            let thread = self.sliced(tid);
+            sink.thread(&thread)?;
+            let mut outcome = Ok(true);
+            let mut goes_on_here = |index| goes_on(done + index, total);
+            let mut walked =
+                Walked { asked: self, tid, functions: &functions, sink, thread: &thread };
+            let end = walked.walk(&mut goes_on_here, &mut outcome);
+            if end.is_break() {
+                return outcome;
+            }
+            let count = self.timeline.instructions(tid);
+            done += count;
+            sink.end_thread(&thread, self.end_of(tid, count))?;
+        }
+        Ok(true)
+    }
+
+    /// Returns the count at the end of a thread.
+    fn end_of(&self, tid: Tid, instructions: u64) -> u64 {
+        let last = instructions.checked_sub(1);
+        last.and_then(|last| self.timeline.global_of(tid, last)).map_or(0, |last| last + 1)
+    }
+}
+
+/// A walk of one thread.
+struct Walked<'a, 's> {
+    asked: &'a Asked,
+    tid: Tid,
+    functions: &'a Functions<'s>,
+    sink: &'a mut dyn SliceSink,
+    thread: &'a SlicedThread,
+}
+
+/// Blocks between two looks at whether the user has had enough.
+const BLOCKS: u64 = 1 << 14;
+
+impl Walked<'_, '_> {
+    fn walk(
+        &mut self,
+        goes_on: &mut dyn FnMut(u64) -> bool,
+        outcome: &mut Result<bool, Error>,
+    ) -> ControlFlow<()> {
+        let functions = self.functions;
+        let starts = |addr| functions.at(addr).map(|function| function.start);
+        let name = |ip: Addr| functions.name_at(ip).unwrap_or_else(|| ip.to_string());
+        let (asked, tid) = (self.asked, self.tid);
+        let at_of = |index| asked.timeline.global_of(tid, index).unwrap_or(0);
+        let mut tracker: Tracker<()> = Tracker::default();
+        let (mut slices, mut blocks) = (Vec::new(), 0_u64);
+        let places = asked.places.as_ref();
+        let end = walk(&asked.timeline, places, tid, &mut |passed| {
+            let (Visit::Block { index, .. }
+            | Visit::Event { index, .. }
+            | Visit::Gap { index, .. }) = passed.visit;
+            tracker.pass(passed, &starts, &mut |change| match change {
+                Change::Began(begins) => {
+                    let position = passed.clock.position(*index);
+                    let function = name(begins.ip);
+                    let at = at_of(begins.index);
+                    slices.push(Slice::Begin { at, position, function });
+                    Some(())
+                }
+                Change::Ended(..) => {
+                    slices.push(Slice::End { at: at_of(*index) });
+                    None
+                }
+            });
+            match passed.visit {
+                Visit::Block { index, span, .. } if span.exit == Exit::FarCall => {
+                    let last = index + u64::from(span.insns) - 1;
+                    let position = passed.clock.position(last);
+                    slices.push(Slice::SystemCall { at: at_of(last), position });
+                }
+                Visit::Gap { index, gap, .. } => {
+                    slices.push(Slice::Gap { at: at_of(*index), reason: gap.reason.to_string() });
+                }
+                _ => {}
+            }
+            for slice in slices.drain(..) {
+                if let Err(error) = self.sink.slice(self.thread, &slice) {
+                    *outcome = Err(error.into());
+                    return ControlFlow::Break(());
+                }
+            }
+            blocks += 1;
+            if blocks.is_multiple_of(BLOCKS) && !goes_on(*index) {
+                *outcome = Ok(false);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+        if end.is_break() {
+            return end;
+        }
+        let at = asked.end_of(tid, asked.timeline.instructions(tid));
+        let mut open = 0_u64;
+        tracker.finish(&mut |_| {
+            open += 1;
+            None
+        });
+        for _ in 0..open {
+            if let Err(error) = self.sink.slice(self.thread, &Slice::End { at }) {
+                *outcome = Err(error.into());
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,83 @@
+//! A file of speedscope: an evented profile for each thread
+//! (speedscope.app/file-format-schema.json).
+
+use super::slices::{Slice, SliceSink, SlicedThread};
+use serde_json::json;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+/// Writes a file. The frames come last, when all are known.
+pub(super) struct Speedscope<'a> {
+    out: &'a mut dyn Write,
+    frames: Vec<String>,
+    numbers: HashMap<String, usize>,
+    open: Vec<usize>,
+    is_first_thread: bool,
+    is_first_event: bool,
+    last: u64,
+}
+
+impl<'a> Speedscope<'a> {
+    pub(super) fn begin(out: &'a mut dyn Write, program: &str) -> io::Result<Self> {
+        let schema = "https://www.speedscope.app/file-format-schema.json";
+        let (schema, program) = (json!(schema), json!(program));
+        write!(out, "{{\"$schema\": {schema}, \"name\": {program}, \"profiles\": [")?;
+        Ok(Self {
+            out,
+            frames: Vec::new(),
+            numbers: HashMap::new(),
+            open: Vec::new(),
+            is_first_thread: true,
+            is_first_event: true,
+            last: 0,
+        })
+    }
+
+    fn event(&mut self, kind: &str, frame: usize, at: u64) -> io::Result<()> {
+        let between = if std::mem::take(&mut self.is_first_event) { "\n" } else { ",\n" };
+        self.last = at;
+        write!(self.out, "{between}{}", json!({"type": kind, "frame": frame, "at": at}))
+    }
+
+    pub(super) fn end(self) -> io::Result<()> {
+        let frames: Vec<_> = self.frames.iter().map(|name| json!({"name": name})).collect();
+        writeln!(self.out, "\n], \"shared\": {}}}", json!({"frames": frames}))
+    }
+}
+
+impl SliceSink for Speedscope<'_> {
+    fn thread(&mut self, thread: &SlicedThread) -> io::Result<()> {
+        let between = if std::mem::take(&mut self.is_first_thread) { "\n" } else { ",\n" };
+        let name = json!(format!("{} {}", thread.tid, thread.name).trim_end());
+        (self.is_first_event, self.last) = (true, 0);
+        self.open.clear();
+        write!(
+            self.out,
+            "{between}{{\"type\": \"evented\", \"name\": {name}, \"unit\": \"none\", \
+             \"startValue\": 0, \"events\": ["
+        )
+    }
+
+    fn slice(&mut self, _: &SlicedThread, slice: &Slice) -> io::Result<()> {
+        match slice {
+            Slice::Begin { at, function, .. } => {
+                let next = self.frames.len();
+                let frame = *self.numbers.entry(function.clone()).or_insert(next);
+                if frame == next {
+                    self.frames.push(function.clone());
+                }
+                self.open.push(frame);
+                self.event("O", frame, *at)
+            }
+            Slice::End { at } => match self.open.pop() {
+                Some(frame) => self.event("C", frame, *at),
+                None => Ok(()),
+            },
+            Slice::SystemCall { .. } | Slice::Gap { .. } => Ok(()),
+        }
+    }
+
+    fn end_thread(&mut self, _: &SlicedThread, at: u64) -> io::Result<()> {
+        write!(self.out, "\n], \"endValue\": {}}}", at.max(self.last))
+    }
+}

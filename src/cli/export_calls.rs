@@ -1,0 +1,53 @@
+//! `contraflow export perfetto`, `chrome`, `speedscope` and `pprof`: the calls of a run.
+
+use super::ask_arguments::ExportCalls;
+use super::progress::Bar;
+use super::{EXIT_ERROR, Failure, ask, say};
+use crate::ask::CallFormat;
+use crate::capture::Leaving;
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &ExportCalls, format: CallFormat) -> Result<ExitCode, Failure> {
+    let (_found, asked) = ask::open(arguments.recording.as_deref())?;
+    let mut out = BufWriter::with_capacity(1 << 16, create(arguments)?);
+    let leaving = Leaving::on_signals();
+    let mut bar = Bar::new("exporting");
+    let is_whole = asked.export_calls(format, &mut out, &mut |done, total| {
+        bar.show_part(done, total);
+        !leaving.is_asked()
+    })?;
+    drop(bar);
+    out.flush()?;
+    if is_whole {
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!("interrupted: {} is not whole", arguments.output.display()));
+    Ok(ExitCode::from(EXIT_ERROR))
+}
+
+pub(super) fn pprof(arguments: &ExportCalls) -> Result<ExitCode, Failure> {
+    let (_found, asked) = ask::open(arguments.recording.as_deref())?;
+    let leaving = Leaving::on_signals();
+    let Some(profile) = asked.profile(&|| leaving.is_asked())? else {
+        say(&"interrupted");
+        return Ok(ExitCode::from(EXIT_ERROR));
+    };
+    create(arguments)?.write_all(&profile.to_pprof())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn create(arguments: &ExportCalls) -> Result<File, Failure> {
+    let path = &arguments.output;
+    let mut options = OpenOptions::new();
+    options.write(true).truncate(true);
+    let options = if arguments.force { options.create(true) } else { options.create_new(true) };
+    options.open(path).map_err(|error| {
+        let hint = match error.kind() {
+            std::io::ErrorKind::AlreadyExists => "; --force replaces it",
+            _ => "",
+        };
+        format!("{}: {error}{hint}", path.display()).into()
+    })
+}
