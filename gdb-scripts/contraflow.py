@@ -19,7 +19,9 @@ frame.
 It changes none of the user's settings, except `print frame-arguments`, which is `none` in the past.
 """
 
+import os
 import re
+import subprocess
 
 import gdb
 import gdb.FrameDecorator
@@ -474,8 +476,11 @@ source_line = SourceLine()
 class Command(gdb.Command):
     """A command with the name of its class: `When` is cf-when."""
 
+    # The name, where another class has it.
+    spelled = None
+
     def __init__(self, kind, *completer):
-        name = type(self).__name__.lower()
+        name = self.spelled or type(self).__name__.lower()
         super().__init__("cf-" + name, kind, *completer)
         self.name = name
 
@@ -525,6 +530,61 @@ Lists the last N executions (100 if N is not given), newest first, each with its
 cf-seek. Quote names with blanks: cf-find 'operator delete' 20."""
 
     completer = gdb.COMPLETE_LOCATION
+
+
+class Asked(Command):
+    """A question about the whole recording, which contraflow itself answers."""
+
+    def __init__(self):
+        super().__init__(gdb.COMMAND_STATUS, gdb.COMPLETE_LOCATION)
+
+    def invoke(self, argument, from_tty):
+        program = os.environ.get("CONTRAFLOW_PROGRAM")
+        recording = os.environ.get("CONTRAFLOW_RECORDING")
+        if not program or not recording:
+            raise gdb.GdbError(
+                "cf-%s needs a recording: start gdb by `contraflow replay`, or use `contraflow %s`"
+                % (self.name, self.name)
+            )
+        options = self.options(gdb.string_to_argv(argument))
+        command = [program, self.name, recording] + options
+        asked = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            for line in asked.stdout:
+                gdb.write(line)
+        finally:
+            asked.terminate()
+            asked.wait()
+
+
+class Hits(Asked):
+    """List all executions of some code, with the values of expressions at each.
+
+Usage: cf-hits FUNCTION | FILE:LINE | 0xADDRESS [EXPRESSION, EXPRESSION...]
+
+Each line has a position for cf-seek. `bt 3` among the expressions shows three frames:
+cf-hits crash.c:31 a->id, a->owner, bt 3"""
+
+    def options(self, words):
+        if not words:
+            raise gdb.GdbError("cf-hits needs a function, a line or an address; see `help cf-hits`")
+        return ["--at", words[0], "--print", " ".join(words[1:])]
+
+
+class CallsOf(Asked):
+    """List all calls of a function, with arguments, results and durations in instructions.
+
+Usage: cf-calls FUNCTION [FUNCTION...]
+
+Each line has a position for cf-seek."""
+
+    spelled = "calls"
+
+    def options(self, words):
+        if not words:
+            raise gdb.GdbError("cf-calls needs a function; see `help cf-calls`")
+        functions = [option for word in words for option in ("--function", word)]
+        return functions + ["--args", "--returns", "--duration"]
 
 
 class Mark(Question):
@@ -1200,7 +1260,7 @@ def load():
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
-    for command in (When, Info, History, Find, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return, Last):
+    for command in (When, Info, History, Find, Hits, CallsOf, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return, Last):
         command()
     # gdb may be connected already.
     resumption.stop()

@@ -3,6 +3,7 @@
 use super::ask_arguments::{Calls, Coverage, ExportCalls, Hits, Profile};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
+pub(super) use super::replay_arguments::Replay;
 use crate::capture::{Code, PtConfig};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -471,30 +472,4 @@ pub(super) struct Remove {
     /// Directories or names of recordings
     #[arg(required = true)]
     pub(super) recordings: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct Replay {
-    /// A recording's directory or name; the latest if not given
-    #[arg(value_name = "REC")]
-    pub(super) recording: Option<PathBuf>,
-    /// Serve `target remote` at unix:PATH, :PORT (loopback, this user only) or HOST:PORT instead of
-    /// starting gdb
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "stdio")]
-    pub(super) listen: Option<String>,
-    /// Serve on standard input and output: target remote | contraflow replay --stdio REC
-    #[arg(long)]
-    pub(super) stdio: bool,
-    /// End when the first debugger leaves
-    #[arg(long)]
-    pub(super) once: bool,
-    /// Report the edges of the history as plain traps, for clients that misread them
-    #[arg(long)]
-    pub(super) edge_as_trap: bool,
-    /// The gdb to start
-    #[arg(long, value_name = "PROGRAM")]
-    pub(super) gdb: Option<PathBuf>,
-    /// More arguments for gdb
-    #[arg(last = true, value_name = "GDB ARGUMENTS")]
-    pub(super) gdb_arguments: Vec<OsString>,
 }

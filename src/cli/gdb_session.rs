@@ -9,8 +9,8 @@ use super::{Failure, arguments, open, quoted, replay, say};
 use crate::capture::ForegroundSignals;
 use crate::common::Pid;
 use crate::gdb::{self, Listener, Options};
-use crate::recording::Reader;
-use crate::session::{SourceDirectory, source_directories};
+use crate::recording::{BackendName, Reader};
+use crate::session::{Position, SourceDirectory, source_directories};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
@@ -31,16 +31,31 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let dir = fs::canonicalize(found.dir())?;
     let temporary = Temporary::make()?;
     let reader = Reader::open(&dir)?;
+    let at = arguments.at.as_deref().map(|at| position(at, &reader)).transpose()?;
     let scene = Scene::make(&reader, &dir, temporary.dir())?;
     let server = Server::start(dir, &scene.socket, arguments.edge_as_trap)?;
     let signals = ForegroundSignals::take();
     let name = arguments.gdb.as_deref().map_or(OsStr::new("gdb"), Path::as_os_str);
-    let mut gdb = scene.gdb(name, &arguments.gdb_arguments)?;
+    let mut more: Vec<OsString> = Vec::new();
+    more.extend(at.into_iter().flat_map(|at| ["-ex".into(), format!("cf-seek {at}").into()]));
+    more.extend_from_slice(&arguments.gdb_arguments);
+    let mut gdb = scene.gdb(name, &more)?;
     signals.forward_to(Pid(gdb.id().cast_signed()));
     let status = gdb.wait()?;
     server.end();
     let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Returns the position that the user named, if it is one.
+fn position<'a>(text: &'a str, reader: &Reader) -> Result<&'a str, Failure> {
+    let is_exact = reader.manifest().capture.backend == BackendName::Exact;
+    match Position::parse(text, is_exact) {
+        Some(_) => Ok(text),
+        None => {
+            Err(format!("{text}: give a position, such as 1234, or 1234.5 if it is exact").into())
+        }
+    }
 }
 
 /// The thread of the server.
@@ -132,8 +147,14 @@ impl Scene {
     }
 
     fn gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
-        let started = Command::new(name).arg("-q").args(self.commands()).args(more).spawn();
-        started.map_err(|error| match error.kind() {
+        let mut gdb = Command::new(name);
+        gdb.arg("-q").args(self.commands()).args(more);
+        // For cf-hits and cf-calls, which ask this program.
+        gdb.env("CONTRAFLOW_RECORDING", &self.recording);
+        if let Ok(program) = std::env::current_exe() {
+            gdb.env("CONTRAFLOW_PROGRAM", program);
+        }
+        gdb.spawn().map_err(|error| match error.kind() {
             io::ErrorKind::NotFound if name == "gdb" => {
                 "gdb is not installed; install it (apt-get install gdb), or serve another \
                  debugger with --listen"

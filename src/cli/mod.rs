@@ -37,6 +37,7 @@ mod raw;
 mod raw_arguments;
 mod record;
 mod replay;
+mod replay_arguments;
 mod rm;
 mod rows;
 mod serve;

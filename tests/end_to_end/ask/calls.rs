@@ -115,3 +115,33 @@ fn a_path_has_calls_without_values() {
     assert_eq!(hits.len(), 12);
     assert!(hits.iter().all(|hit| hit["count"].is_null()));
 }
+
+#[test]
+fn gdb_asks_and_begins_at_a_position() {
+    if !crate::support::have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
+    let (dir, _) = record(&scene, &[], &program);
+    let hits = answer("hits", &dir, &["--at", "mean", "--print", "count, bt 2"]);
+    let calls = answer("calls", &dir, &["--function", "mean", "--args", "--returns", "--duration"]);
+    let found = rows("hits", &dir, &["--at", "mean"]);
+    let position = found[6]["position"].as_str().unwrap();
+    let play = |options: &[&str], commands: &str| {
+        let mut replay = crate::support::contraflow();
+        replay.arg("replay").args(options).arg(&dir).args(["--", "-nx", "-batch"]);
+        crate::support::run_gdb(replay, commands)
+    };
+    let commands =
+        "print count\ncf-hits mean count, bt 2\ncf-calls mean\ncf-hits\ncf-hits nothing\n";
+    let said = play(&["--at", position], commands);
+    let answered = |command: &str| crate::support::answer(&said, command, 0);
+    assert_eq!(answered("print count"), "$1 = 7", "{said}");
+    assert_eq!(answered("cf-hits mean count, bt 2"), hits.trim(), "{said}");
+    assert_eq!(answered("cf-calls mean"), calls.trim(), "{said}");
+    assert!(answered("cf-hits").contains("needs a function"), "{said}");
+    assert!(answered("cf-hits nothing").contains("no code of \"nothing\""), "{said}");
+    let refused = play(&["--at", "x"], "");
+    assert!(refused.contains("x: give a position"), "{refused}");
+}
