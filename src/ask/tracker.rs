@@ -13,6 +13,8 @@ const OPEN_LIMIT: usize = 1 << 22;
 pub(super) struct Open<T> {
     /// The depth at which it ends.
     depth: usize,
+    /// True if it is a signal handler.
+    is_signal: bool,
     /// The address of its first instruction in the path.
     pub(super) ip: Addr,
     /// The user's part.
@@ -110,7 +112,12 @@ impl<T> Tracker<T> {
                 if how == Beginning::Start {
                     // Those of the same depth are lost.
                     while let Some(open) = self.open.pop_if(|open| open.depth >= depth) {
-                        changed(Change::Ended(open, None));
+                        // A handler returns to the code that calls sigreturn(2).
+                        let returned = arrival.how == How::Return
+                            && open.is_signal
+                            && open.depth == depth
+                            && matches!(left, Some((.., Exit::Ret)));
+                        changed(Change::Ended(open, returned.then_some(*index)));
                     }
                 }
                 Some(how)
@@ -123,7 +130,8 @@ impl<T> Tracker<T> {
         if let Some(kept) = changed(Change::Began(begins))
             && self.open.len() < OPEN_LIMIT
         {
-            self.open.push(Open { depth, ip: span.ip, kept });
+            let is_signal = how == Beginning::Signal;
+            self.open.push(Open { depth, is_signal, ip: span.ip, kept });
         }
     }
 

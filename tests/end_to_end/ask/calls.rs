@@ -145,3 +145,40 @@ fn gdb_asks_and_begins_at_a_position() {
     let refused = play(&["--at", "x"], "");
     assert!(refused.contains("x: give a position"), "{refused}");
 }
+
+#[test]
+fn threads_handlers_and_longjmp_have_their_calls() {
+    let scene = Scene::new();
+    let options = ["-O1", "-pthread"];
+    let Some(program) = compile(&scene, "gcc", "leaving.c", &options) else { return };
+    let (dir, output) = record(&scene, &[], &program);
+    let mut asked = vec!["--args", "--returns", "--duration"];
+    for name in ["add", "handler", "deep"] {
+        asked.extend(["--function", name]);
+    }
+    let all = rows("calls", &dir, &asked);
+    let of = |name: &str| all.iter().filter(|row| row["function"] == name).collect::<Vec<_>>();
+    // The program printed each result.
+    let mut printed: Vec<i64> =
+        crate::support::text(&output.stdout).lines().map(|line| line.parse().unwrap()).collect();
+    let mut returned: Vec<i64> =
+        of("add").iter().map(|row| row["returned"].as_i64().unwrap()).collect();
+    printed.sort_unstable();
+    returned.sort_unstable();
+    assert_eq!(returned.len(), 150);
+    assert_eq!(returned, printed);
+    for row in of("add") {
+        let (who, sum) = (row["arguments"]["who"].as_i64(), row["returned"].as_i64().unwrap());
+        assert_eq!(who, Some(sum % 10), "{row}");
+    }
+    let threads: std::collections::BTreeSet<_> =
+        of("add").iter().map(|row| row["thread"].as_i64()).collect();
+    assert_eq!(threads.len(), 3);
+    assert_eq!(of("handler").len(), 5);
+    for row in of("handler") {
+        assert_eq!((&row["how"], &row["arguments"]["number"]), (&json!("signal"), &json!(10)));
+        assert!(row["returned_at"].is_string(), "{row}");
+    }
+    assert_eq!(of("deep").len(), 20);
+    assert!(of("deep").iter().all(|row| row["returned_at"].is_null() && row["returned"].is_null()));
+}
