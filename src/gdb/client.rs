@@ -22,7 +22,7 @@ use super::{
     btrace, catches, hex, hints, lldb, lldb_trace, memory, monitor, search, stack, stop_reply,
     thread_local, xfer,
 };
-use crate::session::{Forks, Run, Start, Stop, StopReason};
+use crate::session::{AnySession, Forks, Run, Start, Stop, StopReason};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::{Duration, Instant};
@@ -81,9 +81,13 @@ struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Returns the next unit; `None` if the client has gone, or the server shall end.
-    fn next(&mut self) -> io::Result<Option<Unit>> {
+    /// Returns the next unit; `None` if the client has gone, or the server shall end. Asks the
+    /// session questions that arrive before it.
+    fn next(&mut self, session: &mut dyn AnySession) -> io::Result<Option<Unit>> {
         loop {
+            while let Some(question) = self.transport.question() {
+                question(session);
+            }
             if let Some(unit) = self.framer.take() {
                 return Ok(Some(unit));
             }
@@ -183,7 +187,9 @@ impl<'a, R: Run> Client<'a, R> {
     /// Serves the client until it leaves.
     pub(super) fn serve(mut self) -> io::Result<Ended> {
         loop {
-            let Some(unit) = self.line.get_mut().next()? else { return Ok(Ended::Gone) };
+            let Some(unit) = self.line.get_mut().next(&mut self.served.session)? else {
+                return Ok(Ended::Gone);
+            };
             match unit {
                 Unit::Packet(body) => {
                     self.acknowledge(b"+")?;

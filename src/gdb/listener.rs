@@ -1,5 +1,6 @@
 //! The addresses of the server. It serves one client at a time; see [`door`](super::door).
 
+use super::inquiry::Inquired;
 use super::server::Error;
 use std::fs::{self, File};
 use std::io;
@@ -17,6 +18,8 @@ pub enum Listener {
     Stdio,
     /// Open streams for input and output.
     Streams(File, File),
+    /// Open streams, and questions of other threads of this process.
+    Inquired(Inquired),
 }
 
 impl Listener {

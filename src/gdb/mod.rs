@@ -20,6 +20,7 @@ mod finish;
 mod frame;
 mod hex;
 mod hints;
+mod inquiry;
 mod listener;
 mod lldb;
 mod lldb_trace;
@@ -48,8 +49,11 @@ mod xfer;
 #[cfg(test)]
 mod tests;
 
+pub use inquiry::{Inquired, Inquirer, Inquiries};
 pub use listener::{Bound, Listener};
+pub(crate) use monitor::about::place as position_text;
 pub(crate) use monitor::clock::date;
+pub(crate) use peer::is_own_client;
 pub use server::{Error, OnDisconnect, Options, serve, serve_streams};
 
 /// The Python script for LLDB: the `cf-` commands. LLDB 22 or newer loads it with

@@ -37,6 +37,11 @@ impl Peer {
     }
 }
 
+/// Returns true if a client may be served: another user of this machine may not.
+pub(crate) fn is_own_client(stream: &TcpStream) -> bool {
+    matches!(Peer::of(stream), Ok(Peer::Own | Peer::Remote))
+}
+
 /// Returns the user whose open socket is at `local`, connected to `remote`.
 fn owner(tables: &[String], local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let wanted = [local, remote].map(canonical);

@@ -100,6 +100,11 @@ pub fn serve<R: Run>(
             end(&mut served, &options);
             return Ok(());
         }
+        Listener::Inquired(inquired) => {
+            serve_client(&mut served, &mut StandardStreams::inquired(inquired), &options);
+            end(&mut served, &options);
+            return Ok(());
+        }
         Listener::Socket(bound) => bound,
     };
     (options.announce)(&format!("listening on {}", bound.address()));

@@ -1,10 +1,12 @@
 //! Byte streams to a client: sockets, and the standard streams. Packets are not interpreted here.
 
+use super::inquiry::{Inquired, Item, Question, WAITING_ITEMS};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -27,6 +29,11 @@ pub(super) trait Transport {
 
     /// Returns another handle for sending from another thread, if possible.
     fn sender(&self) -> Option<Box<dyn Write + Send>> {
+        None
+    }
+
+    /// Removes and returns a question that arrived with the bytes.
+    fn question(&mut self) -> Option<Question> {
         None
     }
 }
@@ -119,7 +126,8 @@ fn is_for_now(error: &io::Error) -> bool {
 /// The standard streams, or two files instead. The standard library has no non-blocking reads of
 /// them, so a thread reads the input. The thread ends with the stream.
 pub(super) struct StandardStreams {
-    input: Receiver<io::Result<Vec<u8>>>,
+    input: Receiver<Item>,
+    questions: VecDeque<Question>,
     output: Output,
 }
 
@@ -140,18 +148,27 @@ impl Output {
 
 impl StandardStreams {
     pub(super) fn open() -> Self {
-        Self::reading(|| read_some(&mut io::stdin().lock()), Output::Standard(io::stdout()))
+        let (sender, items) = sync_channel(WAITING_ITEMS);
+        let read = || read_some(&mut io::stdin().lock());
+        Self::reading(read, sender, items, Output::Standard(io::stdout()))
     }
 
     pub(super) fn of(mut input: File, output: File) -> Self {
-        Self::reading(move || read_some(&mut input), Output::File(output))
+        let (sender, items) = sync_channel(WAITING_ITEMS);
+        Self::reading(move || read_some(&mut input), sender, items, Output::File(output))
+    }
+
+    pub(super) fn inquired(inquired: Inquired) -> Self {
+        let Inquired { mut input, output, sender, items } = inquired;
+        Self::reading(move || read_some(&mut input), sender, items, Output::File(output))
     }
 
     fn reading(
         mut read: impl FnMut() -> io::Result<Vec<u8>> + Send + 'static,
+        sender: SyncSender<Item>,
+        input: Receiver<Item>,
         output: Output,
     ) -> Self {
-        let (sender, input) = sync_channel(16);
         thread::spawn(move || {
             loop {
                 let read = read();
@@ -159,19 +176,30 @@ impl StandardStreams {
                     continue;
                 }
                 let last = !matches!(&read, Ok(bytes) if !bytes.is_empty());
-                if sender.send(read).is_err() || last {
+                if sender.send(Item::Bytes(read)).is_err() || last {
                     break;
                 }
             }
         });
-        Self { input, output }
+        Self { input, questions: VecDeque::new(), output }
+    }
+
+    /// Returns the bytes of an item. Keeps a question, and reports it as an interrupted wait.
+    fn bytes(&mut self, item: Item) -> io::Result<Vec<u8>> {
+        match item {
+            Item::Bytes(read) => read,
+            Item::Question(question) => {
+                self.questions.push_back(question);
+                Err(io::ErrorKind::Interrupted.into())
+            }
+        }
     }
 }
 
 impl Transport for StandardStreams {
     fn wait(&mut self) -> io::Result<Vec<u8>> {
         match self.input.recv_timeout(WAIT_PERIOD) {
-            Ok(read) => read,
+            Ok(item) => self.bytes(item),
             Err(RecvTimeoutError::Timeout) => Err(io::ErrorKind::Interrupted.into()),
             Err(RecvTimeoutError::Disconnected) => Ok(Vec::new()),
         }
@@ -179,7 +207,10 @@ impl Transport for StandardStreams {
 
     fn poll(&mut self) -> io::Result<Option<Vec<u8>>> {
         match self.input.try_recv() {
-            Ok(read) => read.map(Some),
+            Ok(item) => match self.bytes(item) {
+                Err(error) if is_for_now(&error) => Ok(None),
+                read => read.map(Some),
+            },
             Err(TryRecvError::Empty) => Ok(None),
             Err(TryRecvError::Disconnected) => Ok(Some(Vec::new())),
         }
@@ -196,5 +227,9 @@ impl Transport for StandardStreams {
 
     fn sender(&self) -> Option<Box<dyn Write + Send>> {
         self.output.twin().ok()
+    }
+
+    fn question(&mut self) -> Option<Question> {
+        self.questions.pop_front()
     }
 }

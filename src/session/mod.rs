@@ -9,6 +9,7 @@
 //! This room knows nothing of gdb, sockets or terminals, and invents no values: unknown values are
 //! `None` or a short read.
 
+mod any;
 mod around;
 mod breakpoints;
 mod companions;
@@ -39,6 +40,7 @@ mod xsave;
 mod tests;
 
 pub use crate::timeline::Older;
+pub use any::AnySession;
 pub use around::{Arrived, Called};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
 pub use companions::{SourceDirectory, companions_of, source_directories};

@@ -44,7 +44,7 @@ pub(super) fn when<R: Run>(session: &Session<R>) -> String {
 }
 
 /// Returns the number of a position as text: of an exact recording `MOMENT`, or `MOMENT.INSTRUCTIONS`.
-pub(super) fn place(at: u64, is_exact: bool) -> String {
+pub(crate) fn place(at: u64, is_exact: bool) -> String {
     Position::text(at, is_exact)
 }
 

@@ -1,7 +1,7 @@
 //! The `monitor` commands: queries and seeks for which the protocol has no packet. The answers are
 //! text for the user.
 
-mod about;
+pub(crate) mod about;
 mod calls;
 pub(crate) mod clock;
 mod marks;

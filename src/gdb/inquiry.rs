@@ -1,0 +1,81 @@
+//! Questions to a session from other threads of the process that serves it. The thread of the server
+//! answers them between two packets of gdb. A question must leave the session where it found it, since
+//! gdb does not learn of it.
+
+use crate::session::AnySession;
+use std::fs::File;
+use std::io;
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+
+/// The most bytes and questions that wait for the server.
+pub(super) const WAITING_ITEMS: usize = 16;
+
+/// A question: it is executed in the thread of the server.
+pub(super) type Question = Box<dyn FnOnce(&mut dyn AnySession) + Send>;
+
+/// A thing that a server with an [`Inquirer`] waits for.
+pub(super) enum Item {
+    /// Bytes of the client; none is the end of its connection.
+    Bytes(io::Result<Vec<u8>>),
+    /// A question of another thread.
+    Question(Question),
+}
+
+/// A handle for questions.
+#[derive(Clone, Debug)]
+pub struct Inquirer {
+    items: SyncSender<Item>,
+}
+
+/// The server's end of an [`Inquirer`].
+#[derive(Debug)]
+pub struct Inquiries {
+    sender: SyncSender<Item>,
+    items: Receiver<Item>,
+}
+
+impl Inquiries {
+    /// Returns the end with the streams of the server's client.
+    pub fn with(self, input: File, output: File) -> Inquired {
+        Inquired { input, output, sender: self.sender, items: self.items }
+    }
+}
+
+/// A client's streams, and questions of other threads.
+#[derive(Debug)]
+pub struct Inquired {
+    pub(super) input: File,
+    pub(super) output: File,
+    pub(super) sender: SyncSender<Item>,
+    pub(super) items: Receiver<Item>,
+}
+
+impl Inquirer {
+    /// Returns a handle, and the server's end.
+    pub fn new() -> (Self, Inquiries) {
+        let (sender, items) = sync_channel(WAITING_ITEMS);
+        (Self { items: sender.clone() }, Inquiries { sender, items })
+    }
+
+    /// Asks the session, and waits for the answer. Returns `None` if the server has ended. While the
+    /// program runs, the answer waits for its stop.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,
+    ) -> Option<T> {
+        self.ask_later(question).recv().ok()
+    }
+
+    /// Asks the session, and returns where the answer arrives. There is none if the server has ended.
+    pub fn ask_later<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&mut dyn AnySession) -> T + Send + 'static,
+    ) -> Receiver<T> {
+        let (sender, answer) = channel();
+        // A caller that is gone needs no answer.
+        let question = move |session: &mut dyn AnySession| drop(sender.send(question(session)));
+        // If the server has ended, the sender is dropped with the question.
+        let _ = self.items.send(Item::Question(Box::new(question)));
+        answer
+    }
+}
