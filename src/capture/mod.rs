@@ -20,6 +20,7 @@ pub mod host;
 mod live;
 mod live_program;
 mod newborn;
+mod orphan;
 mod perf;
 mod recorder;
 mod restart;
@@ -41,6 +42,7 @@ pub use filter::{Code, Filter};
 pub use foreground::ForegroundSignals;
 pub use front::{RecorderEnd, record_behind_a_front};
 pub use live::Live;
+pub use orphan::{OrphanEnd, end_with_parent};
 pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{

@@ -115,9 +115,9 @@ fn serve(
 }
 
 /// The files for gdb.
-struct Scene {
+pub(super) struct Scene {
     sysroot: Sysroot,
-    socket: PathBuf,
+    pub(super) socket: PathBuf,
     script: PathBuf,
     sysroot_script: PathBuf,
     recording: PathBuf,
@@ -125,7 +125,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn make(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
+    pub(super) fn make(reader: &Reader, recording: &Path, dir: &Path) -> Result<Self, Failure> {
         let scene = Self {
             sysroot: Sysroot::make(reader, dir.join("root"))?,
             socket: dir.join("server"),
@@ -136,35 +136,25 @@ impl Scene {
         };
         fs::write(&scene.script, gdb::SCRIPT)?;
         fs::write(&scene.sysroot_script, gdb::SYSROOT_SCRIPT)?;
-        let socket = scene.socket.as_os_str().as_bytes();
-        // gdb would read a path with a colon as HOST:PORT.
-        if socket.len() >= SOCKET_PATH_BYTES || socket.contains(&b':') {
-            let tmpdir = dir.parent().unwrap_or(dir).display();
-            let why = "is too long or has a colon, so that gdb cannot connect to a socket there";
-            return Err(format!("{tmpdir} {why}; set TMPDIR to another directory").into());
-        }
+        check_socket(&scene.socket)?;
         Ok(scene)
     }
 
     fn gdb(&self, name: &OsStr, more: &[OsString]) -> Result<Child, Failure> {
+        let commands = self.commands().into_iter();
+        let commands = commands.flat_map(|command| [OsString::from("-ex"), command]);
         let mut gdb = Command::new(name);
-        gdb.arg("-q").args(self.commands()).args(more);
+        gdb.arg("-q").args(commands).args(more);
         // For cf-hits and cf-calls, which ask this program.
         gdb.env("CONTRAFLOW_RECORDING", &self.recording);
         if let Ok(program) = std::env::current_exe() {
             gdb.env("CONTRAFLOW_PROGRAM", program);
         }
-        gdb.spawn().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound if name == "gdb" => {
-                "gdb is not installed; install it (apt-get install gdb), or serve another \
-                 debugger with --listen"
-                    .into()
-            }
-            _ => format!("{}: gdb cannot be started: {error}", name.display()).into(),
-        })
+        gdb.spawn().map_err(|error| not_started(name, &error))
     }
 
-    fn commands(&self) -> Vec<OsString> {
+    /// Returns gdb's commands; the last one connects it.
+    pub(super) fn commands(&self) -> Vec<OsString> {
         let command = |words: &[&OsStr]| words.join(OsStr::new(" "));
         let protect = command(&[
             "contraflow-sysroot".as_ref(),
@@ -188,6 +178,30 @@ impl Scene {
         }
         commands.push(command(&["source".as_ref(), self.script.as_os_str()]));
         commands.push(command(&["target remote".as_ref(), self.socket.as_os_str()]));
-        commands.into_iter().flat_map(|command| ["-ex".into(), command]).collect()
+        commands
     }
+}
+
+/// Returns the reason why gdb could not be started.
+pub(super) fn not_started(name: &OsStr, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound if name == "gdb" => {
+            "gdb is not installed; install it (apt-get install gdb), or serve another debugger with \
+             `contraflow replay --listen`"
+                .into()
+        }
+        _ => format!("{}: gdb cannot be started: {error}", name.display()).into(),
+    }
+}
+
+/// Fails if gdb cannot connect to a socket at a path.
+pub(super) fn check_socket(socket: &Path) -> Result<(), Failure> {
+    let bytes = socket.as_os_str().as_bytes();
+    // gdb would read a path with a colon as HOST:PORT.
+    if bytes.len() < SOCKET_PATH_BYTES && !bytes.contains(&b':') {
+        return Ok(());
+    }
+    let dir = socket.parent().and_then(Path::parent).unwrap_or(socket).display();
+    let why = "is too long or has a colon, so that gdb cannot connect to a socket there";
+    Err(format!("{dir} {why}; set TMPDIR to another directory").into())
 }

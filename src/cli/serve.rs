@@ -9,6 +9,7 @@ use crate::gdb::{self, Listener, OnDisconnect, Options};
 use crate::recording::Store;
 use crate::session::{self, Run, Session, Start};
 use crate::tracee::resolve;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -33,27 +34,9 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         (None, None) => None,
     };
     let request = Request {
-        attach: None,
-        only_thread: None,
-        program: program.unwrap_or_default(),
-        argv: arguments.command,
-        env: None,
-        directory: None,
         aslr: arguments.aslr,
-        follow_forks: false,
-        history: History::Full,
-        start_at: None,
-        filter: Filter::default(),
-        psb_period_bytes: PSB_PERIOD_BYTES,
-        step_log: None,
-        witness: None,
-        keyframe_period: crate::capture::KEYFRAME_PERIOD,
-        schedule: Schedule::InTurn,
-        pt_config: PtConfig::default(),
-        output: Some(place.dir()),
         force: arguments.force,
-        report: None,
-        store: Store::of_user(),
+        ..request(program, arguments.command, place.dir())
     };
     let backend = match arguments.backend {
         None if !arguments.path => Backend::Exact,
@@ -81,6 +64,33 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         say(&format!("recorded in {}", dir.display()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns the request for a live program, whose history is written to a directory.
+pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: PathBuf) -> Request {
+    Request {
+        attach: None,
+        only_thread: None,
+        program: program.unwrap_or_default(),
+        argv,
+        env: None,
+        directory: None,
+        aslr: false,
+        follow_forks: false,
+        history: History::Full,
+        start_at: None,
+        filter: Filter::default(),
+        psb_period_bytes: PSB_PERIOD_BYTES,
+        step_log: None,
+        witness: None,
+        keyframe_period: crate::capture::KEYFRAME_PERIOD,
+        schedule: Schedule::InTurn,
+        pt_config: PtConfig::default(),
+        output: Some(output),
+        force: false,
+        report: None,
+        store: Store::of_user(),
+    }
 }
 
 fn on_disconnect(arguments: &arguments::Serve) -> Result<OnDisconnect, Failure> {
