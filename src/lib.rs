@@ -11,6 +11,7 @@ pub mod ask;
 pub mod capture;
 pub mod cli;
 pub mod common;
+pub mod dap;
 #[doc(hidden)]
 pub mod encode;
 #[doc(hidden)]

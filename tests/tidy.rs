@@ -24,11 +24,12 @@ const FENCES: [(&str, &[&str]); 11] = [
 ];
 
 /// Rooms that keep the rules of wording below. Add a room once its comments follow them.
-const ROOMS_OF_PLAIN_WORDS: [&str; 22] = [
+const ROOMS_OF_PLAIN_WORDS: [&str; 23] = [
     "ask",
     "capture",
     "cli",
     "common",
+    "dap",
     "encode",
     "engine",
     "flow",
@@ -375,6 +376,7 @@ fn gdb_reaches_no_deeper_than_the_session_and_capture_is_for_the_top() {
             for used in rooms_named(&line, &levels) {
                 let fine = match (source.room.as_str(), used) {
                     ("gdb", used) => matches!(used, "gdb" | "session" | "common"),
+                    ("dap", used) => matches!(used, "dap" | "gdb" | "session" | "common"),
                     (room, "capture") => matches!(room, "capture" | "session" | "cli"),
                     _ => true,
                 };

@@ -30,6 +30,8 @@ pub(super) enum Command {
     Replay(Replay),
     /// Run a program under a debugger that can go back from any stop
     Serve(Serve),
+    /// Speak the Debug Adapter Protocol to an IDE
+    Dap(Dap),
     /// Show what this machine can use to record, and what is missing
     Doctor(Doctor),
     /// Write what a running recorder has in its rings, without ending the program
@@ -68,6 +70,14 @@ pub(super) enum Command {
     Completions(Completions),
     /// Write the manual pages to a directory: contraflow.1 and one for each command
     Man(Man),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Dap {
+    /// Wait for clients at :PORT (loopback, this user only), HOST:PORT or unix:PATH, instead of
+    /// standard input and output. Each client has a separate session
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) listen: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,8 @@ mod calls;
 mod check;
 mod completions;
 mod coverage;
+mod dap;
+mod dap_debuggee;
 mod disassembly;
 mod doctor;
 mod dump;
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Import(arguments) => import::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Coverage(arguments) => coverage::run(&arguments),
+        Command::Dap(arguments) => dap::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Calls(arguments) => calls::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

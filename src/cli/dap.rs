@@ -1,0 +1,175 @@
+//! `contraflow dap`: a debug adapter for IDEs, on the standard streams or for each client of a socket.
+
+use super::dap_debuggee::{open_process, open_program, open_recording};
+use super::gdb_session::not_started;
+use super::temporary::sweep_up;
+use super::{Failure, arguments, say};
+use crate::capture::{OrphanEnd, end_with_parent};
+use crate::dap::{self, Debuggee, Host, OutputLine, Program, Recorder, Target};
+use crate::gdb;
+use crate::recording::Store;
+use crate::tracee::resolve;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::{Pid, dup2_stderr, dup2_stdin, dup2_stdout};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::{self, PipeReader, Read};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
+
+pub(super) fn run(arguments: &arguments::Dap) -> Result<ExitCode, Failure> {
+    if let Some(address) = &arguments.listen {
+        listen(address)?;
+    } else {
+        sweep_up();
+        let (input, output, surroundings) = Surroundings::take()?;
+        dap::serve(input, output, &surroundings);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Starts an adapter for each client.
+fn listen(address: &str) -> Result<(), Failure> {
+    if let Some(path) = address.strip_prefix("unix:") {
+        let listener = UnixListener::bind(path).map_err(|error| format!("{path}: {error}"))?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        say(&format!("listening on {path}"));
+        for client in listener.incoming() {
+            start_adapter(client?.into());
+        }
+        return Ok(());
+    }
+    let wrong = || format!("{address}: give :PORT, HOST:PORT or unix:PATH");
+    let found = match address.strip_prefix(':') {
+        Some(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().map_err(|_| wrong())?)),
+        None => address.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?,
+    };
+    if !found.ip().is_loopback() {
+        say(&format!(
+            "warning: {found} can be reached from other machines, and every client can run programs \
+             as this user"
+        ));
+    }
+    let listener = TcpListener::bind(found).map_err(|error| format!("{found}: {error}"))?;
+    say(&format!("listening on {}", listener.local_addr()?));
+    for client in listener.incoming() {
+        let client = client?;
+        if gdb::is_own_client(&client) {
+            start_adapter(client.into());
+        } else {
+            say(&"a client of another user was rejected");
+        }
+    }
+    Ok(())
+}
+
+/// Starts an adapter in a separate process, with a socket as its standard streams.
+fn start_adapter(socket: OwnedFd) {
+    let started = socket.try_clone().and_then(|input| {
+        Command::new("/proc/self/exe").arg("dap").stdin(input).stdout(socket).spawn()
+    });
+    match started {
+        Ok(mut child) => drop(thread::spawn(move || child.wait())),
+        Err(error) => say(&format!("an adapter cannot be started: {error}")),
+    }
+}
+
+/// The surroundings of an adapter on the standard streams. Others who write to these streams, as live
+/// programs do, write to pipes, for the client's console.
+struct Surroundings {
+    printed: RefCell<Option<(PipeReader, PipeReader)>>,
+}
+
+impl Surroundings {
+    /// Takes the standard streams.
+    fn take() -> io::Result<(File, File, Self)> {
+        let input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        let output = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let ((printed, stdout), (complained, stderr)) = (io::pipe()?, io::pipe()?);
+        dup2_stdin(File::open("/dev/null")?)?;
+        dup2_stdout(&stdout)?;
+        dup2_stderr(&stderr)?;
+        Ok((input, output, Self { printed: RefCell::new(Some((printed, complained))) }))
+    }
+}
+
+impl Host for Surroundings {
+    fn open(&self, target: &Target) -> Result<Debuggee, String> {
+        let opened = match target {
+            Target::Recording(name) => open_recording(name.as_deref()),
+            Target::Program(program) => open_program(program),
+            Target::Process(pid) => open_process(*pid),
+        };
+        opened.map_err(|failure| failure.to_string())
+    }
+
+    fn record(&self, program: &Program) -> Result<Recorder, String> {
+        start_recorder(program).map_err(|failure| failure.to_string())
+    }
+
+    fn gdb(&self, name: Option<&Path>) -> Result<Child, String> {
+        let name = name.map_or(OsStr::new("gdb"), Path::as_os_str);
+        let mut gdb = Command::new(name);
+        gdb.args(["-q", "-i=mi3"]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
+        end_with_parent(&mut gdb, OrphanEnd::Kill);
+        gdb.spawn().map_err(|error| not_started(name, &error).to_string())
+    }
+
+    fn interrupt(&self, process: u32) {
+        // Both gdb and recorders lead a group. One that has ended needs no signal.
+        let _ = killpg(Pid::from_raw(process.cast_signed()), Signal::SIGINT);
+    }
+
+    fn program_output(&self) -> Option<Box<dyn Iterator<Item = OutputLine> + Send>> {
+        let (printed, complained) = self.printed.borrow_mut().take()?;
+        Some(Box::new(both(printed, complained)))
+    }
+}
+
+/// Returns what arrives at two pipes.
+fn both(printed: PipeReader, complained: PipeReader) -> impl Iterator<Item = OutputLine> + Send {
+    let (sender, lines) = std::sync::mpsc::channel();
+    for (mut pipe, is_error) in [(printed, false), (complained, true)] {
+        let sender = sender.clone();
+        thread::spawn(move || {
+            let mut bytes = [0; 0x4000];
+            while let Some(count) = pipe.read(&mut bytes).ok().filter(|count| *count > 0) {
+                let text = String::from_utf8_lossy(&bytes[..count]).into_owned();
+                if sender.send(OutputLine { is_error, text }).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    lines.into_iter()
+}
+
+/// Starts `contraflow record` on a program.
+fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
+    let name = program.command.first().ok_or("`program` is empty")?;
+    let named = program.directory.as_ref().map(|dir| dir.join(name)).filter(|path| path.is_file());
+    let path = named.map_or_else(|| resolve(name), Ok)?;
+    let recording: PathBuf = Store::of_user().allocate(&path)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["record", "-o"]).arg(&recording).arg("--").arg(path).args(&program.command[1..]);
+    if let Some(directory) = &program.directory {
+        command.current_dir(directory);
+    }
+    for (name, value) in &program.environment {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    end_with_parent(&mut command, OrphanEnd::Terminate);
+    let child = command.spawn()?;
+    Ok(Recorder { child, recording })
+}

@@ -1,0 +1,417 @@
+//! The adapter's loop: one request after the other, and gdb's news in between.
+
+use super::child::Gdb;
+use super::here::Here;
+use super::host::Host;
+use super::inbox::{Inbox, Input};
+use super::launch::Launch;
+use super::mi::{self, Record};
+use super::moves::Motion;
+use super::ours::Targets;
+use super::protocol::{Client, Fault, Message, Request};
+use crate::gdb::Inquirer;
+use crate::session::AnySession;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+/// Begins a line on gdb's console that is an event of our Python.
+const EVENT: &str = "contraflow-event ";
+/// The period at which a question to the session looks for a request to cancel it.
+const POLL_PERIOD: Duration = Duration::from_millis(10);
+
+/// Serves one client until it leaves.
+pub fn serve(input: impl Read + Send + 'static, output: impl Write + 'static, host: &dyn Host) {
+    let inbox = Inbox::new();
+    inbox.listen_to_client(input);
+    if let Some(lines) = host.program_output() {
+        inbox.listen_to_output(lines, false);
+    }
+    let mut adapter = Adapter::new(inbox, Client::new(Box::new(output)), host);
+    while !adapter.is_over && !adapter.client.is_gone {
+        let input = adapter.inbox.next();
+        adapter.handle(input);
+    }
+    adapter.close();
+}
+
+/// A gdb and what it debugs.
+pub(super) struct Debugged {
+    pub(super) gdb: Gdb,
+    pub(super) inquirer: Inquirer,
+    pub(super) end: Box<dyn FnOnce()>,
+    /// True for a program, false for a recording.
+    pub(super) is_live: bool,
+    /// True if the process was there before.
+    pub(super) is_attached: bool,
+}
+
+/// The features of the client that matter.
+#[derive(Clone, Copy, Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct ClientFeatures {
+    pub(super) supports_invalidated_event: bool,
+}
+
+pub(super) struct Adapter<'a> {
+    pub(super) host: &'a dyn Host,
+    pub(super) inbox: Inbox,
+    pub(super) client: Client,
+    pub(super) features: ClientFeatures,
+    pub(super) debugged: Option<Debugged>,
+    pub(super) launch: Launch,
+    /// The move that is under way; `None` while the program is stopped.
+    pub(super) motion: Option<Motion>,
+    /// Moves that the client asked for before the one under way has ended.
+    pub(super) waiting: VecDeque<Request>,
+    /// The names of the threads that the client knows.
+    pub(super) threads: BTreeMap<i64, String>,
+    /// The thread of the last stop.
+    pub(super) thread: i64,
+    /// The signal or exception of the last stop.
+    pub(super) exception: Option<(String, String)>,
+    pub(super) goto_targets: Targets,
+    /// Events for after the response.
+    pub(super) after: Vec<(&'static str, Value)>,
+    /// A stop to report after the response.
+    pub(super) stop_after: Option<Value>,
+    /// The request that is being answered.
+    current: i64,
+    /// The part of a line of gdb's console that has arrived.
+    console: String,
+    pub(super) is_over: bool,
+}
+
+impl<'a> Adapter<'a> {
+    fn new(inbox: Inbox, client: Client, host: &'a dyn Host) -> Self {
+        Self {
+            host,
+            inbox,
+            client,
+            features: ClientFeatures::default(),
+            debugged: None,
+            launch: Launch::default(),
+            motion: None,
+            waiting: VecDeque::new(),
+            threads: BTreeMap::new(),
+            thread: 0,
+            exception: None,
+            goto_targets: Targets::default(),
+            after: Vec::new(),
+            stop_after: None,
+            current: 0,
+            console: String::new(),
+            is_over: false,
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        match input {
+            Input::Message(Message::Request(request)) => self.take(request),
+            Input::Message(Message::Other) | Input::RecorderDone => {}
+            Input::Message(Message::Damaged { seq, command, why }) => {
+                let request = Request { seq, command, arguments: Value::Null };
+                self.client.respond(&request, Err(Fault::new(why)));
+            }
+            Input::ClientGone => self.is_over = true,
+            Input::Gdb(record) => self.news(record),
+            Input::GdbGone => self.gdb_gone(),
+            Input::Output(line) => {
+                let category = if line.is_error { "stderr" } else { "stdout" };
+                self.client.output(category, &line.text);
+            }
+        }
+    }
+
+    /// Answers a request, and sends the events that follow from it.
+    fn take(&mut self, request: Request) {
+        if self.motion.is_some() && Self::is_move(&request.command) {
+            self.waiting.push_back(request);
+            return;
+        }
+        self.current = request.seq;
+        let answer = self.answer(&request);
+        self.client.respond(&request, answer);
+        for (name, body) in std::mem::take(&mut self.after) {
+            self.client.event(name, body);
+        }
+        if let Some(stop) = self.stop_after.take() {
+            self.on_stopped(&stop);
+        }
+        self.current = 0;
+    }
+
+    fn answer(&mut self, request: &Request) -> Result<Value, Fault> {
+        let command = request.command.as_str();
+        match command {
+            "initialize" => self.initialize(request),
+            "launch" | "attach" => self.launch(request),
+            "configurationDone" => self.configured(),
+            "disconnect" | "terminate" => {
+                self.disconnect(request);
+                Ok(Value::Null)
+            }
+            "cancel" => Ok(Value::Null),
+            _ if self.debugged.is_none() => match command {
+                "threads" => Ok(json!({"threads": []})),
+                _ if is_known(command) => {
+                    Err(Fault::new("nothing is debugged: launch something first"))
+                }
+                _ => Err(unknown(command)),
+            },
+            "threads" => self.thread_list(),
+            "pause" => {
+                self.pause();
+                Ok(Value::Null)
+            }
+            _ if command.starts_with("set") && command.ends_with("Breakpoints") => {
+                self.set_breakpoints(request)
+            }
+            _ if self.motion.is_some() && is_known(command) => Err(Fault::not_stopped()),
+            _ if Self::is_move(command) => self.start_move(request),
+            "setVariable" | "setExpression" => self.set_value(request),
+            "evaluate" => self.evaluate(request),
+            "exceptionInfo" => self.exception_info(),
+            "loadedSources" => self.loaded_sources(),
+            "gotoTargets" => self.find_goto_targets(request),
+            "stackTrace" | "scopes" | "variables" | "completions" | "readMemory"
+            | "disassemble" | "modules" | "dataBreakpointInfo" => {
+                self.look(command, request.arguments.clone())
+            }
+            "source" => Err(Fault::new("the file of this source is not on this machine")),
+            _ => match command.strip_prefix("contraflow/") {
+                Some(ours) => self.answer_ours(ours, request),
+                None => Err(unknown(command)),
+            },
+        }
+    }
+
+    /// Reacts to news of gdb.
+    fn news(&mut self, record: Record) {
+        match record {
+            Record::Exec { class, results } if class == "stopped" => self.on_stopped(&results),
+            Record::Exec { class, .. } if class == "running" && self.motion.is_none() => {
+                self.motion = Some(Motion::default());
+            }
+            Record::Console(text) => self.console_text(&text),
+            Record::Target(text) => self.client.output("console", &text),
+            _ => {}
+        }
+    }
+
+    /// Handles text of gdb's console: the events of our Python. Whatever else gdb prints there is for
+    /// users of its command line.
+    fn console_text(&mut self, text: &str) {
+        self.console.push_str(text);
+        while let Some(end) = self.console.find('\n') {
+            let line: String = self.console.drain(..=end).collect();
+            if let Some(event) = line.strip_prefix(EVENT)
+                && let Ok(event) = serde_json::from_str::<Value>(event)
+            {
+                let mut body = json!({"category": "console"});
+                body["output"] = format!("{}\n", event["text"].as_str().unwrap_or_default()).into();
+                if event["path"].is_string() {
+                    body["source"] = json!({"path": event["path"]});
+                    body["line"] = event["line"].clone();
+                }
+                self.client.event("output", body);
+            }
+        }
+    }
+
+    fn gdb_gone(&mut self) {
+        if self.debugged.is_some() && !self.is_over {
+            self.client.output("important", "gdb has ended unexpectedly\n");
+            self.client.event("terminated", Value::Null);
+            self.close();
+        }
+    }
+
+    /// Sends gdb a command, and returns its results.
+    pub(super) fn mi(&mut self, command: &str) -> Result<Value, Fault> {
+        let gone = || Fault::new("gdb has ended");
+        let token = self.debugged.as_mut().ok_or_else(gone)?.gdb.send(command)?;
+        loop {
+            match self.inbox.fresh() {
+                Input::Gdb(Record::Result { token: Some(of), class, results }) if of == token => {
+                    let why = || results["msg"].as_str().unwrap_or("gdb fails").to_owned();
+                    return if class == "error" { Err(Fault::new(why())) } else { Ok(results) };
+                }
+                Input::Gdb(Record::Console(text)) => self.console_text(&text),
+                Input::Gdb(Record::Target(text)) => self.client.output("console", &text),
+                Input::Gdb(record @ Record::Exec { .. }) => self.inbox.defer(Input::Gdb(record)),
+                Input::Gdb(_) => {}
+                Input::GdbGone => {
+                    self.inbox.defer(Input::GdbGone);
+                    return Err(gone());
+                }
+                Input::ClientGone => {
+                    self.interrupt_gdb();
+                    self.inbox.defer(Input::ClientGone);
+                }
+                Input::Message(Message::Request(request)) => {
+                    if self.interrupts(&request) {
+                        self.interrupt_gdb();
+                    }
+                }
+                other => self.inbox.defer(other),
+            }
+        }
+    }
+
+    /// Handles a request that arrives while another one is being answered. Returns true if that one
+    /// is to end.
+    fn interrupts(&mut self, request: &Request) -> bool {
+        match request.command.as_str() {
+            "cancel" => {
+                let wanted = request.arguments["requestId"].as_i64();
+                let is_wanted = |input: &Input| matches!(input, Input::Message(Message::Request(r)) if Some(r.seq) == wanted);
+                for input in self.inbox.take_deferred(is_wanted) {
+                    if let Input::Message(Message::Request(cancelled)) = input {
+                        self.client.respond(&cancelled, Err(Fault::cancelled()));
+                    }
+                }
+                self.client.respond(request, Ok(Value::Null));
+                wanted == Some(self.current)
+            }
+            "pause" if self.motion.is_none() => {
+                self.client.respond(request, Ok(Value::Null));
+                true
+            }
+            command => {
+                self.inbox.defer(Input::Message(Message::Request(request.clone())));
+                matches!(command, "disconnect" | "terminate")
+            }
+        }
+    }
+
+    fn interrupt_gdb(&self) {
+        if let Some(debugged) = &self.debugged {
+            self.host.interrupt(debugged.gdb.process());
+        }
+    }
+
+    /// Asks our Python in gdb.
+    pub(super) fn look(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
+        let arguments = if arguments.is_object() { arguments } else { json!({}) };
+        let request = json!([what, arguments]).to_string();
+        let mut results = self.mi(&format!("-contraflow {}", mi::quoted(&request)))?;
+        if results["json"].is_null() {
+            // It has resumed the program, and gdb's result is that.
+            results = self.mi(r#"-contraflow "[\"last\",{}]""#)?;
+        }
+        let answer = results["json"].as_str().and_then(|text| serde_json::from_str(text).ok());
+        let mut answer: Value =
+            answer.ok_or_else(|| Fault::new(format!("gdb's answer to {what} is damaged")))?;
+        match answer["error"].as_str() {
+            Some(why) => Err(Fault::new(why)),
+            None => Ok(answer["answer"].take()),
+        }
+    }
+
+    /// Asks the session, which may take long: the question is to look at the flag, which a request to
+    /// cancel sets.
+    pub(super) fn ask<T: Send + 'static>(
+        &mut self,
+        question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
+    ) -> Result<T, Fault> {
+        let gone = || Fault::new("the server has ended");
+        let inquirer = &self.debugged.as_ref().ok_or_else(gone)?.inquirer;
+        let flag = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&flag);
+        let answer =
+            inquirer.ask_later(move |session| question(session, &|| asked.load(Ordering::Relaxed)));
+        loop {
+            match answer.recv_timeout(POLL_PERIOD) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) => return Err(gone()),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            while let Some(input) = self.inbox.fresh_within(Duration::ZERO) {
+                match input {
+                    Input::Message(Message::Request(request)) => {
+                        if self.interrupts(&request) {
+                            flag.store(true, Ordering::Relaxed);
+                        }
+                    }
+                    Input::ClientGone => {
+                        flag.store(true, Ordering::Relaxed);
+                        self.inbox.defer(Input::ClientGone);
+                    }
+                    other => self.inbox.defer(other),
+                }
+            }
+        }
+    }
+
+    /// Returns the place of the session.
+    pub(super) fn here(&mut self) -> Result<Here, Fault> {
+        self.ask(|session, _| Here::of(session))
+    }
+
+    /// Ends gdb and the server.
+    pub(super) fn close(&mut self) {
+        if let Some(debugged) = self.debugged.take() {
+            debugged.gdb.end();
+            (debugged.end)();
+        }
+        self.motion = None;
+    }
+}
+
+fn unknown(command: &str) -> Fault {
+    Fault::new(format!("there is no request {command}"))
+}
+
+/// The requests that need something to debug.
+const KNOWN: [&str; 38] = [
+    "threads",
+    "pause",
+    "continue",
+    "next",
+    "stepIn",
+    "stepOut",
+    "stepBack",
+    "reverseContinue",
+    "restart",
+    "restartFrame",
+    "goto",
+    "gotoTargets",
+    "stackTrace",
+    "scopes",
+    "variables",
+    "setVariable",
+    "setExpression",
+    "evaluate",
+    "completions",
+    "readMemory",
+    "disassemble",
+    "modules",
+    "loadedSources",
+    "exceptionInfo",
+    "dataBreakpointInfo",
+    "setBreakpoints",
+    "setFunctionBreakpoints",
+    "setInstructionBreakpoints",
+    "setDataBreakpoints",
+    "setExceptionBreakpoints",
+    "source",
+    "contraflow/when",
+    "contraflow/seek",
+    "contraflow/stepBackInto",
+    "contraflow/stepBackOut",
+    "contraflow/hits",
+    "contraflow/marks",
+    "contraflow/writers",
+];
+
+fn is_known(command: &str) -> bool {
+    KNOWN.contains(&command)
+        || command == "contraflow/timeline"
+        || command == "contraflow/mark"
+        || command == "contraflow/unmark"
+}

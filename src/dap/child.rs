@@ -1,0 +1,56 @@
+//! The child gdb: commands in, tokens out.
+
+use super::mi;
+use super::protocol::Fault;
+use std::io::Write;
+use std::process::{Child, ChildStdin};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The time that gdb has to end.
+const END_PATIENCE: Duration = Duration::from_secs(3);
+const POLL_PERIOD: Duration = Duration::from_millis(5);
+
+/// A running gdb with its machine interface.
+pub(super) struct Gdb {
+    child: Child,
+    input: ChildStdin,
+    token: u64,
+}
+
+impl Gdb {
+    pub(super) fn new(child: Child, input: ChildStdin) -> Self {
+        Self { child, input, token: 0 }
+    }
+
+    pub(super) fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a command and returns its token.
+    pub(super) fn send(&mut self, command: &str) -> Result<u64, Fault> {
+        self.token += 1;
+        let sent =
+            writeln!(self.input, "{}{command}", self.token).and_then(|()| self.input.flush());
+        sent.map_err(|error| Fault::new(format!("gdb has ended: {error}")))?;
+        Ok(self.token)
+    }
+
+    /// Ends gdb, and waits for that.
+    pub(super) fn end(mut self) {
+        let _ = self.send("-gdb-exit");
+        drop(self.input);
+        let deadline = Instant::now() + END_PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(POLL_PERIOD);
+        }
+        // It has ended already, or never answers.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Returns a command of gdb's command line as one of its machine interface.
+pub(super) fn console(command: &str) -> String {
+    format!("-interpreter-exec console {}", mi::quoted(command))
+}

@@ -1,0 +1,78 @@
+//! The place of the session in its history, as the client is shown it.
+
+use crate::gdb::position_text;
+use crate::session::{AnySession, Ending, StopReason};
+use serde_json::{Value, json};
+
+/// A place in a history.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Here {
+    /// The position, and the last one; without a history there is none.
+    at: Option<(u64, u64)>,
+    pub(super) is_exact: bool,
+    pub(super) thread: i32,
+    pub(super) reason: StopReason,
+    time_ns: Option<u64>,
+    pub(super) ending: Ending,
+    /// The signal that ended the run, if this is its end.
+    pub(super) fatal: Option<i32>,
+    /// True if the program is still there to go on.
+    pub(super) is_live: bool,
+}
+
+impl Here {
+    pub(super) fn of(session: &mut dyn AnySession) -> Self {
+        let stop = session.last_stop();
+        let run = session.run();
+        let ending = run.describe().ending;
+        Self {
+            at: run.position().map(|position| (position.at, position.total)),
+            is_exact: run.is_exact(),
+            thread: stop.thread.0,
+            reason: stop.reason,
+            time_ns: run.time_ns(),
+            ending,
+            fatal: run.fatal_signal().map(|(_, signal)| signal),
+            is_live: ending == Ending::Running,
+        }
+    }
+
+    /// Returns true if there is something later.
+    pub(super) fn is_past(&self) -> bool {
+        self.at.is_some_and(|(at, total)| at < total)
+    }
+
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at.is_some_and(|(at, total)| at >= total)
+    }
+
+    fn share(&self) -> Option<f64> {
+        let (at, total) = self.at?;
+        #[expect(clippy::cast_precision_loss, reason = "a share is shown with two decimals")]
+        let share = if total == 0 { 1.0 } else { at as f64 / total as f64 };
+        Some(share)
+    }
+
+    /// Describes the place in the past; `None` in the present.
+    pub(super) fn text(&self) -> Option<String> {
+        let (at, total) = self.at.filter(|_| self.is_past())?;
+        let [at, total] = [at, total].map(|at| position_text(at, self.is_exact));
+        let percent = self.share().unwrap_or_default() * 100.0;
+        Some(format!("in the past: position {at} of {total} ({percent:.2}%)"))
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let text = |at| position_text(at, self.is_exact);
+        json!({
+            "position": self.at.map(|(at, _)| text(at)),
+            "end": self.at.map(|(_, total)| text(total)),
+            "share": self.share(),
+            "thread": self.thread,
+            "timeNs": self.time_ns,
+            "isPast": self.is_past(),
+            "isExact": self.is_exact,
+            "isLive": self.is_live,
+            "ending": self.ending.to_string(),
+        })
+    }
+}

@@ -1,0 +1,145 @@
+//! All that the adapter waits for, in one queue: messages of the client, records of gdb, output.
+
+use super::host::OutputLine;
+use super::mi::{self, Record};
+use super::protocol::{self, Message};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// One thing to react to.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// A message of the client.
+    Message(Message),
+    /// The client has gone.
+    ClientGone,
+    /// A record of gdb.
+    Gdb(Record),
+    /// gdb has ended.
+    GdbGone,
+    /// Output of a program, or of this process.
+    Output(OutputLine),
+    /// The output of a recorder has ended.
+    RecorderDone,
+}
+
+/// The queue. Inputs that arrive while the adapter waits for something else are deferred.
+pub(super) struct Inbox {
+    sender: Sender<Input>,
+    receiver: Receiver<Input>,
+    deferred: VecDeque<Input>,
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        let (sender, receiver) = channel();
+        Self { sender, receiver, deferred: VecDeque::new() }
+    }
+
+    /// Returns the next input, deferred ones first.
+    pub(super) fn next(&mut self) -> Input {
+        self.deferred.pop_front().unwrap_or_else(|| self.fresh())
+    }
+
+    /// Returns the next input that was not deferred.
+    pub(super) fn fresh(&mut self) -> Input {
+        // The queue has its own sender, so it does not end.
+        self.receiver.recv().unwrap_or(Input::ClientGone)
+    }
+
+    /// Returns the next input that was not deferred, if it arrives in time.
+    pub(super) fn fresh_within(&mut self, time: Duration) -> Option<Input> {
+        self.receiver.recv_timeout(time).ok()
+    }
+
+    /// Keeps an input for [`Self::next`].
+    pub(super) fn defer(&mut self, input: Input) {
+        self.deferred.push_back(input);
+    }
+
+    /// Keeps inputs, in front of those deferred already.
+    pub(super) fn defer_first(&mut self, inputs: Vec<Input>) {
+        for input in inputs.into_iter().rev() {
+            self.deferred.push_front(input);
+        }
+    }
+
+    /// Removes and returns deferred inputs of a kind.
+    pub(super) fn take_deferred(&mut self, wanted: impl Fn(&Input) -> bool) -> Vec<Input> {
+        let (taken, kept) = std::mem::take(&mut self.deferred).into_iter().partition(wanted);
+        self.deferred = kept;
+        taken.into_iter().collect()
+    }
+
+    /// Reads the client's messages in a thread.
+    pub(super) fn listen_to_client(&self, input: impl Read + Send + 'static) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let mut input = BufReader::new(input);
+            while let Ok(Some(message)) = protocol::read(&mut input) {
+                if sender.send(Input::Message(message)).is_err() {
+                    return;
+                }
+            }
+            let _ = sender.send(Input::ClientGone);
+        });
+    }
+
+    /// Reads gdb's records in a thread.
+    pub(super) fn listen_to_gdb(&self, output: impl Read + Send + 'static) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            let (mut output, mut line) = (BufReader::new(output), Vec::new());
+            while output.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+                let record = mi::parse(&String::from_utf8_lossy(&line));
+                if sender.send(Input::Gdb(record)).is_err() {
+                    return;
+                }
+                line.clear();
+            }
+            let _ = sender.send(Input::GdbGone);
+        });
+    }
+
+    /// Passes output on in a thread, and reports its end if that matters.
+    pub(super) fn listen_to_output(
+        &self,
+        lines: impl Iterator<Item = OutputLine> + Send + 'static,
+        reports_end: bool,
+    ) {
+        let sender = self.sender.clone();
+        thread::spawn(move || {
+            for line in lines {
+                if sender.send(Input::Output(line)).is_err() {
+                    return;
+                }
+            }
+            if reports_end {
+                let _ = sender.send(Input::RecorderDone);
+            }
+        });
+    }
+}
+
+/// Returns what a stream has, as it comes.
+pub(super) fn chunks(mut stream: impl Read, is_error: bool) -> impl Iterator<Item = OutputLine> {
+    let mut rest = Vec::new();
+    std::iter::from_fn(move || {
+        let mut bytes = [0; 0x4000];
+        let count = stream.read(&mut bytes).ok().filter(|count| *count > 0)?;
+        rest.extend_from_slice(&bytes[..count]);
+        // A character may be divided between two reads.
+        let whole = match std::str::from_utf8(&rest) {
+            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => {
+                error.valid_up_to()
+            }
+            _ => rest.len(),
+        };
+        let text = String::from_utf8_lossy(&rest[..whole]).into_owned();
+        rest.drain(..whole);
+        Some(OutputLine { is_error, text })
+    })
+}

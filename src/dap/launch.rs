@@ -1,0 +1,267 @@
+//! The beginning and the end of a session: capabilities, `launch`, `attach`, `disconnect`.
+
+use super::adapter::{Adapter, Debugged};
+use super::child::{Gdb, console};
+use super::host::{Program, Target};
+use super::inbox::{Input, chunks};
+use super::protocol::{Fault, Message, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Settings of gdb for a session without a terminal.
+const SETTINGS: [&str; 8] = [
+    "-gdb-set mi-async on",
+    "-gdb-set confirm off",
+    "-gdb-set pagination off",
+    "-gdb-set width 0",
+    "-gdb-set height 0",
+    "-gdb-set style enabled off",
+    "-gdb-set print thread-events off",
+    "-gdb-set breakpoint pending on",
+];
+
+/// The arguments of `launch` and `attach`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Arguments {
+    recording: Option<PathBuf>,
+    program: Option<String>,
+    args: Vec<String>,
+    cwd: Option<PathBuf>,
+    env: BTreeMap<String, Option<String>>,
+    mode: Option<String>,
+    pid: Option<i32>,
+    stop_on_entry: bool,
+    gdb: Option<PathBuf>,
+}
+
+/// The state of a launch.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Launch {
+    stop_on_entry: bool,
+    is_configured: bool,
+}
+
+impl Adapter<'_> {
+    pub(super) fn initialize(&mut self, request: &Request) -> Result<Value, Fault> {
+        self.features = request.arguments()?;
+        let filter = |filter: &str, label: &str, description: &str, default: bool| json!({"filter": filter, "label": label, "description": description, "default": default});
+        Ok(json!({
+            "supportsConfigurationDoneRequest": true,
+            "supportsFunctionBreakpoints": true,
+            "supportsConditionalBreakpoints": true,
+            "supportsHitConditionalBreakpoints": true,
+            "supportsLogPoints": true,
+            "supportsDataBreakpoints": true,
+            "supportsDataBreakpointBytes": true,
+            "supportsInstructionBreakpoints": true,
+            "supportsEvaluateForHovers": true,
+            "supportsStepBack": true,
+            "supportsSteppingGranularity": true,
+            "supportsSetVariable": true,
+            "supportsSetExpression": true,
+            "supportsRestartFrame": true,
+            "supportsRestartRequest": true,
+            "supportsGotoTargetsRequest": true,
+            "supportsCompletionsRequest": true,
+            "completionTriggerCharacters": [".", ">", ":", "-"],
+            "supportsModulesRequest": true,
+            "supportsLoadedSourcesRequest": true,
+            "supportsTerminateRequest": true,
+            "supportTerminateDebuggee": true,
+            "supportsReadMemoryRequest": true,
+            "supportsDisassembleRequest": true,
+            "supportsDelayedStackTraceLoading": true,
+            "supportsCancelRequest": true,
+            "supportsExceptionInfoRequest": true,
+            "supportsClipboardContext": true,
+            "supportsValueFormattingOptions": false,
+            "exceptionBreakpointFilters": [
+                filter("signal", "Fatal signals",
+                    "SIGSEGV, SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSYS", true),
+                filter("throw", "C++: throw", "Stops where an exception is thrown", false),
+                filter("catch", "C++: catch", "Stops where an exception is caught", false),
+                filter("panic", "Rust: panic", "Stops where a panic begins to unwind", false),
+            ],
+        }))
+    }
+
+    pub(super) fn launch(&mut self, request: &Request) -> Result<Value, Fault> {
+        if self.debugged.is_some() {
+            return Err(Fault::new("something is debugged already: end that session first"));
+        }
+        let arguments: Arguments = request.arguments()?;
+        let target = self.target(&arguments, request.command == "attach")?;
+        let is_live = !matches!(target, Target::Recording(_));
+        let debuggee = self.host.open(&target)?;
+        let opened = self.start_gdb(&arguments, debuggee, is_live);
+        if let Err(fault) = opened {
+            self.close();
+            return Err(fault);
+        }
+        if let Some(debugged) = &mut self.debugged {
+            debugged.is_attached = matches!(target, Target::Process(_));
+        }
+        self.launch = Launch { stop_on_entry: arguments.stop_on_entry, is_configured: false };
+        if arguments.stop_on_entry && !is_live {
+            self.look("seek", json!({"to": "start"}))?;
+        }
+        self.after.push(("initialized", Value::Null));
+        Ok(Value::Null)
+    }
+
+    fn target(&mut self, arguments: &Arguments, attaches: bool) -> Result<Target, Fault> {
+        if attaches {
+            return match arguments.pid {
+                Some(pid) if pid > 0 => Ok(Target::Process(pid)),
+                _ => Err(Fault::new("attach needs `pid`, the ID of a running process")),
+            };
+        }
+        let Some(program) = &arguments.program else {
+            // A configuration without any of them means the latest recording, like `replay`.
+            let is_named =
+                |path: &PathBuf| path.as_os_str() != "latest" && !path.as_os_str().is_empty();
+            return Ok(Target::Recording(arguments.recording.clone().filter(is_named)));
+        };
+        if arguments.recording.is_some() {
+            return Err(Fault::new("give either `recording` or `program`"));
+        }
+        let words = [program].into_iter().chain(&arguments.args);
+        let program = Program {
+            command: words.map(Into::into).collect(),
+            directory: arguments.cwd.clone(),
+            environment: arguments.env.clone().into_iter().collect(),
+        };
+        match arguments.mode.as_deref() {
+            None | Some("record") => self.record(&program).map(Some).map(Target::Recording),
+            Some("serve") => Ok(Target::Program(program)),
+            Some(other) => Err(Fault::new(format!("mode {other}: give `record` or `serve`"))),
+        }
+    }
+
+    /// Records a run of a program to its end.
+    fn record(&mut self, program: &Program) -> Result<PathBuf, Fault> {
+        let mut recorder = self.host.record(program)?;
+        let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
+        let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
+        let mut open = 0;
+        for stream in [output.map(either), errors.map(either)].into_iter().flatten() {
+            self.inbox.listen_to_output(stream, true);
+            open += 1;
+        }
+        while open > 0 {
+            match self.inbox.fresh() {
+                Input::RecorderDone => open -= 1,
+                Input::Output(line) => {
+                    let category = if line.is_error { "stderr" } else { "stdout" };
+                    self.client.output(category, &line.text);
+                }
+                Input::Message(Message::Request(request))
+                    if matches!(
+                        request.command.as_str(),
+                        "pause" | "disconnect" | "terminate" | "cancel"
+                    ) =>
+                {
+                    // The recorder passes it on to the program, and writes the recording.
+                    self.host.interrupt(recorder.child.id());
+                    if request.command == "pause" || request.command == "cancel" {
+                        self.client.respond(&request, Ok(Value::Null));
+                    } else {
+                        self.inbox.defer(Input::Message(Message::Request(request)));
+                    }
+                }
+                Input::ClientGone => {
+                    let _ = recorder.child.kill();
+                    self.inbox.defer(Input::ClientGone);
+                }
+                other => self.inbox.defer(other),
+            }
+        }
+        let status = recorder.child.wait().map_err(|error| Fault::new(error.to_string()))?;
+        if recorder.recording.join("manifest.json").exists() {
+            return Ok(recorder.recording);
+        }
+        Err(Fault::new(format!(
+            "the program could not be recorded ({status}); its output says why"
+        )))
+    }
+
+    fn start_gdb(
+        &mut self,
+        arguments: &Arguments,
+        debuggee: super::host::Debuggee,
+        is_live: bool,
+    ) -> Result<(), Fault> {
+        let started = self.host.gdb(arguments.gdb.as_deref());
+        let streams = started.map(|mut child| (child.stdin.take(), child.stdout.take(), child));
+        let (input, output, child) = match streams {
+            Ok((Some(input), Some(output), child)) => (input, output, child),
+            Ok(_) => return Err(Fault::new("gdb has no pipes")),
+            Err(why) => {
+                (debuggee.end)();
+                return Err(why.into());
+            }
+        };
+        self.inbox.listen_to_gdb(output);
+        let gdb = Gdb::new(child, input);
+        let (inquirer, end) = (debuggee.inquirer, debuggee.end);
+        self.debugged = Some(Debugged { gdb, inquirer, end, is_live, is_attached: false });
+        for command in SETTINGS {
+            self.mi(command)?;
+        }
+        for command in debuggee.commands {
+            self.mi(&console(&command))?;
+        }
+        // gdb reports the stop that it finds.
+        self.inbox.take_deferred(|input| matches!(input, Input::Gdb(_)));
+        Ok(())
+    }
+
+    pub(super) fn configured(&mut self) -> Result<Value, Fault> {
+        if self.debugged.is_none() {
+            return Err(Fault::new("nothing is debugged: launch something first"));
+        }
+        if std::mem::replace(&mut self.launch.is_configured, true) {
+            return Ok(Value::Null);
+        }
+        let debugged = self.debugged.as_ref();
+        let goes_on = debugged.is_some_and(|debugged| debugged.is_live && !debugged.is_attached);
+        if goes_on && !self.launch.stop_on_entry {
+            self.go_on()?;
+        } else {
+            // The stop is reported after the response.
+            self.stop_after = Some(json!({"reason": "contraflow-begin"}));
+        }
+        Ok(Value::Null)
+    }
+
+    pub(super) fn disconnect(&mut self, request: &Request) {
+        let kills = request.arguments["terminateDebuggee"].as_bool();
+        let debugged = self.debugged.as_ref();
+        let is_attached = debugged.is_some_and(|debugged| debugged.is_attached);
+        let is_live = debugged.is_some_and(|debugged| debugged.is_live);
+        if is_live {
+            if self.motion.is_some() && self.mi("-exec-interrupt").is_ok() {
+                self.await_stop();
+            }
+            let leaves =
+                if request.command == "terminate" { false } else { !kills.unwrap_or(!is_attached) };
+            // If the program is gone already, there is nothing to leave.
+            let _ = self.mi(&console(if leaves { "detach" } else { "kill" }));
+        }
+        self.close();
+        if request.command == "terminate" {
+            self.after.push(("terminated", Value::Null));
+        } else {
+            self.is_over = true;
+        }
+    }
+}
+
+type Lines = Box<dyn Iterator<Item = super::host::OutputLine> + Send>;
+
+fn either(lines: impl Iterator<Item = super::host::OutputLine> + Send + 'static) -> Lines {
+    Box::new(lines)
+}

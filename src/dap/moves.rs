@@ -1,0 +1,215 @@
+//! Moves of the program, in both directions, and what ends them.
+
+use super::adapter::Adapter;
+use super::inbox::Input;
+use super::mi::Record;
+use super::protocol::{Fault, Request};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// The time that a running program has to stop.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A move that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Motion {
+    /// True if it only ends where something else stops it.
+    goes_on: bool,
+    pub(super) is_back: bool,
+    /// True if the client asked to pause it.
+    pub(super) pauses: bool,
+}
+
+/// The arguments of all moves.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Arguments {
+    thread_id: Option<i64>,
+    granularity: Option<String>,
+    single_thread: bool,
+}
+
+/// The kinds of moves, as commands of gdb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Continue,
+    Next,
+    Step,
+    NextInstruction,
+    StepInstruction,
+    Finish,
+}
+
+impl Kind {
+    fn command(self) -> &'static str {
+        match self {
+            Self::Continue => "-exec-continue",
+            Self::Next => "-exec-next",
+            Self::Step => "-exec-step",
+            Self::NextInstruction => "-exec-next-instruction",
+            Self::StepInstruction => "-exec-step-instruction",
+            Self::Finish => "-exec-finish",
+        }
+    }
+}
+
+impl Adapter<'_> {
+    pub(super) fn is_move(command: &str) -> bool {
+        move_of(command, false).is_some()
+            || matches!(command, "restart" | "restartFrame" | "goto" | "contraflow/seek")
+    }
+
+    pub(super) fn start_move(&mut self, request: &Request) -> Result<Value, Fault> {
+        match request.command.as_str() {
+            "restart" => return self.seek("start"),
+            "contraflow/seek" => {
+                let to = &request.arguments["to"];
+                let to = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
+                return self.seek(&to);
+            }
+            "goto" => return self.go_to_target(request),
+            "restartFrame" => {
+                let frame = request.arguments["frameId"].clone();
+                return self.moved_by("restart_frame", json!({"frame": frame}));
+            }
+            _ => {}
+        }
+        let arguments: Arguments = request.arguments()?;
+        let by_instruction = arguments.granularity.as_deref() == Some("instruction");
+        let Some((kind, is_back)) = move_of(&request.command, by_instruction) else {
+            return Err(Fault::new(format!("there is no request {}", request.command)));
+        };
+        self.run(kind, is_back, arguments.thread_id)?;
+        Ok(match request.command.as_str() {
+            "continue" => json!({"allThreadsContinued": true}),
+            _ => Value::Null,
+        })
+    }
+
+    /// Continues the thread of the last stop.
+    pub(super) fn go_on(&mut self) -> Result<(), Fault> {
+        self.run(Kind::Continue, false, None)
+    }
+
+    fn run(&mut self, kind: Kind, is_back: bool, thread: Option<i64>) -> Result<(), Fault> {
+        let line = is_back && matches!(kind, Kind::Next | Kind::Step);
+        let thread = thread.unwrap_or(self.thread);
+        if thread != 0 {
+            self.look("prepare", json!({"thread": thread, "line": line}))?;
+        }
+        let reverse = if is_back { " --reverse" } else { "" };
+        let resumed = self.mi(&format!("{}{reverse}", kind.command()));
+        if let Err(fault) = resumed {
+            if line {
+                self.look("settled", Value::Null)?;
+            }
+            return Err(fault);
+        }
+        let goes_on = kind == Kind::Continue;
+        self.motion = Some(Motion { goes_on, is_back, pauses: false });
+        // The news that it runs is none.
+        let runs = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running");
+        self.inbox.take_deferred(runs);
+        Ok(())
+    }
+
+    /// Moves to a position of the history.
+    pub(super) fn seek(&mut self, to: &str) -> Result<Value, Fault> {
+        let answer = self.look("seek", json!({"to": to}))?;
+        self.stop_after = Some(json!({"reason": "contraflow-arrived"}));
+        Ok(answer)
+    }
+
+    /// Moves by a request of our Python, which returns when it is there.
+    pub(super) fn moved_by(&mut self, what: &str, arguments: Value) -> Result<Value, Fault> {
+        let before = self.here()?;
+        let answer = self.look(what, arguments);
+        let stops =
+            self.inbox.take_deferred(|input| matches!(input, Input::Gdb(Record::Exec { .. })));
+        if self.here()? != before || answer.is_ok() {
+            let last = stops.into_iter().rev().find_map(stop_of);
+            let is_arrival = answer.is_ok() || last.is_none();
+            let arrived = json!({"reason": "contraflow-arrived"});
+            self.stop_after = Some(if is_arrival { arrived } else { last.unwrap_or(arrived) });
+        }
+        answer
+    }
+
+    pub(super) fn pause(&mut self) {
+        if let Some(motion) = &mut self.motion {
+            motion.pauses = true;
+            // It may have stopped already.
+            let _ = self.mi("-exec-interrupt");
+        }
+    }
+
+    /// Waits for the stop of a running program, and returns it.
+    pub(super) fn await_stop(&mut self) -> Option<Value> {
+        let is_stop = |input: &Input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "stopped");
+        let deferred = self.inbox.take_deferred(is_stop);
+        let mut stop = deferred.into_iter().find_map(stop_of);
+        let deadline = std::time::Instant::now() + STOP_PATIENCE;
+        while stop.is_none() {
+            let left = deadline.checked_duration_since(std::time::Instant::now())?;
+            let input = self.inbox.fresh_within(left)?;
+            if is_stop(&input) {
+                stop = stop_of(input);
+            } else {
+                self.inbox.defer(input);
+            }
+        }
+        self.motion = None;
+        stop
+    }
+
+    /// Does something for which the program must be stopped. A program that runs goes on after it, in
+    /// its direction.
+    pub(super) fn while_stopped<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let Some(motion) = self.motion else { return work(self) };
+        if !motion.goes_on {
+            // A step ends soon; if it does not, it would be lost.
+            return Err(Fault::not_stopped());
+        }
+        self.mi("-exec-interrupt")?;
+        let stop = self.await_stop();
+        let stop = stop.ok_or_else(|| Fault::new("the program does not stop"))?;
+        let done = work(self);
+        let is_ours = stop["signal-name"] == "SIGINT" && !motion.pauses;
+        if is_ours {
+            self.run(Kind::Continue, motion.is_back, None)?;
+        } else {
+            self.stop_after = Some(stop);
+        }
+        done
+    }
+}
+
+/// Returns the results of a stop.
+pub(super) fn stop_of(input: Input) -> Option<Value> {
+    match input {
+        Input::Gdb(Record::Exec { class, results }) if class == "stopped" => Some(results),
+        _ => None,
+    }
+}
+
+/// Returns a request's kind of move, and true if it goes back.
+fn move_of(command: &str, by_instruction: bool) -> Option<(Kind, bool)> {
+    let next = if by_instruction { Kind::NextInstruction } else { Kind::Next };
+    let step = if by_instruction { Kind::StepInstruction } else { Kind::Step };
+    Some(match command {
+        "continue" => (Kind::Continue, false),
+        "reverseContinue" => (Kind::Continue, true),
+        "next" => (next, false),
+        // The counterpart of `next`: clients show it as a step over.
+        "stepBack" => (next, true),
+        "stepIn" => (step, false),
+        "contraflow/stepBackInto" => (step, true),
+        "stepOut" => (Kind::Finish, false),
+        "contraflow/stepBackOut" => (Kind::Finish, true),
+        _ => return None,
+    })
+}

@@ -1,0 +1,248 @@
+//! Stops, as the client is shown them.
+
+use super::adapter::Adapter;
+use super::here::Here;
+use super::moves::Motion;
+use super::protocol::Fault;
+use crate::session::{Edge, Ending, StopReason, signal_name};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// A stop in the words of the protocol.
+#[derive(Clone, Debug, Default)]
+struct Shown {
+    reason: &'static str,
+    description: Option<String>,
+    text: Option<String>,
+    breakpoint: Option<i64>,
+}
+
+impl Adapter<'_> {
+    /// Reports a stop, and begins the next move that the client asked for.
+    pub(super) fn on_stopped(&mut self, results: &Value) {
+        let motion = self.motion.take().unwrap_or_default();
+        let reason = results["reason"].as_str().unwrap_or_default();
+        if reason.starts_with("exited") {
+            self.exited(results);
+        } else if let Err(fault) = self.report(motion, results) {
+            self.client.output("important", &format!("{}\n", fault.text));
+        }
+        if let Some(request) = self.waiting.pop_front() {
+            self.inbox.defer_first(vec![super::inbox::Input::Message(
+                super::protocol::Message::Request(request),
+            )]);
+        }
+    }
+
+    fn report(&mut self, motion: Motion, results: &Value) -> Result<(), Fault> {
+        let about = self.look("stopped", Value::Null)?;
+        let here = self.here()?;
+        self.update_threads(&about["threads"]);
+        self.thread = about["thread"].as_i64().unwrap_or(self.thread);
+        self.exception = None;
+        let mut shown = self.shown(motion, results, &about, &here);
+        if shown.text.is_none() {
+            shown.text = here.text();
+        } else if let (Some(text), Some(past)) = (&mut shown.text, here.text()) {
+            text.push_str("; ");
+            text.push_str(&past);
+        }
+        let mut body = json!({"reason": shown.reason, "allThreadsStopped": true});
+        if self.thread != 0 {
+            body["threadId"] = self.thread.into();
+        }
+        if let Some(description) = shown.description {
+            body["description"] = description.into();
+        }
+        if let Some(text) = shown.text {
+            body["text"] = text.into();
+        }
+        if let Some(id) = shown.breakpoint {
+            body["hitBreakpointIds"] = json!([id]);
+        }
+        self.client.event("stopped", body);
+        self.client.event("contraflow/when", here.json());
+        Ok(())
+    }
+
+    fn shown(&mut self, motion: Motion, results: &Value, about: &Value, here: &Here) -> Shown {
+        let text = |key: &str| results[key].as_str().map(str::to_owned);
+        let edge = match here.reason {
+            StopReason::Edge(edge) => Some(edge),
+            _ => None,
+        };
+        match results["reason"].as_str().unwrap_or_default() {
+            "contraflow-begin" if here.is_at_end() && !here.is_live => self.at_end(here, "entry"),
+            "contraflow-begin" => {
+                let description =
+                    (!here.is_live).then(|| "At the start of the recording".to_owned());
+                Shown { reason: "entry", description, ..Shown::default() }
+            }
+            "contraflow-arrived" if here.is_at_end() => self.at_end(here, "goto"),
+            "contraflow-arrived" => Shown { reason: "goto", ..Shown::default() },
+            "breakpoint-hit" => self.breakpoint(results, about),
+            "watchpoint-trigger" | "read-watchpoint-trigger" | "access-watchpoint-trigger" => {
+                watchpoint(results, &about["points"], motion.is_back)
+            }
+            "end-stepping-range" => Shown { reason: "step", ..Shown::default() },
+            "function-finished" => {
+                let value = text("return-value");
+                let text = value.map(|value| format!("the function returned {value}"));
+                Shown { reason: "step", text, ..Shown::default() }
+            }
+            "signal-received" if results["signal-name"] == "SIGINT" && motion.pauses => {
+                Shown { reason: "pause", ..Shown::default() }
+            }
+            "signal-received" if edge.is_none() || here.fatal.is_some() => {
+                let name = text("signal-name").unwrap_or_default();
+                let meaning = text("signal-meaning").unwrap_or_default();
+                if name == "0" {
+                    // A stop without a signal: a `finish` whose value is unknown.
+                    return Shown { reason: "step", ..Shown::default() };
+                }
+                self.exception = Some((name.clone(), meaning.clone()));
+                let description = Some(format!("{name}: {meaning}"));
+                Shown { reason: "exception", description, ..Shown::default() }
+            }
+            _ => match edge {
+                Some(Edge::Begin) => {
+                    let description = Some("At the start of the recording".to_owned());
+                    Shown { reason: "pause", description, ..Shown::default() }
+                }
+                Some(Edge::End) => self.at_end(here, "pause"),
+                None => {
+                    let description = text("reason").map(|reason| reason.replace('-', " "));
+                    Shown { reason: "pause", description, ..Shown::default() }
+                }
+            },
+        }
+    }
+
+    /// Describes the end of a history.
+    fn at_end(&mut self, here: &Here, reason: &'static str) -> Shown {
+        let signal = match (here.fatal, here.ending) {
+            (Some(signal), _) | (None, Ending::Signal(signal)) => Some(signal),
+            _ => None,
+        };
+        if let Some(signal) = signal {
+            let name =
+                signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
+            let description = format!("At the end of the recording: killed by {name}");
+            self.exception = Some((name, here.ending.to_string()));
+            return Shown {
+                reason: "exception",
+                description: Some(description),
+                ..Shown::default()
+            };
+        }
+        let description = if here.is_live {
+            "At the present of the program".to_owned()
+        } else {
+            format!("At the end of the recording: {}", here.ending)
+        };
+        Shown { reason, description: Some(description), ..Shown::default() }
+    }
+
+    fn breakpoint(&mut self, results: &Value, about: &Value) -> Shown {
+        let number = results["bkptno"].as_str().unwrap_or_default();
+        let of_client = &about["points"][number];
+        let reason = match of_client[0].as_str() {
+            Some("functions") => "function breakpoint",
+            Some("instructions") => "instruction breakpoint",
+            Some("exceptions") => "exception",
+            _ => "breakpoint",
+        };
+        let mut shown = Shown { reason, ..Shown::default() };
+        if of_client.is_null() {
+            return shown;
+        }
+        if let Some(filter) = of_client[1].as_str().filter(|_| reason == "exception") {
+            let what = match filter {
+                "panic" => "Rust panic".to_owned(),
+                filter => match about["thrown"].as_str() {
+                    Some(kind) => format!("C++ {filter} of {kind}"),
+                    None => format!("C++ {filter}"),
+                },
+            };
+            let id = about["thrown"].as_str().unwrap_or(filter);
+            self.exception = Some((id.to_owned(), what.clone()));
+            shown.description = Some(what);
+        } else {
+            shown.breakpoint = number.parse().ok();
+        }
+        shown
+    }
+
+    fn update_threads(&mut self, listed: &Value) {
+        let listed = listed.as_array().map(Vec::as_slice).unwrap_or_default();
+        let name = |thread: &Value| thread["name"].as_str().unwrap_or_default().to_owned();
+        let threads: BTreeMap<i64, String> =
+            listed.iter().filter_map(|each| Some((each["id"].as_i64()?, name(each)))).collect();
+        let before = std::mem::replace(&mut self.threads, threads);
+        let mut changes = Vec::new();
+        for tid in self.threads.keys().filter(|tid| !before.contains_key(tid)) {
+            changes.push(json!({"reason": "started", "threadId": tid}));
+        }
+        for tid in before.keys().filter(|tid| !self.threads.contains_key(tid)) {
+            changes.push(json!({"reason": "exited", "threadId": tid}));
+        }
+        for change in changes {
+            self.client.event("thread", change);
+        }
+    }
+
+    pub(super) fn thread_list(&mut self) -> Result<Value, Fault> {
+        if self.motion.is_none() {
+            let listed = self.look("threads", Value::Null)?;
+            self.update_threads(&listed["threads"]);
+        }
+        let threads = self.threads.iter().map(|(id, name)| json!({"id": id, "name": name}));
+        Ok(json!({"threads": threads.collect::<Vec<_>>()}))
+    }
+
+    /// Reports the end of a live program.
+    fn exited(&mut self, results: &Value) {
+        // gdb prints the status in octal.
+        let code = results["exit-code"].as_str().and_then(|code| i64::from_str_radix(code, 8).ok());
+        if let Some(signal) = results["signal-name"].as_str() {
+            self.client.output("console", &format!("the program was killed by {signal}\n"));
+        }
+        self.waiting.clear();
+        self.client.event("exited", json!({"exitCode": code.unwrap_or(0)}));
+        self.client.event("terminated", Value::Null);
+    }
+
+    pub(super) fn exception_info(&mut self) -> Result<Value, Fault> {
+        let Some((id, description)) = self.exception.clone() else {
+            return Err(Fault::new("no signal or exception stopped the program"));
+        };
+        let details = self.look("exceptionInfo", Value::Null)?;
+        let mut answer =
+            json!({"exceptionId": id, "description": description, "breakMode": "always"});
+        if let Some(address) =
+            details["address"].as_str().filter(|_| id == "SIGSEGV" || id == "SIGBUS")
+        {
+            answer["description"] = format!("{description}; address {address}").into();
+        }
+        answer["details"] = json!({"typeName": id, "message": answer["description"]});
+        Ok(answer)
+    }
+}
+
+/// Describes an access to watched memory. Backwards, the value before the write is the new one.
+fn watchpoint(results: &Value, points: &Value, is_back: bool) -> Shown {
+    let keys = ["wpt", "hw-rwpt", "hw-awpt"];
+    let point = keys.iter().map(|key| &results[key]).find(|point| point.is_object());
+    let (value, point) = (&results["value"], point.unwrap_or(&Value::Null));
+    let number = point["number"].as_str().unwrap_or_default();
+    let name = points[number][1].as_str().or_else(|| point["exp"].as_str()).unwrap_or("memory");
+    let text = match (value["old"].as_str(), value["new"].as_str(), value["value"].as_str()) {
+        (Some(later), Some(earlier), _) if is_back => Some(format!("{name}: {earlier} → {later}")),
+        (Some(earlier), Some(later), _) => Some(format!("{name}: {earlier} → {later}")),
+        (.., Some(read)) => Some(format!("{name} is accessed: {read}")),
+        (_, Some(new), _) => Some(format!("{name} is {new}")),
+        _ => None,
+    };
+    let breakpoint = number.parse().ok();
+    Shown { reason: "data breakpoint", description: None, text, breakpoint }
+}
