@@ -138,7 +138,7 @@ class Points:
     def make(self, make):
         try:
             return make()
-        except (gdb.error, RuntimeError, ValueError) as error:
+        except (gdb.error, gdb.GdbError, RuntimeError, ValueError, TypeError) as error:
             return Unset(values.reason(error).strip("<>"))
 
     def set(self, wanted, *place, **named):

@@ -169,6 +169,11 @@ def prepare(thread, line=False):
 
 
 @request
+def is_running():
+    return any(thread.is_running() for thread in gdb.selected_inferior().threads())
+
+
+@request
 def settled():
     contraflow.contraflow_source_line.end()
     return {}
@@ -346,17 +351,26 @@ def result(value, expression):
     return answer
 
 
+# A variable alone, or with an operator that no argument of a command begins with.
+OPERATION = re.compile(r"\w+(?:[^\w\s/(-].*|->.*|\s+(?:[-+*%<>&|^=!]=?|==|&&|\|\||<<|>>)\s+\S.*)?", re.DOTALL)
+
+
 def is_expression(text):
-    """Returns true if text is an expression whose first word is a variable, which goes before
-    commands of the same name."""
+    """Returns true if text is an expression that begins with a variable, which goes before commands
+    of the same name."""
     word = re.match(r"[A-Za-z_]\w*", text)
-    if word is None or not re.fullmatch(r"\w+|\w+\s*[^\w\s/].*", text):
-        return word is None
+    if word is None or not OPERATION.fullmatch(text):
+        return False
     try:
         symbol, _ = gdb.lookup_symbol(word[0])
+        here = gdb.selected_frame().find_sal().symtab
     except (gdb.error, RuntimeError):
-        symbol = None
-    return symbol is not None and symbol.is_valid() and not symbol.type is None
+        return False
+    if symbol is None or symbol.type is None:
+        return False
+    # gdb also finds static variables of other files, such as `quit` of the C library.
+    is_of_file = here is not None and symbol.symtab.filename == here.filename
+    return symbol.needs_frame or is_of_file or gdb.lookup_global_symbol(word[0]) is not None
 
 
 def is_command(text):

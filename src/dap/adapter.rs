@@ -72,6 +72,8 @@ pub(super) struct Adapter<'a> {
     pub(super) threads: BTreeMap<i64, String>,
     /// The thread of the last stop.
     pub(super) thread: i64,
+    /// True if the last stop was in the past.
+    pub(super) was_past: bool,
     /// The signal or exception of the last stop.
     pub(super) exception: Option<(String, String)>,
     pub(super) goto_targets: Targets,
@@ -99,6 +101,7 @@ impl<'a> Adapter<'a> {
             waiting: VecDeque::new(),
             threads: BTreeMap::new(),
             thread: 0,
+            was_past: false,
             exception: None,
             goto_targets: Targets::default(),
             after: Vec::new(),

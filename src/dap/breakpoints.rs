@@ -38,9 +38,10 @@ impl Adapter<'_> {
             |input| matches!(input, Input::Gdb(Record::Exec { class, .. }) if class == "running"),
         );
         let stop = news.into_iter().rev().find_map(stop_of);
-        if runs {
+        // A function that was called has run as well, and has returned.
+        if runs && self.look("is_running", Value::Null)? == true {
             self.motion = Some(super::moves::Motion::default());
-        } else if stop.is_some() || self.here()? != before {
+        } else if stop.is_some() || !self.here()?.is_at(&before) {
             self.stop_after = Some(stop.unwrap_or_else(|| json!({"reason": "contraflow-arrived"})));
         } else if self.features.supports_invalidated_event {
             self.after.push(("invalidated", json!({"areas": ["variables"]})));

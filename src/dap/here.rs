@@ -37,6 +37,11 @@ impl Here {
         }
     }
 
+    /// Returns true if another place is the same. Calls of functions by gdb leave other reasons there.
+    pub(super) fn is_at(&self, other: &Self) -> bool {
+        (self.at, self.thread) == (other.at, other.thread)
+    }
+
     /// Returns true if there is something later.
     pub(super) fn is_past(&self) -> bool {
         self.at.is_some_and(|(at, total)| at < total)

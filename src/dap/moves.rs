@@ -62,7 +62,7 @@ impl Adapter<'_> {
 
     pub(super) fn start_move(&mut self, request: &Request) -> Result<Value, Fault> {
         match request.command.as_str() {
-            "restart" => return self.seek("start"),
+            "restart" => return self.seek("start").map(|_| Value::Null),
             "contraflow/seek" => {
                 let to = &request.arguments["to"];
                 let to = to.as_str().map_or_else(|| to.to_string(), str::to_owned);
@@ -127,7 +127,7 @@ impl Adapter<'_> {
         let answer = self.look(what, arguments);
         let stops =
             self.inbox.take_deferred(|input| matches!(input, Input::Gdb(Record::Exec { .. })));
-        if self.here()? != before || answer.is_ok() {
+        if !self.here()?.is_at(&before) || answer.is_ok() {
             let last = stops.into_iter().rev().find_map(stop_of);
             let is_arrival = answer.is_ok() || last.is_none();
             let arrived = json!({"reason": "contraflow-arrived"});

@@ -41,6 +41,7 @@ impl Adapter<'_> {
         self.thread = about["thread"].as_i64().unwrap_or(self.thread);
         self.exception = None;
         let mut shown = self.shown(motion, results, &about, &here);
+        self.was_past = here.is_past();
         if shown.text.is_none() {
             shown.text = here.text();
         } else if let (Some(text), Some(past)) = (&mut shown.text, here.text()) {
@@ -120,6 +121,8 @@ impl Adapter<'_> {
 
     /// Describes the end of a history.
     fn at_end(&mut self, here: &Here, reason: &'static str) -> Shown {
+        let is_live = self.debugged.as_ref().is_some_and(|debugged| debugged.is_live);
+        let what = if is_live { "program" } else { "recording" };
         let signal = match (here.fatal, here.ending) {
             (Some(signal), _) | (None, Ending::Signal(signal)) => Some(signal),
             _ => None,
@@ -127,7 +130,7 @@ impl Adapter<'_> {
         if let Some(signal) = signal {
             let name =
                 signal_name(signal).map_or_else(|| format!("signal {signal}"), str::to_owned);
-            let description = format!("At the end of the recording: killed by {name}");
+            let description = format!("At the end of the {what}: killed by {name}");
             self.exception = Some((name, here.ending.to_string()));
             return Shown {
                 reason: "exception",
@@ -135,10 +138,13 @@ impl Adapter<'_> {
                 ..Shown::default()
             };
         }
-        let description = if here.is_live {
+        let description = if here.is_live && reason == "pause" && !self.was_past {
+            // The last place from which it can go back.
+            "The program is about to exit".to_owned()
+        } else if here.is_live {
             "At the present of the program".to_owned()
         } else {
-            format!("At the end of the recording: {}", here.ending)
+            format!("At the end of the {what}: {}", here.ending)
         };
         Shown { reason, description: Some(description), ..Shown::default() }
     }

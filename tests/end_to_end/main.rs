@@ -11,6 +11,7 @@ mod control;
 mod counting;
 mod cut;
 mod damage;
+mod dap;
 mod death;
 mod decoders;
 mod doctor;
