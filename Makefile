@@ -17,7 +17,7 @@ CHECK_TOOLS := $(TOOLS) make:make
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all build cargo install demo check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
+.PHONY: all build cargo install demo vsix check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
 
 all: build
 
@@ -45,6 +45,11 @@ install: build
 # Records a program that crashes far from its bug, and lets gdb walk back to it, line by line.
 demo: cargo tools build
 	@sh examples/crash/demo.sh target/release/contraflow
+
+# The extension for VS Code: code --install-extension target/contraflow.vsix
+vsix:
+	@mkdir -p target
+	python3 examples/editors/mkvsix.py examples/editors/vscode target/contraflow.vsix
 
 # What a change must pass: formatting, lints, documentation, tests.
 check: cargo check-tools fmt clippy doc test

@@ -730,10 +730,12 @@ def where():
 
 def position():
     text = contraflow.patiently("monitor when")
-    found = re.search(r"^position (\S+) of", text, re.MULTILINE)
+    found = re.search(r"^position (\S+) of ([\d.]+)", text, re.MULTILINE)
     if found is None:
         raise gdb.GdbError(text.strip())
-    return found[1]
+    at, end = ([int(part) for part in number.split(".")] for number in found.groups())
+    # The end may be some instructions after the last number that a seek takes.
+    return found[1] if at < end else "end"
 
 
 @request

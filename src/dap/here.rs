@@ -52,10 +52,7 @@ impl Here {
     }
 
     fn share(&self) -> Option<f64> {
-        let (at, total) = self.at?;
-        #[expect(clippy::cast_precision_loss, reason = "a share is shown with two decimals")]
-        let share = if total == 0 { 1.0 } else { at as f64 / total as f64 };
-        Some(share)
+        self.at.map(|(at, total)| share(at, total))
     }
 
     /// Describes the place in the past; `None` in the present.
@@ -80,4 +77,10 @@ impl Here {
             "ending": self.ending.to_string(),
         })
     }
+}
+
+/// Returns the part of a history that is before a position, from 0 to 1.
+pub(super) fn share(at: u64, total: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "it is shown with few decimals")]
+    if total == 0 { 1.0 } else { at as f64 / total as f64 }
 }

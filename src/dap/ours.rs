@@ -2,7 +2,7 @@
 //! run, marks, writers of memory.
 
 use super::adapter::Adapter;
-use super::here::Here;
+use super::here::{Here, share};
 use super::protocol::{Fault, Request};
 use crate::common::Addr;
 use crate::gdb::position_text;
@@ -169,11 +169,13 @@ fn hits_of(
         let found = session.run_mut().executions(&addrs, limit, interrupted);
         let found = found.map_err(|error| Fault::new(error.to_string()))?;
         let run = session.run();
+        let total = run.position().map_or(0, |position| position.total);
         let hit = |execution: &Execution| {
             let caller =
                 execution.returns_to.and_then(|next| run.place(Addr(next.0.wrapping_sub(1))));
             let mut hit = json!({
                 "position": position_text(execution.at, true),
+                "share": share(execution.at, total),
                 "thread": execution.tid.0,
                 "address": execution.pc.to_string(),
                 "place": run.place(execution.pc).map(|place| place.to_string()),
@@ -205,6 +207,7 @@ fn hits_of(
                 let pc = thread.and_then(|tid| history.pc(tid, at));
                 hits.found.push(json!({
                     "position": at.to_string(),
+                    "share": share(at, history.total()),
                     "thread": thread.map(|tid| tid.0),
                     "timeNs": history.time_ns(at),
                     "address": pc.map(|pc| pc.to_string()),
@@ -221,30 +224,32 @@ fn hits_of(
 
 fn marks(session: &mut dyn AnySession) -> Value {
     let is_exact = session.run().is_exact();
-    let mark = |(name, at): (&String, &u64)| json!({"name": name, "position": position_text(*at, is_exact)});
+    let total = session.run().position().map_or(0, |position| position.total);
+    let mark = |(name, at): (&String, &u64)| json!({"name": name, "position": position_text(*at, is_exact), "share": share(*at, total)});
     json!({"marks": session.marks().iter().map(mark).collect::<Vec<_>>()})
 }
 
-/// Returns the threads with their lives, the gaps and the marks. Numbers are shares of the history.
+/// Returns the threads with their lives, the gaps and the marks, as shares of the history.
 fn timeline(session: &mut dyn AnySession) -> Value {
     let here = Here::of(session).json();
     let marks = marks(session)["marks"].clone();
     let run = session.run();
     let is_exact = run.is_exact();
-    let text = |at| position_text(at, is_exact);
+    let total = run.position().map_or(0, |position| position.total);
     let threads = run.recorded().map_or_else(|| run.threads(), crate::session::History::threads);
     let thread = |thread: &crate::session::ThreadInfo| {
         json!({
             "id": thread.tid.0,
             "name": thread.name,
-            "from": text(thread.first),
-            "to": thread.ended.map(text),
+            "from": share(thread.first, total),
+            "to": share(thread.ended.unwrap_or(total), total),
         })
     };
     let gaps = run.gaps();
     let gap = |gap: &crate::session::GapInfo| {
         json!({
-            "position": text(gap.position),
+            "position": position_text(gap.position, is_exact),
+            "share": share(gap.position, total),
             "thread": gap.tid.0,
             "reason": gap.reason,
         })

@@ -38,7 +38,9 @@ fn hits_writers_and_marks_lead_through_the_run() {
     ide.go_with("contraflow/seek", &json!({"to": "third"}));
     assert_eq!(ide.position(), third);
     let marks = ide.ask("contraflow/marks", &json!({}));
-    assert_eq!(marks["marks"], json!([{"name": "third", "position": third}]));
+    let mark = &marks["marks"][0];
+    assert_eq!((&mark["name"], &mark["position"]), (&json!("third"), &json!(third)));
+    assert_eq!(mark["share"], hits["hits"][2]["share"]);
     ide.ask("contraflow/unmark", &json!({"name": "third"}));
     assert!(ide.refused("contraflow/seek", &json!({"to": "third"})).contains("third"));
     // Who wrote it, from the end on.
