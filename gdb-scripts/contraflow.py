@@ -274,6 +274,8 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
     def __init__(self):
         super().__init__("contraflow-call-history")
         self.stack = None
+        # True while the server's answer holds that all registers are known.
+        self.is_entire = False
         # For each frame level that gdb has requested: the index in the stack, and the caller's pc.
         # Inlined functions have a level, but no frame in the stack.
         self.levels = {}
@@ -283,7 +285,10 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
     def __call__(self, pending):
         if calls.may_restore or not server.is_contraflow():
             return None
-        level, pc = pending.level(), pc_of(lambda: pending.read_register("rip"))
+        level = pending.level()
+        if level > 0 and self.knows_all():
+            return None
+        pc = pc_of(lambda: pending.read_register("rip"))
         index = None if pc is None else self.index_of(level, pc)
         if index is None or self.stack.complete:
             return None
@@ -297,6 +302,14 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         unwound.add_saved_register("rip", unsigned(caller))
         return unwound
 
+    def knows_all(self):
+        """Returns true if the server has said at this stop that all registers are known. A packet a
+        frame would make deep stacks slow."""
+        return self.is_entire and self.stack.tid == selected_tid()
+
+    def forget(self, event=None):
+        self.is_entire = False
+
     def index_of(self, level, pc):
         """Returns the index of the frame that gdb requests: it requests frames innermost first."""
         inner = level - 1
@@ -307,6 +320,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
             if caller == pc:
                 return index + 1
         self.stack, self.levels, self.starts = Stack(selected_tid()), {}, {}
+        self.is_entire = self.stack.complete
         frame_arguments.show() if self.stack.complete else frame_arguments.hide()
         if not self.stack.is_at(pc):
             return None
@@ -706,6 +720,7 @@ expression. COUNT is relative to the current position. TIME is since the start, 
             if reply == "QC%x" % (thread.ptid[1] or thread.ptid[0]):
                 thread.switch()
         resumption.stop()
+        unwinder.forget()
         execute("maintenance flush register-cache")
         execute("maintenance flush dcache")
 
@@ -1252,7 +1267,9 @@ def load():
     gdb.events.stop.connect(resumption.stop)
     gdb.events.inferior_call.connect(calls.note)
     gdb.events.cont.connect(calls.resume)
+    gdb.events.cont.connect(unwinder.forget)
     gdb.events.connection_removed.connect(calls.resume)
+    gdb.events.connection_removed.connect(unwinder.forget)
     gdb.events.connection_removed.connect(frame_arguments.show)
     gdb.events.before_prompt.connect(patience.end)
     gdb.events.before_prompt.connect(presence.end)
