@@ -246,6 +246,11 @@ class Walk:
             self.level += 1
         return self.frame
 
+    def next(self):
+        self.frame = self.frame.older()
+        self.level += 1
+        return self.frame
+
     def forget(self):
         self.frame = None
 
@@ -266,7 +271,7 @@ def stackTrace(threadId=0, startFrame=0, levels=0, **_):
             frame = None
             break
         shown.append(described(threadId, frame, start + len(shown)))
-        frame = walk.at(threadId, start + len(shown))
+        frame = walk.next()
     total = start + len(shown)
     if frame is not None and frame.pc() != 0:
         # More than are shown: how many is not known before they are unwound.
@@ -752,7 +757,15 @@ def visit(positions=(), expressions=()):
 
 
 def evaluated(text):
+    """Returns an expression's value as text. At the first instruction of a function, gdb may be in one
+    that is inlined there, and does not know the function's arguments: they are looked for around it."""
     value = values.attempt(lambda: gdb.parse_and_eval(text))
+    frame = gdb.newest_frame()
+    while not isinstance(value, gdb.Value) and frame is not None and frame.type() == gdb.INLINE_FRAME:
+        frame = frame.older()
+        frame.select()
+        value = values.attempt(lambda: gdb.parse_and_eval(text))
+    gdb.newest_frame().select()
     return values.text_of(value) if isinstance(value, gdb.Value) else value
 
 

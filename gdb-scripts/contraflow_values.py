@@ -231,8 +231,17 @@ def printed(printer, hint):
         return
     children = iter(children)
     for (_, key), (_, child) in zip(children, children):
-        name = text_of(key) if isinstance(key, gdb.Value) else str(key)
-        yield "[%s]" % name, child, None
+        yield Key(key), child, None
+
+
+class Key:
+    """The name of a value in a map: it is made only for those that are shown."""
+
+    def __init__(self, key):
+        self.key = key
+
+    def __str__(self):
+        return "[%s]" % (text_of(self.key) if isinstance(self.key, gdb.Value) else self.key)
 
 
 def is_sequence(printer):

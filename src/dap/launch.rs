@@ -242,10 +242,10 @@ impl Adapter<'_> {
         let debugged = self.debugged.as_ref();
         let is_attached = debugged.is_some_and(|debugged| debugged.is_attached);
         let is_live = debugged.is_some_and(|debugged| debugged.is_live);
+        if self.motion.is_some() && self.mi("-exec-interrupt").is_ok() {
+            self.await_stop();
+        }
         if is_live {
-            if self.motion.is_some() && self.mi("-exec-interrupt").is_ok() {
-                self.await_stop();
-            }
             let leaves =
                 if request.command == "terminate" { false } else { !kills.unwrap_or(!is_attached) };
             // If the program is gone already, there is nothing to leave.

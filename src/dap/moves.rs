@@ -11,6 +11,9 @@ use std::time::Duration;
 /// The time that a running program has to stop.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
+/// gdb's error for a step by line in code without symbols: such code is stepped by instruction.
+const NO_LINES: &str = "Cannot find bounds of current function";
+
 /// A move that is under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Motion {
@@ -42,6 +45,15 @@ enum Kind {
 }
 
 impl Kind {
+    /// Returns the step by instruction that corresponds to one by line.
+    fn by_instruction(self) -> Option<Self> {
+        match self {
+            Self::Next => Some(Self::NextInstruction),
+            Self::Step => Some(Self::StepInstruction),
+            _ => None,
+        }
+    }
+
     fn command(self) -> &'static str {
         match self {
             Self::Continue => "-exec-continue",
@@ -99,7 +111,12 @@ impl Adapter<'_> {
             self.look("prepare", json!({"thread": thread, "line": line}))?;
         }
         let reverse = if is_back { " --reverse" } else { "" };
-        let resumed = self.mi(&format!("{}{reverse}", kind.command()));
+        let mut resumed = self.mi(&format!("{}{reverse}", kind.command()));
+        if let (Err(fault), Some(kind)) = (&resumed, kind.by_instruction())
+            && fault.text.contains(NO_LINES)
+        {
+            resumed = self.mi(&format!("{}{reverse}", kind.command()));
+        }
         if let Err(fault) = resumed {
             if line {
                 self.look("settled", Value::Null)?;

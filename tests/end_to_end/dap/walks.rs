@@ -190,3 +190,27 @@ fn restart_and_goto_and_a_frame_again() {
     assert!(info["description"].as_str().unwrap().ends_with("address 0x0"), "{info}");
     ide.leave();
 }
+
+#[test]
+fn code_without_symbols_is_stepped_by_instruction() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("ledger.c", &["-O0", "-s"]);
+    let recording = super::record(&scene, &[&program]);
+    let (mut ide, _) = Ide::launched(&json!({"recording": recording}), &[]);
+    ide.ask("setFunctionBreakpoints", &json!({"breakpoints": [{"name": "printf"}]}));
+    ide.go("reverseContinue");
+    ide.ask("setFunctionBreakpoints", &json!({"breakpoints": []}));
+    ide.go("stepOut");
+    let pc = |ide: &mut Ide| ide.frames()[0]["instructionPointerReference"].clone();
+    let (start, of_start) = (ide.position(), pc(&mut ide));
+    for (forth, back) in [("next", "stepBack"), ("stepIn", "contraflow/stepBackInto")] {
+        assert_eq!(ide.go(forth)["reason"], "step");
+        assert_ne!(pc(&mut ide), of_start);
+        ide.go(back);
+        assert_eq!((ide.position(), pc(&mut ide)), (start.clone(), of_start.clone()));
+    }
+    ide.leave();
+}
