@@ -220,10 +220,12 @@ def described(tid, frame, level):
         shown.update(name="<signal handler called>", presentationHint="label")
         return shown
     source = source_of(sal.symtab)
-    if source is not None:
-        if not os.path.exists(source["path"]):
-            source["presentationHint"] = "deemphasize"
+    if source is not None and os.path.exists(source["path"]):
         shown["source"] = source
+    elif source is not None:
+        # Clients would open an empty file, and complain about the line.
+        shown["name"] += " (%s:%d)" % (source["name"], sal.line)
+        shown.update(line=0, column=0, presentationHint="subtle")
     else:
         shown["presentationHint"] = "subtle"
         library = gdb.solib_name(frame.pc())

@@ -55,6 +55,7 @@ pub(super) struct Debugged {
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct ClientFeatures {
     pub(super) supports_invalidated_event: bool,
+    pub(super) supports_progress_reporting: bool,
 }
 
 pub(super) struct Adapter<'a> {
@@ -271,7 +272,10 @@ impl<'a> Adapter<'a> {
     fn interrupts(&mut self, request: &Request) -> bool {
         match request.command.as_str() {
             "cancel" => {
-                let wanted = request.arguments["requestId"].as_i64();
+                let by_progress = request.arguments["progressId"].as_str();
+                let by_progress =
+                    by_progress.and_then(|id| id.strip_prefix("contraflow-")?.parse().ok());
+                let wanted = request.arguments["requestId"].as_i64().or(by_progress);
                 let is_wanted = |input: &Input| matches!(input, Input::Message(Message::Request(r)) if Some(r.seq) == wanted);
                 for input in self.inbox.take_deferred(is_wanted) {
                     if let Input::Message(Message::Request(cancelled)) = input {

@@ -56,13 +56,33 @@ impl Adapter<'_> {
     pub(super) fn answer_ours(&mut self, name: &str, request: &Request) -> Result<Value, Fault> {
         match name {
             "when" => Ok(self.here()?.json()),
-            "hits" => self.hits(request),
-            "writers" => self.writers(request),
+            "hits" => self.with_progress(request, "Searching the recording", Self::hits),
+            "writers" => self.with_progress(request, "Searching for writers", Self::writers),
             "marks" => self.ask(|session, _| marks(session)),
             "mark" | "unmark" => self.mark(name, request),
             "timeline" => self.ask(|session, _| timeline(session)),
             _ => Err(Fault::new(format!("there is no request contraflow/{name}"))),
         }
+    }
+
+    /// Answers a request that may take long, which the client may show and cancel.
+    fn with_progress(
+        &mut self,
+        request: &Request,
+        title: &str,
+        answer: impl FnOnce(&mut Self, &Request) -> Result<Value, Fault>,
+    ) -> Result<Value, Fault> {
+        if !self.features.supports_progress_reporting {
+            return answer(self, request);
+        }
+        let id = format!("contraflow-{}", request.seq);
+        let start = json!({
+            "progressId": id, "title": title, "requestId": request.seq, "cancellable": true,
+        });
+        self.client.event("progressStart", start);
+        let answered = answer(self, request);
+        self.client.event("progressEnd", json!({"progressId": id}));
+        answered
     }
 
     fn mark(&mut self, command: &str, request: &Request) -> Result<Value, Fault> {

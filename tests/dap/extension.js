@@ -64,6 +64,7 @@ const status = { show: () => {}, hide: () => {}, dispose: () => {} };
 const said = [];
 const input = [];
 let factory;
+let inline;
 let tracker;
 const say = (text) => { said.push(text); };
 const nothing = { dispose: () => {} };
@@ -87,6 +88,9 @@ const fake = {
         registerDebugAdapterDescriptorFactory: (_, made) => { factory = made; return nothing; },
         registerDebugAdapterTrackerFactory: (_, made) => { tracker = made.createDebugAdapterTracker(); return nothing; },
     },
+    languages: { registerInlineValuesProvider: (_, provider) => { inline = provider; return nothing; } },
+    Range: class { constructor(...all) { this.all = all; } },
+    InlineValueVariableLookup: class { constructor(range, name) { Object.assign(this, { range, name }); } },
     commands: {
         registerCommand: (id, run) => { registered.commands[id] = run; return nothing; },
         executeCommand: async () => {},
@@ -112,6 +116,13 @@ async function main() {
     const views = Object.values(contributed.views).flat().map((view) => view.id).sort();
     assert.deepStrictEqual([...Object.keys(registered.trees), ...Object.keys(registered.views)].sort(), views);
     assert.deepStrictEqual({ ...factory.createDebugAdapterDescriptor() }, { command: contraflow, args: ['dap'] });
+
+    const lines = ['int f(int a) {', '    call(a, "b"); // c', '    later();'];
+    const document = { lineAt: (at) => ({ text: lines[at] }) };
+    const range = (line) => ({ start: { line: 0 }, end: { line } });
+    const values = inline.provideInlineValues(document, range(2), { stoppedLocation: range(1) });
+    assert.deepStrictEqual(values.map((value) => value.name), ['int', 'int', 'a', 'a']);
+    assert.deepStrictEqual(values[3].range.all, [1, 9, 1, 10]);
 
     const run = (name, ...args) => registered.commands[`contraflow.${name}`](...args);
     await run('hits');

@@ -6,6 +6,9 @@ const { Hits, Marks } = require('./trees');
 const { Recording } = require('./recording');
 
 const TYPE = 'contraflow';
+const LANGUAGES = ['c', 'cpp', 'rust', 'go', 'zig', 'd'];
+/** The number of lines before a stop that show values. */
+const INLINE_LINES = 60;
 
 function program() {
     return vscode.workspace.getConfiguration(TYPE).get('path') || TYPE;
@@ -237,6 +240,22 @@ function activate(context) {
         return focused && focused.frameId;
     }
 
+    // Values beside the lines before the stop; VS Code looks the names up among the variables.
+    const inlineValues = {
+        provideInlineValues(document, viewport, { stoppedLocation }) {
+            const last = Math.min(viewport.end.line, stoppedLocation.end.line);
+            const found = [];
+            for (let line = Math.max(viewport.start.line, last - INLINE_LINES); line <= last; line++) {
+                const text = document.lineAt(line).text.replace(/\/\/.*|"(?:[^"\\]|\\.)*"/g, (match) => ' '.repeat(match.length));
+                for (const { 0: name, index } of text.matchAll(/\b[A-Za-z_]\w*\b(?!\s*\()/g)) {
+                    const range = new vscode.Range(line, index, line, index + name.length);
+                    found.push(new vscode.InlineValueVariableLookup(range, name, true));
+                }
+            }
+            return found;
+        },
+    };
+
     const tracker = {
         createDebugAdapterTracker: () => ({
             onDidSendMessage(message) {
@@ -265,6 +284,7 @@ function activate(context) {
             createDebugAdapterDescriptor: () => new vscode.DebugAdapterExecutable(program(), ['dap']),
         }),
         vscode.debug.registerDebugAdapterTrackerFactory(TYPE, tracker),
+        vscode.languages.registerInlineValuesProvider(LANGUAGES.map((language) => ({ language })), inlineValues),
         vscode.window.registerTreeDataProvider('contraflow.hits', hits),
         vscode.window.registerTreeDataProvider('contraflow.marks', marks),
         vscode.window.registerWebviewViewProvider('contraflow.recording', recording),

@@ -13,7 +13,7 @@ mod walks;
 use crate::support::{Scene, contraflow, text};
 use schema::Schema;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -32,6 +32,8 @@ pub(crate) struct Ide {
     messages: Receiver<Value>,
     /// Events that nobody has asked for yet.
     events: VecDeque<Value>,
+    /// Responses, by the numbers of their requests, that nobody has asked for yet.
+    responses: BTreeMap<i64, Value>,
     schema: Schema,
     seq: i64,
     /// The thread of the last stop.
@@ -70,7 +72,8 @@ impl Ide {
         });
         let input: Option<Box<dyn Write>> = Some(Box::new(input));
         let (events, schema) = (VecDeque::new(), Schema::load());
-        Self { adapter, input, messages, events, schema, seq: 0, thread: 0 }
+        let responses = BTreeMap::new();
+        Self { adapter, input, messages, events, responses, schema, seq: 0, thread: 0 }
     }
 
     /// Starts an adapter and launches something, with breakpoints; returns the first stop.
@@ -112,15 +115,18 @@ impl Ide {
         message
     }
 
-    /// Returns the response to a request.
+    /// Returns the response to a request. Others, which come before it, are kept.
     fn response(&mut self, seq: i64) -> Value {
+        if let Some(response) = self.responses.remove(&seq) {
+            return response;
+        }
         loop {
             let message = self.message();
-            if message["type"] == "response" && message["request_seq"] == seq {
-                return message;
+            match message["request_seq"].as_i64() {
+                Some(of) if of == seq => return message,
+                Some(of) => drop(self.responses.insert(of, message)),
+                None => self.events.push_back(message),
             }
-            assert_eq!(message["type"], "event", "{message}");
-            self.events.push_back(message);
         }
     }
 

@@ -24,9 +24,15 @@ fn hits_writers_and_marks_lead_through_the_run() {
     let wanted = [("4", "10"), ("3", "6"), ("2", "3"), ("1", "1"), ("0", "0")];
     assert_eq!(values, wanted.map(|(a, total)| json!([a, total, none])));
     assert_eq!(ide.position(), end);
+    ide.ask("initialize", &json!({"supportsProgressReporting": true}));
     let few = ide.ask("contraflow/hits", &json!({"function": "add", "limit": 2}));
     assert_eq!((&few["hasMore"], &few["total"]), (&json!(true), &json!(null)));
     assert_eq!(few["hits"].as_array().unwrap().len(), 2);
+    let (start, end_of) = (ide.event("progressStart"), ide.event("progressEnd"));
+    assert_eq!(
+        (&start["cancellable"], &start["progressId"]),
+        (&json!(true), &end_of["progressId"])
+    );
     // Each hit is a place to go to.
     let third = hits["hits"][2]["position"].as_str().unwrap().to_owned();
     let seek = json!({"to": third});

@@ -131,6 +131,35 @@ fn a_killed_adapter_leaves_no_process() {
 }
 
 #[test]
+fn a_request_is_cancelled() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let (recording, _) = ledger(&scene, false);
+    let (mut ide, _) = Ide::launched(&json!({"recording": recording}), &[]);
+    let begun = Instant::now();
+    let long = json!({"expression": "python import time; time.sleep(50)", "context": "repl"});
+    let long = ide.send("evaluate", &long);
+    let waiting = ide.send("threads", &json!({}));
+    // gdb must have begun with it: an earlier Ctrl-C would be for nothing.
+    std::thread::sleep(Duration::from_millis(500));
+    ide.send("cancel", &json!({"requestId": waiting}));
+    ide.send("cancel", &json!({"requestId": long}));
+    assert_eq!(ide.response(waiting)["message"], "cancelled");
+    assert_eq!(ide.response(long)["success"], false);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    // A search that is cancelled before, during or after its work.
+    let search = ide.send("contraflow/hits", &json!({"function": "add", "limit": 100_000}));
+    let cancel = ide.send("cancel", &json!({"requestId": search}));
+    let answers = [search, cancel].map(|seq| ide.response(seq));
+    assert!(answers[0]["success"] == true || answers[0]["message"] == "cancelled");
+    assert_eq!(answers[1]["success"], true);
+    ide.place();
+    ide.leave();
+}
+
+#[test]
 fn a_client_that_goes_ends_the_session() {
     if !have("gdb") {
         return;
