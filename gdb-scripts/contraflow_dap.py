@@ -303,6 +303,14 @@ def scopes(frameId=0, **_):
         return {"scopes": shown}
 
 
+@request
+def function(frameId=0, **_):
+    """Returns the line at which the function of a frame begins; none if it is not known."""
+    with Selected():
+        found = enter(frameId).function()
+        return {"line": found.line if found is not None and found.line else None}
+
+
 def function_block(frame):
     block = frame.block()
     while block.function is None and block.superblock is not None:

@@ -419,6 +419,7 @@ const KNOWN: [&str; 38] = [
 fn is_known(command: &str) -> bool {
     KNOWN.contains(&command)
         || command == "contraflow/timeline"
+        || command == "contraflow/function"
         || command == "contraflow/mark"
         || command == "contraflow/unmark"
 }

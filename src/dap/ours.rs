@@ -58,6 +58,7 @@ impl Adapter<'_> {
             "when" => Ok(self.here()?.json()),
             "hits" => self.with_progress(request, "Searching the recording", Self::hits),
             "writers" => self.with_progress(request, "Searching for writers", Self::writers),
+            "function" => self.look("function", request.arguments.clone()),
             "marks" => self.ask(|session, _| marks(session)),
             "mark" | "unmark" => self.mark(name, request),
             "timeline" => self.ask(|session, _| timeline(session)),

@@ -2,6 +2,7 @@
 // real adapter: node extension.js CONTRAFLOW RECORDING SOURCE LINE
 'use strict';
 const assert = require('assert');
+const fs = require('fs');
 const Module = require('module');
 const path = require('path');
 const { spawn } = require('child_process');
@@ -117,13 +118,6 @@ async function main() {
     assert.deepStrictEqual([...Object.keys(registered.trees), ...Object.keys(registered.views)].sort(), views);
     assert.deepStrictEqual({ ...factory.createDebugAdapterDescriptor() }, { command: contraflow, args: ['dap'] });
 
-    const lines = ['int f(int a) {', '    call(a, "b"); // c', '    later();'];
-    const document = { lineAt: (at) => ({ text: lines[at] }) };
-    const range = (line) => ({ start: { line: 0 }, end: { line } });
-    const values = inline.provideInlineValues(document, range(2), { stoppedLocation: range(1) });
-    assert.deepStrictEqual(values.map((value) => value.name), ['int', 'int', 'a', 'a']);
-    assert.deepStrictEqual(values[3].range.all, [1, 9, 1, 10]);
-
     const run = (name, ...args) => registered.commands[`contraflow.${name}`](...args);
     await run('hits');
     assert(/No contraflow session/.test(said.pop() || '') || input.length === 0);
@@ -147,8 +141,20 @@ async function main() {
         const item = hits.getTreeItem(list[2]);
         await run('seek', ...item.command.arguments);
         await session.event('stopped');
-        await session.event('contraflow/when');
+        const when = await session.event('contraflow/when');
         assert(/ · past$/.test(status.text) && status.backgroundColor.id === 'statusBarItem.warningBackground');
+
+        // Values beside the lines of this function, and of no other.
+        const text = fs.readFileSync(source, 'utf8').split('\n');
+        const document = { lineAt: (at) => ({ text: text[at] }) };
+        const range = (at) => ({ start: { line: 0 }, end: { line: at } });
+        const stack = await session.customRequest('stackTrace', { threadId: when.thread, levels: 1 });
+        const stop = { stoppedLocation: range(Number(line) - 1), frameId: stack.stackFrames[0].id };
+        const values = await inline.provideInlineValues(document, range(text.length), stop);
+        const first = text.findIndex((each) => each.startsWith('static int add'));
+        const names = values.map((value) => value.name);
+        assert(values.every((value) => value.range.all[0] >= first && value.range.all[0] < Number(line)));
+        assert(['a', 'b', 'sum', 'total'].every((name) => names.includes(name)) && !names.includes('grows'), names);
 
         input.push('here');
         await run('mark');
@@ -170,8 +176,8 @@ async function main() {
         assert(posted[0].threads.length === 1 && posted[0].hits.length === 5);
         view.send({ share: 0.5 });
         await session.event('stopped');
-        const when = await session.customRequest('contraflow/when');
-        assert(Math.abs(when.share - 0.5) < 0.01, JSON.stringify(when));
+        const half = await session.customRequest('contraflow/when');
+        assert(Math.abs(half.share - 0.5) < 0.01, JSON.stringify(half));
 
         await run('seek', 'end');
         await session.event('stopped');

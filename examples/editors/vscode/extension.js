@@ -7,8 +7,6 @@ const { Recording } = require('./recording');
 
 const TYPE = 'contraflow';
 const LANGUAGES = ['c', 'cpp', 'rust', 'go', 'zig', 'd'];
-/** The number of lines before a stop that show values. */
-const INLINE_LINES = 60;
 
 function program() {
     return vscode.workspace.getConfiguration(TYPE).get('path') || TYPE;
@@ -69,6 +67,12 @@ const configurations = {
         return [{ type: TYPE, request: 'launch', name: 'Latest recording', recording: 'latest' }];
     },
     async resolveDebugConfiguration(_folder, configuration) {
+        try {
+            await run(['--version']);
+        } catch (error) {
+            vscode.window.showErrorMessage(`contraflow: ${error.message}`);
+            return undefined;
+        }
         if (configuration.request === 'attach') {
             return { ...configuration, pid: Number(configuration.pid) };
         }
@@ -242,10 +246,16 @@ function activate(context) {
 
     // Values beside the lines before the stop; VS Code looks the names up among the variables.
     const inlineValues = {
-        provideInlineValues(document, viewport, { stoppedLocation }) {
+        async provideInlineValues(document, viewport, { stoppedLocation, frameId }) {
+            const active = session();
+            // Lines of other functions may have variables of the same names.
+            const begin = active && await active.customRequest('contraflow/function', { frameId }).catch(() => undefined);
             const last = Math.min(viewport.end.line, stoppedLocation.end.line);
             const found = [];
-            for (let line = Math.max(viewport.start.line, last - INLINE_LINES); line <= last; line++) {
+            if (!begin || begin.line === null) {
+                return found;
+            }
+            for (let line = Math.max(viewport.start.line, begin.line - 1); line <= last; line++) {
                 const text = document.lineAt(line).text.replace(/\/\/.*|"(?:[^"\\]|\\.)*"/g, (match) => ' '.repeat(match.length));
                 for (const { 0: name, index } of text.matchAll(/\b[A-Za-z_]\w*\b(?!\s*\()/g)) {
                     const range = new vscode.Range(line, index, line, index + name.length);
