@@ -292,8 +292,8 @@ fn the_commands_of_the_script_help_and_complete() {
         &text,
         &[
             "Go to a position of the recorded history.",
-            "cf-caller\ncf-check\ncf-find\ncf-gaps\ncf-history\ncf-home\ncf-info\ncf-mark\ncf-marks\ncf-return\ncf-seek\n\
-             cf-stats\ncf-unmark\ncf-when",
+            "cf-caller\ncf-calls\ncf-check\ncf-find\ncf-gaps\ncf-history\ncf-hits\ncf-home\ncf-info\n\
+             cf-last\ncf-mark\ncf-marks\ncf-return\ncf-seek\ncf-stats\ncf-unmark\ncf-when",
             "cf-seek begin",
             "position 4 of 172",
             "position 5 of 172",
