@@ -24,6 +24,7 @@ mod proto;
 mod sites;
 mod slices;
 mod speedscope;
+mod stacks;
 mod tracker;
 mod walk;
 

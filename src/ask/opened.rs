@@ -10,6 +10,11 @@ use crate::session::{Position, symbols_of};
 use crate::symbols::Symbols;
 use crate::timeline::{Options, Timeline};
 use std::collections::BTreeSet;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
+
+/// Threads that are walked at the same time.
+const AT_A_TIME: usize = 8;
 
 /// A recording: its path, and its log if it is exact.
 #[derive(Debug)]
@@ -74,6 +79,32 @@ impl Asked {
 
     pub(super) fn tids(&self) -> Vec<Tid> {
         self.timeline.threads().collect()
+    }
+
+    /// Walks the threads by `walk`, some at a time, and passes each result on. Returns false if the user
+    /// interrupted it.
+    pub(super) fn each_thread<T: Send>(
+        &self,
+        walk: impl Fn(Tid) -> T + Sync,
+        mut take: impl FnMut(T),
+        is_over: &dyn Fn() -> bool,
+    ) -> bool {
+        for tids in self.tids().chunks(AT_A_TIME) {
+            let results = thread::scope(|scope| {
+                let walk = &walk;
+                let walks: Vec<_> =
+                    tids.iter().map(|tid| scope.spawn(move || walk(*tid))).collect();
+                let join = |walk: ScopedJoinHandle<'_, T>| walk.join();
+                walks.into_iter().map(join).collect::<Vec<_>>()
+            });
+            for result in results {
+                take(result.unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            if is_over() {
+                return false;
+            }
+        }
+        true
     }
 
     pub(super) fn functions(&self) -> Functions<'_> {

@@ -1,9 +1,14 @@
 //! The instructions of each function and line, exactly: no sampling.
 
 use super::error::Error;
-use super::executed::{Executed, Stack};
+use super::executed::Executed;
+use super::functions::Functions;
 use super::opened::Asked;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use super::stacks::Callee;
+use std::collections::{BTreeMap, HashMap};
+
+/// The name of the calls that have no stack of their own.
+const MORE: &str = "[more calls]";
 
 /// The instructions of a run, by function, line and stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,7 +21,8 @@ pub struct Profile {
     pub functions: Vec<FunctionCost>,
     /// The lines, those with the most instructions first.
     pub lines: Vec<LineCost>,
-    /// The stacks, outermost function first, with the instructions of the innermost function itself.
+    /// The stacks, outermost function first, with the instructions of the innermost function itself. The
+    /// last one stands for all deeper calls where there are very many, or a deep recursion.
     pub stacks: Vec<(Vec<String>, u64)>,
 }
 
@@ -27,7 +33,8 @@ pub struct FunctionCost {
     pub name: String,
     /// Its own instructions.
     pub own: u64,
-    /// Those of the functions that it called, too.
+    /// Those of the functions that it called, too. Calls without a stack of their own count for the
+    /// functions around them only.
     pub total: u64,
     /// The calls.
     pub calls: u64,
@@ -50,9 +57,10 @@ impl Asked {
     /// Counts the instructions of the whole run. `None`: the user interrupted it.
     pub fn profile(&self, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Option<Profile>, Error> {
         let Some(executed) = self.executed(is_over) else { return Ok(None) };
-        let functions = functions_of(&executed.stacks);
+        let names = Names::new(&executed, &self.functions());
+        let functions = functions_of(&executed, &names);
         let lines = self.lines_of(&executed);
-        let stacks = stacks_of(&executed.stacks);
+        let stacks = stacks_of(&executed, &names);
         let (instructions, gaps) = (executed.instructions, executed.gaps);
         Ok(Some(Profile { instructions, gaps, functions, lines, stacks }))
     }
@@ -76,41 +84,64 @@ impl Asked {
     }
 }
 
-/// Returns the cost of each function. A function counts once on each stack.
-fn functions_of(stacks: &[Stack]) -> Vec<FunctionCost> {
-    let mut functions: HashMap<&str, FunctionCost> = HashMap::new();
-    for (number, stack) in stacks.iter().enumerate() {
-        let cost = |name: &str| FunctionCost { name: name.to_owned(), own: 0, total: 0, calls: 0 };
-        let mut seen = BTreeSet::new();
-        let mut next = Some(number);
-        while let Some(of) = next.and_then(|number| stacks.get(number)) {
-            let name = of.function.as_str();
-            if seen.insert(name) {
-                functions.entry(name).or_insert_with(|| cost(name)).total += stack.own;
-            }
-            next = of.around;
-        }
-        if let Some(function) = functions.get_mut(stack.function.as_str()) {
-            function.own += stack.own;
-            function.calls += stack.calls;
-        }
+/// Numbers the functions by their names.
+struct Names {
+    names: Vec<String>,
+    numbers: HashMap<Callee, usize>,
+}
+
+impl Names {
+    fn new(executed: &Executed, functions: &Functions<'_>) -> Self {
+        let (mut names, mut by_name) = (Vec::new(), HashMap::new());
+        let mut number = |callee| {
+            let name = match callee {
+                Callee::Function(start) => functions.name_at(start),
+                Callee::Page(page) => Some(format!("[{:#x}]", page.0)),
+                Callee::More => None,
+            };
+            let name = name.unwrap_or_else(|| MORE.to_owned());
+            let next = names.len();
+            *by_name.entry(name.clone()).or_insert_with(|| {
+                names.push(name);
+                next
+            })
+        };
+        let callees = executed.functions.keys().copied().chain([Callee::More]);
+        let numbers = callees.map(|callee| (callee, number(callee))).collect();
+        Self { names, numbers }
+    }
+
+    fn number(&self, callee: Callee) -> usize {
+        self.numbers.get(&callee).copied().unwrap_or(usize::MAX)
+    }
+
+    fn name(&self, callee: Callee) -> String {
+        self.names.get(self.number(callee)).cloned().unwrap_or_default()
+    }
+}
+
+fn functions_of(executed: &Executed, names: &Names) -> Vec<FunctionCost> {
+    let totals = executed.stacks.totals(|callee| names.number(callee));
+    let mut functions: HashMap<usize, FunctionCost> = HashMap::new();
+    for (callee, counts) in &executed.functions {
+        let number = names.number(*callee);
+        let new = || FunctionCost { name: names.name(*callee), own: 0, total: 0, calls: 0 };
+        let function = functions.entry(number).or_insert_with(new);
+        function.own += counts.own;
+        function.calls += counts.calls;
+        // Calls without a stack count for the functions around them only.
+        function.total = totals.get(&number).copied().unwrap_or(0).max(function.own);
     }
     let mut functions: Vec<FunctionCost> = functions.into_values().collect();
     functions.sort_by(|a, b| b.own.cmp(&a.own).then_with(|| a.name.cmp(&b.name)));
     functions
 }
 
-fn stacks_of(stacks: &[Stack]) -> Vec<(Vec<String>, u64)> {
+fn stacks_of(executed: &Executed, names: &Names) -> Vec<(Vec<String>, u64)> {
     let mut by_names: BTreeMap<Vec<String>, u64> = BTreeMap::new();
-    for (number, stack) in stacks.iter().enumerate().filter(|(_, stack)| stack.own > 0) {
-        let mut names = Vec::new();
-        let mut next = Some(number);
-        while let Some(of) = next.and_then(|number| stacks.get(number)) {
-            names.push(of.function.clone());
-            next = of.around;
-        }
-        names.reverse();
-        *by_names.entry(names).or_default() += stack.own;
+    for (chain, own) in executed.stacks.chains() {
+        let chain = chain.into_iter().map(|callee| names.name(callee)).collect();
+        *by_names.entry(chain).or_default() += own;
     }
     by_names.into_iter().collect()
 }

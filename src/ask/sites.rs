@@ -6,7 +6,6 @@ use super::walk::walk;
 use crate::common::{Addr, Tid};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::thread;
 
 /// The addresses of some calls.
 #[derive(Debug, Default)]
@@ -24,22 +23,12 @@ impl Asked {
         starts: Option<&BTreeSet<Addr>>,
         interrupted: &dyn Fn() -> bool,
     ) -> Sites {
-        let tids = self.tids();
         let mut sites = Sites::default();
-        for tids in tids.chunks(AT_A_TIME) {
-            if interrupted() {
-                break;
-            }
-            let found = thread::scope(|scope| {
-                let walks = tids.iter().map(|tid| scope.spawn(|| self.sites_of(*tid, starts)));
-                let walks: Vec<_> = walks.collect();
-                walks.into_iter().filter_map(|walk| walk.join().ok()).collect::<Vec<Sites>>()
-            });
-            for of_thread in found {
-                sites.starts.extend(of_thread.starts);
-                sites.returns.extend(of_thread.returns);
-            }
-        }
+        let add = |of_thread: Sites| {
+            sites.starts.extend(of_thread.starts);
+            sites.returns.extend(of_thread.returns);
+        };
+        self.each_thread(|tid| self.sites_of(tid, starts), add, interrupted);
         sites
     }
 
@@ -70,6 +59,3 @@ impl Asked {
         sites
     }
 }
-
-/// Threads that are walked at the same time.
-const AT_A_TIME: usize = 8;
