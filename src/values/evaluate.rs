@@ -7,17 +7,17 @@ use super::home::{InFrame, address, part, read};
 use super::number::{Number, integer_of, is_signed_integer, real_of};
 use super::parse::{Basic, Binary, Expr, Item};
 use super::shown::{Missing, Shown};
-use super::ty::Ty;
+use super::ty::{MAX_LEVELS, Ty};
 use crate::common::Addr;
 use crate::symbols::{
     FrameRegisters, Home, Kind, Machine, Member, Piece, Signature, Symbols, Type, TypeId, Variant,
 };
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// The limit on nested anonymous members and base classes.
-const MAX_LEVELS: usize = 32;
+/// The limit on the structures in which a member is sought.
+const MAX_STRUCTURES: usize = 1000;
 
 /// Evaluates expressions with the symbols of a process. Keeps the types that it has read.
 pub struct Evaluator<'s> {
@@ -100,31 +100,32 @@ impl<'s> Evaluator<'s> {
     /// Returns true if the target of a pointer has a member.
     pub(super) fn has_member(&self, pointer: Option<TypeId>, name: &str) -> bool {
         let target = self.target_of(&Ty::or_void(pointer));
-        target.is_some_and(|target| self.find_member(&target, name, 0).is_some())
+        target.is_some_and(|target| self.find_member(&target, name).is_some())
     }
 
-    /// Finds a member in a structure, in the anonymous ones in it, and in its bases. Returns its offset
-    /// too.
-    fn find_member(&self, ty: &Ty, name: &str, level: usize) -> Option<(u64, Member)> {
-        let shape = self.shape(ty)?;
-        let (Kind::Structure(members) | Kind::Union(members)) = &shape.kind else { return None };
-        if level > MAX_LEVELS {
-            return None;
-        }
-        let is_meant = |member: &&Member| !member.is_base && member.name.as_deref() == Some(name);
-        if let Some(member) = members.iter().find(is_meant) {
-            return Some((member.offset_bytes?, member.clone()));
-        }
-        let inner = members.iter().filter(|member| member.is_base || member.name.is_none());
-        inner.into_iter().find_map(|outer| {
-            let of = Ty::or_void(outer.type_id);
-            let (offset, mut member) = self.find_member(&of, name, level + 1)?;
-            let base = outer.offset_bytes?;
-            if let Some((first, _)) = &mut member.bits {
-                *first = first.checked_add(base.checked_mul(8)?)?;
+    /// Finds a member in a structure, then in the anonymous ones in it and in its bases. Returns its
+    /// offset too.
+    fn find_member(&self, ty: &Ty, name: &str) -> Option<(u64, Member)> {
+        let mut structures = VecDeque::from([(ty.clone(), 0_u64)]);
+        for _ in 0..MAX_STRUCTURES {
+            let (ty, base) = structures.pop_front()?;
+            let Some(shape) = self.shape(&ty) else { continue };
+            let (Kind::Structure(members) | Kind::Union(members)) = &shape.kind else { continue };
+            let is_meant =
+                |member: &&Member| !member.is_base && member.name.as_deref() == Some(name);
+            if let Some(member) = members.iter().find(is_meant) {
+                let mut member = member.clone();
+                if let Some((first, _)) = &mut member.bits {
+                    *first = first.checked_add(base.checked_mul(8)?)?;
+                }
+                return Some((base.checked_add(member.offset_bytes?)?, member));
             }
-            Some((base.checked_add(offset)?, member))
-        })
+            let inner = members.iter().filter(|member| member.is_base || member.name.is_none());
+            structures.extend(inner.filter_map(|inner| {
+                Some((Ty::or_void(inner.type_id), base.checked_add(inner.offset_bytes?)?))
+            }));
+        }
+        None
     }
 
     /// Returns a member of a structure.
@@ -278,13 +279,16 @@ impl State<'_, '_> {
         }
     }
 
-    /// Follows references and pointers to a structure.
+    /// Follows references and pointers to a structure. A pointer may point to itself.
     fn structure(&self, value: &Val) -> Found<Val> {
-        let is_pointer = self
-            .evaluator
-            .shape(&value.ty)
-            .is_some_and(|shape| matches!(shape.kind, Kind::Pointer { .. }));
-        if is_pointer { self.structure(&self.target(value)?) } else { Ok(value.clone()) }
+        let mut value = value.clone();
+        for _ in 0..MAX_LEVELS {
+            if self.evaluator.target_of(&value.ty).is_none() {
+                return Ok(value);
+            }
+            value = self.target(&value)?;
+        }
+        Err(Missing::Unavailable.into())
     }
 
     fn member(&self, of: &Val, name: &str) -> Found<Val> {
@@ -296,7 +300,7 @@ impl State<'_, '_> {
                 self.evaluator.variant(&of, discriminant.as_ref(), variants, self.machine)?;
             of = found.ok_or(Missing::Unavailable)?;
         }
-        let Some((at, member)) = self.evaluator.find_member(&of.ty, name, 0) else {
+        let Some((at, member)) = self.evaluator.find_member(&of.ty, name) else {
             let of = self.evaluator.name_of(&of.ty);
             return Err(Fail::Error(Error::NoMember { of, name: name.to_owned() }));
         };
@@ -336,6 +340,7 @@ impl State<'_, '_> {
         let shape = self.evaluator.shape(&slice.ty)?;
         let Kind::Structure(members) = &shape.kind else { return None };
         let data = members.iter().find(|member| is_data(member))?;
+        self.evaluator.target_of(&Ty::or_void(data.type_id))?;
         Some(self.evaluator.member(slice, data, data.offset_bytes?, self.machine))
     }
 

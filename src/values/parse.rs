@@ -5,6 +5,8 @@ use super::lexer::{Token, tokens};
 
 /// The limit on nested expressions.
 const MAX_DEPTH: usize = 200;
+/// The limit on operators after an operand: a row of them is as deep as it is long.
+const MAX_LINKS: usize = 500;
 
 /// An expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -115,7 +117,7 @@ fn item(text: &str) -> Result<Item, Error> {
         };
     }
     let tokens = tokens(text)?;
-    let mut parser = Parser { text, tokens: &tokens, next: 0, depth: 0 };
+    let mut parser = Parser { text, tokens: &tokens, next: 0, depth: 0, links: 0 };
     let expr = parser.binary(0)?;
     match parser.tokens.get(parser.next) {
         None => Ok(Item::Value(expr)),
@@ -128,6 +130,7 @@ struct Parser<'a> {
     tokens: &'a [(usize, Token)],
     next: usize,
     depth: usize,
+    links: usize,
 }
 
 /// Operators with their precedence.
@@ -172,6 +175,15 @@ impl Parser<'_> {
         found
     }
 
+    /// Counts an operator after an operand.
+    fn link(&mut self) -> Result<(), Error> {
+        self.links += 1;
+        match self.links <= MAX_LINKS {
+            true => Ok(()),
+            false => Err(self.fault("the expression is too long")),
+        }
+    }
+
     fn binary(&mut self, least: u8) -> Result<Expr, Error> {
         let mut left = self.unary()?;
         loop {
@@ -180,6 +192,7 @@ impl Parser<'_> {
             let Some((_, operator, precedence)) = found.filter(|(.., of)| *of > least) else {
                 return Ok(left);
             };
+            self.link()?;
             self.next += 1;
             let right = self.binary(*precedence)?;
             left = Expr::Binary(*operator, Box::new(left), Box::new(right));
@@ -250,6 +263,9 @@ impl Parser<'_> {
     fn postfix(&mut self) -> Result<Expr, Error> {
         let mut expr = self.primary()?;
         loop {
+            if matches!(self.sign(), Some("[" | "." | "->")) {
+                self.link()?;
+            }
             if self.take("[") {
                 let index = self.binary(0)?;
                 if !self.take("]") {

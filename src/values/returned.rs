@@ -13,8 +13,8 @@ const XMM0: u16 = 17;
 const XMM1: u16 = 18;
 /// The size of the largest value in registers.
 const IN_REGISTERS: u64 = 16;
-/// The limit on nested structures.
-const MAX_DEPTH: usize = 8;
+/// The limit on the parts of a value in registers, which has 16 bytes.
+const MAX_PARTS: usize = 128;
 
 /// The class of eight bytes of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +65,7 @@ impl Evaluator<'_> {
         if is_whole && language != Language::C {
             return None;
         }
-        let mut classes = [Class::Nothing; 2];
-        self.classify(&ty, 0, &mut classes, 0)?;
+        let classes = self.classes(&ty)?;
         let (mut general, mut vectors) = ([RAX, RDX].into_iter(), [XMM0, XMM1].into_iter());
         let mut pieces = Vec::new();
         for (number, class) in (0_u64..).zip(classes) {
@@ -83,48 +82,50 @@ impl Evaluator<'_> {
         Some(Home { pieces })
     }
 
-    /// Adds the classes of a value at an offset. `None` for those that are in other registers, or in
-    /// memory.
-    fn classify(&self, ty: &Ty, at: u64, classes: &mut [Class; 2], depth: usize) -> Option<()> {
-        let shape = self.shape(ty)?;
-        let size = self.size_of(ty)?;
-        if depth > MAX_DEPTH {
-            return None;
-        }
-        let class = match &shape.kind {
-            Kind::Structure(members) | Kind::Union(members) => {
-                for member in members {
-                    let offset = member.offset_bytes?;
-                    let of = Ty::or_void(member.type_id);
-                    if let Some((first, _)) = member.bits {
-                        add(classes, at.checked_add(first / 8)?, Class::Integer)?;
-                    } else {
-                        self.classify(&of, at.checked_add(offset)?, classes, depth + 1)?;
+    /// Returns the classes of a value. `None` for values that are in other registers, or in memory.
+    fn classes(&self, ty: &Ty) -> Option<[Class; 2]> {
+        let (mut classes, mut left) = ([Class::Nothing; 2], MAX_PARTS);
+        let mut parts = vec![(ty.clone(), 0_u64)];
+        while let Some((ty, at)) = parts.pop() {
+            left = left.checked_sub(1)?;
+            let (shape, size) = (self.shape(&ty)?, self.size_of(&ty)?);
+            let class = match &shape.kind {
+                Kind::Structure(members) | Kind::Union(members) => {
+                    for member in members {
+                        let offset = member.offset_bytes?;
+                        if let Some((first, _)) = member.bits {
+                            add(&mut classes, at.checked_add(first / 8)?, Class::Integer)?;
+                        } else {
+                            parts.push((Ty::or_void(member.type_id), at.checked_add(offset)?));
+                        }
                     }
+                    continue;
                 }
-                return Some(());
-            }
-            Kind::Array { .. } => {
-                let element = super::evaluate::element_of(&shape)?;
-                let step = self.size_of(&element).filter(|step| *step > 0)?;
-                for number in 0..size / step {
-                    self.classify(&element, at + number * step, classes, depth + 1)?;
+                Kind::Array { .. } => {
+                    let element = super::evaluate::element_of(&shape)?;
+                    let step = self.size_of(&element).filter(|step| *step > 0)?;
+                    for number in 0..(size / step).min(IN_REGISTERS) {
+                        parts.push((element.clone(), at.checked_add(number * step)?));
+                    }
+                    continue;
                 }
-                return Some(());
+                Kind::Float if size <= 8 => Class::Sse,
+                Kind::Integer { .. }
+                | Kind::Character { .. }
+                | Kind::Boolean
+                | Kind::Enumeration { .. }
+                | Kind::Pointer { .. } => Class::Integer,
+                _ => return None,
+            };
+            if size == 0 || !at.is_multiple_of(size) {
+                return None;
             }
-            Kind::Float if size <= 8 => Class::Sse,
-            Kind::Integer { .. }
-            | Kind::Character { .. }
-            | Kind::Boolean
-            | Kind::Enumeration { .. }
-            | Kind::Pointer { .. } => Class::Integer,
-            _ => return None,
-        };
-        if !at.is_multiple_of(size) {
-            return None;
+            add(&mut classes, at, class)?;
+            if size > 8 {
+                add(&mut classes, at + 8, class)?;
+            }
         }
-        add(classes, at, class)?;
-        if size > 8 { add(classes, at + 8, class) } else { Some(()) }
+        Some(classes)
     }
 }
 

@@ -5,6 +5,9 @@ use super::parse::Basic;
 use crate::symbols::{Kind, Language, Type, TypeId};
 use std::sync::Arc;
 
+/// The limit on nested types: damaged debug information may have circles.
+pub(super) const MAX_LEVELS: usize = 32;
+
 /// A type.
 #[derive(Clone, Debug)]
 pub(super) enum Ty {
@@ -63,23 +66,30 @@ impl Evaluator<'_> {
 
     /// Returns the size of a type's values.
     pub(super) fn size_of(&self, ty: &Ty) -> Option<u64> {
-        let shape = self.shape(ty)?;
-        match &shape.kind {
-            Kind::Array { element, counts } => {
-                let element = self.size_of(&Ty::or_void(*element))?;
-                counts.iter().try_fold(element, |size, count| size.checked_mul((*count)?))
-            }
-            _ => shape.size_bytes,
+        let (mut shape, mut elements) = (self.shape(ty)?, 1_u64);
+        for _ in 0..MAX_LEVELS {
+            let Kind::Array { element, counts } = &shape.kind else {
+                return shape.size_bytes?.checked_mul(elements);
+            };
+            elements = counts
+                .iter()
+                .try_fold(elements, |product, count| product.checked_mul((*count)?))?;
+            shape = self.shape(&Ty::or_void(*element))?;
         }
+        None
     }
 
     /// Returns a type in words.
     pub(super) fn name_of(&self, ty: &Ty) -> String {
+        self.name_within(ty, 0)
+    }
+
+    fn name_within(&self, ty: &Ty, level: usize) -> String {
         let Some(shape) = self.shape(ty) else { return "a value without a type".to_owned() };
         match (&shape.kind, &shape.name) {
             (Kind::Pointer { .. }, None) => match self.target_of(ty) {
-                Some(target) if self.shape(&target).is_some() => {
-                    format!("a pointer to {}", self.name_of(&target))
+                Some(target) if self.shape(&target).is_some() && level < MAX_LEVELS => {
+                    format!("a pointer to {}", self.name_within(&target, level + 1))
                 }
                 _ => "a pointer to void".to_owned(),
             },

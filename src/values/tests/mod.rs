@@ -129,6 +129,15 @@ fn wrong_expressions_are_answered_in_a_sentence() {
 }
 
 #[test]
+fn long_rows_of_operators_are_refused() {
+    for text in [format!("1{}", "+1".repeat(60_000)), format!("$rax{}", ".a".repeat(60_000))] {
+        let error = answer(&text).unwrap_err().to_string();
+        assert!(error.contains("the expression is too long"), "{}", &error[error.len() - 60..]);
+    }
+    assert_eq!(one(&format!("1{}", "+1".repeat(200))), "201");
+}
+
+#[test]
 fn commas_in_brackets_do_not_divide() {
     let list = items("a[b], bt 3 , (c)").unwrap();
     let texts: Vec<&str> = list.iter().map(|(text, _)| text.as_str()).collect();
