@@ -154,9 +154,12 @@ fn a_process_that_ends_while_it_is_recorded_has_its_end() {
     for kind in KINDS {
         let scene = Scene::new();
         let program = scene.compile("attached.c", &["-O1", "-pthread"]);
-        let subject = Subject::start(&program);
+        let mut subject = Subject::start(&program);
         let recorder = recorder(&scene, kind, &subject.pid());
         wait_until(|| subject.proc("maps").contains("memfd:contraflow"));
+        // Its input ends when all threads have run under the recorder for a while.
+        subject.answers('a');
+        std::thread::sleep(Duration::from_millis(300));
         assert_eq!(subject.end(), Some(7));
         let output = recorder.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
