@@ -50,6 +50,11 @@ impl TranslatedProcess {
         !self.space.foreign.is_shut()
     }
 
+    /// Returns true if some foreign memory is closed.
+    pub fn has_closed_foreign(&self) -> bool {
+        !self.space.foreign.closed().is_empty()
+    }
+
     /// Closes all foreign memory. Returns the ranges that were not closed before an access.
     pub fn close_foreign(&mut self, tracee: Tracee) -> Result<Vec<AddrRange>, Error> {
         if self.space.foreign.is_shut() {

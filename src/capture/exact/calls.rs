@@ -4,7 +4,6 @@
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
 use super::filters::{FILTER_ARGUMENT, PROGRAM_BYTES, installs_filter, is_of_filter};
-use super::foreign::is_repeated;
 use super::maps::changes_mappings;
 use super::process::{Process, extended_of, state_of};
 use super::scratch::Scratch;
@@ -110,6 +109,7 @@ impl Engine {
                 before,
                 uses_foreign: uses_foreign && scratch.is_empty(),
                 was_closed: false,
+                is_repeated: false,
                 scratch,
                 extended,
                 is_logged,
@@ -207,7 +207,7 @@ impl Process {
         Ok(match why {
             // The kernel makes it again, unless a handler begins.
             SignalStop::Done if asks_to_restart(&thread.tracee().registers()?) => InCall::GoesOn,
-            SignalStop::Done if is_repeated(thread)? => InCall::GoesOn,
+            SignalStop::Done if self.repeats(thread)? => InCall::GoesOn,
             SignalStop::Done => InCall::Done,
             SignalStop::Program(info) => InCall::Signal(info),
             SignalStop::HiddenFault => {

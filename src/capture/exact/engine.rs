@@ -392,7 +392,10 @@ impl Engine {
             let bytes = process.bytes_at(before.rip);
             let ticks = u64::from(is_tick(&bytes, before.rip));
             let memory = process.before_step(hook);
-            let earlier = process.before_access(thread, &before, &bytes)?;
+            let earlier = match hook {
+                Some(_) => None,
+                None => process.before_access(thread, &before, &bytes)?,
+            };
             let stepped = process.engine.step_in_program(&mut thread.translated)?;
             let accessed = earlier.filter(|_| process.engine.has_open_foreign());
             match (stepped, hook) {

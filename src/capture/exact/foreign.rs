@@ -17,10 +17,10 @@ use crate::tracee::call_numbers::FUTEX;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// The least time between two looks at what other processes map, and how many times as long as a look it
-/// is.
+/// The time between two looks at what other processes map, unless looks take long.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
-const LOOKS_SHARE: u32 = 50;
+/// The least time between two looks, as a multiple of the time that a look takes.
+const REST_AFTER_LOOK: u32 = 20;
 const EFAULT: i64 = -libc::EFAULT as i64;
 
 /// The state of a thread before an instruction that may access foreign memory.
@@ -94,6 +94,17 @@ impl Process {
         if shared.is_empty() {
             return;
         }
+        let begun = Instant::now();
+        if begun < self.rests_until {
+            self.next_look = self.rests_until;
+            return;
+        }
+        self.share_what_others_map(&shared);
+        self.rests_until = begun + REST_AFTER_LOOK * begun.elapsed();
+    }
+
+    /// Takes note of those of some mappings that other processes can write.
+    fn share_what_others_map(&mut self, mappings: &[Mapping]) {
         let own = self.pid();
         let all = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -104,7 +115,7 @@ impl Process {
             // Another recorder closes it for its program.
             let may_write =
                 |m: &Mapping| m.protection.shared && (m.protection.write || !m.protection.read);
-            for mapping in &shared {
+            for mapping in mappings {
                 if maps.iter().any(|m| may_write(m) && m.is_same_file(mapping)) {
                     self.share(mapping);
                 }
@@ -114,17 +125,20 @@ impl Process {
 
     /// Looks now and then for processes that have mapped what the program maps.
     pub(super) fn look_for_others_if_due(&mut self) {
-        let begun = Instant::now();
-        if begun < self.next_look {
-            return;
+        let now = Instant::now();
+        if now >= self.next_look.max(self.rests_until) {
+            self.look_for_others(EVERYWHERE);
+            self.next_look = now + LOOK_PERIOD;
         }
-        self.look_for_others(EVERYWHERE);
-        self.next_look = begun + LOOK_PERIOD.max(LOOKS_SHARE * begun.elapsed());
     }
 
-    /// Closes foreign memory, and logs which is closed from now on.
+    /// Closes foreign memory, and logs which was not closed before.
     fn close_foreign(&mut self, thread: &Thread) -> Result<(), Error> {
         for range in self.engine.close_foreign(thread.tracee())? {
+            if self.foreign.contains(&range) {
+                continue;
+            }
+            self.foreign.push(range);
             self.log_beside(thread.tid(), Happening::Foreign { range })?;
         }
         Ok(())
@@ -142,13 +156,18 @@ impl Process {
         if !restarts && now.rip != calling.registers.rip {
             return Ok(());
         }
-        self.engine.open_foreign_for_call(tracee, &calling.registers)?;
+        if calling.is_repeated {
+            self.engine.give_back_foreign(tracee, EVERYWHERE)?;
+        } else {
+            self.engine.open_foreign_for_call(tracee, &calling.registers)?;
+        }
         if restarts {
             // The kernel would have done this, but for the calls that opened it.
             tracee.set_registers(&stand_before_call(&now))?;
         }
         calling.was_closed = false;
-        calling.uses_foreign = self.uses_foreign(&calling.call) && calling.scratch.is_empty();
+        let goes_to_program = calling.scratch.is_empty() || calling.is_repeated;
+        calling.uses_foreign = self.uses_foreign(&calling.call) && goes_to_program;
         Ok(())
     }
 
@@ -175,6 +194,26 @@ impl Process {
         Ok(Some(BeforeAccess { extended, memory }))
     }
 
+    /// Lets a thread make its call once more that failed because foreign memory was closed: since the call
+    /// began, or where its arguments do not point. Returns false for a call that did not.
+    pub(super) fn repeats(&self, thread: &mut Thread) -> Result<bool, Error> {
+        let Doing::Calls(calling) = &mut thread.doing else { return Ok(false) };
+        let has_closed = self.engine.has_closed_foreign() && !calling.is_repeated;
+        if !calling.was_closed && !has_closed {
+            return Ok(false);
+        }
+        let (was_closed, r) = (calling.was_closed, calling.registers);
+        let after = thread.translated.tracee.registers()?;
+        if after.rax.cast_signed() != EFAULT {
+            return Ok(false);
+        }
+        calling.is_repeated |= !was_closed;
+        let (rip, rax, rcx, r11) = (r.rip, r.rax, r.rcx, r.r11);
+        let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
+        thread.tracee().set_registers(&again)?;
+        Ok(true)
+    }
+
     /// Logs an instruction that accessed foreign memory.
     pub(super) fn log_access(
         &mut self,
@@ -197,22 +236,6 @@ impl Process {
         let (place, registers) = (place_of(before), Box::new(after.into()));
         self.log(thread, before, Happening::Accesses { place, registers, extended, writes })
     }
-}
-
-/// Lets a thread make its call once more that failed because foreign memory was closed. Returns
-/// false for a call that did not.
-pub(super) fn is_repeated(thread: &Thread) -> Result<bool, Error> {
-    let Some(calling) = thread.calling().filter(|calling| calling.was_closed) else {
-        return Ok(false);
-    };
-    let after = thread.tracee().registers()?;
-    if after.rax.cast_signed() != EFAULT {
-        return Ok(false);
-    }
-    let Registers { rip, rax, rcx, r11, .. } = calling.registers;
-    let again = Registers { rip, rax, rcx, r11, orig_rax: u64::MAX, ..after };
-    thread.tracee().set_registers(&again)?;
-    Ok(true)
 }
 
 /// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2).

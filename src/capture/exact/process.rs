@@ -35,6 +35,10 @@ pub(super) struct Process {
     pub(super) changed_memory: Vec<AddrRange>,
     /// When to look next at what other processes map.
     pub(super) next_look: Instant,
+    /// The time before which it is not done again.
+    pub(super) rests_until: Instant,
+    /// The foreign memory that is in the log.
+    pub(super) foreign: Vec<AddrRange>,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }

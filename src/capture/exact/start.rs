@@ -112,6 +112,8 @@ impl Process {
             vdso: None,
             changed_memory: Vec::new(),
             next_look: Instant::now(),
+            rests_until: Instant::now(),
+            foreign: Vec::new(),
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

@@ -35,6 +35,8 @@ pub(super) struct Calling {
     pub(super) uses_foreign: bool,
     /// True if foreign memory was closed since the call was begun.
     pub(super) was_closed: bool,
+    /// True if it is made once more, with all foreign memory open.
+    pub(super) is_repeated: bool,
     /// The buffers that the kernel fills in place of the program's.
     pub(super) scratch: Scratch,
     /// The extended state, where the call may take long: it cannot be read in a call.

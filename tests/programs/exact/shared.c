@@ -1,6 +1,7 @@
 // Memory that other processes write: of forks, of files, of shm_open and shmget; read and written by
 // instructions of all kinds, by system calls, by threads, and while signals come.
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -144,6 +147,18 @@ static void calls(void) {
     pid_t echo;
     posix_spawn(&echo, words[0], 0, 0, words, 0);
     printf("\n%d %d %d %d\n", null >= 0, ended(child), ended(echo), system("exit 5") >> 8);
+    // Arguments that point to what points there.
+    struct { unsigned long value, address; unsigned flags, reserved; } wait = {
+        atomic_load(&board->turn) + 1, (unsigned long)&board->turn, 2, 0};
+    int waited = syscall(449, &wait, 1, 0, 0, 0) ? errno == EAGAIN || errno == ENOSYS : 0;
+    struct { unsigned short count; char *filter; } program = {1, text + 500};
+    memcpy(text + 500, "\6\0\0\0\1\0\0\0", 8);
+    int filters = setsockopt(socket(AF_INET, SOCK_DGRAM, 0), SOL_SOCKET, SO_ATTACH_FILTER, &program,
+                             sizeof program);
+    // One that is wrong stays wrong.
+    wait.address = 8;
+    int wrong = syscall(449, &wait, 1, 0, 0, 0) ? errno == EFAULT || errno == ENOSYS : 0;
+    printf("%d %d %d\n", waited, filters, wrong);
 }
 
 static void *increments(void *board_) {
