@@ -47,7 +47,7 @@ pub struct Call {
     pub depth: usize,
     /// The place of the call; `None` for the function in which a thread begins.
     pub caller: Option<Place>,
-    /// How control came to it.
+    /// The instruction by which it was entered.
     pub how: CallKind,
     /// The arguments by their names, if they are known.
     pub arguments: Option<Vec<(String, Shown)>>,
@@ -59,7 +59,7 @@ pub struct Call {
     pub instructions: Option<u64>,
 }
 
-/// How control comes to a function.
+/// A kind of entry into a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// By a call.

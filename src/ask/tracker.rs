@@ -33,7 +33,7 @@ pub(super) struct Begins {
     pub(super) site: Option<Addr>,
 }
 
-/// How an activation begins.
+/// A kind of beginning of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beginning {
     /// The path begins, or goes on after a gap or in a function that was called before.

@@ -375,7 +375,7 @@ fn unknown(command: &str) -> Fault {
 }
 
 /// The requests that need something to debug.
-const KNOWN: [&str; 38] = [
+const KNOWN: [&str; 42] = [
     "threads",
     "pause",
     "continue",
@@ -407,6 +407,10 @@ const KNOWN: [&str; 38] = [
     "setDataBreakpoints",
     "setExceptionBreakpoints",
     "source",
+    "contraflow/function",
+    "contraflow/mark",
+    "contraflow/timeline",
+    "contraflow/unmark",
     "contraflow/when",
     "contraflow/seek",
     "contraflow/stepBackInto",
@@ -418,8 +422,4 @@ const KNOWN: [&str; 38] = [
 
 fn is_known(command: &str) -> bool {
     KNOWN.contains(&command)
-        || command == "contraflow/timeline"
-        || command == "contraflow/function"
-        || command == "contraflow/mark"
-        || command == "contraflow/unmark"
 }

@@ -36,7 +36,7 @@ struct Table<S> {
     entries: Vec<(u64, u64, usize)>,
 }
 
-/// How to find the registers of the caller at one address.
+/// The rules that give the registers of the caller at one address.
 struct Row {
     cfa: Rule,
     registers: Vec<(u16, Rule)>,
