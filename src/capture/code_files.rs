@@ -11,6 +11,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+/// The largest file that is stored as a whole though it is not mapped as code: 64 MiB.
+const LARGEST_DATA_BYTES: u64 = 64 << 20;
+
 /// The mapped files of a process.
 #[derive(Debug, Default)]
 pub(super) struct CodeFiles {
@@ -127,13 +130,14 @@ impl Stored {
     }
 }
 
-/// Stores a mapped file, if its path still leads to it. Code of other files is stored as it is
+/// Stores a mapped file, unless it is large and has no code, if its path still leads to it. Code of other files is stored as it is
 /// executed.
 fn store(mapping: &Mapping, recorder: &Recorder) -> Result<Option<Stored>, Error> {
     let Ok(mut file) = open_regular(Path::new(&mapping.name), Links::Follow) else {
         return Ok(None);
     };
-    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode);
+    let is_stored = |size| mapping.protection.execute || size <= LARGEST_DATA_BYTES;
+    let same = file.metadata().is_ok_and(|m| m.ino() == mapping.inode && is_stored(m.len()));
     let Some(stamp) = stamp(&file).ok().filter(|_| same) else { return Ok(None) };
     let image = recorder.writer().image_from_file(&mut file)?;
     Ok(Some(Stored { image, file, stamp }))

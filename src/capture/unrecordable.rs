@@ -9,6 +9,7 @@ const PR_SET_DUMPABLE: u64 = 4;
 const PR_SET_SECCOMP: u64 = 22;
 const PR_SET_TSC: u64 = 26;
 pub(in crate::capture) const PR_TSC_SIGSEGV: u64 = 2;
+const PR_SET_SYSCALL_USER_DISPATCH: u64 = 59;
 const SECCOMP_SET_MODE_FILTER: u64 = 1;
 const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 pub(in crate::capture) const FORBIDS_TIME: &str =
@@ -38,6 +39,10 @@ pub(in crate::capture) fn reason_to_leave(number: u64, r: &Registers) -> Option<
         // It would run in the code cache without a tracer. LeakSanitizer looks at the program's
         // threads this way, which it could not do with traced ones.
         return Some("makes a process that must not be traced (CLONE_UNTRACED)");
+    }
+    if number == PRCTL && r.rdi == PR_SET_SYSCALL_USER_DISPATCH && r.rsi != 0 {
+        // The recorder's own calls would be redirected as well.
+        return Some("redirects its system calls (PR_SET_SYSCALL_USER_DISPATCH)");
     }
     if number == PRCTL && r.rdi == PR_SET_TSC && r.rsi == PR_TSC_SIGSEGV {
         // The code cache reads the counter after each system call.

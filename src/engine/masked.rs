@@ -43,7 +43,8 @@ pub(super) fn join(joined: &mut Vec<(Mapping, bool)>, mapping: Mapping, touched:
     if let Some((last, last_touched)) = joined.last_mut() {
         let goes_on = last.offset + last.range.size_bytes() == mapping.offset;
         let same = last.protection == mapping.protection
-            && (last.inode, &last.name) == (mapping.inode, &mapping.name)
+            && (last.device, last.inode, &last.name)
+                == (mapping.device, mapping.inode, &mapping.name)
             && (mapping.inode == 0 || goes_on);
         if (touched || *last_touched) && same && last.range.end == mapping.range.start {
             last.range.end = mapping.range.end;

@@ -3,7 +3,7 @@
 use super::checkpoints::Checkpoints;
 use super::contexts::Contexts;
 use super::shared::SharedFiles;
-use crate::common::{Addr, Pid};
+use crate::common::{Addr, AddrRange, Pid};
 use crate::engine::{TranslatedProcess, TranslatedThread};
 use crate::tracee::end;
 
@@ -16,6 +16,8 @@ pub(super) struct Epoch {
     pub(super) page: Addr,
     pub(super) contexts: Contexts,
     pub(super) shared: SharedFiles,
+    /// Where stacks have room to grow, below what the program had of them at first.
+    pub(super) below_stacks: Vec<AddrRange>,
     /// The entries before its beginning: those about a program's start, or those before a keyframe.
     pub(super) begins: u64,
     pub(super) checkpoints: Checkpoints,
@@ -28,9 +30,9 @@ impl Epoch {
         page: Addr,
         contexts: Contexts,
     ) -> Self {
-        let begins = 0;
+        let (begins, below_stacks) = (0, Vec::new());
         let (shared, checkpoints) = (SharedFiles::default(), Checkpoints::default());
-        Self { engine, thread, page, contexts, shared, begins, checkpoints }
+        Self { engine, thread, page, contexts, shared, below_stacks, begins, checkpoints }
     }
 
     pub(super) fn pid(&self) -> Pid {

@@ -13,9 +13,9 @@ use crate::tracee::{Tracee, end, start_empty};
 const COUNTING_BUFFER_BYTES: u64 = 4096;
 const BUFFER_BYTES: u64 = 256 << 10;
 /// A stack may grow to as much.
-const STACK_BYTES: u64 = 64 << 20;
+pub(super) const STACK_BYTES: u64 = 64 << 20;
 /// The bytes left free below a stack (`stack_guard_gap` in the kernel).
-const STACK_GAP_BYTES: u64 = 1 << 20;
+pub(super) const STACK_GAP_BYTES: u64 = 1 << 20;
 
 /// A process without memory.
 struct Empty {
@@ -124,8 +124,11 @@ impl Epoch {
         let mut contexts = Contexts::default();
         contexts.add(tid, Context::new(&start.state));
         let mut epoch = Self::new(engine, thread, page, contexts);
-        for mapped in &stacks {
+        for (mapped, first) in stacks.iter().zip(&start.mappings) {
             epoch.map(mapped, reader)?;
+            if mapped.grows_down {
+                epoch.below_stacks.push(AddrRange::new(mapped.range.start, first.range.start));
+            }
         }
         epoch.look_at_mappings()?;
         while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
@@ -136,7 +139,7 @@ impl Epoch {
     }
 }
 
-/// Returns a stack as large as it may become: the kernel lets it grow as it is used.
+/// Returns a stack about as large as it may become: the kernel lets it grow as it is used.
 fn grown(stack: &Mapped, reserved: &[AddrRange]) -> Mapped {
     let below = reserved.iter().filter(|range| range.end <= stack.range.start);
     let lowest = below.map(|range| range.end.0.saturating_add(STACK_GAP_BYTES)).max().unwrap_or(0);

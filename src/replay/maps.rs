@@ -3,6 +3,7 @@
 
 use super::epoch::Epoch;
 use super::error::Error;
+use super::loader::{STACK_BYTES, STACK_GAP_BYTES};
 use crate::common::{Addr, AddrRange};
 use crate::recording::Reader;
 use crate::recording::log::{Content, MapChange, Mapped, Write};
@@ -41,7 +42,12 @@ impl Epoch {
         match change {
             MapChange::Map(mapped) => {
                 self.forget(mapped.range)?;
-                self.map(mapped, reader)
+                self.map(mapped, reader)?;
+                if mapped.grows_down {
+                    let start = mapped.range.start;
+                    self.below_stacks.push(AddrRange::new(start, start));
+                }
+                Ok(())
             }
             MapChange::Unmap(range) => {
                 self.forget(*range)?;
@@ -129,9 +135,36 @@ impl Epoch {
             self.engine.forget_code(range);
         }
         if self.write(addr, bytes).is_err() && !self.write_shared(addr, bytes)? {
+            self.grow_stack(addr)?;
             self.write(addr, bytes)?;
         }
         Ok(())
+    }
+
+    /// Maps more below a stack of which `addr` is the next to be used, as the kernel does. Returns false
+    /// if there is no such stack.
+    pub(super) fn grow_stack(&mut self, addr: Addr) -> Result<bool, Error> {
+        let mappings: Vec<_> = self.engine.space.mappings().cloned().collect();
+        let hidden = self.engine.space.hidden().iter().map(|range| range.end);
+        let ends = mappings.iter().map(|m| m.range.end).chain(hidden);
+        let lowest = ends.filter(|end| *end <= addr).max().unwrap_or_default();
+        let Some(stack) = mappings.iter().find(|m| m.range.start > addr) else { return Ok(false) };
+        let (top, is_used) = (stack.range.start, mappings.iter().any(|m| m.range.contains(addr)));
+        let is_of = |below: &&mut AddrRange| below.start <= top && top <= below.end;
+        let Some(below) = self.below_stacks.iter_mut().find(is_of).filter(|_| !is_used) else {
+            return Ok(false);
+        };
+        let room = Addr(lowest.0.saturating_add(STACK_GAP_BYTES));
+        let start = Addr(addr.page().0.saturating_sub(STACK_BYTES)).max(room);
+        if start > addr {
+            return Ok(false);
+        }
+        below.start = below.start.min(start);
+        let (start, size, prot) = (start.0, top.0 - start.0, bits(stack.protection));
+        let flags = PRIVATE_FIXED | ANONYMOUS | NORESERVE;
+        self.call("mmap", MMAP, [start, size, prot, flags, u64::MAX, 0])?;
+        self.look_at_mappings()?;
+        Ok(true)
     }
 
     pub(super) fn write(&self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {

@@ -353,10 +353,13 @@ impl Replay {
         })
     }
 
-    /// Returns the error for a fault that the recorded run did not have.
-    pub(super) fn fault(&self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
+    /// Handles a fault that the recorded run did not have: a stack grows, or the run is another one.
+    pub(super) fn fault(&mut self, tid: Tid, info: &SiginfoBytes) -> Result<(), Error> {
         let number = siginfo::signal_of(info);
         let at = siginfo::fault_address(info).unwrap_or_default();
+        if number == libc::SIGSEGV && self.epoch.grow_stack(at)? {
+            return Ok(());
+        }
         Err(self.diverged(tid, format!("it gets signal {number} for {at}")))
     }
 

@@ -19,7 +19,7 @@ const FILE_BYTES: u64 = 1 << 44;
 const SHARED_FIXED_NORESERVE: u64 = 0x4011;
 const NAME: &[u8] = b"shared\0";
 
-/// The memory files of a process: its descriptors, by the inodes of the recorded run.
+/// The memory files of a process: its descriptors, by the numbers of the recorded files.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SharedFiles(BTreeMap<u64, u64>);
 
@@ -65,11 +65,11 @@ impl Epoch {
         reader: &Reader,
     ) -> Result<(), Error> {
         let (pid, size) = (self.pid(), mapped.range.size_bytes());
-        let fd = match self.shared.0.get(&part.inode) {
+        let fd = match self.shared.0.get(&part.file) {
             Some(fd) => *fd,
             None => create(self.thread.tracee, pid, self.page)?,
         };
-        self.shared.0.insert(part.inode, fd);
+        self.shared.0.insert(part.file, fd);
         if let Content::File { image, offset } = &mapped.content {
             let stored = File::open(reader.image_path(image)?).map_err(failed("open"))?;
             let file = open(pid, fd)?;

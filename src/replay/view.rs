@@ -2,14 +2,15 @@
 
 use super::error::Error;
 use super::process::Replay;
-use crate::common::{Addr, Pid, Tid};
+use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
 use crate::recording::log::Bytes;
 use crate::sideband::{ImageId, Mapping};
-use crate::tracee::Tracee;
+use crate::tracee::{PageState, Tracee, private_pages};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+const PAGE_BYTES: u64 = 4096;
 const NT_PRFPREG: u32 = 2;
 const NT_X86_XSTATE: u32 = 0x202;
 
@@ -88,10 +89,24 @@ impl Replay {
         let with_name = |mapping: &Mapping| {
             let stored = Path::new(&mapping.name).file_name().and_then(|name| name.to_str());
             let name = stored.and_then(|stored| names.get(stored));
-            Mapping { name: name.unwrap_or(&mapping.name).clone(), ..mapping.clone() }
+            let name = name.unwrap_or(&mapping.name).clone();
+            Mapping { name, range: self.without_unused_stack(mapping.range), ..mapping.clone() }
         };
         let mappings = self.epoch.engine.space.mappings();
         mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name).collect()
+    }
+
+    /// Returns a mapping's range without the part into which a stack has not grown.
+    fn without_unused_stack(&self, range: AddrRange) -> AddrRange {
+        let below = &self.epoch.below_stacks;
+        let Some(below) = below.iter().find(|below| below.contains(range.start)) else {
+            return range;
+        };
+        let unused = AddrRange::new(range.start, below.end.min(range.end));
+        let states = private_pages(self.epoch.pid(), unused).unwrap_or_default();
+        let is_used = |state: &PageState| *state != PageState::Absent;
+        let first = states.iter().position(is_used).unwrap_or(states.len());
+        AddrRange::new(range.start.wrapping_add(first as u64 * PAGE_BYTES), range.end)
     }
 
     /// Returns the process's number in the recorded run.

@@ -13,6 +13,8 @@ pub struct Mapping {
     pub protection: Protection,
     /// The file offset of its first byte, in bytes.
     pub offset: u64,
+    /// The number of the file's device: the major one in the upper half, and the minor one.
+    pub device: u64,
     /// The file's inode; 0 without a file.
     pub inode: u64,
     /// The path, a name in brackets, or empty.
@@ -31,7 +33,7 @@ impl Mapping {
         fn name(mapping: &Mapping) -> &str {
             mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name)
         }
-        self.inode == other.inode && name(self) == name(other)
+        (self.device, self.inode) == (other.device, other.inode) && name(self) == name(other)
     }
 }
 
@@ -55,10 +57,11 @@ fn parse_line(line: &str) -> Option<Mapping> {
     let (start, end) = fields.next()?.split_once('-')?;
     let flags = fields.next()?.as_bytes();
     let offset = u64::from_str_radix(fields.next()?, 16).ok()?;
-    let _device = fields.next()?;
+    let (major, minor) = fields.next()?.split_once(':')?;
     let inode = fields.next()?.parse().ok()?;
     let name = fields.next().unwrap_or("").trim_start().to_owned();
     let hex = |s| u64::from_str_radix(s, 16).ok().map(Addr);
+    let part = |s| u32::from_str_radix(s, 16).ok().map(u64::from);
     Some(Mapping {
         range: AddrRange::new(hex(start)?, hex(end)?),
         protection: Protection {
@@ -68,6 +71,7 @@ fn parse_line(line: &str) -> Option<Mapping> {
             shared: *flags.get(3)? == b's',
         },
         offset,
+        device: part(major)? << 32 | part(minor)?,
         inode,
         name,
     })

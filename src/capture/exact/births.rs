@@ -15,7 +15,11 @@ use crate::sideband::Event;
 use crate::syscalls::{Call, Registered};
 use crate::tracee::call_numbers::{CLONE, CLONE3};
 use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for};
+use std::time::Duration;
 
+/// The time for which other threads wait while a child has this process's memory: until it executes
+/// another program, as a rule.
+const VFORKED_CHILD: Duration = Duration::from_millis(200);
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
 const CLONE_CHILD_SETTID: u64 = libc::CLONE_CHILD_SETTID as u64;
@@ -38,8 +42,8 @@ impl Engine {
         }
         self.with(parent, |_, thread| Ok(thread.tracee().step(0)?))?;
         match event {
-            // The parent waits for its child.
-            PtraceEvent::Vfork => self.wait_a_moment(parent, true),
+            // The parent waits for its child, which uses its memory.
+            PtraceEvent::Vfork => self.wait_at_most(parent, VFORKED_CHILD),
             _ => self.wait_for_call(parent),
         }
     }

@@ -3,6 +3,7 @@
 
 use super::effects::{Before, contents, ranges_of};
 use super::engine::Engine;
+use super::files::Opened;
 use super::filters::{FILTER_ARGUMENT, PROGRAM_BYTES, installs_filter, is_of_filter};
 use super::maps::changes_mappings;
 use super::process::{Process, extended_of, state_of};
@@ -22,6 +23,7 @@ use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
 };
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee};
+use std::path::Path;
 
 /// The effects of a call that was not made are those of one with this result.
 const NOT_MADE: i64 = -libc::ENOSYS as i64;
@@ -247,8 +249,10 @@ impl Process {
             &Registers { orig_rax: call.number, ..*registers },
             &self.engine.memory,
         ) && !self.makes_thread(call);
-        let writes_itself = call.number == PROCESS_VM_WRITEV
-            && call.args[0] == u64::from(self.pid().0.unsigned_abs());
+        // The number of any thread is that of the process.
+        let is_thread =
+            |number: u64| Path::new(&format!("/proc/{}/task/{number}", self.pid())).exists();
+        let writes_itself = call.number == PROCESS_VM_WRITEV && is_thread(call.args[0]);
         if is_known && !is_shared && !writes_itself {
             return None;
         }
@@ -288,9 +292,16 @@ impl Process {
             self.engine.stop_at_calls();
         }
         let opened = self.opened_by(call, result);
+        if may_delay_others(call, opened.as_ref()) {
+            self.engine.stop_at_calls();
+        }
         self.hide_own_mappings(thread, call, opened.as_ref())?;
         let maps = self.map_changes(thread, call, result)?;
+        let in_files = self.mapped_file_writes(call, result);
+        // They may be code of a library, say.
+        in_files.iter().for_each(|range| self.engine.forget_code(*range));
         let mut writes = self.writes_of(calling, result);
+        writes.extend(contents(&self.engine, in_files));
         self.note_descriptors(call, result, opened.as_ref());
         if let Some(range) = self.patched(call, result) {
             self.engine.forget_code(range);
@@ -318,7 +329,6 @@ impl Process {
         let memory = |addr: Addr, buf: &mut [u8]| self.engine.read_visible(addr, buf);
         let written = ranges_of(calling.open.end(result, &memory));
         let mut writes = contents(&self.engine, written);
-        writes.extend(contents(&self.engine, self.mapped_file_writes(&calling.call, result)));
         if let Some(before) = &calling.before {
             writes.extend(before.changes(&self.engine, self.pid()));
         }
@@ -359,6 +369,16 @@ fn result_of_interrupted(rax: u64) -> i64 {
 /// born.
 fn keeps_token(number: u64) -> bool {
     changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK)
+}
+
+/// Returns true after a call by which those may wait for long that are logged in the code cache, where no
+/// other thread runs meanwhile: for a socket that lingers, and for a file system of the program's own.
+fn may_delay_others(call: &Call, opened: Option<&Opened>) -> bool {
+    const SETSOCKOPT: u64 = 54;
+    let [_, level, name, ..] = call.args;
+    let lingers = call.number == SETSOCKOPT
+        && (level, name) == (libc::SOL_SOCKET as u64, libc::SO_LINGER as u64);
+    lingers || opened.is_some_and(|file| file.path == Path::new("/dev/fuse"))
 }
 
 /// Returns true if a call sets the mask of signals for its duration: `rt_sigsuspend`, `pselect6`,

@@ -384,6 +384,9 @@ impl Engine {
     /// Lets a thread execute an instruction that is not translated, or that has a result which does
     /// not follow from its state.
     fn execute(&mut self, tid: Tid, hook: Option<Hook>) -> Result<(), Error> {
+        if let Some(why) = hook.and_then(|hook| self.reason_to_leave_at(tid, hook)) {
+            return self.leave_for(&why);
+        }
         let stepped = self.with(tid, |process, thread| {
             let before = thread.tracee().registers()?;
             if call_at(before.rip.into()).is_some() && process.call_vsyscall(thread, &before)? {
@@ -434,10 +437,14 @@ impl Engine {
 
     /// Waits a moment for a thread in a system call, before it loses the token.
     pub(super) fn wait_a_moment(&mut self, tid: Tid, may_block: bool) -> Result<(), Error> {
+        self.wait_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
+    }
+
+    /// Waits so long for a thread in a system call, while no other thread runs.
+    pub(super) fn wait_at_most(&mut self, tid: Tid, limit: Duration) -> Result<(), Error> {
         if self.is_alone(tid) {
             return Ok(());
         }
-        let limit = if may_block { SHORT_CALL } else { LONG_CALL };
         let begun = Instant::now();
         loop {
             if let Some(stop) = news_of(tid)? {

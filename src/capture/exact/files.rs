@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// `MADV_REMOVE`, which makes a hole in a file.
 const MAKES_HOLE: u64 = libc::MADV_REMOVE as u64;
+/// `RWF_APPEND` of pwritev2(2).
+const APPENDS_NOW: u64 = 0x10;
 const APPENDS: u64 = libc::O_APPEND as u64;
 
 /// The part of a file that was written.
@@ -115,7 +117,7 @@ impl Process {
 
     /// Returns the part of a regular file that a call wrote.
     fn written_part(&self, call: &Call, result: i64) -> Option<Part> {
-        let [first, second, third, fourth, ..] = call.args;
+        let [first, second, third, fourth, _, sixth] = call.args;
         let fd = match call.number {
             OPEN | OPENAT | OPENAT2 | CREAT => result.cast_unsigned(),
             SPLICE | COPY_FILE_RANGE => third,
@@ -143,6 +145,7 @@ impl Process {
         let appends = number_of(&state, "flags:", 8).is_none_or(|flags| flags & APPENDS != 0);
         let from = match call.number {
             WRITE | WRITEV => number_of(&state, "pos:", 10).and_then(|at| at.checked_sub(size)),
+            PWRITEV2 if sixth & APPENDS_NOW != 0 => None,
             PWRITE64 | PWRITEV | PWRITEV2 if !appends => Some(fourth),
             _ => None,
         };

@@ -238,7 +238,12 @@ impl Process {
     }
 }
 
-/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2).
+/// Returns true for memory whose purpose is to be shared: of `shm_open(3)` and shmget(2), and of devices,
+/// sockets and other objects of the kernel (rings of packets, maps of BPF, buffers of a GPU).
 fn is_meant_for_others(mapping: &Mapping) -> bool {
-    mapping.protection.shared && ["/dev/shm/", "/SYSV"].iter().any(|p| mapping.name.starts_with(p))
+    const NAMES: [&str; 4] = ["/dev/", "/SYSV", "socket:[", "anon_inode:"];
+    let is_named = NAMES.iter().any(|name| mapping.name.starts_with(name));
+    // The kernel's name of memory that is shared with children.
+    let is_plain = mapping.name.starts_with("/dev/zero");
+    mapping.protection.shared && is_named && !is_plain
 }

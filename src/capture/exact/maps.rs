@@ -10,8 +10,14 @@ use crate::syscalls::Call;
 use crate::tracee::call_numbers::{
     BRK, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, SHMAT, SHMDT,
 };
+use nix::unistd::{Whence, lseek};
+use std::fs::File;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 
 const PAGE_BYTES: u64 = 4096;
+/// The largest part of a file that is stored at once: 64 MiB.
+const LARGEST_STORED_BYTES: u64 = 64 << 20;
 const LAST_ERRNO: i64 = 4095;
 const PROT_GROWSDOWN: u64 = libc::PROT_GROWSDOWN as u64;
 const MAP_GROWSDOWN: u64 = libc::MAP_GROWSDOWN as u64;
@@ -40,9 +46,9 @@ impl Process {
         call: &Call,
         result: i64,
     ) -> Result<Vec<MapChange>, Error> {
-        let [first, second, third, fourth, ..] = call.args;
+        let [first, second, third, ..] = call.args;
         if (-LAST_ERRNO..0).contains(&result) {
-            return Ok(Vec::new());
+            return self.changed_in_part(thread, call, result);
         }
         let at = Addr(result.cast_unsigned());
         let pages = |start: Addr, size: u64| {
@@ -54,9 +60,9 @@ impl Process {
                 self.mappings.forget_changed_files();
                 let range = pages(at, second);
                 self.changed(thread, range)?;
-                let mapped = self.new_mapping(range, third, fourth)?;
+                let mapped = self.new_mappings(range, call)?;
                 self.look_for_others(range);
-                vec![MapChange::Map(mapped)]
+                mapped.into_iter().map(MapChange::Map).collect()
             }
             MUNMAP => {
                 self.changed(thread, given)?;
@@ -65,18 +71,14 @@ impl Process {
             MPROTECT | PKEY_MPROTECT => {
                 self.changed(thread, given)?;
                 let range = if third & PROT_GROWSDOWN == 0 { given } else { self.whole(given) };
-                vec![MapChange::Protect { range, protection: protection(third) }]
+                let protection = self.with_implied(range, protection(third));
+                vec![MapChange::Protect { range, protection }]
             }
             MREMAP => self.moved(thread, call, at)?,
             BRK => self.new_heap_end(thread, at)?,
             MADVISE if FORGETTING.contains(&third) => {
                 self.engine.forget_code(given);
-                let parts = self.engine.space.overlapping(given);
-                let is_own = |m: &&Mapping| !m.protection.shared;
-                let part = |m: &Mapping| {
-                    AddrRange::new(m.range.start.max(given.start), m.range.end.min(given.end))
-                };
-                parts.filter(is_own).map(|m| MapChange::Discard(part(m))).collect()
+                self.discarded(given)
             }
             SHMAT => {
                 self.changed(thread, AddrRange::sized(at, PAGE_BYTES))?;
@@ -101,6 +103,72 @@ impl Process {
         })
     }
 
+    /// Returns the changes that a call made which failed: the kernel does one mapping after the other,
+    /// and passes over a hole.
+    fn changed_in_part(
+        &mut self,
+        thread: &Thread,
+        call: &Call,
+        result: i64,
+    ) -> Result<Vec<MapChange>, Error> {
+        let [first, size_bytes, third, fourth, ..] = call.args;
+        let end = first.saturating_add(size_bytes);
+        let is_aligned = first.is_multiple_of(PAGE_BYTES) && first < end;
+        let is_changing = match call.number {
+            MPROTECT | PKEY_MPROTECT => true,
+            MADVISE => FORGETTING.contains(&third),
+            MMAP => fourth & u64::from(libc::MAP_FIXED.cast_unsigned()) != 0,
+            _ => false,
+        };
+        if !is_changing || !is_aligned {
+            return Ok(Vec::new());
+        }
+        let last = end.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end);
+        let given = AddrRange::new(Addr(first), Addr(last));
+        self.changed(thread, given)?;
+        let parts: Vec<Mapping> = self.engine.space.overlapping(given).cloned().collect();
+        Ok(match call.number {
+            // After a hole. Other errors end the call at their mapping.
+            MADVISE if result == -i64::from(libc::ENOMEM) => self.discarded(given),
+            MADVISE => {
+                let own = parts.iter().filter(|m| !m.protection.shared);
+                let stored = own.map(|m| Ok(MapChange::Map(self.as_it_is(m, given)?)));
+                stored.collect::<Result<_, Error>>()?
+            }
+            MMAP => holes(given, &parts).into_iter().map(MapChange::Unmap).collect(),
+            _ => {
+                let protect = |m: &Mapping| MapChange::Protect {
+                    range: common(m.range, given),
+                    protection: m.protection,
+                };
+                parts.iter().map(protect).collect()
+            }
+        })
+    }
+
+    /// Describes the part of a mapping in a range, and stores its content.
+    fn as_it_is(&self, mapping: &Mapping, range: AddrRange) -> Result<Mapped, Error> {
+        let range = common(mapping.range, range);
+        let content = Content::File { image: self.store(range)?, offset: 0 };
+        let (protection, name) = (mapping.protection, mapping.name.clone());
+        Ok(Mapped { range, protection, grows_down: false, content, name, shared: None })
+    }
+
+    /// Returns the parts of a range that are the process's own, whose content is discarded.
+    fn discarded(&self, range: AddrRange) -> Vec<MapChange> {
+        let is_own = |m: &&Mapping| !m.protection.shared;
+        let parts = self.engine.space.overlapping(range).filter(is_own);
+        parts.map(|m| MapChange::Discard(common(m.range, range))).collect()
+    }
+
+    /// Returns a protection with what the kernel adds to it (`READ_IMPLIES_EXEC`, personality(2)).
+    fn with_implied(&self, range: AddrRange, asked: Protection) -> Protection {
+        let first = AddrRange::sized(range.start, 1);
+        let there = self.engine.space.overlapping(first).next().map(|m| m.protection);
+        let executes = there.is_some_and(|there| there.execute);
+        Protection { execute: asked.execute || executes, ..asked }
+    }
+
     /// Reads the mappings again after a change in `range`, where nothing is protected by the
     /// recorder any more.
     fn changed(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
@@ -116,13 +184,54 @@ impl Process {
         around.map_or(range, |mapping| AddrRange::new(mapping.range.start, range.end))
     }
 
+    /// Describes what mmap(2) has just made. A large mapping of a file that is not stored as a whole is
+    /// described in pieces: what the file has, and its holes.
+    fn new_mappings(&mut self, range: AddrRange, call: &Call) -> Result<Vec<Mapped>, Error> {
+        let [_, _, prot, flags, fd, _] = call.args;
+        let there = self.engine.space.overlapping(AddrRange::sized(range.start, 1)).next().cloned();
+        let Some(mapping) = there.filter(Mapping::is_file) else {
+            return Ok(vec![self.new_mapping(range, prot, flags)?]);
+        };
+        let image = self.mappings.image(&mapping).filter(|_| !self.is_written(&mapping));
+        let is_small = image.is_some() || range.size_bytes() <= LARGEST_STORED_BYTES;
+        let file = File::open(format!("/proc/{}/fd/{fd}", self.pid())).ok();
+        let Some(file) = file.filter(|file| !is_small && is_regular(file)) else {
+            return Ok(vec![self.new_mapping(range, prot, flags)?]);
+        };
+        let shared = flags & u64::from(libc::MAP_TYPE.cast_unsigned()) != libc::MAP_PRIVATE as u64;
+        if shared && prot & libc::PROT_WRITE as u64 != 0 {
+            self.note_shared(&mapping);
+        }
+        let protection = Protection { shared, ..self.with_implied(range, protection(prot)) };
+        let first = part_at(&mapping, range.start).offset;
+        let mut mapped = Vec::new();
+        for (part, has_data) in extents(&file, first, range.size_bytes()) {
+            let range = AddrRange::sized(
+                range.start.wrapping_add(part.start - first),
+                part.end - part.start,
+            );
+            let content = if has_data {
+                let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
+                let known = read_up_to(&file, &mut bytes, part.start);
+                let image = self.recorder.writer().image_from_bytes(&bytes[..known])?;
+                Content::File { image, offset: 0 }
+            } else {
+                Content::Zeros
+            };
+            let (name, shared) =
+                (mapping.name.clone(), shared.then(|| part_at(&mapping, range.start)));
+            mapped.push(Mapped { range, protection, grows_down: false, content, name, shared });
+        }
+        Ok(mapped)
+    }
+
     /// Describes what mmap(2) has just made.
     fn new_mapping(&mut self, range: AddrRange, prot: u64, flags: u64) -> Result<Mapped, Error> {
         let shared = flags & u64::from(libc::MAP_TYPE.cast_unsigned()) != libc::MAP_PRIVATE as u64;
         let grows_down = flags & MAP_GROWSDOWN != 0;
         let plain = Mapped {
             range,
-            protection: Protection { shared, ..protection(prot) },
+            protection: Protection { shared, ..self.with_implied(range, protection(prot)) },
             grows_down,
             content: Content::Zeros,
             name: String::new(),
@@ -150,7 +259,7 @@ impl Process {
     /// the file before the kernel writes it back.
     fn is_written(&self, mapping: &Mapping) -> bool {
         let writes = |m: &Mapping| m.protection.shared && m.protection.write;
-        self.engine.space.mappings().any(|m| m.inode == mapping.inode && writes(m))
+        self.engine.space.mappings().any(|m| m.is_same_file(mapping) && writes(m))
     }
 
     /// Stores memory that no file can be stored for.
@@ -233,6 +342,69 @@ impl Process {
     }
 }
 
+/// Returns the part that two ranges have in common.
+fn common(one: AddrRange, other: AddrRange) -> AddrRange {
+    AddrRange::new(one.start.max(other.start), one.end.min(other.end))
+}
+
+/// Returns the parts of a range without a mapping.
+fn holes(range: AddrRange, mappings: &[Mapping]) -> Vec<AddrRange> {
+    let mut holes = Vec::new();
+    let mut from = range.start;
+    for mapping in mappings {
+        holes.push(AddrRange::new(from, mapping.range.start.max(from)));
+        from = from.max(mapping.range.end);
+    }
+    holes.push(AddrRange::new(from, range.end.max(from)));
+    holes.retain(|hole| !hole.is_empty());
+    holes
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
+}
+
+/// Returns the parts of a file with data, and those without, from `first` on: pages, none of them
+/// larger than what is stored at once.
+fn extents(file: &File, first: u64, size_bytes: u64) -> Vec<(Range<u64>, bool)> {
+    let end = first.saturating_add(size_bytes);
+    let mut parts = Vec::new();
+    let mut at = first;
+    while at < end {
+        // It fails where there is no more data.
+        let data =
+            seek(file, at, Whence::SeekData).unwrap_or(end).clamp(at, end) & !(PAGE_BYTES - 1);
+        if data > at {
+            parts.push((at..data, false));
+            at = data;
+            continue;
+        }
+        let hole = seek(file, at, Whence::SeekHole).unwrap_or(end);
+        let hole = hole.checked_next_multiple_of(PAGE_BYTES).unwrap_or(end);
+        let last = hole.clamp(at + PAGE_BYTES, at + LARGEST_STORED_BYTES).min(end);
+        parts.push((at..last, true));
+        at = last;
+    }
+    parts
+}
+
+fn seek(file: &File, from: u64, whence: Whence) -> Option<u64> {
+    let found = lseek(file, i64::try_from(from).ok()?, whence).ok()?;
+    u64::try_from(found).ok()
+}
+
+/// Reads as many bytes as there are, and returns their number.
+fn read_up_to(file: &File, bytes: &mut [u8], offset: u64) -> usize {
+    let mut known = 0;
+    while let Some(rest) = bytes.get_mut(known..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + known as u64) {
+            Ok(0) | Err(_) => break,
+            Ok(read) => known += read,
+        }
+    }
+    known
+}
+
 /// Returns the name of a mapped file, as it was before it was deleted.
 pub(super) fn plain_name(mapping: &Mapping) -> &str {
     let name = mapping.name.strip_suffix(" (deleted)").unwrap_or(&mapping.name);
@@ -243,7 +415,9 @@ pub(super) fn plain_name(mapping: &Mapping) -> &str {
 /// as one mapping.
 fn part_at(mapping: &Mapping, addr: Addr) -> Shared {
     let skipped = addr.0.saturating_sub(mapping.range.start.0);
-    Shared { inode: mapping.inode, offset: mapping.offset + skipped }
+    // No file system numbers its files so high.
+    let file = mapping.device.rotate_right(16) ^ mapping.inode;
+    Shared { file, offset: mapping.offset + skipped }
 }
 
 /// Returns a protection from the bits of mmap(2).

@@ -6,7 +6,7 @@ use super::process::{EVERYWHERE, Process};
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::unrecordable::reason_to_leave;
-use crate::common::{Addr, AddrRange};
+use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::make_call;
 use crate::insn::{MAX_INSN_BYTES, Registers};
 use crate::recording::log::Happening;
@@ -18,19 +18,33 @@ use crate::tracee::call_numbers::{
     MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES, RSEQ, RT_SIGACTION, RT_SIGPROCMASK,
     RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, VFORK,
 };
+use crate::translate::{Effects, Hook};
 
 const ENOSYS: i64 = -libc::ENOSYS as i64;
 const ENOMEM: i64 = -libc::ENOMEM as i64;
 const EINVAL: i64 = -libc::EINVAL as i64;
 /// `arch_prctl(2)`: GS's base is the recorder's in the cache.
 const ARCH_GET_GS: u64 = 0x1004;
+/// Of the kernel's `arch/x86/entry/syscalls/syscall_32.tbl`: `exit`, `fork`, `execve`, `brk`, `signal`,
+/// `sigaction`, `mmap`, `munmap`, `ipc`, `sigreturn`, `clone`, `mprotect`, `mremap`, `rt_sigreturn`,
+/// `rt_sigaction`, `sigaltstack`, `vfork`, `mmap2`, `madvise`, `exit_group`, `remap_file_pages`,
+/// `execveat`, `pkey_mprotect`, `clone3`.
+const CHANGING_32_BIT_CALLS: [u64; 24] = [
+    1, 2, 11, 45, 48, 67, 90, 91, 117, 119, 120, 125, 163, 173, 174, 186, 190, 192, 219, 252, 257,
+    358, 380, 435,
+];
 const CLONE_VM: u64 = libc::CLONE_VM as u64;
 const CLONE_VFORK: u64 = libc::CLONE_VFORK as u64;
+const CLONE_UNTRACED: u64 = libc::CLONE_UNTRACED as u64;
 const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 const ARCH_SHSTK_ENABLE: u64 = 0x5001;
 /// Memory that the kernel forgets when it likes (madvise(2)), and pages that fault.
 const MADV_FREE: u64 = 8;
 const MADV_GUARD_INSTALL: u64 = 102;
+/// `process_madvise(2)`, and the advice that it takes of other processes, too: to want, to cool,
+/// to page out, to collapse.
+const PROCESS_MADVISE: u64 = 440;
+const HARMLESS_ADVICE: [u64; 4] = [3, 20, 21, 25];
 /// `modify_ldt`, `set_thread_area`.
 const SEGMENT_CALLS: [u64; 2] = [154, 205];
 /// gettimeofday's `struct timeval` and `struct timezone`; time's number; getcpu's two numbers.
@@ -56,7 +70,10 @@ impl Engine {
             let clause = "executes a program while it filters its system calls (seccomp)";
             return Some(Reason { clause, remedy: "" });
         }
-        let clause = if process.shares_with_child(call) {
+        let is_untraced = |flags| flags & CLONE_UNTRACED != 0;
+        let clause = if process.clone_flags(call).is_some_and(is_untraced) {
+            "makes a process that must not be traced (CLONE_UNTRACED)"
+        } else if process.shares_with_child(call) {
             "makes a process that shares all of its memory,"
         } else if process.mixes_mappings(call) {
             "maps a file privately that it also maps to write to it"
@@ -64,6 +81,19 @@ impl Engine {
             return None;
         };
         Some(Reason { clause, remedy: "; `record --path` records the rest, too" })
+    }
+
+    /// Returns why the process cannot be recorded beyond an instruction: an unusual system call.
+    pub(super) fn reason_to_leave_at(&self, tid: Tid, hook: Hook) -> Option<Reason> {
+        if hook.effects() != Effects::Unlimited {
+            return None;
+        }
+        let registers = self.threads.get(&tid)?.tracee().registers().ok()?;
+        let number = registers.rax & u64::from(u32::MAX);
+        CHANGING_32_BIT_CALLS.contains(&number).then_some(Reason {
+            clause: "changes mappings, processes or signals by a 32-bit system call",
+            remedy: "; `record --path` records the rest, too",
+        })
     }
 
     /// Restores the program's own CPUs for the duration of a call that reads or sets them.
@@ -116,6 +146,8 @@ impl Process {
             RSEQ | REMAP_FILE_PAGES => Some(ENOSYS),
             number if is_refused || SEGMENT_CALLS.contains(&number) => Some(ENOSYS),
             MADVISE if matches!(call.args[2], MADV_FREE | MADV_GUARD_INSTALL) => Some(EINVAL),
+            // As older kernels, which know none that changes what memory contains.
+            PROCESS_MADVISE if !HARMLESS_ADVICE.contains(&call.args[3]) => Some(EINVAL),
             ARCH_PRCTL if call.args[0] == ARCH_SHSTK_ENABLE => Some(EINVAL),
             ARCH_PRCTL => self.engine.gs_call(&mut thread.translated, registers),
             _ => None,

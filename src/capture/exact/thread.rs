@@ -24,6 +24,7 @@ pub(super) enum Doing {
 
 /// A system call that was begun.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 pub(super) struct Calling {
     pub(super) call: Call,
     pub(super) open: OpenCall,

@@ -17,7 +17,7 @@ use super::engine::Engine;
 use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::Error;
-use crate::common::Tid;
+use crate::common::{Addr, Tid};
 use crate::engine::{Phase, Place, SignalStop, call_at};
 use crate::insn::{ExecMode, decode};
 use crate::recording;
@@ -194,7 +194,8 @@ impl Process {
     /// Lets a thread execute one instruction in the program: one iteration, if it is repeated.
     fn wander(&mut self, thread: &mut Thread) -> Result<Wandered, Error> {
         let tracee = thread.tracee();
-        let ip = tracee.instruction_pointer()?;
+        let begun = tracee.registers()?;
+        let ip = Addr(begun.rip);
         let bytes = self.bytes_at(ip.0);
         // The flag of single steps would get into memory.
         let insn = decode(&bytes, ip, ExecMode::Bits64);
@@ -205,9 +206,15 @@ impl Process {
         tracee.step(0)?;
         let signal = match wait_for(thread.tid())? {
             Stop::Signal(signal) => signal,
-            stop => return Ok(Wandered::Other(stop)),
+            stop => {
+                tracee.forget_step(&begun)?;
+                return Ok(Wandered::Other(stop));
+            }
         };
         let stop = self.engine.signal_stop(&thread.translated, Phase::Steps, signal)?;
+        if !matches!(stop, SignalStop::Done) {
+            tracee.forget_step(&begun)?;
+        }
         if stop.is_tracers() {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }

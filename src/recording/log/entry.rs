@@ -269,8 +269,8 @@ pub struct Mapped {
 /// A part of what is mapped shared: a file, or memory without a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Its inode.
-    pub inode: u64,
+    /// A number of the file in this recording, of its device and inode.
+    pub file: u64,
     /// The offset of the mapping's first byte.
     pub offset: u64,
 }

@@ -53,7 +53,7 @@ fn mapped() -> impl Strategy<Value = Mapped> {
     let file = ("[0-9a-f]{0,64}", any::<u64>());
     let file = file.prop_map(|(image, offset)| Content::File { image: ImageId(image), offset });
     let content = prop_oneof![Just(Content::Zeros), file];
-    let shared = any::<(u64, u64)>().prop_map(|(inode, offset)| Shared { inode, offset });
+    let shared = any::<(u64, u64)>().prop_map(|(file, offset)| Shared { file, offset });
     (range(), protection(), any::<bool>(), content, ".{0,20}", option::of(shared)).prop_map(
         |(range, protection, grows_down, content, name, shared)| Mapped {
             range,

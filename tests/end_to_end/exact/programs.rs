@@ -1,6 +1,6 @@
 //! Programs of one kind each, written for what is hard to record.
 
-use super::{PART, assert_replays, check};
+use super::{PART, WHOLE, assert_replays, check, record};
 use crate::support::{Scene, contraflow, have, text};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -125,7 +125,35 @@ fn all_views_of_a_file_show_the_same_bytes() {
 
 #[test]
 fn code_that_changes_replays() {
-    replays(&["selfmod.c", "overwritten.c", "twice.c"]);
+    replays(&["selfmod.c", "repatched.c", "twice.c"]);
+}
+
+#[test]
+fn a_library_that_is_overwritten_replays() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let first = scene.compile("counting.c", &["-O0", "-shared", "-fPIC"]);
+    let library = scene.path("library.so");
+    std::fs::rename(&first, &library).unwrap();
+    let second = scene.compile("counting.c", &["-O0", "-shared", "-fPIC", "-DSECOND"]);
+    let program = scene.compile("overwritten.c", &["-ldl"]);
+    let dir = scene.path("exact");
+    let mut record = contraflow();
+    record.args(["record", "-o"]).arg(&dir).arg("--").args([&program, &library, &second]);
+    let recorded = record.output().expect("contraflow runs");
+    assert_eq!(text(&recorded.stdout), "before 16, after 325, changed 225\n");
+    // What the file contains now does not matter.
+    std::fs::remove_file(&library).unwrap();
+    let verdict = check(&dir);
+    assert!(verdict.starts_with(WHOLE), "{verdict}");
+}
+
+/// Programs for other tests, whose output is the same in each run.
+#[test]
+fn what_programs_see_of_themselves_replays() {
+    replays(&["cpus.c", "dumpable.c", "int80.c", "old_calls.c", "remapped.c"]);
 }
 
 #[test]
@@ -203,5 +231,39 @@ fn wait_until_still(pid: &str) {
         }
         before = now;
         std::thread::sleep(Duration::from_millis(60));
+    }
+}
+
+#[test]
+fn what_is_easily_recorded_wrongly_replays() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
+        for part in [
+            "holes", "advice", "stacks", "appends", "itself", "implied", "twins", "sparse",
+            "frames", "old", "vforks", "lingers",
+        ] {
+            assert_replays(&[program.to_str().unwrap(), part]);
+        }
+    }
+}
+
+#[test]
+fn calls_that_shut_the_recorder_out_end_the_recording() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
+        for (part, why) in [
+            ("redirects", "redirects its system calls (PR_SET_SYSCALL_USER_DISPATCH)"),
+            ("untraced", "makes a process that must not be traced (CLONE_UNTRACED)"),
+            ("old_map", "by a 32-bit system call"),
+        ] {
+            let scene = Scene::new();
+            let (dir, recorded) = record(&scene, &[program.to_str().unwrap(), part]);
+            let said = text(&recorded.stderr);
+            assert!(said.contains(why), "{part}: {said}");
+            let verdict = check(&dir);
+            assert!(verdict.starts_with(PART), "{part}: {verdict}\n{said}");
+        }
     }
 }
