@@ -321,14 +321,21 @@ impl TranslatedProcess {
     pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
         debug_assert_eq!(thread.place, Place::Program);
         let tracee = thread.tracee;
-        let before = tracee.instruction_pointer()?;
+        let begun = tracee.registers()?;
+        let before = Addr(begun.rip);
         loop {
             tracee.step(0)?;
             let signal = match wait_for(thread.tid())? {
                 Stop::Signal(signal) => signal,
-                stop => return Ok(Stepped::Other(stop)),
+                stop => {
+                    tracee.forget_step(&begun)?;
+                    return Ok(Stepped::Other(stop));
+                }
             };
             let stop = self.signal_stop(thread, Phase::Steps, signal)?;
+            if !matches!(stop, SignalStop::Done) {
+                tracee.forget_step(&begun)?;
+            }
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;
             }

@@ -67,6 +67,18 @@ impl Tracee {
         self.request("SINGLESTEP", libc::PTRACE_SINGLESTEP, 0, signal_argument(signal))
     }
 
+    /// Removes the trap flag (TF of EFLAGS) of a step that did not execute its instruction. Where that
+    /// would have loaded the flag (POPF, IRET), the kernel takes it for the program's own
+    /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before the step.
+    pub fn forget_step(self, begun: &Registers) -> Result<(), Error> {
+        const TRAP_FLAG: u64 = 1 << 8;
+        let now = self.registers()?;
+        if now.rip != begun.rip || now.eflags & !begun.eflags & TRAP_FLAG == 0 {
+            return Ok(());
+        }
+        self.set_registers(&Registers { eflags: now.eflags & !TRAP_FLAG, ..now })
+    }
+
     /// Resumes the thread, after delivering `signal` (0: none).
     pub fn resume(self, signal: Signo) -> Result<(), Error> {
         self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))
