@@ -55,6 +55,7 @@ vsix:
 check: cargo check-tools fmt clippy doc test
 
 # What continuous integration runs besides: licences of dependencies, and fuzzing.
+check-ci: FUZZ_SECONDS = 20
 check-ci: check deny fuzz
 
 # What takes minutes: translated programs of the system against stepped ones, more random programs,
@@ -83,7 +84,7 @@ doc:
 
 # Advisories need the network's advisory database and are left to those who have it.
 deny:
-	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked
+	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --debug
 	$(CARGO) deny --log-level error check bans licenses sources
 
 test:
