@@ -153,6 +153,8 @@ class Server:
 
     def __init__(self):
         self.answers = {}
+        # The numbers of those on which all values are known.
+        self.exact = set()
         # The program that gdb loaded from a recording; kept after the connection is closed.
         self.program = None
 
@@ -163,9 +165,15 @@ class Server:
         if connection.num not in self.answers:
             reply = request("qContraflow.stack:0,0,0")
             self.answers[connection.num] = bool(reply) and not reply.startswith("E")
+            if request("qContraflow.exact:") == "1":
+                self.exact.add(connection.num)
             if self.answers[connection.num]:
                 self.program = gdb.current_progspace().filename
         return self.answers[connection.num]
+
+    def is_exact(self):
+        """Returns true for an exact recording, where all values are known."""
+        return self.is_contraflow() and gdb.selected_inferior().connection.num in self.exact
 
     def has_left_its_program(self):
         """Returns true if gdb still has the program of a recording after its connection."""
@@ -174,6 +182,7 @@ class Server:
 
     def forget(self, event):
         self.answers.pop(event.connection.num, None)
+        self.exact.discard(event.connection.num)
 
 
 class Shown:
@@ -283,7 +292,7 @@ class CallHistoryUnwinder(gdb.unwinder.Unwinder):
         self.starts = {}
 
     def __call__(self, pending):
-        if calls.may_restore or not server.is_contraflow():
+        if calls.may_restore or not server.is_contraflow() or server.is_exact():
             return None
         level = pending.level()
         if level > 0 and self.knows_all():
@@ -732,6 +741,112 @@ expression. COUNT is relative to the current position. TIME is since the start, 
 seek = Seek()
 
 
+class Checkpoints:
+    """The checkpoints of the user: marks of the server. gdb's own ones are forks of a local program."""
+
+    def __init__(self):
+        self.forget()
+        self.are_commands_defined = False
+
+    def forget(self, event=None):
+        self.last = 0
+        # The place of each, by its number.
+        self.places = {}
+
+    def define_commands(self):
+        """Replaces gdb's commands once it is connected to contraflow."""
+        if server.is_contraflow() and not self.are_commands_defined:
+            self.are_commands_defined = True
+            for command in (Checkpoint, Restart, InfoCheckpoints, DeleteCheckpoint):
+                command()
+
+    def number(self, argument):
+        try:
+            number = int(gdb.parse_and_eval(argument))
+        except gdb.error:
+            number = None
+        if number not in self.places:
+            raise gdb.GdbError("no checkpoint %s; see `info checkpoints`" % argument)
+        return number
+
+    def name(self, number):
+        return "checkpoint-%d" % number
+
+
+checkpoints = Checkpoints()
+
+
+class CheckpointCommand(gdb.Command):
+    def __init__(self):
+        super().__init__(self.spelled, gdb.COMMAND_RUNNING)
+
+    def invoke(self, argument, from_tty):
+        need_contraflow()
+        self.act(argument.strip())
+
+
+class Checkpoint(CheckpointCommand):
+    """Make a checkpoint of the current position.
+
+Usage: checkpoint
+
+`restart N` returns to it. It is also a mark: `cf-seek checkpoint-N`."""
+
+    spelled = "checkpoint"
+
+    def act(self, argument):
+        number = checkpoints.last + 1
+        answer = patiently("monitor mark " + checkpoints.name(number)).strip()
+        _, found, position = answer.partition(": ")
+        if not found:
+            raise gdb.GdbError(answer)
+        frame = gdb.newest_frame()
+        place, line = "%#x" % frame.pc(), frame.find_sal()
+        if line.symtab is not None:
+            place += ", file %s, line %d" % (line.symtab.filename, line.line)
+        checkpoints.last = number
+        checkpoints.places[number] = "%s at %s" % (position, place)
+        gdb.write("Checkpoint %d: %s\n" % (number, checkpoints.places[number]))
+
+
+class Restart(CheckpointCommand):
+    """Return to a checkpoint.
+
+Usage: restart N"""
+
+    spelled = "restart"
+
+    def act(self, argument):
+        seek.go("seek " + checkpoints.name(checkpoints.number(argument)))
+
+
+class InfoCheckpoints(CheckpointCommand):
+    """List the checkpoints.
+
+Usage: info checkpoints"""
+
+    spelled = "info checkpoints"
+
+    def act(self, argument):
+        for number, place in checkpoints.places.items():
+            gdb.write("%d %s\n" % (number, place))
+        if not checkpoints.places:
+            gdb.write("No checkpoints.\n")
+
+
+class DeleteCheckpoint(CheckpointCommand):
+    """Delete a checkpoint.
+
+Usage: delete checkpoint N"""
+
+    spelled = "delete checkpoint"
+
+    def act(self, argument):
+        number = checkpoints.number(argument)
+        patiently("monitor unmark " + checkpoints.name(number))
+        del checkpoints.places[number]
+
+
 class Way(Command):
     """A command that moves along the calls: by the call history, or where all values are known, by
     gdb's own frames."""
@@ -741,7 +856,7 @@ class Way(Command):
 
     def invoke(self, argument, from_tty):
         need_contraflow()
-        if not is_exact():
+        if not server.is_exact():
             seek.go(self.name)
             return
         try:
@@ -873,11 +988,6 @@ writes is next. Without EXPRESSION, goes to the change before, of the value that
     def value(self):
         address, of_type = self.place
         return gdb.Value(address).cast(of_type.pointer()).dereference()
-
-
-def is_exact():
-    """Returns true in an exact recording, where all values are known."""
-    return ", exact," in patiently("monitor when")
 
 
 def need_contraflow():
@@ -1117,6 +1227,7 @@ def connected():
     presence.end()
     resumption.stop()
     static_program.settle()
+    checkpoints.define_commands()
 
 
 class StaticProgram:
@@ -1189,7 +1300,7 @@ Usage: cf-check run | proc | mappings | watch | frame"""
 
     def mappings(self):
         """Fails where the server does not know all mappings."""
-        if server.is_contraflow() and not is_exact():
+        if server.is_contraflow() and not server.is_exact():
             self.proc()
 
     def watch(self):
@@ -1197,7 +1308,7 @@ Usage: cf-check run | proc | mappings | watch | frame"""
         if not server.is_contraflow():
             return
         # A program's present, and an exact recording, have all values.
-        if "still running" not in patiently("monitor when") and not is_exact():
+        if "still running" not in patiently("monitor when") and not server.is_exact():
             raise gdb.GdbError(
                 "watchpoints cannot be checked in the past, where values are unknown;"
                 " breakpoints stop there, and cf-find lists the executions of some code"
@@ -1262,6 +1373,7 @@ def load():
     gdb.events.stop.connect(remember_addresses)
     gdb.events.stop.connect(source_line.end)
     gdb.events.connection_removed.connect(server.forget)
+    gdb.events.connection_removed.connect(checkpoints.forget)
     gdb.events.before_prompt.connect(resumption.listen)
     resumption.listen()
     gdb.events.stop.connect(resumption.stop)
@@ -1282,6 +1394,7 @@ def load():
     # gdb may be connected already.
     resumption.stop()
     static_program.settle()
+    checkpoints.define_commands()
     remember_addresses()
 
 

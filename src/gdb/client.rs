@@ -323,6 +323,10 @@ impl<'a, R: Run> Client<'a, R> {
         if let Some(understood) = self.take_of_script(body) {
             return if understood { Answer::ok() } else { Answer::malformed() };
         }
+        if body == b"qContraflow.exact:" {
+            let is_exact = self.served.session.run().is_exact();
+            return Answer::Reply(u8::from(is_exact).to_string().into_bytes());
+        }
         if let Some(text) = body.strip_prefix(b"qContraflow.stack:") {
             let reply = stack::answer(&self.served.session, text);
             return reply.map_or_else(Answer::malformed, Answer::Reply);
@@ -383,7 +387,7 @@ impl<'a, R: Run> Client<'a, R> {
         let features = frame::first_body(&packets).unwrap_or_default();
         let run = self.served.session.run_mut();
         if !run.can_catch_forks() {
-            (self.features.multiprocess, self.features.forks) = (false, Forks::default());
+            self.features.forks = Forks::default();
         }
         run.catch_forks(self.features.forks);
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))

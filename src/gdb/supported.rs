@@ -60,14 +60,13 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         expands_runs: list
             .split(|byte| *byte == b';')
             .any(|item| item.starts_with(b"xmlRegisters=")),
-        multiprocess: forks != Forks::default(),
+        multiprocess: has(b"multiprocess+") && !lldb,
         forks,
         lldb,
     }
 }
 
-/// Adds this room's features to gdbstub's. Offers process IDs in thread IDs only to clients that
-/// receive forks, since otherwise there is one process.
+/// Adds this room's features to gdbstub's.
 pub(super) fn extend(gdbstub: &[u8], client: ClientFeatures, catches_calls: bool) -> Vec<u8> {
     let mut features: Vec<&[u8]> = gdbstub
         .split(|byte| *byte == b';')
@@ -126,11 +125,14 @@ mod tests {
         for feature in ["multiprocess+", "fork-events+", "vfork-events+"] {
             assert_eq!(offered.split(';').filter(|item| *item == feature).count(), 1, "{offered}");
         }
+        // Without process IDs there are no forks; LLDB does not expect the IDs.
         for alone in [&b"qSupported:fork-events+;vfork-events+"[..], b"qSupported:multiprocess+"] {
             let client = parse(alone);
             assert_eq!((client.multiprocess, client.forks), (false, Forks::default()));
             let offered = extend(b"multiprocess+;swbreak+", client, false);
             assert!(!String::from_utf8(offered).unwrap().contains("process+"));
         }
+        let client = parse(b"qSupported:multiprocess+;qRelocInsn+");
+        assert_eq!((client.multiprocess, client.forks), (true, Forks::default()));
     }
 }

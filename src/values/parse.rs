@@ -178,10 +178,7 @@ impl Parser<'_> {
     /// Counts an operator after an operand.
     fn link(&mut self) -> Result<(), Error> {
         self.links += 1;
-        match self.links <= MAX_LINKS {
-            true => Ok(()),
-            false => Err(self.fault("the expression is too long")),
-        }
+        if self.links <= MAX_LINKS { Ok(()) } else { Err(self.fault("the expression is too long")) }
     }
 
     fn binary(&mut self, least: u8) -> Result<Expr, Error> {

@@ -169,7 +169,8 @@ pub(crate) fn answer<'a>(output: &'a str, command: &str, nth: usize) -> &'a str 
     let rest = rest.unwrap_or_else(|| panic!("{command:?} is not in:\n{output}"));
     let rest = rest.split("\n>>> ").next().unwrap();
     // What gdb says at its own end is no answer.
-    rest.split("[Inferior 1 (Remote target) detached]").next().unwrap().trim()
+    let end = rest.rfind("[Inferior 1 (").filter(|at| rest[*at..].contains(") detached]"));
+    rest[..end.unwrap_or(rest.len())].trim()
 }
 
 /// Asserts that texts come in this order.

@@ -65,3 +65,82 @@ fn the_writers_of_a_value_are_found_one_by_one() {
     assert!(answer(&said, "cf-last 5", 0).contains("has no address"), "{said}");
     assert!(answer(&said, "cf-last nothing", 0).contains("No symbol \"nothing\""), "{said}");
 }
+
+/// gdb's own commands of checkpoints lead back, with positions in place of forks.
+#[test]
+fn checkpoints_are_returned_to() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/last.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(
+        replay,
+        "info checkpoints
+         break pay
+         reverse-continue
+         checkpoint
+         reverse-continue
+         reverse-continue
+         up
+         checkpoint
+         info checkpoints
+         restart 1
+         output sum
+         restart 2
+         output sum
+         delete checkpoint 1
+         restart 1
+         delete checkpoint 7
+         info checkpoints",
+    );
+    assert_eq!(answer(&said, "info checkpoints", 0), "No checkpoints.");
+    let both = answer(&said, "info checkpoints", 1);
+    assert_in_order(both, &["1 position ", "last.c, line ", "2 position ", "last.c, line "]);
+    assert!(answer(&said, "checkpoint", 0).starts_with("Checkpoint 1: position "), "{said}");
+    assert_eq!([0, 1].map(|nth| answer(&said, "output sum", nth)), ["0", "20"], "{said}");
+    let gone = answer(&said, "restart 1", 1);
+    assert!(gone.contains("no checkpoint 1; see `info checkpoints`"), "{said}");
+    assert!(answer(&said, "delete checkpoint 7", 0).contains("no checkpoint 7"), "{said}");
+    assert!(answer(&said, "info checkpoints", 2).starts_with("2 position "), "{said}");
+}
+
+/// A core file of a moment of the past has its memory and registers.
+#[test]
+fn a_core_of_the_past_is_written() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/last.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let core = scene.path("core");
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(
+        replay,
+        &format!(
+            "break pay
+             reverse-continue
+             reverse-continue
+             up
+             info inferiors
+             info threads
+             backtrace
+             generate-core-file {}",
+            core.display()
+        ),
+    );
+    // gdb restores the frame that is selected.
+    assert!(answer(&said, "info threads", 0).contains("pay (a="), "{said}");
+    let mut gdb = std::process::Command::new("gdb");
+    gdb.args(["-nx", "-batch"]).arg(&program).arg(&core);
+    let of_core = run_gdb(gdb, "backtrace\nprint a->balance");
+    assert_eq!(answer(&of_core, "backtrace", 0), answer(&said, "backtrace", 0), "{said}");
+    assert!(answer(&of_core, "print a->balance", 0).starts_with("$1 = "), "{of_core}");
+    // The part into which the stack did not grow is not in it.
+    assert!(core.metadata().unwrap().len() < 32 << 20, "{said}");
+}
