@@ -299,7 +299,9 @@ impl Process {
         let maps = self.map_changes(thread, call, result)?;
         let in_files = self.mapped_file_writes(call, result);
         // They may be code of a library, say.
-        in_files.iter().for_each(|range| self.engine.forget_code(*range));
+        for range in &in_files {
+            self.engine.forget_code(*range);
+        }
         let mut writes = self.writes_of(calling, result);
         writes.extend(contents(&self.engine, in_files));
         self.note_descriptors(call, result, opened.as_ref());
