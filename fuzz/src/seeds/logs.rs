@@ -41,7 +41,7 @@ fn entries() -> Vec<Entry> {
         grows_down: true,
         content,
         name: "[stack]".to_owned(),
-        shared: Some(Shared { inode: 7, offset: 0x1000 }),
+        shared: Some(Shared { file: 7, offset: 0x1000 }),
     };
     let file = Content::File { image: ImageId("0123abcd".to_owned()), offset: 0x1000 };
     let start = Start {
