@@ -3,7 +3,8 @@
 use super::progress::Bar;
 use super::{Failure, say};
 use crate::capture::Leaving;
-use crate::capture::host::lacking;
+use crate::capture::host::{host_cpu, lacking};
+use crate::common::Visible;
 use crate::image::Bytes;
 use crate::recording::{BackendName, Reader};
 use crate::replay::write_path;
@@ -37,8 +38,17 @@ pub(super) fn run(dir: &Path) -> Result<Opened, Failure> {
     Ok(Opened::Exact(Box::new(run)))
 }
 
-/// Says which extensions of the recorded CPU this one does not have.
+/// Says which extensions of the recorded CPU this one does not have, or that it is another maker's.
 pub(super) fn say_what_cpu_lacks(reader: &Reader) {
+    let (recorded, here) = (&reader.manifest().cpu.vendor, host_cpu().vendor);
+    if !recorded.is_empty() && *recorded != here {
+        say(&format!(
+            "{}: recorded on a CPU of another maker ({}; this one is {here}): some results, such as those \
+             of RCPPS, RSQRTPS and FSIN, may be others here, and the replay ends where they are seen",
+            reader.dir().display(),
+            Visible(recorded),
+        ));
+    }
     let lacking = lacking(&reader.manifest().features);
     if !lacking.is_empty() {
         say(&format!(

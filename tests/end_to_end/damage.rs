@@ -138,8 +138,8 @@ fn something_else_in_a_files_place() {
 }
 
 /// Makes the checksums agree with another manifest.
-fn agree(recorded: &Recorded, manifest: &str) {
-    let sums = recorded.dir.join("checksums");
+fn agree(dir: &Path, manifest: &str) {
+    let sums = dir.join("checksums");
     let lines = fs::read_to_string(&sums).unwrap();
     let mut lines: Vec<_> = lines.lines().map(str::to_owned).collect();
     lines.pop();
@@ -164,7 +164,7 @@ fn a_path_that_is_not_what_was_recorded() {
     assert!(!text(&recorded.output.stderr).contains("not exact"));
     *thread = (count + 3).into();
     fs::write(&manifest, changed.to_string()).unwrap();
-    agree(&recorded, &changed.to_string());
+    agree(&recorded.dir, &changed.to_string());
     let wanted =
         format!("{} instructions were recorded, but its trace decodes to {count}", count + 3);
     let said = text(&recorded.dump(&["stats"]).stderr);
@@ -186,7 +186,7 @@ fn a_thread_that_the_manifest_does_not_name() {
     fs::write(&manifest, value.to_string()).unwrap();
     assert!(complaint(&recorded).contains("manifest.json: "));
     // Even where the checksums were made to agree.
-    agree(&recorded, &value.to_string());
+    agree(&recorded.dir, &value.to_string());
     assert!(complaint(&recorded).contains("the recording does not list it"));
     let dump = recorded.dump(&["insns"]);
     assert_eq!(dump.status.code(), Some(2), "{}", text(&dump.stderr));
@@ -230,4 +230,29 @@ fn raw_inputs_that_are_no_files() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("a FIFO, not a file"), "{code:?}: {said}");
     }
+}
+
+/// A replay says by which features and which maker the recorded CPU differs from this one.
+#[test]
+fn another_cpu_is_named() {
+    let scene = Scene::new();
+    let dir = scene.path("exact");
+    let mut record = contraflow();
+    record.args(["record", "-q", "-o"]).arg(&dir).args(["--", "/bin/true"]);
+    assert!(record.status().unwrap().success());
+    let check = || contraflow().arg("check").arg(&dir).output().unwrap();
+    assert!(!text(&check().stderr).contains("recorded on a CPU"));
+    let manifest = dir.join("manifest.json");
+    let mut changed: serde_json::Value =
+        serde_json::from_slice(&fs::read(&manifest).unwrap()).unwrap();
+    changed["features"].as_array_mut().unwrap().push("apl386".into());
+    changed["cpu"]["vendor"] = "GenuineOther".into();
+    fs::write(&manifest, changed.to_string()).unwrap();
+    agree(&dir, &changed.to_string());
+    let said = check();
+    let sentences = text(&said.stderr);
+    for part in ["with apl386, which this one does not have", "of another maker (GenuineOther;"] {
+        assert!(sentences.contains(part), "{sentences}");
+    }
+    assert!(text(&said.stdout).starts_with("the replay is the recorded run:"));
 }

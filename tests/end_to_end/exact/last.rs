@@ -144,3 +144,42 @@ fn a_core_of_the_past_is_written() {
     // The part into which the stack did not grow is not in it.
     assert!(core.metadata().unwrap().len() < 32 << 20, "{said}");
 }
+
+/// Watchpoints stop where the kernel writes, in both directions.
+#[test]
+fn watchpoints_see_what_the_kernel_writes() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/received.c", &["-O0", "-w"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(
+        replay,
+        "watch buffer
+         reverse-continue
+         delete
+         watch now.tv_nsec
+         reverse-continue
+         continue
+         continue",
+    );
+    let back = answer(&said, "reverse-continue", 0);
+    assert_in_order(back, &["Old value = \"other", "New value = \"first", "_read ("]);
+    // Of the first clock_gettime, which is before that.
+    let first = answer(&said, "reverse-continue", 1);
+    assert_in_order(first, &["Old value = ", "New value = 0", "clock_gettime ("]);
+    let value = |text: &str, of: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(of)).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{of:?}: {said}"))
+    };
+    let before = value(first, "Old value = ");
+    for (nth, was) in [(0, "0"), (1, before.as_str())] {
+        let hit = answer(&said, "continue", nth);
+        assert_in_order(hit, &["Old value = ", "New value = ", "clock_gettime ("]);
+        assert_eq!(value(hit, "Old value = "), was, "{said}");
+    }
+    assert_eq!(value(answer(&said, "continue", 0), "New value = "), before, "{said}");
+}

@@ -241,7 +241,7 @@ fn what_is_easily_recorded_wrongly_replays() {
         let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
         for part in [
             "holes", "advice", "stacks", "appends", "itself", "implied", "twins", "sparse",
-            "frames", "old", "vforks", "lingers",
+            "frames", "old", "vforks", "lingers", "stops", "unknowns",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }
@@ -252,14 +252,22 @@ fn what_is_easily_recorded_wrongly_replays() {
 fn calls_that_shut_the_recorder_out_end_the_recording() {
     if have("gcc") {
         let scene = Scene::new();
-        let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
-        for (part, why) in [
-            ("redirects", "redirects its system calls (PR_SET_SYSCALL_USER_DISPATCH)"),
-            ("untraced", "makes a process that must not be traced (CLONE_UNTRACED)"),
-            ("old_map", "by a 32-bit system call"),
+        let flags = &["-w", "-O1", "-pthread"];
+        let traps = scene.compile("exact/traps.c", flags);
+        let timeless = scene.compile("timeless.c", flags);
+        let sharing = scene.compile("sharing.c", flags);
+        for (program, part, why) in [
+            (&traps, "redirects", "redirects its system calls (PR_SET_SYSCALL_USER_DISPATCH)"),
+            (&traps, "untraced", "makes a process that must not be traced (CLONE_UNTRACED)"),
+            (&traps, "old_map", "by a 32-bit system call"),
+            (&traps, "limits", "limits its address space"),
+            (&timeless, "", "forbids itself the time-stamp counter"),
+            (&sharing, "", "makes a process that shares all of its memory"),
         ] {
             let scene = Scene::new();
-            let (dir, recorded) = record(&scene, &[program.to_str().unwrap(), part]);
+            let mut command = vec![program.to_str().unwrap()];
+            command.extend(Some(part).filter(|part| !part.is_empty()));
+            let (dir, recorded) = record(&scene, &command);
             let said = text(&recorded.stderr);
             assert!(said.contains(why), "{part}: {said}");
             let verdict = check(&dir);

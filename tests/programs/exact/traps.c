@@ -3,7 +3,11 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
+#include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -11,11 +15,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -322,6 +330,89 @@ static void lingers(void) {
     puts("closed");
 }
 
+// What gives a waiting call its end, after a stop in its midst. Waits for it, and prints how it ended.
+static void stopped_in(int kind) {
+    int ends[2], events = epoll_create1(0);
+    pipe(ends);
+    epoll_ctl(events, EPOLL_CTL_ADD, ends[0], &(struct epoll_event){.events = EPOLLIN});
+    pid_t child = fork();
+    if (!child) {
+        pid_t parent = getppid();
+        usleep(20000);
+        kill(parent, SIGSTOP);
+        usleep(20000);
+        kill(parent, SIGCONT);
+        usleep(20000);
+        write(ends[1], "x", 1);
+        _exit(5);
+    }
+    struct pollfd ready = {ends[0], POLLIN};
+    struct timespec period = {0, 90000000};
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[0], &set);
+    char byte = '?';
+    int status, word = 0;
+    sigset_t none;
+    sigemptyset(&none);
+    sigaddset(&none, SIGUSR2);
+    struct epoll_event event;
+    long result = 0;
+    errno = 0;
+    switch (kind) {
+    case 0: result = nanosleep(&period, 0); break;
+    case 1: result = poll(&ready, 1, 5000); break;
+    case 2: result = select(ends[0] + 1, &set, 0, 0, 0); break;
+    case 3: result = read(ends[0], &byte, 1); break;
+    case 4: result = epoll_wait(events, &event, 1, 5000); break;
+    case 5: result = waitpid(child, &status, 0) == child; break;
+    case 6: result = sigtimedwait(&none, 0, &period); break;
+    case 7: result = syscall(SYS_futex, &word, 128, 0, &period, 0, 0); break;
+    case 8: result = ppoll(&ready, 1, &period, 0); break;
+    }
+    printf("%d: %ld %s %c\n", kind, result, strerrorname_np(errno), byte);
+    waitpid(child, 0, 0);
+    for (int i = 0; i < 2; i++)
+        close(ends[i]);
+    close(events);
+}
+
+static void *computes(void *unused) {
+    while (!done)
+        polls++;
+    return unused;
+}
+
+static void stops(void) {
+    for (int kind = 0; kind < 9; kind++)
+        stopped_in(kind);
+    pthread_t thread;
+    pthread_create(&thread, 0, computes, 0);
+    for (int kind = 0; kind < 9; kind++)
+        stopped_in(kind);
+    done = 1;
+    pthread_join(thread, 0);
+}
+
+// What a call writes that only its family of devices knows, while another thread runs.
+static void unknowns(void) {
+    pthread_t thread;
+    pthread_create(&thread, 0, computes, 0);
+    struct { unsigned command; char rest[200]; } driver = {3};
+    struct ifreq request = {.ifr_name = "lo", .ifr_data = (char *)&driver};
+    int result = ioctl(socket(AF_INET, SOCK_DGRAM, 0), SIOCETHTOOL, &request);
+    printf("%d %.32s\n", result, driver.rest);
+    int set = semget(IPC_PRIVATE, 4, 0600);
+    unsigned short values[4] = {1, 2, 3, 4}, got[4];
+    semctl(set, 0, SETALL, values);
+    semctl(set, 0, GETALL, got);
+    printf("%d%d%d%d\n", got[0], got[1], got[2], got[3]);
+    semctl(set, 0, IPC_RMID);
+    done = 1;
+    pthread_join(thread, 0);
+    printf("%d\n", syscall(SYS_arch_prctl, 0x5001L, 1L) != 0);
+}
+
 // Calls after which the recorder cannot record.
 static char selector;
 static void redirects(void) {
@@ -340,6 +431,11 @@ static void untraced(void) {
     printf("%d\n", WEXITSTATUS(status));
 }
 
+static void limits(void) {
+    struct rlimit limit = {1L << 40, 1L << 40};
+    failed("setrlimit", setrlimit(RLIMIT_AS, &limit));
+}
+
 static void old_map(void) {
     unsigned at = old_call(192, 0, PAGE, BOTH);
     printf("%d\n", at != 0);
@@ -351,7 +447,7 @@ int main(int argc, char **argv) {
         {"holes", holes},     {"advice", advice},   {"stacks", stacks}, {"appends", appends},
         {"itself", itself},   {"implied", implied}, {"twins", twins},   {"sparse", sparse},
         {"frames", frames},   {"old", old},         {"vforks", vforks}, {"lingers", lingers},
-        {"redirects", redirects}, {"untraced", untraced}, {"old_map", old_map},
+        {"stops", stops}, {"unknowns", unknowns}, {"redirects", redirects}, {"untraced", untraced}, {"old_map", old_map}, {"limits", limits},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (argc < 2 || !strcmp(argv[1], all[i].name))
