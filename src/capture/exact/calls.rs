@@ -22,7 +22,7 @@ use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
 };
-use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee};
+use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
 use std::path::Path;
 
 /// The effects of a call that was not made are those of one with this result.
@@ -194,15 +194,20 @@ impl Process {
             }
             _ => return Ok(InCall::GoesOn),
         };
+        // The mask of such a call is not the one that it restores: setting one would end that.
+        let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
+            && asks_to_restart(&thread.tracee().registers()?);
         let why = match self.engine.signal_stop(&thread.translated, Phase::Calls, signal)? {
+            // A step's trap comes after the call. With its mask, the program's comes in it.
+            SignalStop::Done if has_own_mask => match thread.tracee().signal_info()? {
+                info if siginfo::code_of(&info) <= 0 => SignalStop::Program(info),
+                _ => SignalStop::Done,
+            },
             // The kernel keeps one signal where another of its number is pending: the program's, which
             // it ignores, took the place of the step's.
             SignalStop::Program(_) if self.engine.ignores_trap(signal) => SignalStop::Done,
             why => why,
         };
-        // The mask of such a call is not the one that it restores: setting one would end that.
-        let has_own_mask = thread.calling().is_some_and(|c| sets_mask(c.call.number))
-            && asks_to_restart(&thread.tracee().registers()?);
         if why.is_tracers() && !has_own_mask {
             self.engine.restore_signal_state(&mut thread.translated, signal)?;
         }

@@ -275,3 +275,20 @@ fn calls_that_shut_the_recorder_out_end_the_recording() {
         }
     }
 }
+
+/// Some of its lines differ from those of a run without a recorder, but it ends.
+#[test]
+fn a_program_that_waits_for_its_traps_gets_them() {
+    if have("gcc") {
+        let scene = Scene::new();
+        let program = scene.compile("traps.c", &["-w", "-pthread"]);
+        let dir = scene.path("exact");
+        let mut record = contraflow();
+        record.args(["record", "-o"]).arg(&dir).arg("--").arg(&program);
+        let recorded = record.output().expect("contraflow runs");
+        assert_eq!(recorded.status.code(), Some(3), "{}", text(&recorded.stderr));
+        assert!(text(&recorded.stdout).contains("\nsigsuspend 1\nsuspended: traps 1,"));
+        let verdict = check(&dir);
+        assert!(verdict.starts_with(WHOLE), "{verdict}");
+    }
+}
