@@ -726,7 +726,8 @@ expression. COUNT is relative to the current position. TIME is since the start, 
         execute("thread find ^$")
         reply = request("qC") or ""
         for thread in gdb.selected_inferior().threads():
-            if reply == "QC%x" % (thread.ptid[1] or thread.ptid[0]):
+            pid, tid = thread.ptid[0], thread.ptid[1] or thread.ptid[0]
+            if reply in ("QC%x" % tid, "QCp%x.%x" % (pid, tid)):
                 thread.switch()
         resumption.stop()
         unwinder.forget()
