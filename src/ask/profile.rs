@@ -22,7 +22,7 @@ pub struct Profile {
     /// The lines, those with the most instructions first.
     pub lines: Vec<LineCost>,
     /// The stacks, outermost function first, with the instructions of the innermost function itself. The
-    /// last one stands for all deeper calls where there are very many, or a deep recursion.
+    /// last one is that of all deeper calls where there are very many, or a deep recursion.
     pub stacks: Vec<(Vec<String>, u64)>,
 }
 

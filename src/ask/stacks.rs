@@ -87,8 +87,8 @@ impl Stacks {
         }
     }
 
-    /// Returns the functions of each stack with instructions of its own, outermost first, and the
-    /// number of these.
+    /// Returns the functions of each stack, outermost first, and the number of instructions that
+    /// the innermost one executed itself.
     pub(super) fn chains(&self) -> impl Iterator<Item = (Vec<Callee>, u64)> {
         self.list.iter().enumerate().filter(|(_, stack)| stack.own > 0).map(|(number, stack)| {
             let mut chain = Vec::with_capacity(stack.depth + 1);

@@ -388,6 +388,8 @@ impl<'a, R: Run> Client<'a, R> {
         let run = self.served.session.run_mut();
         if !run.can_catch_forks() {
             self.features.forks = Forks::default();
+            // gdb reads the mappings of a process whose number it knows.
+            self.features.multiprocess &= run.is_exact();
         }
         run.catch_forks(self.features.forks);
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))

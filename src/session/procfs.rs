@@ -8,7 +8,8 @@ use std::path::Path;
 
 /// Returns true if `path` is the list of a process's mappings.
 pub(super) fn is_maps(path: &Path, pid: Pid) -> bool {
-    path == Path::new(&format!("/proc/{}/maps", pid.0))
+    let names = [format!("/proc/{0}/maps", pid.0), format!("/proc/{0}/task/{0}/maps", pid.0)];
+    names.iter().any(|name| path == Path::new(name))
 }
 
 /// Returns mappings in the format of /proc/PID/maps. The device is not known.

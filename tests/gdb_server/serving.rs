@@ -44,7 +44,7 @@ fn gdb_talks_over_a_pipe() {
     );
     let text = gdb::run(&program, &command, &["reverse-stepi", "bt", "kill"]);
     assert!(text.contains("#0  store (value=<unavailable>)"), "{text}");
-    assert!(text.contains("[Inferior 1 (process 1) killed]"), "{text}");
+    assert!(text.contains("[Inferior 1 (Remote target) killed]"), "{text}");
 }
 
 #[test]

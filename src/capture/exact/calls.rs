@@ -24,11 +24,15 @@ use crate::tracee::call_numbers::{
 };
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
 use std::path::Path;
+use std::time::Duration;
 
 /// The effects of a call that was not made are those of one with this result.
 const NOT_MADE: i64 = -libc::ENOSYS as i64;
 /// A handler's frame replaces this result of an interrupted call.
 const INTERRUPTED: i64 = -libc::EINTR as i64;
+/// The time that a thread keeps the token in a call that may block, and in one that should not.
+pub(super) const SHORT_CALL: Duration = Duration::from_micros(30);
+const LONG_CALL: Duration = Duration::from_millis(2);
 
 /// The meaning of a stop in a system call.
 enum InCall {
@@ -126,7 +130,7 @@ impl Engine {
         if keeps_token(call.number) {
             return self.wait_for_call(tid);
         }
-        self.wait_a_moment(tid, may_block)
+        self.wait_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
     }
 
     /// Handles a stop of the thread with the token, which is in a system call.
@@ -149,7 +153,7 @@ impl Engine {
                 })?;
                 match resumed {
                     Some(true) => self.wait_for_call(tid),
-                    Some(false) => self.wait_a_moment(tid, true),
+                    Some(false) => self.wait_at_most(tid, SHORT_CALL),
                     None => Ok(()),
                 }
             }
@@ -379,7 +383,7 @@ fn keeps_token(number: u64) -> bool {
 }
 
 /// Returns true after a call by which those may wait for long that are logged in the code cache, where no
-/// other thread runs meanwhile: for a socket that lingers, and for a file system of the program's own.
+/// other thread runs until they return: for a socket that lingers, and for a file system of the program's own.
 fn may_delay_others(call: &Call, opened: Option<&Opened>) -> bool {
     const SETSOCKOPT: u64 = 54;
     let [_, level, name, ..] = call.args;

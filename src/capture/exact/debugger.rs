@@ -1,5 +1,6 @@
 //! An exactly recorded program under a debugger: where it stops, and what the debugger changes.
 
+use super::calls::SHORT_CALL;
 use super::effects::contents;
 use super::engine::Engine;
 use super::process::{Process, place_of, state_of};
@@ -172,7 +173,7 @@ impl Engine {
             (0, false) => Ok(()),
             (0, true) => {
                 self.with(tid, |_, thread| Ok(thread.tracee().step(0)?))?;
-                self.wait_a_moment(tid, true)
+                self.wait_at_most(tid, SHORT_CALL)
             }
             (_, false) => self.deliver_signal(tid, info),
             (_, true) => self.deliver_signal_in_call(tid, info),

@@ -34,9 +34,6 @@ const DEBUGGED_SLICE_TICKS: u64 = 5_000_000;
 /// The longest time that a thread keeps the token while others can go on, however few ticks it
 /// executes between its system calls.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
-/// The time that a thread keeps the token in a call that may block, and in one that should not.
-const SHORT_CALL: Duration = Duration::from_micros(30);
-const LONG_CALL: Duration = Duration::from_millis(2);
 
 /// The longest time until an entry is on disk.
 pub(super) const FLUSH_PERIOD: Duration = Duration::from_millis(200);
@@ -433,11 +430,6 @@ impl Engine {
             Some(Some(Hook::SystemCall)) => self.enter_call(tid).map(|()| true),
             Some(hook) => self.execute(tid, hook).map(|()| false),
         }
-    }
-
-    /// Waits a moment for a thread in a system call, before it loses the token.
-    pub(super) fn wait_a_moment(&mut self, tid: Tid, may_block: bool) -> Result<(), Error> {
-        self.wait_at_most(tid, if may_block { SHORT_CALL } else { LONG_CALL })
     }
 
     /// Waits so long for a thread in a system call, while no other thread runs.
