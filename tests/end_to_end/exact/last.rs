@@ -3,20 +3,25 @@
 use super::record;
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb};
 
+/// Records a program, and returns what gdb says to commands on the recording.
+fn gdb_on(source: &str, commands: &str) -> Option<String> {
+    if !have("gcc") || !have("gdb") {
+        return None;
+    }
+    let scene = Scene::new();
+    let program = scene.compile(source, &["-w", "-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    Some(run_gdb(replay, commands))
+}
+
 /// Writers of a balance and of a name, each found from the one after it; also when the frame of a
 /// caller is selected.
 #[test]
 fn the_writers_of_a_value_are_found_one_by_one() {
-    if !have("gcc") || !have("gdb") {
-        return;
-    }
-    let scene = Scene::new();
-    let program = scene.compile("exact/last.c", &["-O0"]);
-    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
-    let mut replay = contraflow();
-    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
-    let said = run_gdb(
-        replay,
+    let Some(said) = gdb_on(
+        "exact/last.c",
         "frame function main
          cf-last a->balance
          info args
@@ -35,7 +40,9 @@ fn the_writers_of_a_value_are_found_one_by_one() {
          python print(position == gdb.execute('cf-when', to_string=True))
          cf-last 5
          cf-last nothing",
-    );
+    ) else {
+        return;
+    };
     // Not the write that changes nothing.
     let first = answer(&said, "cf-last a->balance", 0);
     assert_in_order(
@@ -69,16 +76,8 @@ fn the_writers_of_a_value_are_found_one_by_one() {
 /// gdb's own commands of checkpoints lead back, with positions in place of forks.
 #[test]
 fn checkpoints_are_returned_to() {
-    if !have("gcc") || !have("gdb") {
-        return;
-    }
-    let scene = Scene::new();
-    let program = scene.compile("exact/last.c", &["-O0"]);
-    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
-    let mut replay = contraflow();
-    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
-    let said = run_gdb(
-        replay,
+    let Some(said) = gdb_on(
+        "exact/last.c",
         "info checkpoints
          break pay
          reverse-continue
@@ -96,7 +95,9 @@ fn checkpoints_are_returned_to() {
          restart 1
          delete checkpoint 7
          info checkpoints",
-    );
+    ) else {
+        return;
+    };
     assert_eq!(answer(&said, "info checkpoints", 0), "No checkpoints.");
     let both = answer(&said, "info checkpoints", 1);
     assert_in_order(both, &["1 position ", "last.c, line ", "2 position ", "last.c, line "]);
@@ -148,16 +149,8 @@ fn a_core_of_the_past_is_written() {
 /// Watchpoints stop where the kernel writes, in both directions.
 #[test]
 fn watchpoints_see_what_the_kernel_writes() {
-    if !have("gcc") || !have("gdb") {
-        return;
-    }
-    let scene = Scene::new();
-    let program = scene.compile("exact/received.c", &["-O0", "-w"]);
-    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
-    let mut replay = contraflow();
-    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
-    let said = run_gdb(
-        replay,
+    let Some(said) = gdb_on(
+        "exact/received.c",
         "watch buffer
          reverse-continue
          delete
@@ -165,7 +158,9 @@ fn watchpoints_see_what_the_kernel_writes() {
          reverse-continue
          continue
          continue",
-    );
+    ) else {
+        return;
+    };
     let back = answer(&said, "reverse-continue", 0);
     assert_in_order(back, &["Old value = \"other", "New value = \"first", "_read ("]);
     // Of the first clock_gettime, which is before that.
