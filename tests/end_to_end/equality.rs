@@ -97,12 +97,8 @@ fn a_library_that_is_overwritten_in_place() {
         return;
     }
     let scene = Scene::new();
-    let first = scene.compile("counting.c", &["-O0", "-shared", "-fPIC"]);
-    let library = scene.path("library.so");
-    std::fs::rename(&first, &library).unwrap();
-    let second = scene.compile("counting.c", &["-O0", "-shared", "-fPIC", "-DSECOND"]);
-    let program = scene.compile("overwritten.c", &["-ldl"]);
-    let command = [&program, &library, &second].map(|path| path.to_str().unwrap());
+    let command = scene.overwritten();
+    let command = command.each_ref().map(|path| path.to_str().unwrap());
     let recorded = scene.record(&command);
     assert_eq!(text(&recorded.output.stdout), "before 16, after 325, changed 225\n");
     assert_equal(&recorded);

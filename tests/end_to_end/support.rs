@@ -34,6 +34,15 @@ impl Scene {
         Self { dir: tempfile::tempdir().expect("a temporary directory") }
     }
 
+    /// Returns the command of a program that overwrites a library, that library, and its new content.
+    pub(crate) fn overwritten(&self) -> [PathBuf; 3] {
+        let first = self.compile("counting.c", &["-O0", "-shared", "-fPIC"]);
+        let library = self.path("library.so");
+        std::fs::rename(&first, &library).unwrap();
+        let second = self.compile("counting.c", &["-O0", "-shared", "-fPIC", "-DSECOND"]);
+        [self.compile("overwritten.c", &["-ldl"]), library, second]
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }

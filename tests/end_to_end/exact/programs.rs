@@ -134,18 +134,14 @@ fn a_library_that_is_overwritten_replays() {
         return;
     }
     let scene = Scene::new();
-    let first = scene.compile("counting.c", &["-O0", "-shared", "-fPIC"]);
-    let library = scene.path("library.so");
-    std::fs::rename(&first, &library).unwrap();
-    let second = scene.compile("counting.c", &["-O0", "-shared", "-fPIC", "-DSECOND"]);
-    let program = scene.compile("overwritten.c", &["-ldl"]);
+    let command = scene.overwritten();
     let dir = scene.path("exact");
     let mut record = contraflow();
-    record.args(["record", "-o"]).arg(&dir).arg("--").args([&program, &library, &second]);
+    record.args(["record", "-o"]).arg(&dir).arg("--").args(&command);
     let recorded = record.output().expect("contraflow runs");
     assert_eq!(text(&recorded.stdout), "before 16, after 325, changed 225\n");
     // What the file contains now does not matter.
-    std::fs::remove_file(&library).unwrap();
+    std::fs::remove_file(&command[1]).unwrap();
     let verdict = check(&dir);
     assert!(verdict.starts_with(WHOLE), "{verdict}");
 }
