@@ -16,6 +16,7 @@ mod filter;
 mod final_state;
 mod foreground;
 mod front;
+mod harm;
 pub mod host;
 mod live;
 mod live_program;

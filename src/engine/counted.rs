@@ -207,6 +207,11 @@ impl TranslatedProcess {
                 }
                 SignalStop::HiddenFault => thread.fault_again()?,
                 SignalStop::StaleFault => {}
+                // Code that counts does not fill buffers: the program accessed the page itself.
+                SignalStop::Guard => {
+                    let info = thread.tracee.signal_info()?;
+                    return self.signalled(thread, running, info);
+                }
                 SignalStop::Program(info) => return self.signalled(thread, running, info),
                 _ => return Ok(Run::Other(Stop::Signal(signal))),
             }

@@ -7,8 +7,12 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 fn record(scene: &Scene, options: &[&str], command: &[&str]) -> Command {
+    record_as("--path", scene, options, command)
+}
+
+fn record_as(kind: &str, scene: &Scene, options: &[&str], command: &[&str]) -> Command {
     let mut record = contraflow();
-    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", "--path", "--force", "-o"]);
+    record.env("CONTRAFLOW_HOME", scene.path("store")).args(["record", kind, "--force", "-o"]);
     record.arg(scene.path("recording")).args(options).arg(scene.path("hostile")).args(command);
     record.stdin(Stdio::null());
     record
@@ -83,6 +87,39 @@ fn a_code_cache_that_is_gone_ends_the_program_with_a_sentence() {
         sentences += usize::from(said.contains("it was killed, and its recording ends there"));
     }
     assert!(sentences > 0, "nothing was noticed");
+}
+
+/// Returns what an exact recorder printed for the program, and what it said. What was recorded up to
+/// the harm replays, or the place is named from which on it does not.
+fn harmed_exactly(scene: &Scene, command: &[&str]) -> (String, String) {
+    let output = record_as("--exact", scene, &[], command).output().unwrap();
+    survived(scene, &output, &format!("{command:?}"));
+    let checked = contraflow().arg("check").arg(scene.path("recording")).output().unwrap();
+    let verdict = text(&checked.stdout) + &text(&checked.stderr);
+    let is_known = verdict.starts_with("the replay is the recorded run")
+        || verdict.contains("the replay differs from the recording at")
+            && verdict.contains("what comes before is exact");
+    assert!(is_known, "{command:?}: {verdict}");
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// The program sees the recorder's mappings through a child.
+#[test]
+fn nothing_harms_an_exact_recorder() {
+    let Some(scene) = scene() else { return };
+    assert_eq!(harmed_exactly(&scene, &["calls"]).0, "0 succeeded of 1 mappings\n");
+    assert!(harmed_exactly(&scene, &["guards"]).0.starts_with("0 stored of "));
+    let mut sentences = 0;
+    for number in 0..8 {
+        let (_, said) = harmed_exactly(&scene, &["child", &number.to_string()]);
+        sentences += usize::from(said.contains("it was killed, and its recording ends there"));
+    }
+    assert!(sentences > 0, "nothing was noticed");
+    for seed in 0..3 {
+        for area in [0, 1, 5, 6] {
+            harmed_exactly(&scene, &["area", &area.to_string(), &seed.to_string()]);
+        }
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
-/* Harms whoever records it, by the memory that the two share, which it finds in /proc/self/maps.
+/* Harms whoever records it, by the memory that the two share, which it finds in /proc/self/maps, or
+   in its maps as a child sees them.
      calls      tries to change the mappings by all calls that could, and prints what succeeded
      guards     stores into the pages that end trace buffers, with R11 as a trace pointer would be
      child N    a child in the same memory, which nobody records, unmaps the Nth mapping
@@ -28,18 +29,30 @@ struct mapping {
 static struct mapping found[256];
 static int count;
 
-static void find(const char *access)
+static void find_in(FILE *maps, const char *access)
 {
     char line[4096];
-    FILE *maps = fopen("/proc/self/maps", "r");
-    count = 0;
     while (count < 256 && fgets(line, sizeof line, maps)) {
         struct mapping *at = &found[count];
         int known = sscanf(line, "%lx-%lx %4s", &at->start, &at->end, at->access);
         if (known == 3 && strstr(line, "contraflow") && strstr(at->access, access))
             count++;
     }
+}
+
+static void find(const char *access)
+{
+    count = 0;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    find_in(maps, access);
     fclose(maps);
+    if (count)
+        return;
+    char command[64];
+    snprintf(command, sizeof command, "cat /proc/%d/maps", getpid());
+    maps = popen(command, "r");
+    find_in(maps, access);
+    pclose(maps);
 }
 
 static int succeeded;

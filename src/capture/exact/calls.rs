@@ -77,7 +77,7 @@ impl Engine {
             return self.leave_for(&why);
         }
         if is_end(&call) {
-            self.log_finish(tid, &registers)?;
+            self.ends_at(tid, &registers);
         }
         self.answer_for_cpus(&call);
         let has_others = self.threads.len() > 1;

@@ -1,6 +1,6 @@
 //! The ends of threads and of the process.
 
-use super::effects::contents;
+use super::effects::{contents, ranges_of};
 use super::engine::Engine;
 use super::follow::Followed;
 use super::process::{Process, place_of};
@@ -8,30 +8,46 @@ use super::special::Reason;
 use super::thread::{Doing, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
+use crate::capture::harm::{harm_behind, killed_for};
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
-use crate::engine::{Place, Run};
+use crate::engine::{Place, Run, TranslatedProcess};
 use crate::insn::Registers;
-use crate::recording::log::Happening;
+use crate::recording::log::{Happening, Write};
 use crate::tracee::call_numbers::{EXECVE, EXECVEAT, EXIT, RESTART_SYSCALL};
 use crate::tracee::{
     self, Signo, Stop, TRAP_BIT, Tracee, comm, executable, siginfo, signals, wait_for,
 };
+use nix::sys::signal::{Signal, kill};
 use std::time::Duration;
 
 /// The status of a thread that SIGSYS ends.
 const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 
 impl Engine {
-    /// Logs the last place of the program.
-    pub(super) fn log_finish(&mut self, tid: Tid, registers: &Registers) -> Result<(), Error> {
-        let place = Some(place_of(registers));
-        self.with(tid, |process, thread| {
-            process.log(thread, registers, Happening::Finish { place })
-        })?;
+    /// Notes the last place of the program, where a thread ends it. It is logged when all threads are
+    /// at their end.
+    pub(super) fn ends_at(&mut self, tid: Tid, registers: &Registers) {
         self.is_finished = true;
-        Ok(())
+        self.last_place = Some((tid, *registers));
+    }
+
+    /// Logs the last place of the program, and what the kernel wrote when it ended the calls that
+    /// threads were killed in.
+    pub(super) fn log_finish(&mut self) -> Result<(), Error> {
+        let Some((tid, registers)) = self.last_place.take() else { return Ok(()) };
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let writes = std::mem::take(&mut self.late_writes);
+        let Some(thread) = self.threads.get_mut(&tid) else {
+            return process.log_beside(tid, Happening::Finish { place: None });
+        };
+        let place = place_of(&registers);
+        if !writes.is_empty() {
+            let changed = Happening::Changed { place, state: None, writes };
+            process.log(thread, &registers, changed)?;
+        }
+        process.log(thread, &registers, Happening::Finish { place: Some(place) })
     }
 
     /// Handles the end of a thread: its exit stop, or that it is gone.
@@ -57,11 +73,14 @@ impl Engine {
             take_out(process, thread)?;
         }
         thread.ending = last_state(thread);
+        if let Some(process) = &self.process {
+            self.late_writes.extend(late_writes(&process.engine, thread));
+        }
         if self.threads.len() > 1 && (chose_to || self.is_killed_alone(tid)) {
             return self.thread_ends(tid);
         }
         if !self.is_finished {
-            self.log_end(tid)?;
+            self.ends_where(tid);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.doing = Doing::AtEnd;
@@ -78,12 +97,10 @@ impl Engine {
             && !tracee::is_signalled(self.pid, tid)
     }
 
-    /// Logs where the program ended that did not choose to.
-    fn log_end(&mut self, tid: Tid) -> Result<(), Error> {
-        let Some(thread) = self.threads.get(&tid) else { return Ok(()) };
-        match last_registers(thread) {
-            Some(registers) => self.log_finish(tid, &registers),
-            None => Ok(()),
+    /// Notes where the program ended that did not choose to.
+    fn ends_where(&mut self, tid: Tid) {
+        if let Some(registers) = self.threads.get(&tid).and_then(last_registers) {
+            self.ends_at(tid, &registers);
         }
     }
 
@@ -127,6 +144,9 @@ impl Engine {
     /// Writes the final state if all threads are at their end, and lets them end.
     pub(super) fn end_if_all_are(&mut self) -> Result<(), Error> {
         let all_are = self.threads.values().all(|thread| matches!(thread.doing, Doing::AtEnd));
+        if all_are {
+            self.log_finish()?;
+        }
         // A debugger looks at the end before the threads go on to it.
         if !all_are || self.is_over || self.debugger.is_some() {
             return Ok(());
@@ -150,6 +170,9 @@ impl Engine {
     }
 
     fn gone(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
+        if self.last_place.is_some_and(|(last, _)| last == tid) {
+            self.log_finish()?;
+        }
         self.threads.remove(&tid);
         if tid.0 == self.pid.0 {
             return self.finish(exit_of(stop));
@@ -167,6 +190,17 @@ impl Engine {
             ));
         }
         self.leave()
+    }
+
+    /// Kills a process that harmed its recorder, if that is behind an error, and records its end.
+    pub(super) fn end_if_harmed(&mut self, error: Error) -> Result<(), Error> {
+        let (Some(what), Some(process)) = (harm_behind(&error), &mut self.process) else {
+            return Err(error);
+        };
+        process.note(killed_for(process.pid(), what));
+        // It may be gone already.
+        let _ = kill(nix::unistd::Pid::from_raw(self.pid.0), Signal::SIGKILL);
+        self.run()
     }
 
     /// Ends the recording where the program is, which goes on natively.
@@ -195,9 +229,9 @@ impl Engine {
         // A call that is not logged yet is not part of the recorded run.
         let before_call = thread.calling().map(|calling| calling.registers);
         if let Some(registers) = before_call.or_else(|| thread.tracee().registers().ok()) {
-            self.log_finish(holder, &registers)?;
+            self.ends_at(holder, &registers);
         }
-        Ok(())
+        self.log_finish()
     }
 
     /// Lets the process go on untraced, and waits for its end, so that it keeps its terminal.
@@ -326,6 +360,16 @@ fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
         thread.ticks += ticks.wrapping_sub(logged);
     }
     Ok(())
+}
+
+/// Returns what the kernel wrote as a thread was killed in a system call, such as the time that is left
+/// of a sleep. Into buffers of the recorder's it wrote nothing that the program could see.
+fn late_writes(engine: &TranslatedProcess, thread: &Thread) -> Vec<Write> {
+    let Some(calling) = thread.calling().filter(|calling| calling.scratch.is_empty()) else {
+        return Vec::new();
+    };
+    let memory = |addr: Addr, buf: &mut [u8]| engine.read_visible(addr, buf);
+    contents(engine, ranges_of(calling.open.end(-i64::from(libc::EINTR), &memory)))
 }
 
 /// Returns the registers that the program had where a thread ended. None: they are not known.

@@ -17,7 +17,8 @@ use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error, News};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
-use crate::recording::log::Happening;
+use crate::insn::Registers;
+use crate::recording::log::{Happening, Write};
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
 use crate::translate::{Hook, hook_of, is_tick};
@@ -59,7 +60,7 @@ pub(in crate::capture) fn record(request: &Request) -> Result<Outcome, Error> {
             }
         },
     };
-    let result = started.and_then(|()| engine.run());
+    let result = started.and_then(|()| engine.run()).or_else(|error| engine.end_if_harmed(error));
     if let Some(turns) = turns {
         let _ = turns.own.keep_this_thread();
     }
@@ -105,8 +106,12 @@ pub(in crate::capture) struct Engine {
     pub(super) names: BTreeMap<Tid, String>,
     pub(super) leaving: Option<Leaving>,
     pub(super) exit: Option<Exit>,
-    /// True once the log has its last entry.
+    /// True once the program executes nothing more.
     pub(super) is_finished: bool,
+    /// The thread that ended the program, and where, until that is logged.
+    pub(super) last_place: Option<(Tid, Registers)>,
+    /// What the kernel wrote as threads were killed in system calls.
+    pub(super) late_writes: Vec<Write>,
     /// True once the final state is written, and the threads go on to their ends.
     pub(super) is_over: bool,
     pub(super) finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
@@ -135,6 +140,8 @@ impl Engine {
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,
+            last_place: None,
+            late_writes: Vec::new(),
             is_over: false,
             finished: None,
         }

@@ -131,11 +131,8 @@ impl Process {
         if !is_caught {
             // It is fatal.
             thread.killed_at = Some(*before);
-            self.log(
-                thread,
-                before,
-                Happening::Signal { place, siginfo, handler: None, writes: Vec::new() },
-            )?;
+            let writes = others(self, thread);
+            self.log(thread, before, Happening::Signal { place, siginfo, handler: None, writes })?;
             tracee.resume(signal)?;
             return Ok(Delivered::Other(wait_for(thread.tid())?));
         }

@@ -1,12 +1,12 @@
 //! The loop over stops, and the end. `events` handles the stops.
 
-use super::harm::harm_behind;
 use super::process::{Finished, Process};
 use super::saving;
 use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
+use crate::capture::harm::harm_behind;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};

@@ -1,11 +1,11 @@
 //! Brings threads from any place in the code cache to the program's exact state, with their
 //! records.
 
-use super::harm::is_fault;
 use super::process::Process;
 use super::thread::Thread;
 use crate::capture::Error;
 use crate::capture::clock::now;
+use crate::capture::harm::is_fault;
 use crate::common::Addr;
 use crate::encode::Item;
 use crate::engine::{Exact, FORCED, Place, STEPS_LIMIT, Soon};

@@ -3,9 +3,8 @@
 
 use super::engine::Engine;
 use super::process::Process;
-use crate::capture::Error;
+use crate::capture::harm::killed_for;
 use crate::common::Pid;
-use crate::tracee::{Error as TraceeError, Signo, Stop};
 use nix::sys::signal::{Signal, kill};
 
 /// The harm that a program did to its recorder.
@@ -35,31 +34,8 @@ impl Engine {
         let Some(process) = self.processes.get_mut(&pid) else { return };
         let Harm::Found(what) = process.harm else { return };
         process.harm = Harm::Ended;
-        self.notes.push(format!(
-            "process {pid} {what}, and the recorder cannot go on with it: it was killed, and its \
-             recording ends there"
-        ));
+        self.notes.push(killed_for(pid, what));
         // It may be gone already.
         let _ = kill(nix::unistd::Pid::from_raw(pid.0), Signal::SIGKILL);
     }
-}
-
-/// Returns the harm to the recorder's memory that an error shows, if it does.
-pub(super) fn harm_behind(error: &Error) -> Option<&'static str> {
-    match error {
-        Error::Inexact { .. } => Some("left the code cache's ways"),
-        // The recorder's calls are made with all signals blocked, so only their own faults stop
-        // them.
-        Error::Tracee(TraceeError::Disturbed { stop: Stop::Signal(signal), .. })
-            if is_fault(*signal) =>
-        {
-            Some("damaged the code cache")
-        }
-        _ => None,
-    }
-}
-
-/// Returns true for a signal that an instruction raises, other than a trap.
-pub(super) fn is_fault(signal: Signo) -> bool {
-    matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE)
 }
