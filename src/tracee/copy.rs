@@ -160,9 +160,10 @@ fn syscall_near(memory: &Memory, ip: u64) -> Option<Addr> {
 /// Returns a page far from everything.
 fn free_page(taken: &[AddrRange]) -> Option<Addr> {
     const FIRST: u64 = 0x1000_0000_0000;
-    const STEP: u64 = 0x40_0000_0000;
-    let mut candidates = (0..64).map(|number| Addr(FIRST + number * STEP));
-    candidates.find(|page| {
+    const STEP: usize = 0x40_0000_0000;
+    // Some programs map nearly all that there is.
+    let all = (FIRST..PROGRAM_END).step_by(STEP);
+    all.map(Addr).find(|page| {
         let wanted = AddrRange::sized(*page, PAGE_BYTES);
         !taken.iter().any(|range| range.overlaps(wanted))
     })
@@ -171,6 +172,14 @@ fn free_page(taken: &[AddrRange]) -> Option<Addr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_is_found_between_huge_mappings() {
+        let reserved = [AddrRange::new(Addr(0x80_0000_0000), Addr(0x5500_0000_0000))];
+        let page = free_page(&reserved).unwrap();
+        assert!(page >= reserved[0].end && page.0 < PROGRAM_END);
+        assert_eq!(free_page(&[AddrRange::new(Addr(0), Addr(PROGRAM_END))]), None);
+    }
 
     #[test]
     fn an_empty_process_has_one_page_and_can_be_copied() {
