@@ -46,6 +46,14 @@ pub enum Error {
         /// The address in the cache.
         at: Addr,
     },
+    /// A single step executed more than one instruction: a bug of a hypervisor.
+    #[error("a step of thread {tid} at {at} executed more than one instruction")]
+    Overstepped {
+        /// The thread.
+        tid: Tid,
+        /// The address of the instruction.
+        at: Addr,
+    },
     /// The filters need more ranges of code than a PT unit has.
     #[error(
         "the filters mean {count} ranges of code, and a PT unit has 4; FUNC@FILE selects \

@@ -3,10 +3,12 @@
 
 use super::Registers;
 use crate::common::{Addr, AddrRange};
+use core::arch::x86_64::{__cpuid, __cpuid_count};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, OpAccess, Register};
+use std::sync::OnceLock;
 
-/// Upper bound in bytes for an operand without a fixed size (XRSTOR, XSAVE).
-const LARGEST_BYTES: u64 = 4096;
+/// The size in bytes of the area of XSAVE and XRSTOR where CPUID does not say it.
+const USUAL_XSAVE_BYTES: u64 = 4096;
 
 /// RFLAGS.DF: string instructions run downwards.
 const DF: u64 = 1 << 10;
@@ -69,11 +71,23 @@ fn touched(
         let addr = memory.virtual_address(0, |register, _, _| value(register, registers))?;
         let size = if repeats { insn.memory_size() } else { memory.memory_size() };
         let size = u64::try_from(size.size()).ok().filter(|size| *size > 0);
-        let size = size.unwrap_or(LARGEST_BYTES);
+        let size = size.unwrap_or_else(xsave_bytes);
         let down = if registers.eflags & DF == 0 { 0 } else { (rounds - 1).saturating_mul(size) };
         Some(AddrRange::sized(Addr(addr.wrapping_sub(down)), rounds.saturating_mul(size)))
     };
     used.filter(|memory| is_wanted(memory.access())).filter_map(range).collect()
+}
+
+/// Returns the largest size in bytes of an operand without a fixed size: the area of XSAVE and XRSTOR
+/// with all features that this machine's kernel enables (CPUID leaf 0DH, EBX; 11,008 with AMX).
+fn xsave_bytes() -> u64 {
+    const EXTENDED_STATE: u32 = 0xd;
+    static BYTES: OnceLock<u64> = OnceLock::new();
+    *BYTES.get_or_init(|| {
+        let is_known = __cpuid(0).eax >= EXTENDED_STATE;
+        let enabled = if is_known { __cpuid_count(EXTENDED_STATE, 0).ebx } else { 0 };
+        if enabled == 0 { USUAL_XSAVE_BYTES } else { enabled.into() }
+    })
 }
 
 /// Returns the value that a register contributes to an address.
@@ -130,6 +144,26 @@ mod tests {
         let behind = Registers { rcx: 4 - rounds, ..registers };
         let reads = reads(bytes, &registers, &behind);
         reads.into_iter().map(|range| (range.start.0, range.size_bytes())).collect()
+    }
+
+    /// The CPU writes no more than that, and no less if all is asked for.
+    #[test]
+    fn the_area_of_xsave_is_as_large_as_the_cpu_makes_it() {
+        if !std::arch::is_x86_feature_detected!("xsave") {
+            return;
+        }
+        let mut area = vec![0xaa_u8; 1 << 16];
+        let at = area.as_ptr().align_offset(64);
+        // SAFETY: the area is aligned, and larger than that of any CPU.
+        unsafe {
+            std::arch::asm!("xsave64 [{}]", in(reg) area[at..].as_mut_ptr(), in("eax") -1, in("edx") -1);
+        }
+        let size = usize::try_from(xsave_bytes()).unwrap();
+        assert!(area[at + size..].iter().all(|byte| *byte == 0xaa));
+        // XSAVE64 [RAX]
+        let registers = Registers { rax: 0x1000, ..Registers::default() };
+        let written = writes(&[0x48, 0x0f, 0xae, 0x20], &registers, &registers);
+        assert_eq!(written, [AddrRange::sized(Addr(0x1000), xsave_bytes())]);
     }
 
     #[test]
