@@ -9,10 +9,13 @@ use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
-use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
+use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
-use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
+use crate::tracee::{SiginfoBytes, Stop, Stopped, Tracee, siginfo, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick, slots};
+
+/// TF of EFLAGS, which a step sets.
+const TRAP_FLAG: u64 = 1 << 8;
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,6 +331,7 @@ impl TranslatedProcess {
         let tracee = thread.tracee;
         let begun = tracee.registers()?;
         let before = Addr(begun.rip);
+        let insn = self.insn_at(before);
         loop {
             tracee.step(0)?;
             let signal = match wait_for(thread.tid())? {
@@ -345,10 +349,15 @@ impl TranslatedProcess {
                 self.restore_signal_state(thread, signal)?;
             }
             match stop {
-                SignalStop::Done if tracee.instruction_pointer()? == before => {
-                    if !self.repeats(before) {
-                        return Ok(Stepped::Done);
-                    }
+                SignalStop::Done
+                    if insn.is_some_and(|insn| insn.rep)
+                        && tracee.instruction_pointer()? == before => {}
+                SignalStop::Done if insn.is_some_and(|insn| insn.pushes_flags) => {
+                    self.hide_trap_flag(tracee, &begun)?;
+                    return Ok(Stepped::Done);
+                }
+                SignalStop::Done if insn.is_some_and(|insn| insn.loads_flags) => {
+                    return Ok(tracee.end_steps()?.map_or(Stepped::Done, Stepped::Other));
                 }
                 SignalStop::Done => return Ok(Stepped::Done),
                 SignalStop::CodeWrite(addr) => self.open_for_write(tracee, addr)?,
@@ -361,11 +370,21 @@ impl TranslatedProcess {
         }
     }
 
-    /// Returns true if the instruction at `ip` has a REP prefix.
-    fn repeats(&self, ip: Addr) -> bool {
+    /// Takes the flag of the step from the flags that PUSHF pushed, unless it was set before.
+    fn hide_trap_flag(&self, tracee: Tracee, begun: &Registers) -> Result<(), Error> {
+        let at = Addr(tracee.registers()?.rsp.wrapping_add(1));
+        let mut byte = [0];
+        if begun.eflags & TRAP_FLAG == 0 && self.memory.read(at, &mut byte) == 1 {
+            // If the memory is already gone, nothing can see it.
+            let _ = self.memory.write(at, &[byte[0] & !1]);
+        }
+        Ok(())
+    }
+
+    fn insn_at(&self, ip: Addr) -> Option<Insn> {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
-        decode(&bytes[..known], ip, ExecMode::Bits64).is_some_and(|insn| insn.rep)
+        decode(&bytes[..known], ip, ExecMode::Bits64)
     }
 
     /// Translates code, and makes sure that it is as it was read.

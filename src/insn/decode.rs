@@ -88,6 +88,8 @@ pub struct Insn {
     pub rep: bool,
     /// True for PUSHF, whose result shows RFLAGS.TF to a single-stepped program.
     pub pushes_flags: bool,
+    /// True for POPF and IRET, which load RFLAGS.TF.
+    pub loads_flags: bool,
     /// True if it loads RSP with a value from outside the current function: control may then be on
     /// another stack, or in an outer frame of this one.
     pub loads_sp: bool,
@@ -95,7 +97,15 @@ pub struct Insn {
 
 impl Insn {
     pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
-        Self { ip, len, class, rep: false, pushes_flags: false, loads_sp: false }
+        Self {
+            ip,
+            len,
+            class,
+            rep: false,
+            pushes_flags: false,
+            loads_flags: false,
+            loads_sp: false,
+        }
     }
 
     /// Returns the address of the next instruction.
@@ -124,6 +134,7 @@ pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Ins
     Some(Insn {
         rep: (insn.has_rep_prefix() || insn.has_repne_prefix()) && insn.is_string_instruction(),
         pushes_flags: pushes_flags(insn.mnemonic()),
+        loads_flags: loads_flags(insn.mnemonic()),
         loads_sp: loads_sp(&insn),
         ..Insn::plain(ip, u8::try_from(insn.len()).ok()?, classify(&insn))
     })
@@ -139,6 +150,11 @@ const fn bitness(mode: ExecMode) -> u32 {
 
 const fn pushes_flags(mnemonic: Mnemonic) -> bool {
     matches!(mnemonic, Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
+}
+
+const fn loads_flags(mnemonic: Mnemonic) -> bool {
+    use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq};
+    matches!(mnemonic, Popf | Popfd | Popfq | Iret | Iretd | Iretq)
 }
 
 /// Returns true if RSP is loaded from memory, or from a register in which a function does not keep
@@ -326,7 +342,11 @@ mod tests {
         assert_eq!(rep(&[0xf3, 0x90]), Some(false), "PAUSE");
         assert_eq!(rep(&[0xf3, 0xc3]), Some(false));
         let pushf = decode(&[0x9c], Addr(0), ExecMode::Bits64).expect("pushfq");
-        assert!(pushf.pushes_flags);
+        assert!(pushf.pushes_flags && !pushf.loads_flags);
+        for loads in [&[0x9d][..], &[0x66, 0x9d], &[0x48, 0xcf]] {
+            let loads = decode(loads, Addr(0), ExecMode::Bits64).expect("popf, iretq");
+            assert!(loads.loads_flags && !loads.pushes_flags);
+        }
     }
 
     #[test]

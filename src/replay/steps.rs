@@ -81,7 +81,6 @@ impl Replay {
     pub(super) fn step_natively(&mut self) -> Result<Option<SiginfoBytes>, Error> {
         let ip = self.ip()?;
         let is_tick = self.is_tick_here()?;
-        let pushes_flags = self.insn_at(ip).is_some_and(|insn| insn.pushes_flags);
         loop {
             match self.epoch.engine.step_in_program(&mut self.epoch.thread)? {
                 Stepped::Done => break,
@@ -101,26 +100,12 @@ impl Replay {
                 }
             }
         }
-        if pushes_flags {
-            self.hide_trap_flag()?;
-        }
         if is_tick {
             (self.ticks, self.instructions) = (self.ticks + 1, Some(0));
         } else {
             self.instructions = self.instructions.map(|count| count + 1);
         }
         Ok(None)
-    }
-
-    /// Takes the flag of the step from the flags that PUSHF pushed.
-    fn hide_trap_flag(&mut self) -> Result<(), Error> {
-        let registers = self.epoch.thread.tracee.registers()?;
-        let at = Addr(registers.rsp.wrapping_add(1));
-        let mut byte = [0];
-        if self.epoch.engine.memory.read(at, &mut byte) == 1 {
-            self.epoch.write(at, &[byte[0] & !1])?;
-        }
-        Ok(())
     }
 
     /// Executes instructions up to a place within the same tick. `met` is asked before each of them

@@ -79,6 +79,17 @@ impl Tracee {
         self.set_registers(&Registers { eflags: now.eflags & !TRAP_FLAG, ..now })
     }
 
+    /// Ends a row of steps after one of an instruction that loads RFLAGS.TF (POPF, IRET). The kernel no
+    /// longer knows then that it was it who set the flag, and would show it from the next step on, and
+    /// leave it set. The thread executes nothing. Returns its stop, if it is another than the one that
+    /// is asked for here.
+    pub fn end_steps(self) -> Result<Option<Stop>, Error> {
+        self.interrupt()?;
+        self.resume(0)?;
+        let stop = wait_for(self.0)?;
+        Ok(Some(stop).filter(|stop| !matches!(stop, Stop::Event(PtraceEvent::Stop))))
+    }
+
     /// Resumes the thread, after delivering `signal` (0: none).
     pub fn resume(self, signal: Signo) -> Result<(), Error> {
         self.request("CONT", libc::PTRACE_CONT, 0, signal_argument(signal))

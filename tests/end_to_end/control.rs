@@ -166,3 +166,17 @@ fn what_a_signal_brings_along_is_kept() {
         assert_eq!(live.end().0, "1 1 4711\n1 1 99\n1 1 4713\n", "{backend}: {said}");
     }
 }
+
+/// The kernel forgets that a step's flag is its own where an instruction loads the flags.
+#[test]
+fn steps_over_popf_leave_no_trap_flag() {
+    let commands = "break main\ncontinue\nstepi 60\nprint $eflags & 0x100\nstepi\n\
+                    print $eflags & 0x100\ndelete\ncontinue\ncontinue";
+    each("flags.c", &["-O0"], &[], commands, |said| {
+        for number in 0..2 {
+            assert!(answer(said, "print $eflags & 0x100", number).ends_with("= 0"), "{said}");
+        }
+        assert!(said.contains("exited with code 024"), "{said}");
+        assert!(!said.contains("SIGTRAP"), "{said}");
+    });
+}

@@ -55,6 +55,8 @@ pub(super) struct Debugger {
 pub(super) struct Stepped {
     /// True if it pushes the flags.
     pushes_flags: bool,
+    /// True if it loads them.
+    loads_flags: bool,
     /// The number of the system call, if it is one.
     pub(super) call: Option<u64>,
 }
@@ -126,6 +128,7 @@ impl Engine<'_> {
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
         Ok(Stepped {
             pushes_flags: insn.is_some_and(|insn| insn.pushes_flags),
+            loads_flags: insn.is_some_and(|insn| insn.loads_flags),
             // The kernel uses only the low half.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
         })
@@ -206,6 +209,9 @@ impl Engine<'_> {
                 && let Some(process) = self.processes.get(&thread.pid)
             {
                 hide_on_stack(&registers, &process.memory);
+            }
+            if step.loads_flags {
+                gone_is_fine(thread.tracee.end_steps().map(drop))?;
             }
         }
         if stepped.is_some() {

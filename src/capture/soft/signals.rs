@@ -6,6 +6,7 @@ use super::process::Process;
 use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::delivery::leaves_it_running;
+use crate::capture::error::gone_is_fine;
 use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
@@ -192,6 +193,9 @@ impl Process {
         if self.is_stepping(thread) || watched.is_some() {
             if insn.is_some_and(|insn| insn.pushes_flags) {
                 hide_on_stack(&thread.tracee().registers()?, &self.engine.memory);
+            }
+            if insn.is_some_and(|insn| insn.loads_flags) {
+                gone_is_fine(thread.tracee().end_steps().map(drop))?;
             }
             self.tell(tid, Item::Leave { ip: next });
             thread.stand(watched.map_or(News::Stepped, News::Watch));

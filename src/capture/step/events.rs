@@ -320,6 +320,9 @@ fn stepped(
     if insn.pushes_flags {
         hide_on_stack(&thread.tracee.registers()?, &process.memory);
     }
+    if insn.loads_flags {
+        gone_is_fine(thread.tracee.end_steps().map(drop))?;
+    }
     Ok(())
 }
 
