@@ -1,9 +1,12 @@
 //! A process of one thread whose translated code counts: the least that a user of the engine does.
 
 use super::stepper::{Answer, Place, Stepper};
+use contraflow::common::Addr;
 use contraflow::engine::{
     CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
 };
+use contraflow::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
+use contraflow::tracee::{Stop, wait_for};
 use contraflow::translate::{Bound, Hook, is_tick};
 use iced_x86::Mnemonic;
 use std::collections::BTreeSet;
@@ -82,6 +85,67 @@ impl Machine {
             }
         }
         false
+    }
+
+    fn insn_at(&self, ip: Addr) -> Option<Insn> {
+        let mut bytes = [0; MAX_INSN_BYTES];
+        let known = self.at.memory.read(ip, &mut bytes);
+        decode(&bytes[..known], ip, ExecMode::Bits64)
+    }
+
+    fn slots(&self) -> Vec<u8> {
+        let mut slots = vec![0; contraflow::translate::slots::PRIVATE_BYTES as usize];
+        assert_eq!(self.at.memory.read(Addr(self.thread.area.base), &mut slots), slots.len());
+        slots
+    }
+
+    /// A budget of more ticks than any test of a few steps needs.
+    pub(crate) fn budget(&self) -> Distance {
+        Distance::Budget(self.process.budget(1 << 20).unwrap())
+    }
+
+    /// Steps through the cache, up to so many of its instructions, until it makes a request. At each of
+    /// them, `see` gets the program's place and registers by the engine's own account, which it would
+    /// give if the thread were killed there.
+    pub(crate) fn step_in_cache(
+        &mut self,
+        distance: Distance,
+        most: usize,
+        mut see: impl FnMut(u64, &Registers),
+    ) {
+        let tracee = self.at.tracee;
+        tracee.set_registers(&self.at.registers).unwrap();
+        let running = self.process.begin_run(&mut self.thread, distance).unwrap();
+        for _ in 0..most {
+            // What the engine executes in the thread's place must not be seen by the thread.
+            let slots = self.slots();
+            let (soon, ticks) = self
+                .process
+                .end_of_run(&self.thread, &running)
+                .unwrap()
+                .unwrap_or_else(|| panic!("at {}", tracee.instruction_pointer().unwrap()));
+            self.at.memory.write(Addr(self.thread.area.base), &slots).unwrap();
+            // Amid its iterations, a REP instruction has no place of its own.
+            if !self.insn_at(soon.rip.into()).is_some_and(|insn| insn.rep) {
+                see(self.at.place.ticks + ticks, &soon);
+            }
+            let insn = self.insn_at(tracee.instruction_pointer().unwrap()).unwrap();
+            if insn.class == Class::FarCall && insn.len == 1 {
+                break;
+            }
+            tracee.step(0).unwrap();
+            assert_eq!(wait_for(tracee.0).unwrap(), Stop::Signal(libc::SIGTRAP));
+            if insn.pushes_flags {
+                self.at.hide_trap_flag(tracee.registers().unwrap().rsp);
+            }
+            if insn.loads_flags {
+                assert_eq!(tracee.end_steps().unwrap(), None);
+            }
+        }
+        let run = self.process.end_run(&mut self.thread, &running).unwrap();
+        let Run::Ran(Ran { ticks, .. }) = run else { panic!("{run:?}") };
+        self.at.registers = tracee.registers().unwrap();
+        self.at.pass(ticks, u64::MAX);
     }
 
     fn expected_hook(&self) -> Option<Hook> {

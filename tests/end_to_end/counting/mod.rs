@@ -9,7 +9,7 @@ use crate::generated;
 use crate::support::{Scene, have};
 use iced_x86::{Instruction, Mnemonic};
 use machine::Machine;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use stepper::{Place, Registers, Stepper};
 
@@ -196,6 +196,50 @@ fn a_run_stops_at_addresses_and_knows_how_far_it_came() {
         }
         assert!(arrivals > 5);
     }
+}
+
+/// The engine knows where a thread would be that is killed anywhere in the cache, by what it makes of
+/// the glue there: the CPU, which executes that glue, comes to the same places.
+#[test]
+fn a_thread_anywhere_in_the_cache_has_a_place_in_the_program() {
+    if !have("gcc") {
+        return;
+    }
+    let ticks = |scene: &Scene| scene.compile("ticks.S", &["-nostdlib", "-static", "-no-pie"]);
+    let mut checked = 0;
+    for seed in 29..34 {
+        let scene = Scene::new();
+        let (program, run) = if seed == 29 {
+            let program = ticks(&scene);
+            let run = stepped_for(&program, 3000);
+            (program, run)
+        } else {
+            let program = generated::peaceful_of_seed(&scene, seed);
+            let run = stepped(&program).0;
+            (program, run)
+        };
+        let known: HashMap<_, _> = run
+            .iter()
+            .map(|(place, registers)| ((place.ticks, registers.rip), shown(registers)))
+            .collect();
+        let mut random = Random(seed);
+        let mut machine = Machine::start(&program, answer);
+        let mut goal = 0;
+        while goal + 150 < run.len() {
+            machine.run_to(run[goal].0);
+            let budget = machine.budget();
+            machine.step_in_cache(budget, 150, |ticks, registers| {
+                let expected = known.get(&(ticks, registers.rip));
+                let expected =
+                    expected.unwrap_or_else(|| panic!("seed {seed}: {ticks} {registers:x?}"));
+                assert_eq!(&shown(registers), expected, "seed {seed} at {ticks}");
+                checked += 1;
+            });
+            let passed = machine.at.place.ticks + 1 + random.below(30) as u64;
+            goal = run.partition_point(|(place, _)| place.ticks < passed);
+        }
+    }
+    assert!(checked > 5000, "{checked}");
 }
 
 /// What the CPU and the kernel are said to answer to `hooks.S`.
