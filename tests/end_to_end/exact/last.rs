@@ -1,7 +1,8 @@
 //! `cf-last`: the last change of a value, and the changes before it.
 
 use super::record;
-use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb};
+use crate::serve::{Client, Live, tools};
+use crate::support::{Scene, address_of, answer, assert_in_order, contraflow, have, run_gdb};
 
 /// Records a program, and returns what gdb says to commands on the recording.
 fn gdb_on(source: &str, commands: &str) -> Option<String> {
@@ -177,4 +178,31 @@ fn watchpoints_see_what_the_kernel_writes() {
         assert_eq!(value(hit, "Old value = "), was, "{said}");
     }
     assert_eq!(value(answer(&said, "continue", 0), "New value = "), before, "{said}");
+}
+
+/// A search backwards that finds nothing takes as long as the program ran.
+#[test]
+fn an_interrupt_ends_a_search_in_the_past() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/long.c", &["-O0", "-no-pie"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let live = Live::replay(&dir);
+    let mut client = Client::connect(live.address());
+    let never = format!("Z2,{:x},4", address_of(&program, "never"));
+    assert_eq!(client.ask(&never), "OK");
+    for stop in ["bc", "bc", "c"] {
+        let before = client.ask("p10");
+        client.send(stop);
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        client.interrupt();
+        let reply = client.reply();
+        assert!(reply.starts_with("T02"), "{stop}: {reply}");
+        // It is where the search came to, or began.
+        assert_eq!(client.ask("p10").len(), before.len());
+    }
+    client.send("bc");
+    assert!(client.reply().contains("replaylog:begin"));
 }

@@ -237,7 +237,8 @@ fn what_is_easily_recorded_wrongly_replays() {
         let program = scene.compile("exact/traps.c", &["-w", "-O1", "-pthread"]);
         for part in [
             "holes", "advice", "stacks", "appends", "itself", "implied", "twins", "sparse",
-            "frames", "old", "vforks", "lingers", "stops", "unknowns",
+            "frames", "old", "vforks", "lingers", "stops", "unknowns", "direct", "below", "traces",
+            "blocks", "ends", "killed",
         ] {
             assert_replays(&[program.to_str().unwrap(), part]);
         }
@@ -286,5 +287,23 @@ fn a_program_that_waits_for_its_traps_gets_them() {
         assert!(text(&recorded.stdout).contains("\nsigsuspend 1\nsuspended: traps 1,"));
         let verdict = check(&dir);
         assert!(verdict.starts_with(WHOLE), "{verdict}");
+    }
+}
+
+/// They map most of the address space, and have plans for the rest. The search for leaks at the end is
+/// by a process that must not be traced.
+#[test]
+fn sanitized_programs_replay() {
+    if have("gcc") {
+        for (sanitizer, verdict) in
+            [("address", PART), ("leak", PART), ("thread", WHOLE), ("undefined", WHOLE)]
+        {
+            let scene = Scene::new();
+            let flag = format!("-fsanitize={sanitizer}");
+            let Some(program) = scene.try_compile("sanitized.c", &["-O1", &flag]) else { continue };
+            let (dir, recorded) = record(&scene, &[program.to_str().unwrap()]);
+            let said = check(&dir);
+            assert!(said.starts_with(verdict), "{sanitizer}: {said}{}", text(&recorded.stderr));
+        }
     }
 }

@@ -286,6 +286,46 @@ static void strangers(void) {
     shmdt(board);
 }
 
+// Another program maps a file of this one's, after this one and before it.
+static void files(void) {
+    char name[] = "/tmp/contraflow-filesXXXXXX";
+    int fd = mkstemp(name);
+    ftruncate(fd, PAGE);
+    for (int i = 0; i < 2; i++) {
+        struct board *board = i ? 0 : mmap(0, PAGE, BOTH, MAP_SHARED, fd, 0);
+        int asks[2], tells[2];
+        char ends[2][16], byte;
+        pipe(asks);
+        pipe(tells);
+        sprintf(ends[0], "%d", asks[0]);
+        sprintf(ends[1], "%d", tells[1]);
+        pid_t pid;
+        posix_spawn(&pid, "/proc/self/exe", 0, 0, (char *[]){"shared", "answer", name, ends[0], ends[1], 0}, 0);
+        read(tells[0], &byte, 1);
+        if (i)
+            board = mmap(0, PAGE, BOTH, MAP_SHARED, fd, 0);
+        // A program that maps a file later is found by looking around once in a while.
+        sleep(i ? 0 : 3);
+        strcpy(board->text, "asked");
+        write(asks[1], "", 1);
+        while (!board->sum)
+            ;
+        printf("%s %ld %d\n", board->text, board->sum, ended(pid));
+        board->sum = 0;
+    }
+    unlink(name);
+}
+
+static int file_answer(char **words) {
+    struct board *board = mmap(0, PAGE, BOTH, MAP_SHARED, open(words[0], O_RDWR), 0);
+    char byte;
+    write(atoi(words[2]), "", 1);
+    read(atoi(words[1]), &byte, 1);
+    strcat(board->text, ", answered");
+    board->sum = 7;
+    return 5;
+}
+
 static int answer(const char *name) {
     struct board *board;
     if (*name == '/') {
@@ -302,7 +342,7 @@ int main(int argc, char **argv) {
     setvbuf(stdout, 0, _IONBF, 0);
     const char *what = argc > 1 ? argv[1] : "";
     if (!strcmp(what, "answer"))
-        return answer(argv[2]);
+        return argc > 4 ? file_answer(argv + 2) : answer(argv[2]);
     if (argc > 2) {
         rounds = atoi(argv[2]);
         puts("begins");
@@ -310,6 +350,7 @@ int main(int argc, char **argv) {
     static const struct { const char *name; void (*run)(void); } all[] = {
         {"forks", forks}, {"changes", changes}, {"calls", calls}, {"threads", threads},
         {"signals", signals}, {"faults", faults}, {"strangers", strangers},
+        {"files", files},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(what, all[i].name) || !*what)

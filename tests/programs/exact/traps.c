@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/ethtool.h>
+#include <linux/futex.h>
 #include <linux/sockios.h>
 #include <net/if.h>
+#include <mqueue.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,17 +18,25 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/msg.h>
 #include <sys/personality.h>
 #include <sys/prctl.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sem.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -413,6 +423,246 @@ static void unknowns(void) {
     printf("%d\n", syscall(SYS_arch_prctl, 0x5001L, 1L) != 0);
 }
 
+// Reads that go around the kernel's cache need buffers at addresses of their own.
+static void direct(void) {
+    int fd = file(4 * PAGE);
+    pwrite(fd, "direct", 6, 0);
+    fcntl(fd, F_SETFL, O_DIRECT);
+    char *all = memory(3, BOTH);
+    pthread_t thread;
+    pthread_create(&thread, 0, computes, 0);
+    for (int offset = 0; offset < 4; offset++) {
+        char *to = all + (int[]){0, 512, 1, 2048}[offset];
+        failed("direct", pread(fd, to, PAGE, 0) == -1 ? -1 : 0);
+        puts(to);
+    }
+    done = 1;
+    pthread_join(thread, 0);
+}
+
+// The protection of one page may be that of all before it.
+static void below(void) {
+    char *pages = mmap(0, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN, -1, 0);
+    failed("up", mprotect(pages + 2 * PAGE, PAGE, BOTH | PROT_GROWSUP));
+    failed("down", mprotect(pages + 2 * PAGE, PAGE, BOTH | PROT_GROWSDOWN));
+    pages[0] = 'x';
+    pages[2 * PAGE] = 'y';
+    failed("last", pipe((int *)(pages + 3 * PAGE)));
+    printf("%c%c\n", pages[0], pages[2 * PAGE]);
+}
+
+// It traces a child: what it reads there is in its own memory.
+static void traces(void) {
+    pid_t child = fork();
+    if (!child) {
+        if (ptrace(PTRACE_TRACEME, 0, 0, 0))
+            _exit(1);
+        raise(SIGSTOP);
+        getppid();
+        _exit(3);
+    }
+    int status, steps = 0;
+    struct user_regs_struct registers = {0};
+    waitpid(child, &status, 0);
+    if (WIFEXITED(status)) {
+        printf("untraced: %d\n", WEXITSTATUS(status));
+        return;
+    }
+    for (; steps < 20; steps++) {
+        ptrace(PTRACE_SINGLESTEP, child, 0, 0);
+        waitpid(child, &status, 0);
+        ptrace(PTRACE_GETREGS, child, 0, &registers);
+    }
+    long word = ptrace(PTRACE_PEEKDATA, child, &steps, 0);
+    printf("%d %d %d\n", WSTOPSIG(status), registers.rip != 0, (int)word);
+    struct { char set[512]; } floating;
+    struct iovec part = {&floating, sizeof floating};
+    printf("%ld %zu\n", ptrace(PTRACE_GETREGSET, child, 2 /* NT_FPREGSET */, &part), part.iov_len);
+    ptrace(PTRACE_SYSCALL, child, 0, 0);
+    waitpid(child, &status, 0);
+    ptrace(PTRACE_CONT, child, 0, 0);
+    waitpid(child, &status, 0);
+    printf("%d\n", WEXITSTATUS(status));
+}
+
+// Calls that wait for what another thread of the program does.
+enum { FULL, EMPTY, OTHER, PAIR, KINDS = 26 };
+static int pipes[4][2], locked[2], set, queue, event, mqueue, listener;
+static struct sockaddr_un place = {AF_UNIX};
+static char fifo[64];
+static char bytes[1 << 16];
+static pthread_t waiter;
+
+static void prepare(void) {
+    for (int i = FULL; i <= OTHER; i++)
+        pipe(pipes[i]);
+    socketpair(AF_UNIX, SOCK_DGRAM, 0, pipes[PAIR]);
+    snprintf(fifo, sizeof fifo, "/tmp/fifo%d", getpid());
+    mkfifo(fifo, 0600);
+    locked[0] = file(PAGE);
+    char itself[32];
+    snprintf(itself, sizeof itself, "/proc/self/fd/%d", locked[0]);
+    locked[1] = open(itself, O_RDWR);
+    set = semget(IPC_PRIVATE, 1, 0600);
+    queue = msgget(IPC_PRIVATE, 0600);
+    event = eventfd(0, 0);
+    struct mq_attr sizes = {.mq_maxmsg = 1, .mq_msgsize = 8};
+    char name[32];
+    snprintf(name, sizeof name, "traps%d", getpid());
+    mqueue = syscall(SYS_mq_open, name, O_CREAT | O_RDWR, 0600, &sizes);
+    syscall(SYS_mq_unlink, name);
+    listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    snprintf(place.sun_path + 1, 20, "traps%d", getpid());
+    bind(listener, (struct sockaddr *)&place, sizeof place);
+    listen(listener, 1);
+}
+
+static void fill(int fd, int full) {
+    fcntl(fd, F_SETFL, full ? O_NONBLOCK : 0);
+    while (full && write(fd, bytes, sizeof bytes) > 0)
+        ;
+    fcntl(fd, F_SETFL, 0);
+}
+
+static void *waits(void *kind) {
+    struct iovec part = {bytes, 100}, two[] = {{bytes, 3}, {bytes + 100, 3}};
+    struct msghdr message = {.msg_iov = two, .msg_iovlen = 2};
+    struct mmsghdr messages = {message};
+    struct flock lock = {.l_type = F_WRLCK};
+    struct { long type; char text[8]; } said;
+    struct epoll_event got;
+    struct { unsigned long value, address; unsigned flags, reserved; } word = {0, (long)&begun, 2};
+    struct timespec second = {1, 0};
+    sigset_t usual;
+    int data = file(PAGE), events = epoll_create1(0);
+    epoll_ctl(events, EPOLL_CTL_ADD, pipes[EMPTY][0], &(struct epoll_event){EPOLLIN});
+    sigemptyset(&usual);
+    sigaddset(&usual, SIGUSR2);
+    long result = 0;
+    begun = 0;
+    done = 1;
+    switch ((long)kind) {
+    case 0: result = open(fifo, O_RDONLY) > 0; break;
+    case 1: result = flock(locked[0], LOCK_EX); break;
+    case 2: result = fcntl(locked[0], F_OFD_SETLKW, &lock); break;
+    case 3: result = write(pipes[FULL][1], bytes, 100); break;
+    case 4: result = writev(pipes[FULL][1], &part, 1); break;
+    case 5: result = splice(pipes[EMPTY][0], 0, data, 0, 3, 0); break;
+    case 6: result = tee(pipes[EMPTY][0], pipes[OTHER][1], 3, 0); break;
+    case 7: result = vmsplice(pipes[FULL][1], &part, 1, 0); break;
+    case 8: result = sendfile(pipes[FULL][1], data, 0, 100); break;
+    case 9: result = semop(set, &(struct sembuf){0, -1, 0}, 1); break;
+    case 10: result = msgrcv(queue, &said, 8, 0, 0); break;
+    case 11: result = syscall(SYS_mq_timedreceive, mqueue, bytes, 8, 0, 0); break;
+    case 12: result = read(event, bytes, 8); break;
+    case 13: result = accept(listener, 0, 0) > 0; break;
+    case 14: result = recvmsg(pipes[PAIR][0], &message, 0); break;
+    case 15: result = recvmmsg(pipes[PAIR][0], &messages, 1, 0, 0); break;
+    case 16: result = sendmsg(pipes[PAIR][1], &message, 0); break;
+    case 17: result = readv(pipes[EMPTY][0], two, 2); break;
+    case 18: result = syscall(SYS_preadv2, pipes[EMPTY][0], two, 2, -1L, -1L, 0); break;
+    case 19: result = syscall(441 /* epoll_pwait2 */, events, &got, 1, 0, 0, 8) > 0; break;
+    case 20: result = syscall(449 /* futex_waitv */, &word, 1, 0, 0, 0) >= 0; break;
+    case 21: result = pause(); break;
+    case 22: result = clock_nanosleep(CLOCK_MONOTONIC, 0, &second, 0); break;
+    case 23: result = sigwaitinfo(&usual, 0); break;
+    case 24: result = connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&place, sizeof place); break;
+    case 25: result = pselect(pipes[EMPTY][0] + 1, (fd_set *)bytes, 0, 0, 0, 0); break;
+    }
+    printf("%ld: %ld %.3s\n", (long)kind, result, (long)kind < 10 || (long)kind > 12 ? bytes : "");
+    close(data);
+    close(events);
+    return 0;
+}
+
+static void lets_go(long kind) {
+    char drained[1 << 16];
+    switch (kind) {
+    case 0: close(open(fifo, O_WRONLY)); break;
+    case 1: flock(locked[1], LOCK_UN); break;
+    case 2: close(locked[1]); break;
+    case 3: case 4: case 7: case 8: read(pipes[FULL][0], drained, sizeof drained); break;
+    case 5: case 6: case 17: case 18: case 19: case 25: write(pipes[EMPTY][1], "abc", 3); break;
+    case 9: semop(set, &(struct sembuf){0, 1, 0}, 1); break;
+    case 10: msgsnd(queue, &(struct { long type; char text[8]; }){1, "queue"}, 8, 0); break;
+    case 11: syscall(SYS_mq_timedsend, mqueue, "mqueue", 8, 1, 0); break;
+    case 12: eventfd_write(event, 7); break;
+    case 13: connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&place, sizeof place); break;
+    case 14: case 15: write(pipes[PAIR][1], "defghi", 6); break;
+    case 16: while (recv(pipes[PAIR][0], drained, sizeof drained, MSG_DONTWAIT) >= 0); break;
+    case 20: begun = 1; syscall(SYS_futex, &begun, FUTEX_WAKE, 1, 0, 0, 0); break;
+    case 21: case 23: pthread_kill(waiter, SIGUSR2); break;
+    case 24: accept(listener, 0, 0); break;
+    }
+}
+
+static void nothing(int signal) {
+}
+
+static void blocks(void) {
+    prepare();
+    signal(SIGUSR2, nothing);
+    for (long kind = 0; kind < KINDS; kind++) {
+        memset(bytes, kind == 25 ? 0 : '-', sizeof bytes);
+        if (kind == 25)
+            FD_SET(pipes[EMPTY][0], (fd_set *)bytes);
+        fill(pipes[FULL][1], 1);
+        fill(pipes[PAIR][1], kind == 16);
+        if (kind == 1)
+            flock(locked[1], LOCK_EX);
+        struct flock lock = {.l_type = F_WRLCK};
+        if (kind == 2)
+            fcntl(locked[1], F_OFD_SETLKW, &lock);
+        for (int i = 0; kind == 24 && i < 2; i++)
+            connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&place, sizeof place);
+        sigset_t usual;
+        sigemptyset(&usual);
+        sigaddset(&usual, SIGUSR2);
+        pthread_sigmask(kind == 23 ? SIG_BLOCK : SIG_UNBLOCK, &usual, 0);
+        done = 0;
+        pthread_create(&waiter, 0, waits, (void *)kind);
+        while (!done)
+            sched_yield();
+        usleep(3000);
+        lets_go(kind);
+        pthread_join(waiter, 0);
+        if (kind == 19 || kind == 25 || kind == 6)
+            read(pipes[EMPTY][0], bytes, 3);
+    }
+    unlink(fifo);
+    semctl(set, 0, IPC_RMID);
+    msgctl(queue, IPC_RMID, 0);
+}
+
+// What the kernel writes when a thread is killed in a call: the time that is left.
+static struct timespec left[4] = {{9, 5}, {9, 5}, {9, 5}, {9, 5}};
+static void *sleeps(void *kind) {
+    switch ((long)kind) {
+    case 0: nanosleep(&left[0], &left[0]); break;
+    case 1: clock_nanosleep(CLOCK_MONOTONIC, 0, &left[1], &left[1]); break;
+    case 2: syscall(SYS_ppoll, 0, 0, &left[2], 0, 8); break;
+    case 3: syscall(SYS_select, 0, 0, 0, 0, &left[3]); break;
+    }
+    return 0;
+}
+
+static void ends(void) {
+    pthread_t thread;
+    for (long kind = 0; kind < 4; kind++)
+        pthread_create(&thread, 0, sleeps, (void *)kind);
+    usleep(20000);
+    exit(3);
+}
+
+static void killed(void) {
+    if (!fork()) {
+        usleep(50000);
+        kill(getppid(), SIGTERM);
+        _exit(0);
+    }
+    sleeps(0);
+}
+
 // Calls after which the recorder cannot record.
 static char selector;
 static void redirects(void) {
@@ -447,7 +697,10 @@ int main(int argc, char **argv) {
         {"holes", holes},     {"advice", advice},   {"stacks", stacks}, {"appends", appends},
         {"itself", itself},   {"implied", implied}, {"twins", twins},   {"sparse", sparse},
         {"frames", frames},   {"old", old},         {"vforks", vforks}, {"lingers", lingers},
-        {"stops", stops}, {"unknowns", unknowns}, {"redirects", redirects}, {"untraced", untraced}, {"old_map", old_map}, {"limits", limits},
+        {"stops", stops},     {"unknowns", unknowns}, {"direct", direct}, {"below", below},
+        {"traces", traces},   {"blocks", blocks},   {"redirects", redirects},
+        {"ends", ends},       {"killed", killed},
+        {"untraced", untraced}, {"old_map", old_map}, {"limits", limits},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (argc < 2 || !strcmp(argv[1], all[i].name))
