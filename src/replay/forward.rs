@@ -2,6 +2,7 @@
 
 use super::error::Error;
 use super::events::Site;
+use super::outline::KernelEvent;
 use super::position::Position;
 use super::process::Replay;
 use super::run::{Found, Goals};
@@ -98,6 +99,9 @@ impl Replay {
             if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
                 return Ok(found);
             }
+            if let Some(event) = self.signal_ahead(goals)? {
+                return Ok(Found::Event(event));
+            }
             let advanced = self.advance(watching)?;
             match advanced {
                 Advanced::End => return Ok(Found::End),
@@ -123,6 +127,9 @@ impl Replay {
             if let Some(found) = self.run_until_next_is(tid, goals, watching)? {
                 return Ok(found);
             }
+            if let Some(event) = self.signal_ahead(goals)? {
+                return Ok(Found::Event(event));
+            }
             match self.advance(watching)? {
                 Advanced::End => return Ok(Found::End),
                 Advanced::Watch(number) => return Ok(Found::Watch(number)),
@@ -130,6 +137,14 @@ impl Replay {
             }
         }
         Ok(Found::Goal)
+    }
+
+    /// Returns the signal that is delivered next, at whose place its thread is, if a step ends there.
+    fn signal_ahead(&mut self, goals: &Goals<'_>) -> Result<Option<KernelEvent>, Error> {
+        let signal = |event: &KernelEvent| matches!(event, KernelEvent::Signal(_));
+        let Some(event) = self.event_ahead(goals).filter(signal) else { return Ok(None) };
+        let Some(entry) = self.cursor.current()? else { return Ok(None) };
+        Ok(if self.is_at_site(&entry)? { Some(event) } else { None })
     }
 
     /// Executes one instruction of the thread that is next in the order of the run, or lets the next

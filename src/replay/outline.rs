@@ -15,8 +15,15 @@ pub enum KernelEvent {
     Call(u64),
     /// A system call has returned.
     Return(u64),
-    /// The handler of a signal begins.
+    /// A signal is about to be delivered to its handler.
     Signal(i32),
+}
+
+impl KernelEvent {
+    /// Returns true for what is about to happen: a run ends before it, and the next one passes it.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Self::Call(_) | Self::Signal(_))
+    }
 }
 
 /// The log's entries in short.
@@ -213,7 +220,8 @@ impl Outline {
     pub(super) fn event_before(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Enters(number) => Some(KernelEvent::Call(number.into())),
-            Act::Other | Act::Returns(_) | Act::Signal(_) => None,
+            Act::Signal(number) => Some(KernelEvent::Signal(number)),
+            Act::Other | Act::Returns(_) => None,
         }
     }
 
@@ -221,8 +229,7 @@ impl Outline {
     pub(super) fn event_after(&self, entry: u64) -> Option<KernelEvent> {
         match self.act(entry) {
             Act::Call(number) | Act::Returns(number) => Some(KernelEvent::Return(number.into())),
-            Act::Signal(number) => Some(KernelEvent::Signal(number)),
-            Act::Other | Act::Enters(_) => None,
+            Act::Other | Act::Enters(_) | Act::Signal(_) => None,
         }
     }
 

@@ -29,7 +29,7 @@ pub struct Goals<'a> {
     pub accepts: &'a dyn Fn(&Replay) -> bool,
     /// Says at which acts of the kernel it ends.
     pub events: &'a dyn Fn(KernelEvent) -> bool,
-    /// The number of the entry whose system call is made without a stop before it.
+    /// The number of the entry before whose system call or signal it does not end.
     pub passed: Option<u64>,
     /// Equal for equal answers of these.
     pub key: u64,
@@ -180,8 +180,8 @@ impl Replay {
         }
     }
 
-    /// Returns the system call that the next entry makes, at whose site its thread is, if a run ends
-    /// there.
+    /// Returns the system call that the next entry makes, or the signal that it delivers, if a run ends
+    /// there. Its thread is at its site.
     pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
         let next = self.cursor.index();
         let event = self.outline.event_before(next).filter(|_| goals.passed != Some(next));

@@ -308,7 +308,7 @@ impl Replay {
                 }
                 found => {
                     hits.push(self.hit(found)?);
-                    if let Found::Event(KernelEvent::Call(_)) = found {
+                    if matches!(found, Found::Event(event) if event.is_ahead()) {
                         goals.passed = Some(self.cursor.index());
                         continue;
                     }

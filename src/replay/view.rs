@@ -4,7 +4,7 @@ use super::error::Error;
 use super::process::Replay;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::image::core;
-use crate::recording::log::Bytes;
+use crate::recording::log::{Bytes, Happening};
 use crate::sideband::{ImageId, Mapping};
 use crate::tracee::{PageState, Tracee, private_pages};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,6 +66,21 @@ impl Replay {
             siginfo: context.siginfo.as_ref().map(|Bytes(info)| info.clone()),
             ..core::Thread::default()
         }))
+    }
+
+    /// Returns what is known of the last signal of a thread, or of the one that is about to be delivered
+    /// to it.
+    pub fn siginfo(&mut self, tid: Tid) -> Result<Option<Vec<u8>>, Error> {
+        if let Some(entry) = self.cursor.current()?
+            && entry.tid == tid
+            && let Happening::Signal { siginfo: Bytes(info), handler: Some(_), .. } =
+                &entry.happening
+            && self.is_at_site(&entry)?
+        {
+            return Ok(Some(info.clone()));
+        }
+        let context = self.epoch.contexts.get(tid);
+        Ok(context.and_then(|c| c.siginfo.as_ref()).map(|Bytes(info)| info.clone()))
     }
 
     /// Reads memory up to the first byte that the program does not have. Returns how many bytes

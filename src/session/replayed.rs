@@ -96,8 +96,8 @@ impl Replayed {
             KernelEvent::Call(number) | KernelEvent::Return(number) => wanted.call(Some(number)),
             KernelEvent::Signal(number) => wanted.signal(number),
         };
-        let was_call = matches!(last.reason, StopReason::Call(_));
-        let passed = was_call.then(|| self.replay.get_mut().position().entry);
+        let was_ahead = matches!(last.reason, StopReason::Call(_) | StopReason::Signal(_));
+        let passed = was_ahead.then(|| self.replay.get_mut().position().entry);
         let (stops, key) = (breakpoints.addrs(), key_of(&conditions, &wanted));
         let goals = Goals { stops, accepts: &accepts, events: &events, passed, key, interrupted };
         let replay = self.replay.get_mut();
@@ -186,8 +186,7 @@ impl Replayed {
                 return Stop { thread: accessor.unwrap_or(thread), reason };
             }
             Found::Event(event) => {
-                let is_ahead = matches!(event, KernelEvent::Call(_));
-                let behind = if is_ahead { None } else { self.last_to_advance() };
+                let behind = if event.is_ahead() { None } else { self.last_to_advance() };
                 return Stop { thread: behind.unwrap_or(thread), reason: event_stop(event) };
             }
             Found::Interrupted => StopReason::Interrupted,
@@ -355,7 +354,7 @@ impl Run for Replayed {
     }
 
     fn siginfo(&self, tid: Tid) -> Option<Vec<u8>> {
-        self.replay.borrow().thread(tid).ok().flatten()?.siginfo
+        self.replay.borrow_mut().siginfo(tid).ok().flatten()
     }
 
     fn file(&self, path: &Path) -> Option<Box<dyn FileBytes>> {

@@ -7,7 +7,7 @@ use contraflow::common::{Addr, AddrRange, Tid};
 use contraflow::insn::{MAX_INSN_BYTES, Registers, writes};
 use contraflow::recording::Reader;
 use contraflow::recording::log::{Bytes, Happening};
-use contraflow::replay::{Found, Goals, KernelEvent, Position, Replay, Watch, WatchKind};
+use contraflow::replay::{Found, Goals, Position, Replay, Watch, WatchKind};
 use contraflow::tracee::siginfo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -123,8 +123,8 @@ fn forward(
         if met == Found::End || replay.position() > end {
             return found;
         }
-        let is_call = matches!(met, Found::Event(KernelEvent::Call(_)));
-        goals.passed = is_call.then(|| replay.position().entry);
+        let is_ahead = matches!(met, Found::Event(event) if event.is_ahead());
+        goals.passed = is_ahead.then(|| replay.position().entry);
         found.push((replay.position(), met));
     }
 }
