@@ -1,4 +1,4 @@
-//! What shows that a program has harmed its recorder.
+//! Signs that a program has harmed its recorder.
 
 use crate::capture::Error;
 use crate::common::Pid;

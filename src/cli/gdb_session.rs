@@ -12,6 +12,7 @@ use crate::gdb::{self, Listener, Options};
 use crate::recording::{BackendName, Reader};
 use crate::session::{Position, SourceDirectory, source_directories};
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,10 @@ pub(super) fn run(arguments: &arguments::Replay) -> Result<ExitCode, Failure> {
     let signals = ForegroundSignals::take();
     let name = arguments.gdb.as_deref().map_or(OsStr::new("gdb"), Path::as_os_str);
     let mut more: Vec<OsString> = Vec::new();
+    if at.is_none() && io::stdin().is_terminal() {
+        // How the program ended.
+        more.extend(["-ex".into(), "cf-when".into()]);
+    }
     more.extend(at.into_iter().flat_map(|at| ["-ex".into(), format!("cf-seek {at}").into()]));
     more.extend_from_slice(&arguments.gdb_arguments);
     let mut gdb = scene.gdb(name, &more)?;

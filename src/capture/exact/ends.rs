@@ -25,20 +25,29 @@ use std::time::Duration;
 /// The status of a thread that SIGSYS ends.
 const SIGSYS_STATUS: u64 = libc::SIGSYS as u64;
 
+/// The end of a program.
+#[derive(Debug, Default)]
+pub(super) struct Last {
+    /// The thread that ended it, and where.
+    place: Option<(Tid, Registers)>,
+    /// The memory that the kernel wrote as it killed threads in system calls.
+    writes: Vec<Write>,
+}
+
 impl Engine {
     /// Notes the last place of the program, where a thread ends it. It is logged when all threads are
     /// at their end.
     pub(super) fn ends_at(&mut self, tid: Tid, registers: &Registers) {
         self.is_finished = true;
-        self.last_place = Some((tid, *registers));
+        self.last.place = Some((tid, *registers));
     }
 
     /// Logs the last place of the program, and what the kernel wrote when it ended the calls that
     /// threads were killed in.
     pub(super) fn log_finish(&mut self) -> Result<(), Error> {
-        let Some((tid, registers)) = self.last_place.take() else { return Ok(()) };
+        let Some((tid, registers)) = self.last.place.take() else { return Ok(()) };
         let Some(process) = &mut self.process else { return Ok(()) };
-        let writes = std::mem::take(&mut self.late_writes);
+        let writes = std::mem::take(&mut self.last.writes);
         let Some(thread) = self.threads.get_mut(&tid) else {
             return process.log_beside(tid, Happening::Finish { place: None });
         };
@@ -74,7 +83,7 @@ impl Engine {
         }
         thread.ending = last_state(thread);
         if let Some(process) = &self.process {
-            self.late_writes.extend(late_writes(&process.engine, thread));
+            self.last.writes.extend(late_writes(&process.engine, thread));
         }
         if self.threads.len() > 1 && (chose_to || self.is_killed_alone(tid)) {
             return self.thread_ends(tid);
@@ -170,7 +179,7 @@ impl Engine {
     }
 
     fn gone(&mut self, tid: Tid, stop: Stop) -> Result<(), Error> {
-        if self.last_place.is_some_and(|(last, _)| last == tid) {
+        if self.last.place.is_some_and(|(last, _)| last == tid) {
             self.log_finish()?;
         }
         self.threads.remove(&tid);
@@ -192,7 +201,7 @@ impl Engine {
         self.leave()
     }
 
-    /// Kills a process that harmed its recorder, if that is behind an error, and records its end.
+    /// Kills a process that harmed its recorder, if an error shows that it did, and records its end.
     pub(super) fn end_if_harmed(&mut self, error: Error) -> Result<(), Error> {
         let (Some(what), Some(process)) = (harm_behind(&error), &mut self.process) else {
             return Err(error);

@@ -2,6 +2,7 @@
 
 use super::chaos::Chaos;
 use super::debugger::Debugger;
+use super::ends::Last;
 use super::follow::Followed;
 use super::keyframes::Keyframes;
 use super::process::Process;
@@ -17,8 +18,7 @@ use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error, News};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
-use crate::insn::Registers;
-use crate::recording::log::{Happening, Write};
+use crate::recording::log::Happening;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
 use crate::translate::{Hook, hook_of, is_tick};
@@ -108,10 +108,8 @@ pub(in crate::capture) struct Engine {
     pub(super) exit: Option<Exit>,
     /// True once the program executes nothing more.
     pub(super) is_finished: bool,
-    /// The thread that ended the program, and where, until that is logged.
-    pub(super) last_place: Option<(Tid, Registers)>,
-    /// What the kernel wrote as threads were killed in system calls.
-    pub(super) late_writes: Vec<Write>,
+    /// Its end, until that is logged.
+    pub(super) last: Last,
     /// True once the final state is written, and the threads go on to their ends.
     pub(super) is_over: bool,
     pub(super) finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
@@ -140,8 +138,7 @@ impl Engine {
             leaving: Leaving::when_orphaned(),
             exit: None,
             is_finished: false,
-            last_place: None,
-            late_writes: Vec::new(),
+            last: Last::default(),
             is_over: false,
             finished: None,
         }
