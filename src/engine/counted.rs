@@ -352,11 +352,11 @@ impl TranslatedProcess {
                 SignalStop::Done
                     if insn.is_some_and(|insn| insn.rep)
                         && tracee.instruction_pointer()? == before => {}
-                SignalStop::Done if insn.is_some_and(|insn| insn.pushes_flags) => {
+                SignalStop::Done if insn.is_some_and(|insn| insn.pushes_flags()) => {
                     self.hide_trap_flag(tracee, &begun)?;
                     return Ok(Stepped::Done);
                 }
-                SignalStop::Done if insn.is_some_and(|insn| insn.loads_flags) => {
+                SignalStop::Done if insn.is_some_and(|insn| insn.loads_flags()) => {
                     return Ok(tracee.end_steps()?.map_or(Stepped::Done, Stepped::Other));
                 }
                 SignalStop::Done => return Ok(Stepped::Done),

@@ -86,26 +86,48 @@ pub struct Insn {
     /// True for a string instruction with a REP prefix: it iterates many times but retires, and
     /// counts, once.
     pub rep: bool,
-    /// True for PUSHF, whose result shows RFLAGS.TF to a single-stepped program.
-    pub pushes_flags: bool,
-    /// True for POPF and IRET, which load RFLAGS.TF.
-    pub loads_flags: bool,
+    /// Whether it copies RFLAGS.TF.
+    pub flags: FlagsCopy,
     /// True if it loads RSP with a value from outside the current function: control may then be on
     /// another stack, or in an outer frame of this one.
     pub loads_sp: bool,
 }
 
-impl Insn {
-    pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
-        Self {
-            ip,
-            len,
-            class,
-            rep: false,
-            pushes_flags: false,
-            loads_flags: false,
-            loads_sp: false,
+/// The ways in which an instruction copies all flags, the trap flag (RFLAGS.TF) with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FlagsCopy {
+    /// It does not.
+    None,
+    /// To memory (PUSHF), where a program that is stepped sees the flag.
+    Pushes,
+    /// From memory (POPF, IRET).
+    Loads,
+}
+
+impl FlagsCopy {
+    const fn of(mnemonic: Mnemonic) -> Self {
+        use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq, Pushf, Pushfd, Pushfq};
+        match mnemonic {
+            Pushf | Pushfd | Pushfq => Self::Pushes,
+            Popf | Popfd | Popfq | Iret | Iretd | Iretq => Self::Loads,
+            _ => Self::None,
         }
+    }
+}
+
+impl Insn {
+    /// Returns true for PUSHF.
+    pub fn pushes_flags(&self) -> bool {
+        self.flags == FlagsCopy::Pushes
+    }
+
+    /// Returns true for POPF and IRET.
+    pub fn loads_flags(&self) -> bool {
+        self.flags == FlagsCopy::Loads
+    }
+
+    pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
+        Self { ip, len, class, rep: false, flags: FlagsCopy::None, loads_sp: false }
     }
 
     /// Returns the address of the next instruction.
@@ -133,8 +155,7 @@ pub(super) fn decode_known(bytes: &[u8], ip: Addr, mode: ExecMode) -> Option<Ins
     }
     Some(Insn {
         rep: (insn.has_rep_prefix() || insn.has_repne_prefix()) && insn.is_string_instruction(),
-        pushes_flags: pushes_flags(insn.mnemonic()),
-        loads_flags: loads_flags(insn.mnemonic()),
+        flags: FlagsCopy::of(insn.mnemonic()),
         loads_sp: loads_sp(&insn),
         ..Insn::plain(ip, u8::try_from(insn.len()).ok()?, classify(&insn))
     })
@@ -146,15 +167,6 @@ const fn bitness(mode: ExecMode) -> u32 {
         ExecMode::Bits32 => 32,
         ExecMode::Bits64 => 64,
     }
-}
-
-const fn pushes_flags(mnemonic: Mnemonic) -> bool {
-    matches!(mnemonic, Mnemonic::Pushf | Mnemonic::Pushfd | Mnemonic::Pushfq)
-}
-
-const fn loads_flags(mnemonic: Mnemonic) -> bool {
-    use Mnemonic::{Iret, Iretd, Iretq, Popf, Popfd, Popfq};
-    matches!(mnemonic, Popf | Popfd | Popfq | Iret | Iretd | Iretq)
 }
 
 /// Returns true if RSP is loaded from memory, or from a register in which a function does not keep
@@ -342,10 +354,10 @@ mod tests {
         assert_eq!(rep(&[0xf3, 0x90]), Some(false), "PAUSE");
         assert_eq!(rep(&[0xf3, 0xc3]), Some(false));
         let pushf = decode(&[0x9c], Addr(0), ExecMode::Bits64).expect("pushfq");
-        assert!(pushf.pushes_flags && !pushf.loads_flags);
+        assert!(pushf.pushes_flags() && !pushf.loads_flags());
         for loads in [&[0x9d][..], &[0x66, 0x9d], &[0x48, 0xcf]] {
             let loads = decode(loads, Addr(0), ExecMode::Bits64).expect("popf, iretq");
-            assert!(loads.loads_flags && !loads.pushes_flags);
+            assert!(loads.loads_flags() && !loads.pushes_flags());
         }
     }
 

@@ -10,7 +10,7 @@ mod registers;
 mod touch;
 
 pub use assign::{Assigned, Gpr, assigned, is_syscall};
-pub use decode::{Class, Insn, MAX_INSN_BYTES, decode};
+pub use decode::{Class, FlagsCopy, Insn, MAX_INSN_BYTES, decode};
 pub use mode::ExecMode;
 pub use registers::Registers;
 pub use touch::{may_write, reads, writes};

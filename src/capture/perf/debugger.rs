@@ -127,8 +127,8 @@ impl Engine<'_> {
         let insn = decode(&bytes[..known], ip, ExecMode::Bits64);
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
         Ok(Stepped {
-            pushes_flags: insn.is_some_and(|insn| insn.pushes_flags),
-            loads_flags: insn.is_some_and(|insn| insn.loads_flags),
+            pushes_flags: insn.is_some_and(|insn| insn.pushes_flags()),
+            loads_flags: insn.is_some_and(|insn| insn.loads_flags()),
             // The kernel uses only the low half.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
         })

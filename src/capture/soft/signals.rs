@@ -191,10 +191,10 @@ impl Process {
         }
         let watched = thread.watched.take_hit(thread.tracee())?;
         if self.is_stepping(thread) || watched.is_some() {
-            if insn.is_some_and(|insn| insn.pushes_flags) {
+            if insn.is_some_and(|insn| insn.pushes_flags()) {
                 hide_on_stack(&thread.tracee().registers()?, &self.engine.memory);
             }
-            if insn.is_some_and(|insn| insn.loads_flags) {
+            if insn.is_some_and(|insn| insn.loads_flags()) {
                 gone_is_fine(thread.tracee().end_steps().map(drop))?;
             }
             self.tell(tid, Item::Leave { ip: next });

@@ -317,10 +317,10 @@ fn stepped(
     thread.retire(insn, next);
     thread.doing = Doing::Ready;
     thread.trap.at_step = true;
-    if insn.pushes_flags {
+    if insn.pushes_flags() {
         hide_on_stack(&thread.tracee.registers()?, &process.memory);
     }
-    if insn.loads_flags {
+    if insn.loads_flags() {
         gone_is_fine(thread.tracee.end_steps().map(drop))?;
     }
     Ok(())

@@ -135,10 +135,10 @@ impl Machine {
             }
             tracee.step(0).unwrap();
             assert_eq!(wait_for(tracee.0).unwrap(), Stop::Signal(libc::SIGTRAP));
-            if insn.pushes_flags {
+            if insn.pushes_flags() {
                 self.at.hide_trap_flag(tracee.registers().unwrap().rsp);
             }
-            if insn.loads_flags {
+            if insn.loads_flags() {
                 assert_eq!(tracee.end_steps().unwrap(), None);
             }
         }
