@@ -6,7 +6,7 @@ use super::source::RecordedSource;
 use crate::common::Tid;
 use crate::recording::Reader;
 use crate::replay::{self, Found, Replay};
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 
 impl Replayed {
     /// Opens the recording of a program that still runs, at its first instruction.
@@ -19,6 +19,7 @@ impl Replayed {
             shown,
             wanted: Wanted::default(),
             failure: None,
+            end: Cell::new(0),
             path: OnceCell::new(),
         })
     }

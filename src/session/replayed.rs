@@ -15,7 +15,7 @@ use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch};
 use crate::state::link_maps;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
@@ -33,6 +33,8 @@ pub struct Replayed {
     pub(super) wanted: Wanted,
     /// Why the run is not known beyond a place.
     pub(super) failure: Option<String>,
+    /// The last place where the run was at its end.
+    pub(super) end: Cell<u64>,
     /// The path of the run, once somebody asked for it.
     pub(super) path: OnceCell<ReplayPath>,
 }
@@ -54,6 +56,7 @@ impl Replayed {
             shown,
             wanted: Wanted::default(),
             failure: None,
+            end: Cell::new(0),
             path: OnceCell::new(),
         };
         if let Err(error) = went {
@@ -234,7 +237,12 @@ impl Run for Replayed {
         let replay = self.replay.borrow();
         let position = replay.position();
         let at = Position::exact(replay.moment(position), position.instructions);
-        Some(Position { at, total: Position::exact(replay.last_moment(), 0).max(at) })
+        if replay.is_at_end() {
+            self.end.set(at);
+        }
+        let last = replay.last_moment();
+        let end = Some(self.end.get()).filter(|end| Position::parts(*end).0 == last);
+        Some(Position { at, total: end.unwrap_or(Position::exact(last, 0)).max(at) })
     }
 
     fn resume(

@@ -132,7 +132,9 @@ pub(super) fn target<R: Run>(session: &Session<R>, to: &str) -> Result<u64, Stri
         (.., Some(count)) => from_here(count).ok_or_else(outside)?,
         _ => return Err(not_a_place(to)),
     };
-    if target > here.total {
+    // The last moment of an exact recording has instructions, too.
+    let moment = |at: u64| if is_exact { Position::parts(at).0 } else { at };
+    if moment(target) > moment(here.total) {
         let [target, last] = [target, here.total].map(|at| place(at, is_exact));
         return Err(format!("no such position: {target} (the history has 0 to {last})\n"));
     }

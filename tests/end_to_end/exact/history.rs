@@ -61,6 +61,31 @@ fn the_calls_of_a_path_are_at_positions_of_the_replay() {
     }
 }
 
+/// Also in the last moment, after the last tick and entry.
+#[test]
+fn positions_before_the_end_can_be_sought() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/last.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let once = "python before, pc = position(), gdb.parse_and_eval('$pc')\n\
+        cf-seek 100\n\
+        python gdb.execute('cf-seek ' + before.split()[1])\n\
+        python print('same', position() == before and pc == gdb.parse_and_eval('$pc'), before)\n\
+        python print('end', is_first == ('the end:' in before))\n\
+        python is_first = False\n\
+        reverse-stepi\n";
+    let begin = "python position = lambda: gdb.execute('cf-when', to_string=True)\n\
+        python is_first = True\n";
+    let said = run_gdb(replay, &(begin.to_owned() + &once.repeat(12)));
+    assert_eq!(said.matches("same True").count(), 12, "{said}");
+    assert_eq!(said.matches("end True").count(), 12, "{said}");
+}
+
 #[test]
 fn gdb_shows_the_calls_and_decodes_the_packets() {
     if !have("gcc") || !have("gdb") {
