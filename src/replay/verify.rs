@@ -153,6 +153,17 @@ impl Replay {
     }
 }
 
+/// Returns the first byte in which two XSAVE areas differ. Which components are in their initial
+/// configuration (XSTATE_BV, SDM volume 1, "XSAVE Header") depends on the processor; what a program
+/// stores of it is logged.
+fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
+    const XSTATE_BV: std::ops::Range<usize> = 512..520;
+    if own.len() != other.len() {
+        return Some(own.len().min(other.len()));
+    }
+    (0..own.len()).find(|at| own[*at] != other[*at] && !XSTATE_BV.contains(at))
+}
+
 impl Epoch {
     /// Returns the differences of threads and memory from another process, a sentence each.
     fn differences_from(&self, other: &Self, is_foreign: &dyn Fn(Addr) -> bool) -> Vec<String> {
@@ -169,8 +180,10 @@ impl Epoch {
             if check_of(&own.registers) != check_of(&other.registers) {
                 differences.push(difference(tid, &own.registers, &other.registers));
             }
-            if own.extended != other.extended {
-                differences.push(format!("thread {tid} has another extended state"));
+            if let Some(at) = difference_of_extended(&own.extended.0, &other.extended.0) {
+                differences.push(format!(
+                    "thread {tid} has another extended state (byte {at} of its XSAVE area)"
+                ));
             }
             if own.call != other.call {
                 differences.push(format!("thread {tid} is in another call"));

@@ -410,7 +410,8 @@ impl Engine {
                     Some(earlier) => process.log_access(thread, &before, &bytes, earlier)?,
                     None => thread.ticks += ticks,
                 },
-                _ => {}
+                (_, None) => process.log_begun_access(thread, &before, &bytes, accessed)?,
+                (_, Some(_)) => {}
             }
             Ok(stepped)
         })?;

@@ -214,6 +214,22 @@ impl Process {
         Ok(true)
     }
 
+    /// Logs the iterations of a REP instruction that accessed foreign memory before a signal stopped it.
+    pub(super) fn log_begun_access(
+        &mut self,
+        thread: &mut Thread,
+        before: &Registers,
+        bytes: &[u8],
+        earlier: Option<BeforeAccess>,
+    ) -> Result<(), Error> {
+        let after = thread.tracee().registers().ok();
+        let has_begun = after.is_some_and(|r| r.rip == before.rip && r.rcx != before.rcx);
+        match earlier.filter(|_| has_begun) {
+            Some(earlier) => self.log_access(thread, before, bytes, earlier),
+            None => Ok(()),
+        }
+    }
+
     /// Logs an instruction that accessed foreign memory.
     pub(super) fn log_access(
         &mut self,

@@ -275,7 +275,12 @@ impl PathWriter {
         }
         if let Some(insn) = insn {
             let next = self.replay.registers_of(tid)?.rip;
-            self.tracer.native(tid, &insn, next);
+            if insn.rep && next == insn.ip.0 {
+                // A signal stopped it amid its iterations.
+                self.tracer.leave(tid, next);
+            } else {
+                self.tracer.native(tid, &insn, next);
+            }
         }
         match &entry.happening {
             Happening::Born { .. } => {

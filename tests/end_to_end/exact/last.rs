@@ -180,7 +180,8 @@ fn watchpoints_see_what_the_kernel_writes() {
     assert_eq!(value(answer(&said, "continue", 0), "New value = "), before, "{said}");
 }
 
-/// A search backwards that finds nothing takes as long as the program ran.
+/// A search that finds nothing takes as long as the program ran. One for accesses to more than the
+/// debug registers hold is stepped: without an end to it, it would take hours.
 #[test]
 fn an_interrupt_ends_a_search_in_the_past() {
     if !tools() {
@@ -191,18 +192,23 @@ fn an_interrupt_ends_a_search_in_the_past() {
     let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
     let live = Live::replay(&dir);
     let mut client = Client::connect(live.address());
-    let never = format!("Z2,{:x},4", address_of(&program, "never"));
-    assert_eq!(client.ask(&never), "OK");
-    for stop in ["bc", "bc", "c"] {
-        let before = client.ask("p10");
-        client.send(stop);
+    let never = address_of(&program, "never");
+    let (bytes, accesses) = (format!("2,{never:x},4"), format!("4,{never:x},c8"));
+    let search = |client: &mut Client, watch: &str, direction: &str| {
+        assert_eq!(client.ask(&format!("Z{watch}")), "OK");
+        client.send(direction);
         std::thread::sleep(std::time::Duration::from_millis(50));
         client.interrupt();
         let reply = client.reply();
-        assert!(reply.starts_with("T02"), "{stop}: {reply}");
-        // It is where the search came to, or began.
-        assert_eq!(client.ask("p10").len(), before.len());
-    }
-    client.send("bc");
-    assert!(client.reply().contains("replaylog:begin"));
+        assert_eq!(client.ask(&format!("z{watch}")), "OK");
+        reply
+    };
+    let reply = search(&mut client, &accesses, "bc");
+    assert!(reply.starts_with("T02"), "{reply}");
+    // It may have come to the beginning by then.
+    let reply = search(&mut client, &bytes, "bc");
+    assert!(reply.starts_with("T02") || reply.contains("replaylog:begin"), "{reply}");
+    assert!(client.ask("bc").contains("replaylog:begin"));
+    let reply = search(&mut client, &accesses, "c");
+    assert!(reply.starts_with("T02"), "{reply}");
 }

@@ -225,6 +225,35 @@ static void signals(void) {
     printf("%d %d %d\n", board->sum == ticks, board->words[1] > 0, ended(child));
 }
 
+// Signals come amid copies, of memory that changes.
+static void copies(void) {
+    static char copy[PAGE];
+    struct board *board = watched = shared_board();
+    char *pages = (char *)board + PAGE;
+    pid_t child = fork();
+    if (!child) {
+        for (unsigned i = 0; !atomic_load(&board->turn); i++)
+            pages[i * 77 % PAGE] = i;
+        _exit(2);
+    }
+    signal(SIGALRM, tick);
+    struct itimerval period = {{0, 2000}, {0, 2000}};
+    setitimer(ITIMER_REAL, &period, 0);
+    unsigned long sum = 0;
+    for (int i = 0; i < 6; i++) {
+        void *to = copy, *from = pages;
+        long count = sizeof copy;
+        __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(count) : : "memory");
+        for (unsigned j = 0; j < sizeof copy; j += 8)
+            sum = sum * 31 + *(unsigned long *)(copy + j);
+    }
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, 0);
+    atomic_store(&board->turn, 1);
+    // What it is depends on time.
+    board->sum = sum;
+    printf("%d\n", ended(child));
+}
+
 static sigjmp_buf out;
 static void jump(int signal) { siglongjmp(out, signal); }
 
@@ -349,7 +378,7 @@ int main(int argc, char **argv) {
     }
     static const struct { const char *name; void (*run)(void); } all[] = {
         {"forks", forks}, {"changes", changes}, {"calls", calls}, {"threads", threads},
-        {"signals", signals}, {"faults", faults}, {"strangers", strangers},
+        {"signals", signals}, {"copies", copies}, {"faults", faults}, {"strangers", strangers},
         {"files", files},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
