@@ -154,7 +154,7 @@ impl Replay {
 }
 
 /// Returns the first byte in which two XSAVE areas differ. Which components are in their initial
-/// configuration (XSTATE_BV, SDM volume 1, "XSAVE Header") depends on the processor; what a program
+/// configuration (`XSTATE_BV`, SDM volume 1, "XSAVE Header") depends on the processor; what a program
 /// stores of it is logged.
 fn difference_of_extended(own: &[u8], other: &[u8]) -> Option<usize> {
     const XSTATE_BV: std::ops::Range<usize> = 512..520;
