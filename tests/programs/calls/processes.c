@@ -93,8 +93,11 @@ static void signals(void)
     call(SYS_ppoll, with(&nothing, 8, 8), 1, with(&second, 16, 16), NULL, 8);
     call(SYS_setitimer, ITIMER_REAL, &shortly, NULL);
     call(SYS_pselect6, 0, NULL, NULL, NULL, with(&second, 16, 16), NULL);
-    call(SYS_setitimer, ITIMER_REAL, &shortly, NULL);
+    /* Again and again: the first may come before the call. */
+    struct itimerval often = { { 0, 3000 }, { 0, 3000 } }, never = { 0 };
+    call(SYS_setitimer, ITIMER_REAL, &often, NULL);
     call(SYS_pause);
+    call(SYS_setitimer, ITIMER_REAL, &never, NULL);
     /* A stop that is continued makes calls go on as restart_syscall. */
     int parent = getpid();
     if (fork() == 0) {
