@@ -13,7 +13,7 @@ pub(super) fn killed_for(pid: Pid, what: &str) -> String {
 }
 
 /// Returns the harm to the recorder's memory that an error shows, if it does.
-pub(super) fn harm_behind(error: &Error) -> Option<&'static str> {
+pub(super) fn harm_of(error: &Error) -> Option<&'static str> {
     match error {
         Error::Inexact { .. } => Some("left the code cache's ways"),
         // The recorder's calls are made with all signals blocked, so only their own faults stop

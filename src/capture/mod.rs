@@ -31,7 +31,6 @@ mod soft;
 mod space;
 mod start;
 mod step;
-mod trap_flag;
 mod turns;
 mod unrecordable;
 mod written;

@@ -11,11 +11,9 @@ use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
-use crate::tracee::{SiginfoBytes, Stop, Stopped, Tracee, siginfo, wait_for};
+use crate::tracee::trap_flag::hide_after_step;
+use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
 use crate::translate::{Bound, Hook, SPENT, is_spent, is_tick, slots};
-
-/// TF of EFLAGS, which a step sets.
-const TRAP_FLAG: u64 = 1 << 8;
 
 /// The limit of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -352,14 +350,11 @@ impl TranslatedProcess {
                 SignalStop::Done
                     if insn.is_some_and(|insn| insn.rep)
                         && tracee.instruction_pointer()? == before => {}
-                SignalStop::Done if insn.is_some_and(|insn| insn.pushes_flags()) => {
-                    self.hide_trap_flag(tracee, &begun)?;
-                    return Ok(Stepped::Done);
+                SignalStop::Done => {
+                    let flags = insn.map(|insn| insn.flags).unwrap_or_default();
+                    let stop = hide_after_step(tracee, flags, &self.memory)?;
+                    return Ok(stop.map_or(Stepped::Done, Stepped::Other));
                 }
-                SignalStop::Done if insn.is_some_and(|insn| insn.loads_flags()) => {
-                    return Ok(tracee.end_steps()?.map_or(Stepped::Done, Stepped::Other));
-                }
-                SignalStop::Done => return Ok(Stepped::Done),
                 SignalStop::CodeWrite(addr) => self.open_for_write(tracee, addr)?,
                 SignalStop::Foreign(addr) => self.open_foreign(tracee, addr)?,
                 SignalStop::StaleFault => {}
@@ -368,17 +363,6 @@ impl TranslatedProcess {
                 _ => return Ok(Stepped::Other(Stop::Signal(signal))),
             }
         }
-    }
-
-    /// Takes the flag of the step from the flags that PUSHF pushed, unless it was set before.
-    fn hide_trap_flag(&self, tracee: Tracee, begun: &Registers) -> Result<(), Error> {
-        let at = Addr(tracee.registers()?.rsp.wrapping_add(1));
-        let mut byte = [0];
-        if begun.eflags & TRAP_FLAG == 0 && self.memory.read(at, &mut byte) == 1 {
-            // If the memory is already gone, nothing can see it.
-            let _ = self.memory.write(at, &[byte[0] & !1]);
-        }
-        Ok(())
     }
 
     fn insn_at(&self, ip: Addr) -> Option<Insn> {

@@ -86,17 +86,18 @@ pub struct Insn {
     /// True for a string instruction with a REP prefix: it iterates many times but retires, and
     /// counts, once.
     pub rep: bool,
-    /// Whether it copies RFLAGS.TF.
+    /// The way in which it copies all flags.
     pub flags: FlagsCopy,
     /// True if it loads RSP with a value from outside the current function: control may then be on
     /// another stack, or in an outer frame of this one.
     pub loads_sp: bool,
 }
 
-/// The ways in which an instruction copies all flags, the trap flag (RFLAGS.TF) with them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// A copy of all flags, the trap flag (RFLAGS.TF) with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FlagsCopy {
-    /// It does not.
+    /// The instruction makes none.
+    #[default]
     None,
     /// To memory (PUSHF), where a program that is stepped sees the flag.
     Pushes,
@@ -116,16 +117,6 @@ impl FlagsCopy {
 }
 
 impl Insn {
-    /// Returns true for PUSHF.
-    pub fn pushes_flags(&self) -> bool {
-        self.flags == FlagsCopy::Pushes
-    }
-
-    /// Returns true for POPF and IRET.
-    pub fn loads_flags(&self) -> bool {
-        self.flags == FlagsCopy::Loads
-    }
-
     pub(super) const fn plain(ip: Addr, len: u8, class: Class) -> Self {
         Self { ip, len, class, rep: false, flags: FlagsCopy::None, loads_sp: false }
     }
@@ -354,10 +345,10 @@ mod tests {
         assert_eq!(rep(&[0xf3, 0x90]), Some(false), "PAUSE");
         assert_eq!(rep(&[0xf3, 0xc3]), Some(false));
         let pushf = decode(&[0x9c], Addr(0), ExecMode::Bits64).expect("pushfq");
-        assert!(pushf.pushes_flags() && !pushf.loads_flags());
+        assert_eq!(pushf.flags, FlagsCopy::Pushes);
         for loads in [&[0x9d][..], &[0x66, 0x9d], &[0x48, 0xcf]] {
             let loads = decode(loads, Addr(0), ExecMode::Bits64).expect("popf, iretq");
-            assert!(loads.loads_flags() && !loads.pushes_flags());
+            assert_eq!(loads.flags, FlagsCopy::Loads);
         }
     }
 

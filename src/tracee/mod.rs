@@ -16,6 +16,7 @@ mod program;
 mod ptrace;
 pub mod siginfo;
 mod stop;
+pub mod trap_flag;
 
 pub use attach::{attach, attach_thread, detach_all, detach_rest};
 pub use copy::start_empty;

@@ -5,6 +5,7 @@
 use super::error::Error;
 use super::procfs::process_of;
 use super::stop::{PtraceEvent, Stop, news_of, wait_for};
+use super::trap_flag::TRAP_FLAG;
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
@@ -71,23 +72,11 @@ impl Tracee {
     /// would have loaded the flag (POPF, IRET), the kernel takes it for the program's own
     /// (`is_setting_trap_flag` in its arch/x86/kernel/step.c). `begun` are the registers before the step.
     pub fn forget_step(self, begun: &Registers) -> Result<(), Error> {
-        const TRAP_FLAG: u64 = 1 << 8;
         let now = self.registers()?;
         if now.rip != begun.rip || now.eflags & !begun.eflags & TRAP_FLAG == 0 {
             return Ok(());
         }
         self.set_registers(&Registers { eflags: now.eflags & !TRAP_FLAG, ..now })
-    }
-
-    /// Ends a row of steps after one of an instruction that loads RFLAGS.TF (POPF, IRET). The kernel no
-    /// longer knows then that it was it who set the flag, and would show it from the next step on, and
-    /// leave it set. The thread executes nothing. Returns its stop, if it is another than the one that
-    /// is asked for here.
-    pub fn end_steps(self) -> Result<Option<Stop>, Error> {
-        self.interrupt()?;
-        self.resume(0)?;
-        let stop = wait_for(self.0)?;
-        Ok(Some(stop).filter(|stop| !matches!(stop, Stop::Event(PtraceEvent::Stop))))
     }
 
     /// Resumes the thread, after delivering `signal` (0: none).

@@ -13,7 +13,6 @@ use super::thread::{Calling, Doing, Thread};
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::asks_to_restart;
-use crate::capture::trap_flag::hidden_in_r11;
 use crate::common::{Addr, AddrRange, Tid};
 use crate::engine::{Phase, SignalStop};
 use crate::insn::Registers;
@@ -22,6 +21,7 @@ use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
     CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
 };
+use crate::tracee::trap_flag::hidden_in_r11;
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
 use std::path::Path;
 use std::time::Duration;

@@ -8,7 +8,7 @@ use super::special::Reason;
 use super::thread::{Doing, Thread};
 use crate::capture::culprit::exit_of;
 use crate::capture::error::gone_is_fine;
-use crate::capture::harm::{harm_behind, killed_for};
+use crate::capture::harm::{harm_of, killed_for};
 use crate::capture::restart::stand_before_call;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
@@ -203,7 +203,7 @@ impl Engine {
 
     /// Kills a process that harmed its recorder, if an error shows that it did, and records its end.
     pub(super) fn end_if_harmed(&mut self, error: Error) -> Result<(), Error> {
-        let (Some(what), Some(process)) = (harm_behind(&error), &mut self.process) else {
+        let (Some(what), Some(process)) = (harm_of(&error), &mut self.process) else {
             return Err(error);
         };
         process.note(killed_for(process.pid(), what));
@@ -371,8 +371,8 @@ fn take_out(process: &mut Process, thread: &mut Thread) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns what the kernel wrote as a thread was killed in a system call, such as the time that is left
-/// of a sleep. Into buffers of the recorder's it wrote nothing that the program could see.
+/// Returns the memory that the kernel wrote as a thread was killed in a system call, such as the time
+/// that is left of a sleep. The program does not see what it wrote to buffers of the recorder's.
 fn late_writes(engine: &TranslatedProcess, thread: &Thread) -> Vec<Write> {
     let Some(calling) = thread.calling().filter(|calling| calling.scratch.is_empty()) else {
         return Vec::new();

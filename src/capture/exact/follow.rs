@@ -8,14 +8,15 @@
 use super::child::{Child, record_child};
 use super::engine::Engine;
 use super::family::Family;
+use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Request;
 use crate::capture::signals::Leaving;
-use crate::capture::{Error, trap_flag::hidden_in_r11};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
 use crate::tracee::call_numbers::PRCTL;
+use crate::tracee::trap_flag::hidden_in_r11;
 use crate::tracee::{self, Cpus, Memory, PtraceEvent, Stop, Tracee, wait_for, wait_or_signal};
 use nix::unistd::{ForkResult, fork};
 use std::collections::{BTreeMap, BTreeSet};

@@ -19,7 +19,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::Error;
 use crate::common::{Addr, Tid};
 use crate::engine::{Phase, Place, SignalStop, call_at};
-use crate::insn::{ExecMode, decode};
+use crate::insn::{ExecMode, FlagsCopy, decode};
 use crate::recording;
 use crate::syscalls::Effects;
 use crate::tracee::{SiginfoBytes, Stop, wait_for};
@@ -199,7 +199,7 @@ impl Process {
         let bytes = self.bytes_at(ip.0);
         // The flag of single steps would get into memory, or from there into the program's flags.
         let insn = decode(&bytes, ip, ExecMode::Bits64);
-        let is_refused = insn.is_none_or(|insn| insn.pushes_flags() || insn.loads_flags());
+        let is_refused = insn.is_none_or(|insn| insn.flags != FlagsCopy::None);
         if call_at(ip).is_some() || hook_of(&bytes).is_some() || is_refused {
             return Ok(Wandered::Hook);
         }

@@ -9,12 +9,12 @@ use crate::capture::contract::{Catches, Go, News};
 use crate::capture::error::gone_is_fine;
 use crate::capture::newborn::shares_memory;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
-use crate::capture::trap_flag::{hidden_in_r11, hide_on_stack};
 use crate::common::{Addr, Pid, Tid};
-use crate::insn::{ExecMode, MAX_INSN_BYTES, decode};
+use crate::insn::{ExecMode, FlagsCopy, MAX_INSN_BYTES, decode};
 use crate::tracee::call_numbers::VFORK;
 use crate::tracee::debug_registers::Slot;
 use crate::tracee::siginfo;
+use crate::tracee::trap_flag::{hidden_in_r11, hide_after_step};
 use crate::tracee::{Memory, Signo, Stop, Tracee, wait_for};
 use std::collections::BTreeMap;
 
@@ -53,10 +53,8 @@ pub(super) struct Debugger {
 /// An instruction that is stepped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stepped {
-    /// True if it pushes the flags.
-    pushes_flags: bool,
-    /// True if it loads them.
-    loads_flags: bool,
+    /// How it copies all flags.
+    flags: FlagsCopy,
     /// The number of the system call, if it is one.
     pub(super) call: Option<u64>,
 }
@@ -127,8 +125,7 @@ impl Engine<'_> {
         let insn = decode(&bytes[..known], ip, ExecMode::Bits64);
         let is_call = known >= 2 && CALLS.contains(&[bytes[0], bytes[1]]);
         Ok(Stepped {
-            pushes_flags: insn.is_some_and(|insn| insn.pushes_flags()),
-            loads_flags: insn.is_some_and(|insn| insn.loads_flags()),
+            flags: insn.map(|insn| insn.flags).unwrap_or_default(),
             // The kernel uses only the low half.
             call: is_call.then_some(registers.rax & u64::from(u32::MAX)),
         })
@@ -205,13 +202,9 @@ impl Engine<'_> {
                 registers.r11 = r11;
                 thread.tracee.set_registers(&registers)?;
             }
-            if step.pushes_flags
-                && let Some(process) = self.processes.get(&thread.pid)
-            {
-                hide_on_stack(&registers, &process.memory);
-            }
-            if step.loads_flags {
-                gone_is_fine(thread.tracee.end_steps().map(drop))?;
+            if let Some(process) = self.processes.get(&thread.pid) {
+                let hidden = hide_after_step(thread.tracee, step.flags, &process.memory);
+                gone_is_fine(hidden.map(drop))?;
             }
         }
         if stepped.is_some() {

@@ -5,7 +5,6 @@ use super::process::Process;
 use super::thread::{Call, Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::space::is_recorded;
-use crate::capture::trap_flag::TRAP_FLAG;
 use crate::capture::unrecordable::reason_to_leave;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange};
@@ -19,6 +18,7 @@ use crate::tracee::call_numbers::{
     RSEQ, RT_SIGACTION, RT_SIGPROCMASK, RT_SIGRETURN, SCHED_GETAFFINITY, SCHED_SETAFFINITY, SHMAT,
     SHMDT,
 };
+use crate::tracee::trap_flag::TRAP_FLAG;
 
 /// System calls that stop before they are made. All others run without a stop.
 pub(super) const SEEN_CALLS: [u64; 17] = [

@@ -6,7 +6,7 @@ use super::thread::{Doing, Thread};
 use crate::capture::beat::Beat;
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
-use crate::capture::harm::harm_behind;
+use crate::capture::harm::harm_of;
 use crate::capture::newborn::Newborns;
 use crate::capture::recorder::{Outcome, Prepared, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
@@ -154,12 +154,12 @@ impl Engine {
         let pid = thread.pid();
         let Some(process) = self.processes.get_mut(&pid) else { return Ok(()) };
         let result = act(process, thread);
-        if let Err(Some(what)) = result.as_ref().map_err(harm_behind) {
+        if let Err(Some(what)) = result.as_ref().map_err(harm_of) {
             process.note_harm(what);
         }
         self.end_if_harmed(pid);
         match result {
-            Err(error) if harm_behind(&error).is_some() => Ok(()),
+            Err(error) if harm_of(&error).is_some() => Ok(()),
             Err(Error::Tracee(tracee::Error::Disturbed { tid, stop })) => {
                 self.waiting.push_back((tid, stop));
                 Ok(())

@@ -7,7 +7,6 @@ use super::thread::{Doing, Thread};
 use crate::capture::clock::now;
 use crate::capture::delivery::leaves_it_running;
 use crate::capture::error::gone_is_fine;
-use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, News};
 use crate::common::{Addr, Tid};
 use crate::encode::Item;
@@ -15,6 +14,7 @@ use crate::engine::{Place, SignalStop, make_call};
 use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::sideband::Event;
 use crate::tracee::siginfo;
+use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{SiginfoBytes, Signo, Stop, dispositions, news_of};
 use crate::translate::Location;
 
@@ -191,12 +191,9 @@ impl Process {
         }
         let watched = thread.watched.take_hit(thread.tracee())?;
         if self.is_stepping(thread) || watched.is_some() {
-            if insn.is_some_and(|insn| insn.pushes_flags()) {
-                hide_on_stack(&thread.tracee().registers()?, &self.engine.memory);
-            }
-            if insn.is_some_and(|insn| insn.loads_flags()) {
-                gone_is_fine(thread.tracee().end_steps().map(drop))?;
-            }
+            let flags = insn.map(|insn| insn.flags).unwrap_or_default();
+            let hidden = hide_after_step(thread.tracee(), flags, &self.engine.memory);
+            gone_is_fine(hidden.map(drop))?;
             self.tell(tid, Item::Leave { ip: next });
             thread.stand(watched.map_or(News::Stepped, News::Watch));
             return Ok(());

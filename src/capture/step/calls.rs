@@ -6,7 +6,6 @@ use super::trap::Ignored;
 use crate::capture::Error;
 use crate::capture::error::gone_is_fine;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
-use crate::capture::trap_flag::hidden_in_r11;
 use crate::common::Addr;
 use crate::insn::Registers;
 use crate::sideband::Event;
@@ -14,6 +13,7 @@ use crate::tracee::call_numbers::{
     ARCH_PRCTL, EXECVE, EXECVEAT, MMAP, MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT, REMAP_FILE_PAGES,
     RSEQ, SHMAT, SHMDT,
 };
+use crate::tracee::trap_flag::hidden_in_r11;
 
 /// The number of a skipped call. Its result is already `ENOSYS` (`PUSH_AND_CLEAR_REGS rax=$-ENOSYS`
 /// in arch/x86/entry).

@@ -11,12 +11,12 @@ use crate::capture::error::gone_is_fine;
 use crate::capture::recorder::Prepared;
 use crate::capture::restart::asks_to_restart;
 use crate::capture::signals::stop_with_program;
-use crate::capture::trap_flag::hide_on_stack;
 use crate::capture::{Error, final_state};
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Insn;
 use crate::sideband::Event;
 use crate::tracee::siginfo;
+use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{
     PtraceEvent, SiginfoBytes, Stop, Tracee, USER_CS_64, comm, executable, is_thread_of, wait_for,
 };
@@ -317,13 +317,7 @@ fn stepped(
     thread.retire(insn, next);
     thread.doing = Doing::Ready;
     thread.trap.at_step = true;
-    if insn.pushes_flags() {
-        hide_on_stack(&thread.tracee.registers()?, &process.memory);
-    }
-    if insn.loads_flags() {
-        gone_is_fine(thread.tracee.end_steps().map(drop))?;
-    }
-    Ok(())
+    gone_is_fine(hide_after_step(thread.tracee, insn.flags, &process.memory).map(drop))
 }
 
 /// Records a signal before its delivery to the program.

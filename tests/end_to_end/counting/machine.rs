@@ -6,6 +6,7 @@ use contraflow::engine::{
     CodeKind, Distance, Ran, Run, RunEnd, TranslatedProcess, TranslatedThread,
 };
 use contraflow::insn::{Class, ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
+use contraflow::tracee::trap_flag::hide_after_step;
 use contraflow::tracee::{Stop, wait_for};
 use contraflow::translate::{Bound, Hook, is_tick};
 use iced_x86::Mnemonic;
@@ -135,12 +136,8 @@ impl Machine {
             }
             tracee.step(0).unwrap();
             assert_eq!(wait_for(tracee.0).unwrap(), Stop::Signal(libc::SIGTRAP));
-            if insn.pushes_flags() {
-                self.at.hide_trap_flag(tracee.registers().unwrap().rsp);
-            }
-            if insn.loads_flags() {
-                assert_eq!(tracee.end_steps().unwrap(), None);
-            }
+            let stop = hide_after_step(tracee, insn.flags, &self.at.memory).unwrap();
+            assert_eq!(stop, None);
         }
         let run = self.process.end_run(&mut self.thread, &running).unwrap();
         let Run::Ran(Ran { ticks, .. }) = run else { panic!("{run:?}") };

@@ -205,12 +205,11 @@ fn a_thread_anywhere_in_the_cache_has_a_place_in_the_program() {
     if !have("gcc") {
         return;
     }
-    let ticks = |scene: &Scene| scene.compile("ticks.S", &["-nostdlib", "-static", "-no-pie"]);
     let mut checked = 0;
     for seed in 29..34 {
         let scene = Scene::new();
         let (program, run) = if seed == 29 {
-            let program = ticks(&scene);
+            let program = scene.compile("ticks.S", &["-nostdlib", "-static", "-no-pie"]);
             let run = stepped_for(&program, 3000);
             (program, run)
         } else {

@@ -84,16 +84,12 @@ impl Stepper {
             }
         }
         if insn.mnemonic() == Mnemonic::Pushfq {
-            self.hide_trap_flag(self.registers.rsp);
+            // Natively it would not have seen the trap flag of the step, in bit 8.
+            let at = Addr(self.registers.rsp + 1);
+            let mut byte = [0];
+            assert_eq!(self.memory.read(at, &mut byte), 1);
+            self.memory.write(at, &[byte[0] & !1]).unwrap();
         }
-    }
-
-    /// Clears the trap flag in flags that were pushed in a step: natively it would not be there.
-    pub(crate) fn hide_trap_flag(&self, pushed: u64) {
-        let at = Addr(pushed + 1);
-        let mut byte = [0];
-        assert_eq!(self.memory.read(at, &mut byte), 1);
-        self.memory.write(at, &[byte[0] & !1]).unwrap();
     }
 
     /// Counts ticks, and instructions after the last, that were executed.

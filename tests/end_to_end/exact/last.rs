@@ -1,4 +1,5 @@
-//! `cf-last`: the last change of a value, and the changes before it.
+//! Going back in gdb: to the last change of a value, to checkpoints, to what the kernel writes; and a
+//! search that is interrupted.
 
 use super::record;
 use crate::serve::{Client, Live, tools};

@@ -1,17 +1,47 @@
 //! The trap flag, which a step sets and which is hidden from the program.
 
+use super::error::Error;
+use super::memory::Memory;
+use super::ptrace::Tracee;
+use super::stop::{PtraceEvent, Stop, wait_for};
 use crate::common::Addr;
-use crate::insn::Registers;
-use crate::tracee::Memory;
+use crate::insn::{FlagsCopy, Registers};
 
 /// TF of EFLAGS.
-pub(super) const TRAP_FLAG: u64 = 0x100;
+pub const TRAP_FLAG: u64 = 0x100;
 /// RF, which SYSCALL does not save in R11.
 const RESUME_FLAG: u64 = 0x1_0000;
 
+/// Hides the flag after a step of an instruction that copies all flags in this way. Returns the stop of
+/// the thread, if it is not the one of a step any more.
+pub fn hide_after_step(
+    tracee: Tracee,
+    flags: FlagsCopy,
+    memory: &Memory,
+) -> Result<Option<Stop>, Error> {
+    match flags {
+        FlagsCopy::None => Ok(None),
+        FlagsCopy::Pushes => {
+            hide_on_stack(&tracee.registers()?, memory);
+            Ok(None)
+        }
+        FlagsCopy::Loads => end_steps(tracee),
+    }
+}
+
+/// Ends a row of steps after one of POPF or IRET. The kernel would take the flag of the next step for
+/// the program's own, show it, and leave it set (`enable_single_step` in its arch/x86/kernel/step.c).
+/// The thread executes nothing.
+fn end_steps(tracee: Tracee) -> Result<Option<Stop>, Error> {
+    tracee.interrupt()?;
+    tracee.resume(0)?;
+    let stop = wait_for(tracee.0)?;
+    Ok(Some(stop).filter(|stop| !matches!(stop, Stop::Event(PtraceEvent::Stop))))
+}
+
 /// Clears the flag on the stack after a step of PUSHF with these resulting registers, unless the
 /// program itself has set it.
-pub(super) fn hide_on_stack(registers: &Registers, memory: &Memory) {
+fn hide_on_stack(registers: &Registers, memory: &Memory) {
     let at = Addr(registers.rsp.wrapping_add(1));
     let mut byte = [0];
     if registers.eflags & TRAP_FLAG == 0 && memory.read(at, &mut byte) == 1 {
@@ -25,7 +55,7 @@ pub(super) fn hide_on_stack(registers: &Registers, memory: &Memory) {
 /// its return address in RCX (SDM volume 2, "SYSCALL"). Other entries into the kernel leave both
 /// unchanged, and a return from a signal handler restores others. With a signal pending, the kernel
 /// shows the flag in EFLAGS although it is not the program's, so EFLAGS is no criterion.
-pub(super) fn hidden_in_r11(registers: &Registers) -> u64 {
+pub fn hidden_in_r11(registers: &Registers) -> u64 {
     let differs = (registers.r11 ^ registers.eflags) & !(TRAP_FLAG | RESUME_FLAG);
     let is_left = registers.rcx == registers.rip && differs == 0;
     if is_left { registers.r11 & !TRAP_FLAG } else { registers.r11 }
