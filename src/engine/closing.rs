@@ -6,8 +6,8 @@ use super::kernel_writes::SCATTERING;
 use super::process::TranslatedProcess;
 use super::window::checked;
 use crate::common::{Addr, AddrRange};
-use crate::insn::Registers;
 use crate::sideband::{Mapping, Protection};
+use crate::syscalls::Call;
 use crate::tracee::Tracee;
 use crate::tracee::call_numbers::{MPROTECT, MREMAP, MUNMAP, PKEY_MPROTECT};
 
@@ -16,8 +16,8 @@ const NOTHING: Protection = Protection { read: false, write: false, execute: fal
 /// `writev`, `sendmsg`, `execve`, `vmsplice`, `pwritev`, `sendmmsg`, `process_vm_writev`, `execveat`,
 /// `pwritev2`: their arguments point to the addresses that they read.
 const GATHERING: [u64; 9] = [20, 46, 59, 278, 296, 307, 311, 322, 328];
-/// `exit_group`, in which the kernel writes to lists of locks (`robust_list(2)`).
-const EXIT_GROUP: u64 = 231;
+/// `exit`, `exit_group`: the kernel writes to lists of locks (`robust_list(2)`).
+const ENDING: [u64; 2] = [60, 231];
 
 impl TranslatedProcess {
     /// Notes that processes outside may write the file of a mapping. From the first such file on, no
@@ -86,19 +86,19 @@ impl TranslatedProcess {
 
     /// Opens the foreign memory that the kernel may use in a call which a thread is about to make, until
     /// it is closed again.
-    pub fn open_foreign_for_call(&mut self, tracee: Tracee, r: &Registers) -> Result<(), Error> {
+    pub fn open_foreign_for_call(&mut self, tracee: Tracee, call: &Call) -> Result<(), Error> {
         if !self.has_foreign() {
             return Ok(());
         }
-        let number = r.rax & u64::from(u32::MAX);
-        if [&SCATTERING[..], &GATHERING, &[EXIT_GROUP]].iter().any(|all| all.contains(&number)) {
+        let number = call.number;
+        if [&SCATTERING[..], &GATHERING, &ENDING].iter().any(|all| all.contains(&number)) {
             return self.give_back_foreign(tracee, EVERYWHERE);
         }
-        let args = [r.rdi, r.rsi, r.rdx, r.r10, r.r8, r.r9];
         let changes_mappings = matches!(number, MPROTECT | MUNMAP | MREMAP | PKEY_MPROTECT);
-        let size = if changes_mappings { r.rsi } else { 1 };
-        args.into_iter()
-            .try_for_each(|arg| self.give_back_foreign(tracee, AddrRange::sized(Addr(arg), size)))
+        let size = if changes_mappings { call.args[1] } else { 1 };
+        call.arguments()
+            .iter()
+            .try_for_each(|arg| self.give_back_foreign(tracee, AddrRange::sized(Addr(*arg), size)))
     }
 
     /// Opens the foreign memory that has a part of `range`, until it is closed again.

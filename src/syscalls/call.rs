@@ -4,6 +4,7 @@ use super::area::Area;
 use super::errno::{Outcome, is_unheard_of};
 use super::memory::CallerMemory;
 use super::resolve::{Knowledge, resolve};
+use super::table::ARGUMENTS;
 use crate::common::{Addr, AddrRange};
 
 const FUTEX: u64 = 202;
@@ -47,6 +48,13 @@ pub struct OpenCall {
 }
 
 impl Call {
+    /// Returns the arguments that the call takes. The other registers hold what was left in them.
+    pub fn arguments(&self) -> &[u64] {
+        let digit = usize::try_from(self.number).ok().and_then(|number| ARGUMENTS.get(number));
+        let count = digit.and_then(|digit| char::from(*digit).to_digit(10));
+        count.and_then(|count| self.args.get(..count as usize)).unwrap_or(&self.args)
+    }
+
     /// Reads what the call's effects depend on, before the kernel executes it.
     pub fn begin(self, memory: &dyn CallerMemory) -> OpenCall {
         let (areas, knowledge) = resolve(&self, memory);

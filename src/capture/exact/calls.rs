@@ -19,7 +19,8 @@ use crate::insn::Registers;
 use crate::recording::log::{Done, Happening, Write, after_call};
 use crate::syscalls::{Call, Effects, Model, OpenCall, Property};
 use crate::tracee::call_numbers::{
-    CLONE, CLONE3, EXECVE, EXECVEAT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN, VFORK,
+    CLONE, CLONE3, EXECVE, EXECVEAT, EXIT, FORK, PROCESS_VM_WRITEV, RESTART_SYSCALL, RT_SIGRETURN,
+    VFORK,
 };
 use crate::tracee::trap_flag::hidden_in_r11;
 use crate::tracee::{PtraceEvent, SiginfoBytes, Stop, Tracee, siginfo};
@@ -291,7 +292,7 @@ impl Process {
         // The call was not made if a filter answered with a signal: RAX is its number.
         let result = if calling.trapped.is_some() { NOT_MADE } else { in_rax };
         if self.engine.has_foreign() && !calling.scratch.is_empty() {
-            self.engine.open_foreign_for_call(thread.tracee(), before)?;
+            self.engine.open_foreign_for_call(thread.tracee(), call)?;
         }
         calling.scratch.give_back(&mut self.engine, &calling.open, result);
         thread.registered.note(call, result);
@@ -377,9 +378,9 @@ fn result_of_interrupted(rax: u64) -> i64 {
 }
 
 /// Returns true if no other thread executes anything until a call of this number is done, or its child
-/// born.
+/// born, or the thread gone.
 fn keeps_token(number: u64) -> bool {
-    changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK)
+    changes_mappings(number) || matches!(number, CLONE | CLONE3 | FORK | VFORK | EXIT)
 }
 
 /// Returns true after a call by which those may wait for long that are logged in the code cache, where no

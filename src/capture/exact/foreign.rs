@@ -159,7 +159,7 @@ impl Process {
         if calling.is_repeated {
             self.engine.give_back_foreign(tracee, EVERYWHERE)?;
         } else {
-            self.engine.open_foreign_for_call(tracee, &calling.registers)?;
+            self.engine.open_foreign_for_call(tracee, &calling.call)?;
         }
         if restarts {
             // The kernel would have done this, but for the calls that opened it.

@@ -181,7 +181,7 @@ impl Process {
             // The child has the same memory.
             self.engine.give_back_foreign(tracee, EVERYWHERE)?;
         }
-        self.engine.open_foreign_for_call(tracee, registers)?;
+        self.engine.open_foreign_for_call(tracee, call)?;
         Ok(self.engine.before_kernel_writes(tracee, registers)?)
     }
 

@@ -4,6 +4,7 @@
 //! column. Numbers follow `arch/x86/entry/syscalls/syscall_64.tbl`, sizes the kernel's structures
 //! (include/uapi/), which are those of the man pages but for `rt_sigaction` and signal sets.
 
+mod arguments;
 mod bpf;
 mod descriptors;
 mod event;
@@ -24,6 +25,8 @@ mod time;
 mod transfer;
 
 use super::model::Model;
+
+pub(in crate::syscalls) use arguments::ARGUMENTS;
 
 /// One more than the largest number.
 const NUMBERS: usize = 472;

@@ -74,3 +74,35 @@ fn properties_of_some_calls() {
     let keeping = ["set_robust_list", "set_tid_address", "rseq", "clone"];
     assert!(keeping.iter().all(|name| has(name, Property::KeepsPointer)));
 }
+
+#[test]
+fn calls_take_as_many_arguments_as_the_kernel_says() {
+    for model in models() {
+        let call = Call { number: model.number as u64, args: [0; 6] };
+        let digit = crate::syscalls::table::ARGUMENTS[model.number];
+        assert_eq!(
+            char::from(digit).to_digit(10),
+            u32::try_from(call.arguments().len()).ok(),
+            "{model:?}"
+        );
+    }
+    let events = "/sys/kernel/tracing/events/syscalls";
+    let mut compared = 0;
+    for model in models() {
+        let Ok(format) =
+            std::fs::read_to_string(format!("{events}/sys_enter_{}/format", model.name))
+        else {
+            continue;
+        };
+        // But for the four fields of all events, the number, and copies of strings.
+        let fields = format.matches("field:").count() - format.matches("__data_loc").count() - 5;
+        let call = Call { number: model.number as u64, args: [0; 6] };
+        assert_eq!(call.arguments().len(), fields, "{}", model.name);
+        compared += 1;
+    }
+    if compared == 0 {
+        skipped(&format!("{events} cannot be read"));
+    } else {
+        assert!(compared > 300, "{compared} calls in {events}");
+    }
+}

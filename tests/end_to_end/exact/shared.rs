@@ -10,11 +10,13 @@ use std::time::Duration;
 const SOURCE: &str = "exact/shared.c";
 const FLAGS: [&str; 4] = ["-w", "-g", "-O1", "-pthread"];
 /// What the program does, and how many other processes run its code.
-const PARTS: [(&str, usize); 9] = [
+const PARTS: [(&str, usize); 11] = [
     ("forks", 1),
     ("changes", 2),
     ("calls", 3),
     ("threads", 1),
+    ("robust", 1),
+    ("leftovers", 1),
     ("signals", 1),
     ("copies", 1),
     ("faults", 1),

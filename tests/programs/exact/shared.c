@@ -199,6 +199,61 @@ static void threads(void) {
     printf("%ld\n", board->words[0]);
 }
 
+// A thread ends with a lock that another process waits for.
+static void *keeps(void *board) {
+    pthread_mutex_lock(&((struct board *)board)->mutex);
+    return 0;
+}
+
+static void robust(void) {
+    struct board *board = shared_board();
+    pthread_mutexattr_t mutex;
+    pthread_mutexattr_init(&mutex);
+    pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&mutex, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&board->mutex, &mutex);
+    pid_t child = fork();
+    if (!child) {
+        await(board, 1);
+        int got = pthread_mutex_lock(&board->mutex);
+        _exit(got == EOWNERDEAD ? 5 : 6);
+    }
+    pthread_t keeper;
+    pthread_create(&keeper, 0, keeps, board);
+    pthread_join(keeper, 0);
+    atomic_store(&board->turn, 1);
+    printf("%d\n", ended(child));
+}
+
+// A thread waits in a call while an address is left in a register that the call does not take.
+static void *waits(void *board) {
+    register long flags __asm__("r8") = (long)board, result = 0;
+    for (int i = 0; i < 5; i++)
+        __asm__ volatile("syscall" : "=a"(result) : "0"(SYS_poll), "D"(0), "S"(0), "d"(20), "r"(flags)
+                         : "rcx", "r11", "memory");
+    atomic_store(&((struct board *)board)->turn, 1);
+    return 0;
+}
+
+static void leftovers(void) {
+    struct board *board = shared_board();
+    pid_t child = fork();
+    if (!child) {
+        for (int i = 0; !atomic_load(&board->turn); i++)
+            board->words[i % 64] = i;
+        _exit(8);
+    }
+    pthread_t waiter;
+    pthread_create(&waiter, 0, waits, board);
+    unsigned long sum = 0;
+    while (!atomic_load(&board->turn))
+        sum += board->words[sum % 64];
+    pthread_join(waiter, 0);
+    // What it is depends on time.
+    board->sum = sum;
+    printf("%d\n", ended(child));
+}
+
 static struct board *watched;
 static volatile sig_atomic_t ticks;
 static void tick(int signal) {
@@ -378,7 +433,7 @@ int main(int argc, char **argv) {
     }
     static const struct { const char *name; void (*run)(void); } all[] = {
         {"forks", forks}, {"changes", changes}, {"calls", calls}, {"threads", threads},
-        {"signals", signals}, {"copies", copies}, {"faults", faults}, {"strangers", strangers},
+        {"robust", robust}, {"leftovers", leftovers}, {"signals", signals}, {"copies", copies}, {"faults", faults}, {"strangers", strangers},
         {"files", files},
     };
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
