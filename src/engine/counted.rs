@@ -120,7 +120,8 @@ impl TranslatedProcess {
         Ok((run, running.requests))
     }
 
-    /// Prepares a thread, which is stopped in the program, for a run. It is to be resumed.
+    /// Prepares a thread, which is stopped in the program, for a run. It is to be resumed. No other
+    /// thread may be in the cache: where that has no more room, all code is translated anew.
     pub fn begin_run(
         &mut self,
         thread: &mut TranslatedThread,
@@ -131,7 +132,14 @@ impl TranslatedProcess {
             Distance::Budget(budget) => (Wanted::Passing(ip), budget),
             Distance::Bound(bound) => (Wanted::Bounded(ip, bound), SPENT),
         };
-        let Translation { superblock, address, .. } = self.translate_whole(thread, wanted)?;
+        let translated = match self.translate_if_room(thread, wanted)? {
+            Some(translation) => translation,
+            None => {
+                self.translator.clear();
+                self.translate_whole(thread, wanted)?
+            }
+        };
+        let Translation { superblock, address, .. } = translated;
         thread.set_trace_pointer(&self.window.shared, budget);
         self.enter(thread, address)?;
         let bounded = matches!(distance, Distance::Bound(_)).then_some(superblock);
@@ -163,18 +171,14 @@ impl TranslatedProcess {
                 SignalStop::Request => {
                     let spent = self.window.shared.load(thread.area.slot(slots::COUNTER));
                     if is_spent(spent) {
-                        let tail = |superblock| self.tail_of(thread, superblock, spent);
-                        let instructions = running.bounded.and_then(tail);
-                        let run = self.come_out(thread, running, RunEnd::Distance)?;
-                        let Run::Ran(ran) = run else { return Ok(run) };
-                        // The next run would pass it.
-                        let ip = thread.tracee.instruction_pointer()?;
-                        let is_stop = self.translator.is_stop(ip.0);
-                        let end = if is_stop { RunEnd::Stop } else { ran.end };
-                        return Ok(Run::Ran(Ran { instructions, end, ..ran }));
+                        return self.end_at_request(thread, running, spent);
                     }
                     let Some(request) = self.request(thread) else { continue };
-                    let translation = self.translate_whole(thread, Wanted::Asked(request))?;
+                    let wanted = Wanted::Asked(request);
+                    let Some(translation) = self.translate_if_room(thread, wanted)? else {
+                        // The next run makes room.
+                        return self.end_at_request(thread, running, spent);
+                    };
                     self.respond(thread, translation.address);
                 }
                 SignalStop::Native(at) => {
@@ -218,6 +222,23 @@ impl TranslatedProcess {
             }
             thread.tracee.resume(0)?;
         }
+    }
+
+    /// Ends the run of a thread that made a request.
+    fn end_at_request(
+        &self,
+        thread: &mut TranslatedThread,
+        running: &Running,
+        counter: u64,
+    ) -> Result<Run, Error> {
+        let tail = |superblock| self.tail_of(thread, superblock, counter);
+        let instructions = running.bounded.and_then(tail);
+        let run = self.come_out(thread, running, RunEnd::Distance)?;
+        let Run::Ran(ran) = run else { return Ok(run) };
+        // The next run would pass it.
+        let ip = thread.tracee.instruction_pointer()?;
+        let end = if self.translator.is_stop(ip.0) { RunEnd::Stop } else { ran.end };
+        Ok(Run::Ran(Ran { instructions, end, ..ran }))
     }
 
     /// Takes back an indirect branch to where no program can be: the thread is to execute it in the
@@ -369,6 +390,19 @@ impl TranslatedProcess {
         let mut bytes = [0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
         decode(&bytes[..known], ip, ExecMode::Bits64)
+    }
+
+    /// Translates code, unless the cache has no room for it.
+    fn translate_if_room(
+        &mut self,
+        thread: &TranslatedThread,
+        wanted: Wanted,
+    ) -> Result<Option<Translation>, Error> {
+        match self.translate_whole(thread, wanted) {
+            Ok(translation) => Ok(Some(translation)),
+            Err(Error::NoRoom { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Translates code, and makes sure that it is as it was read.

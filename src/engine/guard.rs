@@ -4,7 +4,7 @@
 use super::code::Change;
 use super::error::Error;
 use super::process::{Request, TranslatedProcess};
-use super::window::{ZONE_BYTES, checked};
+use super::window::{ZONE_BYTES, checked, no_room};
 use crate::common::{Addr, AddrRange};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::MPROTECT;
@@ -93,6 +93,9 @@ impl TranslatedProcess {
     }
 
     fn add_zone(&mut self, tracee: Tracee, near: u64) -> Result<(), Error> {
+        if !self.translator.may_add_zone(near) {
+            return Err(no_room());
+        }
         let gadget = self.gadget();
         let (base, offset) = self.window.zone(tracee, gadget, near)?;
         self.translator.add_zone(base, ZONE_BYTES, offset);

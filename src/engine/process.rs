@@ -113,6 +113,11 @@ impl TranslatedProcess {
         &self.translator
     }
 
+    /// Sets the most bytes of the code cache within reach of some code.
+    pub fn set_room(&mut self, bytes: u64) {
+        self.translator.set_room(bytes);
+    }
+
     /// Lets the translator make superblocks anew that a sample of records shows to be hot.
     pub fn learn(&mut self, sample: &AddressMap<u32, u64>) {
         self.translator.learn(sample);

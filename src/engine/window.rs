@@ -328,7 +328,7 @@ pub(super) fn checked(call: &'static str, result: i64) -> Result<u64, Error> {
     Ok(result.cast_unsigned())
 }
 
-fn no_room() -> Error {
+pub(super) fn no_room() -> Error {
     Error::NoRoom { call: "mmap" }
 }
 

@@ -37,6 +37,9 @@ impl Bound {
     }
 }
 
+/// The most bytes of zones within reach of some code, where all code can be dropped.
+const ROOM_BYTES: u64 = 512 << 20;
+
 /// Bounded superblocks, by start address.
 pub(super) type Bounded = AddressMap<u64, Vec<(Bound, u32)>>;
 
@@ -53,6 +56,7 @@ impl<M: CacheMemory> Translator<M> {
     pub fn counting(memory: M, table_offset: u64, limits: Limits) -> Self {
         let mut translator = Self::new(memory, table_offset, limits);
         (translator.counts, translator.hooks) = (true, true);
+        translator.room = ROOM_BYTES;
         translator
     }
 

@@ -23,11 +23,12 @@ impl Table {
     }
 
     /// Resets all slots to the request for a target.
-    pub(super) fn clear(&self, memory: &impl CacheMemory, zone: &Zone) {
+    pub(super) fn clear(&mut self, memory: &impl CacheMemory, zone: &Zone) {
         let stretch = zone.miss.to_le_bytes().repeat(CLEARED_SLOTS);
         for first in (0..SLOTS).step_by(CLEARED_SLOTS) {
             memory.write(self.offset + first as u64 * 8, &stretch);
         }
+        self.first.fill(None);
     }
 
     /// Inserts a superblock at the front of its slot's chain.

@@ -75,6 +75,8 @@ pub struct Translator<M> {
     passing: AddressMap<u64, u32>,
     /// The last superblock as it was built, kept for its allocations.
     built: Built,
+    /// The most bytes of zones within reach of some code.
+    pub(super) room: u64,
     /// True if the code counts ticks and records nothing.
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
@@ -129,6 +131,7 @@ impl<M: CacheMemory> Translator<M> {
             stops: BTreeSet::new(),
             passing: AddressMap::default(),
             built: Built::default(),
+            room: u64::MAX,
             counts: false,
             hooks: false,
             call_log: None,
@@ -185,6 +188,38 @@ impl<M: CacheMemory> Translator<M> {
         }
     }
 
+    /// Sets the most bytes of zones within reach of some code.
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// Returns true if there may be one more zone for code at an address.
+    pub fn may_add_zone(&self, addr: u64) -> bool {
+        let near = self.zones.iter().filter(|zone| zone.reaches(addr));
+        near.map(|zone| zone.size).sum::<u64>() < self.room
+    }
+
+    /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
+    pub fn clear(&mut self) {
+        self.superblocks.clear();
+        self.steps.clear();
+        self.points.clear();
+        self.by_start.clear();
+        self.by_entry.iter_mut().for_each(Vec::clear);
+        self.by_page.clear();
+        // Edge 0 stays.
+        self.edges.truncate(1);
+        self.links = Links::default();
+        self.pushes.clear();
+        self.quiet_jumps.clear();
+        self.passing.clear();
+        self.bounded.clear();
+        self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
+        if let Some(zone) = self.zones.first() {
+            self.table.clear(&self.memory, zone);
+        }
+    }
+
     /// Returns the zones.
     pub fn zones(&self) -> &[Zone] {
         &self.zones
@@ -231,7 +266,7 @@ impl<M: CacheMemory> Translator<M> {
         path.get(..usize::from(edge.instructions)).unwrap_or_default()
     }
 
-    /// Returns the number of superblocks ever built.
+    /// Returns the number of superblocks that were built since all were last dropped.
     pub fn superblock_count(&self) -> usize {
         self.superblocks.len()
     }
@@ -344,7 +379,8 @@ impl<M: CacheMemory> Translator<M> {
         way: Way,
         code: &mut dyn ProgramCode,
     ) -> Result<u32, TranslateError> {
-        let has_room = |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size;
+        let has_room =
+            |zone: &Zone| zone.used + LARGEST_SUPERBLOCK_BYTES <= zone.size.min(self.room);
         // An address without readable code gets no copied code, so any zone will do.
         let is_code = code.fetch(addr, &mut [0]) > 0;
         let fits = |zone: &Zone| (zone.reaches(addr) || !is_code) && has_room(zone);

@@ -17,6 +17,8 @@ pub struct Zone {
     pub size: u64,
     /// Its offset in the shared memory.
     pub offset: u64,
+    /// Bytes of the code that its superblocks share.
+    pub(super) shared: u64,
     /// Bytes in use.
     pub(super) used: u64,
     /// Address of the code that passes a request in RCX to the tracer, and resumes at the response.
@@ -62,12 +64,13 @@ impl Zone {
         emitter.put(&[0x0f, 0x05, 0xcc]);
         let log = call_log.map(|log| emit_log_code(&mut emitter, log.has_fs_base));
         emitter.pad(16);
-        let used = emitter.bytes.len() as u64;
-        (Self { base, size, offset, used, request, miss, gadget, log }, emitter.bytes)
+        let shared = emitter.bytes.len() as u64;
+        let zone = Self { base, size, offset, shared, used: shared, request, miss, gadget, log };
+        (zone, emitter.bytes)
     }
 
     /// Returns true if code at `addr` can be translated into this zone.
-    pub(super) fn reaches(&self, addr: u64) -> bool {
+    pub fn reaches(&self, addr: u64) -> bool {
         addr.abs_diff(self.base) < REACH_BYTES
     }
 

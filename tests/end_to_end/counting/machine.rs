@@ -14,6 +14,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 const BUFFER_BYTES: u64 = 4096;
+/// Enough for the largest superblock.
+const LEAST_ROOM_BYTES: u64 = 40 << 10;
 
 pub(crate) struct Machine {
     pub(crate) at: Stepper,
@@ -35,6 +37,16 @@ impl Machine {
         let area = process.take_area().unwrap();
         let thread = TranslatedThread::new(at.tracee.0, at.pid, area, Program);
         Self { at, process, thread, requests: 0 }
+    }
+
+    /// Leaves the code cache so little room that it is used again and again.
+    pub(crate) fn cramp(&mut self) {
+        self.process.set_room(LEAST_ROOM_BYTES);
+    }
+
+    /// The superblocks that were built since all were last dropped.
+    pub(crate) fn superblock_count(&self) -> usize {
+        self.process.translator().superblock_count()
     }
 
     /// Runs to a place that it will reach.

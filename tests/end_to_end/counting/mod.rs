@@ -111,14 +111,22 @@ fn a_run_stops_exactly_where_it_is_to() {
             let at = random.below(run.len());
             goals.extend(at..(at + random.below(4)).min(run.len()));
         }
-        let mut machine = Machine::start(&program, answer);
-        for &goal in &goals {
-            let (place, registers) = &run[goal];
-            machine.run_to(*place);
-            assert_eq!(shown(&machine.at.registers), shown(registers), "seed {seed} at {goal}");
-        }
-        assert!(machine.at.is_at_end());
-        assert!(machine.written_memory() == memory, "seed {seed}: another memory");
+        let superblocks = [false, true].map(|is_cramped| {
+            let mut machine = Machine::start(&program, answer);
+            if is_cramped {
+                machine.cramp();
+            }
+            for &goal in &goals {
+                let (place, registers) = &run[goal];
+                machine.run_to(*place);
+                assert_eq!(shown(&machine.at.registers), shown(registers), "seed {seed} at {goal}");
+            }
+            assert!(machine.at.is_at_end());
+            assert!(machine.written_memory() == memory, "seed {seed}: another memory");
+            machine.superblock_count()
+        });
+        println!("{superblocks:?} superblocks");
+        assert!(superblocks[1] < superblocks[0] / 2, "seed {seed}: {superblocks:?} superblocks");
     }
 }
 
