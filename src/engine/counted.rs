@@ -132,12 +132,11 @@ impl TranslatedProcess {
             Distance::Budget(budget) => (Wanted::Passing(ip), budget),
             Distance::Bound(bound) => (Wanted::Bounded(ip, bound), SPENT),
         };
-        let translated = match self.translate_if_room(thread, wanted)? {
-            Some(translation) => translation,
-            None => {
-                self.translator.clear();
-                self.translate_whole(thread, wanted)?
-            }
+        let translated = if let Some(translation) = self.translate_if_room(thread, wanted)? {
+            translation
+        } else {
+            self.translator.clear();
+            self.translate_whole(thread, wanted)?
         };
         let Translation { superblock, address, .. } = translated;
         thread.set_trace_pointer(&self.window.shared, budget);

@@ -86,6 +86,9 @@ impl TranslatedProcess {
     /// Lets threads make and log calls in the cache, from now on, where its code is
     /// [`super::CodeKind::Logging`].
     pub fn log_calls(&self) {
+        if self.answers_calls() {
+            return;
+        }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
             !self.stops_at_calls && (!self.watches_kernel_writes || *class == Nothing)
         };
@@ -102,7 +105,11 @@ impl TranslatedProcess {
     /// Prepares a thread's log.
     pub(super) fn clear_log(&self, area: &Area) {
         let shared = &self.window.shared;
-        let room = area.buffer_bytes.cast_signed() - LARGEST_RECORD_BYTES.cast_signed();
+        let room = if self.answers_calls() {
+            -1
+        } else {
+            area.buffer_bytes.cast_signed() - LARGEST_RECORD_BYTES.cast_signed()
+        };
         shared.store(area.slot(slots::LOG_ROOM), room.cast_unsigned());
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }

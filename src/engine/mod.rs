@@ -5,6 +5,7 @@
 
 mod actions;
 mod address_space;
+mod answered;
 mod area;
 mod call_log;
 mod calls;

@@ -25,7 +25,8 @@ const CLASS_COUNT: usize = 1 << 16;
 pub enum CodeKind {
     /// It writes a record for each exit of a superblock. R11 is the trace pointer.
     Recording,
-    /// It counts ticks and leaves what cannot be had twice to its tracer. R11 is a budget.
+    /// It counts ticks and leaves what cannot be had twice to its tracer, but for system calls that
+    /// have answers ([`TranslatedProcess::offer_answers`]). R11 is a budget.
     Counting,
     /// It counts, and logs system calls ([`TranslatedProcess::log_calls`]).
     Logging,
@@ -81,8 +82,10 @@ impl TranslatedProcess {
         let (shared, limits) = (window.shared.clone(), Limits::default());
         let mut translator = match code {
             CodeKind::Recording => Translator::new(shared, table_offset, limits),
-            CodeKind::Counting => Translator::counting(shared, table_offset, limits),
-            CodeKind::Logging => Translator::logging(shared, table_offset, limits, call_log()),
+            CodeKind::Counting | CodeKind::Logging => {
+                let answers = code == CodeKind::Counting;
+                Translator::logging(shared, table_offset, limits, call_log(answers))
+            }
             CodeKind::Rerecording => Translator::rerecording(shared, table_offset, limits),
         };
         let (base, offset) = window.first_zone(tracee, &memory)?;
@@ -99,6 +102,9 @@ impl TranslatedProcess {
             stops_at_calls: false,
         };
         process.see_calls(seen);
+        if code == CodeKind::Counting {
+            process.see_all_calls();
+        }
         process.hide_ranges();
         Ok(process)
     }

@@ -10,7 +10,6 @@ use crate::recording::log::{Cursor, Happening, Mapped, Start};
 use crate::tracee::{Tracee, end, start_empty};
 
 /// Code that counts writes no records.
-const COUNTING_BUFFER_BYTES: u64 = 4096;
 const BUFFER_BYTES: u64 = 256 << 10;
 /// A stack may grow to as much.
 pub(super) const STACK_BYTES: u64 = 64 << 20;
@@ -111,12 +110,8 @@ impl Epoch {
             .collect();
         reserved.extend(stacks.iter().map(|mapped| mapped.range));
         let seen = std::iter::empty();
-        let buffer_bytes = match code {
-            CodeKind::Counting | CodeKind::Logging => COUNTING_BUFFER_BYTES,
-            CodeKind::Recording | CodeKind::Rerecording => BUFFER_BYTES,
-        };
         let mut engine =
-            TranslatedProcess::open_beside(tracee, pid, code, buffer_bytes, seen, reserved)?;
+            TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved)?;
         engine.prepare_area(tracee)?;
         engine.keep_promise();
         let area = engine.take_area().ok_or(Error::Killed)?;

@@ -89,6 +89,21 @@ impl Epoch {
         if is_own { Err(Error::NotOfProgram { range }) } else { Ok(()) }
     }
 
+    /// Returns true if the program itself could write to a range without a stop, and none of its code is
+    /// there.
+    pub(super) fn is_plain(&self, range: AddrRange) -> bool {
+        let Some(last) = range.end.0.checked_sub(1).filter(|_| range.start < range.end) else {
+            return false;
+        };
+        let space = &self.engine.space;
+        let pages = (range.start.page().0..=last).step_by(4096);
+        let is_writable = |page: u64| {
+            let protection = space.protection(Addr(page));
+            protection.is_some_and(|p| p.write && !p.execute) && !space.is_masked(page)
+        };
+        self.must_be_of_program(range).is_ok() && pages.into_iter().all(is_writable)
+    }
+
     /// Maps something at its place.
     pub(super) fn map(&mut self, mapped: &Mapped, reader: &Reader) -> Result<(), Error> {
         self.must_be_of_program(mapped.range)?;

@@ -183,14 +183,24 @@ impl Replay {
     /// Returns the system call that the next entry makes, or the signal that it delivers, if a run ends
     /// there. Its thread is at its site.
     pub(super) fn event_ahead(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
-        let next = self.cursor.index();
+        self.event_before(self.cursor.index(), goals)
+    }
+
+    /// Returns the system call that an entry makes, or the signal that it delivers, if a run ends before
+    /// it.
+    pub(super) fn event_before(&self, next: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
         let event = self.outline.event_before(next).filter(|_| goals.passed != Some(next));
         event.filter(|event| (goals.events)(*event))
     }
 
     /// Returns what the kernel did in the last entry, if a run ends there.
     pub(super) fn event_behind(&self, goals: &Goals<'_>) -> Option<KernelEvent> {
-        let event = self.outline.event_after(self.cursor.index().checked_sub(1)?);
+        self.event_after(self.cursor.index().checked_sub(1)?, goals)
+    }
+
+    /// Returns what the kernel did in an entry, if a run ends after it.
+    pub(super) fn event_after(&self, entry: u64, goals: &Goals<'_>) -> Option<KernelEvent> {
+        let event = self.outline.event_after(entry);
         event.filter(|event| (goals.events)(*event))
     }
 
@@ -222,9 +232,10 @@ impl Replay {
         if !self.epoch.contexts.load(tid, self.epoch.thread.tracee)? {
             return Err(Error::BadLog { entry: here, what: "it is of a thread that is not there" });
         }
+        let last = until.map_or(self.end, |until| until.0.min(self.end));
         let until = until.filter(|until| until.0 == here).map(|until| until.1);
         if until.is_none() && site == Site::Hook {
-            return self.run_to_hook(tid, entry.ticks, goals, watching);
+            return self.run_to_hook(tid, last, goals, watching);
         }
         let goal = until.unwrap_or(entry.ticks).min(entry.ticks);
         while self.ticks < goal {
@@ -253,19 +264,25 @@ impl Replay {
         self.approach(tid, site, goals, watching)
     }
 
-    /// Runs the loaded thread up to the instruction with a hook that it comes to after so many
-    /// ticks.
+    /// Runs the loaded thread up to the instruction with a hook of the next entry, or of one that comes
+    /// later, but before entry number `last`. The system calls between are answered in the cache.
     fn run_to_hook(
         &mut self,
         tid: Tid,
-        ticks: u64,
+        last: u64,
         goals: &Goals<'_>,
         watching: &mut Watching,
     ) -> Result<Option<Found>, Error> {
         loop {
-            let left = ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
+            let ahead = self.answer_ahead(tid, last, goals, watching)?;
+            let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.budget(left).unwrap_or(left);
+            let begun = self.ticks;
             let met = self.run(Distance::Budget(budget))?;
+            self.note_answered(tid, &ahead, (begun, budget))?;
+            let Some(ticks) = self.cursor.peek()?.map(|entry| entry.ticks) else {
+                return Ok(Some(Found::End));
+            };
             if let Some(found) = self.meaning(&met, watching)? {
                 return Ok(Some(found));
             }

@@ -59,6 +59,13 @@ pub fn can_watch(watches: &[Watch]) -> bool {
 }
 
 impl Watching {
+    /// Returns true if a page of a range has something that is watched.
+    pub(super) fn is_near(&self, range: AddrRange) -> bool {
+        let mut watched = self.watches.iter().map(|(watch, _)| watch.range);
+        watched
+            .any(|watched| watched.start.page().0 < range.end.0 && range.start.page() < watched.end)
+    }
+
     /// Returns what is watched.
     pub(super) fn watches(&self) -> Vec<Watch> {
         self.watches.iter().map(|(watch, _)| *watch).collect()

@@ -60,7 +60,7 @@ impl<M: CacheMemory> Translator<M> {
         translator
     }
 
-    /// Creates a translator without zones whose code counts, and logs system calls.
+    /// Creates a translator without zones whose code counts, and logs system calls or answers them.
     pub fn logging(memory: M, table_offset: u64, limits: Limits, call_log: CallLog) -> Self {
         let mut translator = Self::counting(memory, table_offset, limits);
         translator.call_log = Some(call_log);

@@ -47,7 +47,7 @@ const DIRECTION: u32 = 0x4000;
 
 /// The words of a record before its copied bytes.
 #[derive(Clone, Copy)]
-enum Word {
+pub(super) enum Word {
     Rax,
     Rbx,
     Rdx,
@@ -78,12 +78,13 @@ enum Word {
     Stops,
 }
 
-const HEADER_BYTES: u32 = 24 * 8;
+/// The size of a record without copied bytes.
+pub const HEADER_BYTES: u32 = 24 * 8;
 /// The largest record.
 pub const LARGEST_RECORD_BYTES: u64 = HEADER_BYTES as u64 + LARGEST_COPY_BYTES;
 
 impl Word {
-    const fn offset(self) -> u32 {
+    pub(super) const fn offset(self) -> u32 {
         self as u32 * 8
     }
 }
@@ -105,11 +106,12 @@ const PLAIN: [(u8, Word); 14] = [
     (14, Word::R14),
     (15, Word::R15),
 ];
-const RAX: u8 = 0;
-const RCX: u8 = 1;
-const RSI: u8 = 6;
-const RDI: u8 = 7;
-const R11: u8 = 11;
+pub(super) const RAX: u8 = 0;
+pub(super) const RCX: u8 = 1;
+pub(super) const RSP: u8 = 4;
+pub(super) const RSI: u8 = 6;
+pub(super) const RDI: u8 = 7;
+pub(super) const R11: u8 = 11;
 
 /// A call as the log has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,7 +243,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
 }
 
 /// Emits code that writes the registers to the record.
-fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
+pub(super) fn emit_registers(emitter: &mut Emitter, has_fs_base: bool) {
     emitter.load(Gpr::Rcx, slots::LOG);
     for (register, word) in PLAIN {
         emitter.store_at(register, RCX, word.offset());

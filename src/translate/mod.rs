@@ -15,6 +15,7 @@
 //! [`ProgramCode`] the program's code.
 
 mod address_map;
+mod answered;
 mod builder;
 mod counting;
 mod edge;
@@ -36,12 +37,15 @@ mod zone;
 mod tests;
 
 pub use address_map::AddressMap;
+pub use answered::{Answers, LOG_SCRATCH_BYTES};
 pub use builder::{Limits, ProgramCode};
 pub use counting::{Bound, SPENT, is_spent};
 pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Effects, Hook, hook_of};
-pub use logged::{LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes};
+pub use logged::{
+    HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes,
+};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use tick::is_tick;
 pub use translator::{CacheMemory, TranslateError, Translator};

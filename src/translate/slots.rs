@@ -24,10 +24,13 @@ pub const JUMP: u32 = 0x40;
 pub const EDGE: u32 = 0x48;
 /// Where system calls are logged: the address of the next record.
 pub const LOG: u32 = 0x50;
-/// The room in the log after the largest record; negative if there is none for one.
+/// The room in the log after the largest record; negative if there is none for one. Where calls are
+/// answered: the number of answers after the next one; negative if there is none.
 pub const LOG_ROOM: u32 = 0x58;
 /// R11 of a request.
 pub const COUNTER: u32 = 0x60;
+/// Where system calls are answered: the address of the next answer.
+pub const ANSWER: u32 = 0x68;
 
 /// Value of [`REQUEST`]: the target in [`TARGET`] has no superblock yet.
 pub const INDIRECT: u64 = u64::MAX;

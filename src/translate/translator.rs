@@ -1,5 +1,7 @@
 //! The code cache: its superblocks, the links between them, and their removal.
 
+mod room;
+
 use super::address_map::AddressMap;
 use super::builder::{Built, Limits, ProgramCode, Site, build};
 use super::counting::{Bound, Bounded};
@@ -81,7 +83,7 @@ pub struct Translator<M> {
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
-    /// Set where code in the cache logs system calls.
+    /// Set where code in the cache logs system calls, or answers them.
     pub(super) call_log: Option<CallLog>,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
@@ -185,38 +187,6 @@ impl<M: CacheMemory> Translator<M> {
         self.by_entry.push(Vec::new());
         if self.zones.len() == 1 {
             self.table.clear(&self.memory, &zone);
-        }
-    }
-
-    /// Sets the most bytes of zones within reach of some code.
-    pub fn set_room(&mut self, bytes: u64) {
-        self.room = bytes;
-    }
-
-    /// Returns true if there may be one more zone for code at an address.
-    pub fn may_add_zone(&self, addr: u64) -> bool {
-        let near = self.zones.iter().filter(|zone| zone.reaches(addr));
-        near.map(|zone| zone.size).sum::<u64>() < self.room
-    }
-
-    /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
-    pub fn clear(&mut self) {
-        self.superblocks.clear();
-        self.steps.clear();
-        self.points.clear();
-        self.by_start.clear();
-        self.by_entry.iter_mut().for_each(Vec::clear);
-        self.by_page.clear();
-        // Edge 0 stays.
-        self.edges.truncate(1);
-        self.links = Links::default();
-        self.pushes.clear();
-        self.quiet_jumps.clear();
-        self.passing.clear();
-        self.bounded.clear();
-        self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
-        if let Some(zone) = self.zones.first() {
-            self.table.clear(&self.memory, zone);
         }
     }
 
@@ -397,6 +367,7 @@ impl<M: CacheMemory> Translator<M> {
             counts: self.counts,
             hooks: self.hooks,
             log: zone.log.map_or(0, |log| log.start),
+            call_log: self.call_log,
             bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
             next_edge: u32::try_from(self.edges.len()).map_err(|_| TranslateError::Full)?,
             next_push: u32::try_from(self.pushes.len()).map_err(|_| TranslateError::Full)?,

@@ -1,5 +1,6 @@
 //! A part of the code cache within reach of the code that is translated into it.
 
+use super::answered::emit_answer_code;
 use super::emit::{Emitter, Gpr};
 use super::logged::{LogCode, emit_log_code};
 use super::slots;
@@ -27,15 +28,17 @@ pub struct Zone {
     pub(super) miss: u64,
     /// Address of `syscall; int3`, for system calls that the tracer injects.
     pub gadget: u64,
-    /// The code that makes and logs system calls, where it is used.
+    /// The code that makes and logs system calls, or answers them, where it is used.
     pub log: Option<LogCode>,
 }
 
-/// The facts on which code that logs system calls depends.
+/// The facts on which code that logs system calls, or answers them, depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLog {
     /// True if programs may read and set the base of FS by instructions.
     pub has_fs_base: bool,
+    /// True if calls are not made, but answered.
+    pub answers: bool,
 }
 
 impl Zone {
@@ -62,7 +65,10 @@ impl Zone {
         emitter.jump(request);
         let gadget = emitter.here();
         emitter.put(&[0x0f, 0x05, 0xcc]);
-        let log = call_log.map(|log| emit_log_code(&mut emitter, log.has_fs_base));
+        let log = call_log.map(|log| {
+            let emit = if log.answers { emit_answer_code } else { emit_log_code };
+            emit(&mut emitter, log.has_fs_base)
+        });
         emitter.pad(16);
         let shared = emitter.bytes.len() as u64;
         let zone = Self { base, size, offset, shared, used: shared, request, miss, gadget, log };

@@ -160,7 +160,7 @@ impl Builder<'_, '_> {
         true
     }
 
-    /// Returns true if an instruction is a system call that the cache may log.
+    /// Returns true if an instruction is a system call that the cache may log or answer.
     pub(super) fn is_logged_call(&self, insn: &Instruction) -> bool {
         self.site.log != 0
             && self.site.bound.is_none()
@@ -168,7 +168,7 @@ impl Builder<'_, '_> {
             && insn.len() == SYSCALL_BYTES
     }
 
-    /// Emits a system call that is made and logged in the cache if its class says so. Otherwise it
+    /// Emits a system call that is logged or answered in the cache if its class says so. Otherwise it
     /// is executed natively. Returns true: it is the whole superblock.
     pub(super) fn logged_call(&mut self, next: u64) -> bool {
         self.exact_point();

@@ -14,6 +14,7 @@ use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
 use super::tick::ticks;
+use super::zone::CallLog;
 use iced_x86::Instruction;
 use window::Window;
 
@@ -102,8 +103,10 @@ pub(super) struct Site<'a> {
     pub(super) counts: bool,
     /// True if instructions with a hook are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
-    /// The zone's code that makes and logs a system call; 0: there is none.
+    /// The zone's code that makes and logs a system call, or answers it; 0: there is none.
     pub(super) log: u64,
+    /// How calls are logged or answered.
+    pub(super) call_log: Option<CallLog>,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
     /// The number of the next edge.

@@ -70,7 +70,8 @@ impl Builder<'_, '_> {
     /// one to a lower address, or an indirect one.
     fn count_towards(&mut self, edge: u32, target: u64) -> Option<usize> {
         let ticks = self.ticks_of(edge)?;
-        if self.site.log != 0 && self.site.bound.is_none() && target > self.start {
+        let is_recorded = self.site.call_log.is_some_and(|log| !log.answers);
+        if is_recorded && self.site.bound.is_none() && target > self.start {
             self.emitter.subtract(ticks);
             return None;
         }

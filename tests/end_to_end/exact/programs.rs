@@ -1,7 +1,7 @@
 //! Programs of one kind each, written for what is hard to record.
 
 use super::{PART, WHOLE, assert_replays, check, record};
-use crate::support::{Scene, contraflow, have, text};
+use crate::support::{Scene, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -27,7 +27,50 @@ fn signals_come_where_they_came() {
 
 #[test]
 fn calls_that_the_cache_logs_replay() {
-    replays(&["exact/logged.c"]);
+    replays(&["exact/logged.c", "exact/answered.c"]);
+}
+
+const COUNT_STOPS: &str = r"
+def count(command, direction):
+    gdb.execute(command)
+    stops, here, before = -2, None, ''
+    while here != before:
+        before = here
+        gdb.execute(direction, to_string=True)
+        here = gdb.execute('monitor when', to_string=True)
+        stops += 1
+    gdb.execute('delete')
+    print('STOPS', command, direction, stops)
+count('catch syscall lseek', 'reverse-continue')
+count('catch syscall lseek', 'continue')
+count('watch -l now.tv_nsec', 'reverse-continue')
+count('watch -l now.tv_nsec', 'continue')
+count('break lseek if $rsi % 10 == 7', 'reverse-continue')
+";
+
+/// A replay makes no stop for calls in a row, but for those that its user wants to see, and those that
+/// change what is watched.
+#[test]
+fn each_call_in_a_row_is_stopped_at() {
+    if !have("gcc") || !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/answered.c", &["-w", "-g", "-O1"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    std::fs::write(scene.path("stops.py"), COUNT_STOPS).unwrap();
+    let mut gdb = contraflow();
+    gdb.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(gdb, &format!("source {}", scene.path("stops.py").display()));
+    for expected in [
+        "STOPS catch syscall lseek reverse-continue 200\n",
+        "STOPS catch syscall lseek continue 200\n",
+        "STOPS watch -l now.tv_nsec reverse-continue 300\n",
+        "STOPS watch -l now.tv_nsec continue 300\n",
+        "STOPS break lseek if $rsi % 10 == 7 reverse-continue 10\n",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
 }
 
 #[test]

@@ -1,0 +1,48 @@
+//! System calls that threads are answered in the code cache, without a stop.
+
+use super::process::TranslatedProcess;
+use super::thread::TranslatedThread;
+use crate::insn::Registers;
+use crate::translate::{Answers, CacheMemory, HEADER_BYTES, LOG_SCRATCH_BYTES, LoggedCall, slots};
+
+/// The buffers of an area in which calls are logged, and in which their answers are.
+const LOG: usize = 0;
+const ANSWERS: usize = 1;
+
+impl TranslatedProcess {
+    /// Returns true if calls are answered, where there are answers.
+    pub(super) fn answers_calls(&self) -> bool {
+        self.translator.call_log().is_some_and(|log| log.answers)
+    }
+
+    /// Returns an empty list of answers for a thread.
+    pub fn no_answers(&self, thread: &TranslatedThread) -> Answers {
+        let bytes = thread.area.buffer_bytes;
+        let most = bytes.saturating_sub(LOG_SCRATCH_BYTES.into()) / u64::from(HEADER_BYTES);
+        let size = |size: u64| usize::try_from(size).unwrap_or(0);
+        Answers::new(size(most), size(bytes))
+    }
+
+    /// Lets the thread's next system calls be answered in the cache, if its code is
+    /// [`super::CodeKind::Counting`], in runs by a budget. The memory that they write must be the
+    /// program's, and it must be able to write there without a stop.
+    pub fn offer_answers(&self, thread: &TranslatedThread, answers: &Answers) {
+        let (shared, area) = (&self.window.shared, thread.area);
+        shared.write(area.offset_of(area.buffer(ANSWERS)), answers.bytes());
+        shared.store(area.slot(slots::ANSWER), area.buffer(ANSWERS));
+        shared.store(area.slot(slots::LOG), area.buffer(LOG));
+        shared.store(area.slot(slots::LOG_ROOM), (answers.len() as u64).wrapping_sub(1));
+    }
+
+    /// Takes the answers back that were not used. Returns the calls that were answered, with the
+    /// registers before them: their segments and GS are those of `now`.
+    pub fn take_answered_calls(
+        &self,
+        thread: &TranslatedThread,
+        now: impl FnOnce() -> Option<Registers>,
+    ) -> Vec<LoggedCall> {
+        let calls = self.take_logged_calls(thread, now);
+        self.clear_log(&thread.area);
+        calls
+    }
+}

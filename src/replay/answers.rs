@@ -1,0 +1,106 @@
+//! System calls that follow each other are answered in the code cache, without a stop for each: the
+//! recorded results are put there before a run, and what the thread did is compared with the log after
+//! it.
+
+use super::epoch::Epoch;
+use super::error::Error;
+use super::events::Site;
+use super::process::Replay;
+use super::run::Goals;
+use super::watches::Watching;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::recording::log::{Current, Done, Entry, Happening, Write, check_of};
+use crate::tracee::call_numbers::ARCH_PRCTL;
+
+/// Entries of one thread that happen at instructions with a hook.
+pub(super) struct Ahead {
+    /// Those that are answered in the cache.
+    calls: Vec<Current>,
+    /// The ticks of all of them, and of the entry after them.
+    pub(super) ticks: u64,
+}
+
+impl Replay {
+    /// Offers answers for the next calls of the loaded thread, as far as nothing has to be done for them
+    /// but what the cache can do, and a run ends at none of them. After them, it comes to another
+    /// instruction with a hook, before entry number `last`.
+    pub(super) fn answer_ahead(
+        &mut self,
+        tid: Tid,
+        last: u64,
+        goals: &Goals<'_>,
+        watching: &Watching,
+    ) -> Result<Ahead, Error> {
+        let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
+        let mut ahead = Ahead { calls: Vec::new(), ticks: 0 };
+        let mut cursor = self.cursor.clone();
+        while cursor.index() < last || ahead.calls.is_empty() {
+            let index = cursor.index();
+            let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
+            if !ahead.calls.is_empty() && self.site_of(&entry) != Site::Hook {
+                break;
+            }
+            ahead.ticks += entry.ticks;
+            let ends = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
+            let done = self.epoch.answer_of(&entry, watching).filter(|_| ends.is_none());
+            let is_answered = done.is_some_and(|done| {
+                let writes = done.writes.iter().map(|write| (write.addr.0, &write.bytes.0[..]));
+                answers.push(done.result, writes)
+            });
+            ahead.calls.push(entry);
+            if !is_answered {
+                break;
+            }
+            cursor.skip()?;
+        }
+        // The last one is where the run ends.
+        ahead.calls.pop();
+        while answers.len() > ahead.calls.len() {
+            answers.pop();
+        }
+        if !answers.is_empty() {
+            self.epoch.engine.offer_answers(&self.epoch.thread, &answers);
+        }
+        Ok(ahead)
+    }
+
+    /// Takes note of the calls that a run was answered, which began with so many ticks and this budget.
+    pub(super) fn note_answered(
+        &mut self,
+        tid: Tid,
+        ahead: &Ahead,
+        (mut ticks, mut budget): (u64, u64),
+    ) -> Result<(), Error> {
+        if ahead.calls.is_empty() {
+            return Ok(());
+        }
+        let thread = &self.epoch.thread;
+        let now = || thread.tracee.registers().ok();
+        let made = self.epoch.engine.take_answered_calls(thread, now);
+        for (call, entry) in made.iter().zip(&ahead.calls) {
+            ticks += budget.wrapping_sub(call.budget);
+            if ticks != entry.ticks || check_of(&call.registers) != entry.check {
+                let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
+                self.ticks = ticks;
+                return Err(Error::Diverged { position: self.position(), tid, ip, what });
+            }
+            self.cursor.skip()?;
+            self.ticks = self.ticks.saturating_sub(entry.ticks);
+            (ticks, budget) = (0, call.budget);
+        }
+        Ok(())
+    }
+}
+
+impl Epoch {
+    /// Returns what an entry's system call did, if the cache can do it.
+    fn answer_of<'a>(&self, entry: &'a Entry, watching: &Watching) -> Option<&'a Done> {
+        let Happening::Call { number, done } = &entry.happening else { return None };
+        let is_plain = |write: &Write| {
+            let range = AddrRange::sized(write.addr, write.bytes.0.len() as u64);
+            write.bytes.0.is_empty() || self.is_plain(range) && !watching.is_near(range)
+        };
+        let sets_more = *number == ARCH_PRCTL || done.state.is_some() || !done.maps.is_empty();
+        (!sets_more && done.writes.iter().all(is_plain)).then_some(done)
+    }
+}

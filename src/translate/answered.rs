@@ -1,0 +1,133 @@
+//! System calls that are answered in the code cache: what they did in a recorded run is put into the
+//! thread's area beforehand, and each of them is logged, so that it can be compared with the recorded
+//! one.
+//!
+//! This glue keeps the flags and the stack pointer of the program in the log, and uses the log as its
+//! stack. Nothing may stop a thread in it.
+
+use super::emit::{Emitter, Gpr};
+use super::logged::{HEADER_BYTES, LogCode, R11, RAX, RCX, RDI, RSI, RSP, Word, emit_registers};
+use super::slots;
+
+/// The room in the log after the last record, where the flags are pushed.
+pub const LOG_SCRATCH_BYTES: u32 = 64;
+
+/// Answers for the next calls of a thread.
+#[derive(Clone, Debug, Default)]
+pub struct Answers {
+    bytes: Vec<u8>,
+    /// Where each of them begins.
+    starts: Vec<usize>,
+    most: usize,
+    most_bytes: usize,
+}
+
+impl Answers {
+    /// Creates an empty list for at most so many answers and bytes.
+    pub(crate) fn new(most: usize, most_bytes: usize) -> Self {
+        Self { most, most_bytes, ..Self::default() }
+    }
+
+    /// Adds an answer: the call's result, and the memory that it writes. Returns false, and adds
+    /// nothing, if there is no room for it.
+    pub fn push<'a>(
+        &mut self,
+        result: i64,
+        writes: impl IntoIterator<Item = (u64, &'a [u8])>,
+    ) -> bool {
+        let start = self.bytes.len();
+        self.bytes.extend(result.to_le_bytes());
+        for (addr, bytes) in writes.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            self.bytes.extend((bytes.len() as u64).to_le_bytes());
+            self.bytes.extend(addr.to_le_bytes());
+            self.bytes.extend(bytes);
+            self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        }
+        self.bytes.extend([0; 8]);
+        let fits = self.bytes.len() <= self.most_bytes && self.starts.len() < self.most;
+        if fits {
+            self.starts.push(start);
+        } else {
+            self.bytes.truncate(start);
+        }
+        fits
+    }
+
+    /// Removes the last answer.
+    pub fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.bytes.truncate(start);
+        }
+    }
+
+    /// Returns the number of answers.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Returns true if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Returns the answers as the glue reads them.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Emits the code that answers a call and logs it. At its start, the program's RCX and R11 and the
+/// budget are in their slots, as are the number of the edge after the call, and the address to go on
+/// at. There, R11 is the budget again, and RCX is to be set.
+pub(super) fn emit_answer_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
+    let start = emitter.here();
+    emit_registers(emitter, has_fs_base);
+    // lea rsp, [rcx + header + scratch]; pushfq; mov r11, [rsp]; cld
+    emitter.put(&[0x48, 0x8d, 0xa1]);
+    emitter.put_u32(HEADER_BYTES + LOG_SCRATCH_BYTES);
+    emitter.put(&[0x9c, 0x4c, 0x8b, 0x1c, 0x24, 0xfc]);
+    emitter.store_at(R11, RCX, Word::Flags.offset());
+    emitter.store(Gpr::R11, slots::R11);
+    emitter.load(Gpr::R11, slots::ANSWER);
+    emitter.load_at(RAX, R11, 0);
+    emitter.store_at(RAX, RCX, Word::Result.offset());
+    // add r11, 8
+    emitter.put(&[0x49, 0x83, 0xc3, 8]);
+    emit_copies(emitter);
+    // add r11, 8
+    emitter.put(&[0x49, 0x83, 0xc3, 8]);
+    emitter.store(Gpr::R11, slots::ANSWER);
+    emitter.load(Gpr::Rcx, slots::LOG);
+    emitter.load_at(RSI, RCX, Word::Rsi.offset());
+    emitter.load_at(RDI, RCX, Word::Rdi.offset());
+    // xor r11d, r11d
+    emitter.put(&[0x45, 0x31, 0xdb]);
+    for word in [Word::Size, Word::From, Word::Stops] {
+        emitter.store_at(R11, RCX, word.offset());
+    }
+    // lea r11, [rcx + header]
+    emitter.put(&[0x4c, 0x8d, 0x99]);
+    emitter.put_u32(HEADER_BYTES);
+    emitter.store(Gpr::R11, slots::LOG);
+    emitter.load(Gpr::R11, slots::LOG_ROOM);
+    // sub r11, 1
+    emitter.put(&[0x49, 0x83, 0xeb, 1]);
+    emitter.store(Gpr::R11, slots::LOG_ROOM);
+    // popfq
+    emitter.put(&[0x9d]);
+    emitter.load_at(RSP, RCX, Word::Rsp.offset());
+    emitter.load(Gpr::R11, slots::TRACE_POINTER);
+    let end = emitter.here();
+    emitter.jump_slot(slots::JUMP);
+    LogCode { start, syscall: end, copy: end, stop: end }
+}
+
+/// Emits code that writes what the answer at R11 says, and leaves R11 at its last word.
+fn emit_copies(emitter: &mut Emitter) {
+    // mov rcx, [r11]; jrcxz over the rest
+    emitter.put(&[0x49, 0x8b, 0x0b, 0xe3, 20]);
+    // mov rdi, [r11 + 8]; lea rsi, [r11 + 16]; rep movsb
+    emitter.put(&[0x49, 0x8b, 0x7b, 8, 0x49, 0x8d, 0x73, 16, 0xf3, 0xa4]);
+    // lea r11, [rsi + 7]; and r11, -8; jmp to the first
+    emitter.put(&[0x4c, 0x8d, 0x5e, 7, 0x49, 0x83, 0xe3, 0xf8, 0xeb, 0xe7]);
+}

@@ -1,0 +1,37 @@
+//! The room of the code cache, and its use from the start again.
+
+use super::{CacheMemory, Links, Translator};
+
+impl<M: CacheMemory> Translator<M> {
+    /// Sets the most bytes of zones within reach of some code.
+    pub fn set_room(&mut self, bytes: u64) {
+        self.room = bytes;
+    }
+
+    /// Returns true if there may be one more zone for code at an address.
+    pub fn may_add_zone(&self, addr: u64) -> bool {
+        let near = self.zones.iter().filter(|zone| zone.reaches(addr));
+        near.map(|zone| zone.size).sum::<u64>() < self.room
+    }
+
+    /// Drops all superblocks, so that their room is used again. No thread may be in the cache.
+    pub fn clear(&mut self) {
+        self.superblocks.clear();
+        self.steps.clear();
+        self.points.clear();
+        self.by_start.clear();
+        self.by_entry.iter_mut().for_each(Vec::clear);
+        self.by_page.clear();
+        // Edge 0 stays.
+        self.edges.truncate(1);
+        self.links = Links::default();
+        self.pushes.clear();
+        self.quiet_jumps.clear();
+        self.passing.clear();
+        self.bounded.clear();
+        self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
+        if let Some(zone) = self.zones.first() {
+            self.table.clear(&self.memory, zone);
+        }
+    }
+}
