@@ -40,7 +40,7 @@ impl Replay {
             if !ahead.calls.is_empty() && self.site_of(&entry) != Site::Hook {
                 break;
             }
-            ahead.ticks += entry.ticks;
+            ahead.ticks = ahead.ticks.saturating_add(entry.ticks);
             let ends = self.event_before(index, goals).or_else(|| self.event_after(index, goals));
             let done = self.epoch.answer_of(&entry, watching).filter(|_| ends.is_none());
             let is_answered = done.is_some_and(|done| {
@@ -78,7 +78,8 @@ impl Replay {
         let now = || thread.tracee.registers().ok();
         let made = self.epoch.engine.take_answered_calls(thread, now);
         for (call, entry) in made.iter().zip(&ahead.calls) {
-            ticks += budget.wrapping_sub(call.budget);
+            // The program can write to the log.
+            ticks = ticks.wrapping_add(budget.wrapping_sub(call.budget));
             if ticks != entry.ticks || check_of(&call.registers) != entry.check {
                 let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
                 self.ticks = ticks;

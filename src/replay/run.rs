@@ -278,8 +278,10 @@ impl Replay {
             let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
             let budget = self.epoch.engine.budget(left).unwrap_or(left);
             let begun = self.ticks;
-            let met = self.run(Distance::Budget(budget))?;
-            self.note_answered(tid, &ahead, (begun, budget))?;
+            let met = self.run(Distance::Budget(budget));
+            let noted = self.note_answered(tid, &ahead, (begun, budget));
+            let met = met?;
+            noted?;
             let Some(ticks) = self.cursor.peek()?.map(|entry| entry.ticks) else {
                 return Ok(Some(Found::End));
             };

@@ -37,14 +37,19 @@ impl Answers {
     ) -> bool {
         let start = self.bytes.len();
         self.bytes.extend(result.to_le_bytes());
+        let mut fits = self.starts.len() < self.most;
         for (addr, bytes) in writes.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
+            fits &= self.bytes.len().saturating_add(bytes.len()) < self.most_bytes;
+            if !fits {
+                break;
+            }
             self.bytes.extend((bytes.len() as u64).to_le_bytes());
             self.bytes.extend(addr.to_le_bytes());
             self.bytes.extend(bytes);
             self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
         }
         self.bytes.extend([0; 8]);
-        let fits = self.bytes.len() <= self.most_bytes && self.starts.len() < self.most;
+        fits &= self.bytes.len() <= self.most_bytes;
         if fits {
             self.starts.push(start);
         } else {
