@@ -93,6 +93,7 @@ test:
 bench: build
 	sh benches/run.sh
 	sh benches/capture/run.sh
+	sh benches/exact/run.sh
 
 # Mutated inputs for what reads hostile bytes, FUZZ_SECONDS each; and that faults are found.
 fuzz:

@@ -40,7 +40,6 @@ gdb.execute("set confirm off")
 if VARIABLE:
     gdb.execute(f"watch -l {VARIABLE}", to_string=True)
     print(f"back over the whole run to a write: {seconds('reverse-continue'):.2f} s")
-    print(gdb.execute("x/i $pc", to_string=True).strip())
     gdb.execute("delete")
 generator = random.Random(1)
 print(f"before the seeks: {memory()}")

@@ -22,7 +22,8 @@ measure() {
     begun=$(date +%s%N)
     "$contraflow" replay "$dir/recording" -- -nx -batch > /dev/null 2>&1
     echo "  open and close in gdb: $((($(date +%s%N) - begun) / 1000000)) ms"
-    "$contraflow" replay "$dir/recording" -- -nx -batch -x "$dir/measure.py" 2>&1 | sed -n 's/^\(.*\(: \| s \).*\)/  \1/p'
+    "$contraflow" replay "$dir/recording" -- -nx -batch -x "$dir/measure.py" 2>&1 |
+        sed -n 's/^\(\(back\|before\|after\|seek\|first\|reverse\|stepi\).*: .*\)/  \1/p'
 }
 
 measure written "$dir/billion"
