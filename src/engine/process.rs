@@ -103,6 +103,7 @@ impl TranslatedProcess {
         };
         process.see_calls(seen);
         if code == CodeKind::Counting {
+            // Each may have an answer. Without one, it stops.
             process.see_all_calls();
         }
         process.hide_ranges();

@@ -96,12 +96,12 @@ impl Epoch {
             return false;
         };
         let space = &self.engine.space;
-        let pages = (range.start.page().0..=last).step_by(4096);
+        let mut pages = (range.start.page().0..=last).step_by(4096);
         let is_writable = |page: u64| {
             let protection = space.protection(Addr(page));
             protection.is_some_and(|p| p.write && !p.execute) && !space.is_masked(page)
         };
-        self.must_be_of_program(range).is_ok() && pages.into_iter().all(is_writable)
+        self.must_be_of_program(range).is_ok() && pages.all(is_writable)
     }
 
     /// Maps something at its place.

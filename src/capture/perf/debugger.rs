@@ -53,7 +53,7 @@ pub(super) struct Debugger {
 /// An instruction that is stepped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stepped {
-    /// How it copies all flags.
+    /// The copy that it makes of all flags.
     flags: FlagsCopy,
     /// The number of the system call, if it is one.
     pub(super) call: Option<u64>,

@@ -1,7 +1,7 @@
-//! How many arguments each call takes.
+//! The number of arguments of each call.
 
-/// The number of arguments of each call, a digit per number; `-`: there is no such call. After the
-/// prototypes in include/linux/syscalls.h.
+/// A digit for each call, by its number; `-`: there is no such call. After the prototypes in
+/// include/linux/syscalls.h.
 pub(in crate::syscalls) static ARGUMENTS: &[u8; super::NUMBERS] = b"\
     33312223363214403443321505333333120221304333663323\
     23345550031421334124533211223211221221232233312221\

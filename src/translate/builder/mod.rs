@@ -105,7 +105,7 @@ pub(super) struct Site<'a> {
     pub(super) hooks: bool,
     /// The zone's code that makes and logs a system call, or answers it; 0: there is none.
     pub(super) log: u64,
-    /// How calls are logged or answered.
+    /// Set if calls are logged or answered in the cache.
     pub(super) call_log: Option<CallLog>,
     /// The latest end of the path. If set, its exits are not linked.
     pub(super) bound: Option<Bound>,
