@@ -9,7 +9,7 @@ use super::process::TranslatedProcess;
 use super::stops::{Phase, SignalStop};
 use super::thread::{Place, TranslatedThread};
 use crate::common::Addr;
-use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
+use crate::insn::{ExecMode, MAX_INSN_BYTES, Registers, decode};
 use crate::tracee::debug_registers::HitStatus;
 use crate::tracee::trap_flag::hide_after_step;
 use crate::tracee::{SiginfoBytes, Stop, Stopped, siginfo, wait_for};
@@ -186,18 +186,19 @@ impl TranslatedProcess {
                     let registers = thread.tracee.registers()?;
                     let (program, _) = self.convert(thread, &registers, &at);
                     self.enter_program(thread, &program, 0)?;
+                    let hook = hook.filter(|_| !self.is_completed(&program));
                     let end = if is_stop { RunEnd::Stop } else { RunEnd::Native(hook) };
                     let ticks = running.budget.wrapping_sub(registers.r11);
                     return Ok(Run::Ran(Ran { ticks, instructions: None, end }));
                 }
                 SignalStop::AfterCall => return Ok(Run::Called),
                 SignalStop::CodeWrite(addr) => {
-                    let run = self.come_out(thread, running, RunEnd::Native(None))?;
+                    let run = self.come_out_of_fault(thread, running, RunEnd::Native(None))?;
                     self.open_for_write(thread.tracee, addr)?;
                     return Ok(run);
                 }
                 SignalStop::Foreign(addr) => {
-                    let run = self.come_out(thread, running, RunEnd::Native(None))?;
+                    let run = self.come_out_of_fault(thread, running, RunEnd::Native(None))?;
                     self.open_foreign(thread.tracee, addr)?;
                     return Ok(run);
                 }
@@ -265,7 +266,12 @@ impl TranslatedProcess {
         mut info: SiginfoBytes,
     ) -> Result<Run, Error> {
         let is_of_ip = siginfo::fault_address(&info) == Some(thread.tracee.instruction_pointer()?);
-        let run = self.come_out(thread, running, RunEnd::Signal)?;
+        let is_fault = siginfo::fault_address(&info).is_some();
+        let run = if is_fault {
+            self.come_out_of_fault(thread, running, RunEnd::Signal)?
+        } else {
+            self.come_out(thread, running, RunEnd::Signal)?
+        };
         let Run::Ran(ran) = run else { return Ok(run) };
         if is_of_ip {
             // The faulting instruction's address is the program's.
@@ -287,10 +293,33 @@ impl TranslatedProcess {
         running: &Running,
         end: RunEnd,
     ) -> Result<Run, Error> {
-        let exact = match self.step_out(thread)? {
-            SteppedOut::Exact(exact) => exact,
-            SteppedOut::Other(stop) => return Ok(Run::Other(stop)),
-        };
+        match self.step_out(thread)? {
+            SteppedOut::Exact(exact) => self.ran_to(thread, running, &exact, end),
+            SteppedOut::Other(stop) => Ok(Run::Other(stop)),
+        }
+    }
+
+    /// Takes a thread out of the cache where an access of the program's faulted: before its instruction.
+    fn come_out_of_fault(
+        &self,
+        thread: &mut TranslatedThread,
+        running: &Running,
+        end: RunEnd,
+    ) -> Result<Run, Error> {
+        let registers = thread.tracee.registers()?;
+        match self.before_repeated(thread, &registers) {
+            Some(exact) => self.ran_to(thread, running, &exact, end),
+            None => self.come_out(thread, running, end),
+        }
+    }
+
+    fn ran_to(
+        &self,
+        thread: &mut TranslatedThread,
+        running: &Running,
+        exact: &Exact,
+        end: RunEnd,
+    ) -> Result<Run, Error> {
         let ticks = running.budget.wrapping_sub(exact.pointer).wrapping_add(exact.begun_ticks());
         self.enter_program(thread, &exact.program, 0)?;
         Ok(Run::Ran(Ran { ticks, instructions: None, end }))
@@ -346,22 +375,37 @@ impl TranslatedProcess {
     /// repetitions. Foreign memory that it accessed is open after it.
     pub fn step_in_program(&mut self, thread: &mut TranslatedThread) -> Result<Stepped, Error> {
         debug_assert_eq!(thread.place, Place::Program);
+        let begun = thread.tracee.registers()?;
+        let code = self.code_at(Addr(begun.rip));
+        match self.saved_by(&begun, &code) {
+            Some(saved) => self.step_save(thread, &begun, &code, saved),
+            None => self.step_instruction(thread, &begun, &code),
+        }
+    }
+
+    /// Lets a thread execute one instruction, with these bytes, as the processor does it. `begun` are its
+    /// registers.
+    pub(super) fn step_instruction(
+        &mut self,
+        thread: &mut TranslatedThread,
+        begun: &Registers,
+        code: &[u8],
+    ) -> Result<Stepped, Error> {
         let tracee = thread.tracee;
-        let begun = tracee.registers()?;
         let before = Addr(begun.rip);
-        let insn = self.insn_at(before);
+        let insn = decode(code, before, ExecMode::Bits64);
         loop {
             tracee.step(0)?;
             let signal = match wait_for(thread.tid())? {
                 Stop::Signal(signal) => signal,
                 stop => {
-                    tracee.forget_step(&begun)?;
+                    tracee.forget_step(begun)?;
                     return Ok(Stepped::Other(stop));
                 }
             };
             let stop = self.signal_stop(thread, Phase::Steps, signal)?;
             if !matches!(stop, SignalStop::Done) {
-                tracee.forget_step(&begun)?;
+                tracee.forget_step(begun)?;
             }
             if stop.is_tracers() {
                 self.restore_signal_state(thread, signal)?;
@@ -385,10 +429,12 @@ impl TranslatedProcess {
         }
     }
 
-    fn insn_at(&self, ip: Addr) -> Option<Insn> {
-        let mut bytes = [0; MAX_INSN_BYTES];
+    /// Returns the bytes from an address on, at most those of the longest instruction.
+    pub(super) fn code_at(&self, ip: Addr) -> Vec<u8> {
+        let mut bytes = vec![0; MAX_INSN_BYTES];
         let known = self.memory.read(ip, &mut bytes);
-        decode(&bytes[..known], ip, ExecMode::Bits64)
+        bytes.truncate(known);
+        bytes
     }
 
     /// Translates code, unless the cache has no room for it.
@@ -431,8 +477,6 @@ impl TranslatedProcess {
     }
 
     fn is_tick_at(&self, ip: u64) -> bool {
-        let mut bytes = [0; MAX_INSN_BYTES];
-        let known = self.memory.read(ip.into(), &mut bytes);
-        is_tick(&bytes[..known], ip)
+        is_tick(&self.code_at(ip.into()), ip)
     }
 }

@@ -72,13 +72,28 @@ impl TranslatedProcess {
             return Some(exact);
         }
         let location = self.translator.locate(registers.rip).filter(|at| at.exact)?;
-        let (program, pointer) = self.convert(thread, registers, &location);
-        let partial = (!location.point.state.recorded).then(|| {
-            let path = self.translator.path(location.superblock);
-            let count = usize::from(location.point.index).min(path.len());
-            (path[..count].to_vec(), location.point.ip)
+        Some(self.exact_of(thread, registers, &location))
+    }
+
+    /// Returns the program's state before an instruction whose stores are under way, one of which
+    /// faulted. None: the thread is elsewhere.
+    pub(super) fn before_repeated(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+    ) -> Option<Exact> {
+        let location = self.translator.locate(registers.rip).filter(|at| at.point.state.repeats)?;
+        Some(self.exact_of(thread, registers, &location))
+    }
+
+    fn exact_of(&self, thread: &TranslatedThread, registers: &Registers, at: &Location) -> Exact {
+        let (program, pointer) = self.convert(thread, registers, at);
+        let partial = (!at.point.state.recorded).then(|| {
+            let path = self.translator.path(at.superblock);
+            let count = usize::from(at.point.index).min(path.len());
+            (path[..count].to_vec(), at.point.ip)
         });
-        Some(Exact { program, pointer, partial })
+        Exact { program, pointer, partial }
     }
 
     /// Returns the program's registers at a point of the cache, and the trace pointer.

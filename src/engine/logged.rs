@@ -18,7 +18,7 @@ const ERESTARTSYS: i64 = -512;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
 use LoggedClass::{
-    AttributesAtRdx, AttributesAtRsi, ExtendedAttributesAtR8, Nothing, Other, ResultAtRdi,
+    AttributesAtRdx, AttributesAtRsi, Command, ExtendedAttributesAtR8, Nothing, Other, ResultAtRdi,
     ResultAtRdx, ResultAtRsi, TimeAtRsi,
 };
 
@@ -33,6 +33,7 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (17, ResultAtRsi),             // pread64
     (21, Nothing),                 // access
     (39, Nothing),                 // getpid
+    (72, Command),                 // fcntl
     (78, ResultAtRsi),             // getdents
     (79, ResultAtRdi),             // getcwd
     (80, Nothing),                 // chdir
@@ -90,7 +91,8 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            !self.stops_at_calls && (!self.watches_kernel_writes || *class == Nothing)
+            !self.stops_at_calls
+                && (!self.watches_kernel_writes || matches!(class, Nothing | Command))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
         self.window.shared.write(CLASSES, &classes(calls, is_refused));

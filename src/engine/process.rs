@@ -11,7 +11,7 @@ use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::{Memory, Tracee};
-use crate::translate::{AddressMap, CacheMemory, Limits, Translator, slots};
+use crate::translate::{AddressMap, CacheMemory, Components, Limits, Translator, slots};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -50,6 +50,8 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
+    /// The components whose saves are completed.
+    pub(super) saves: Option<Components>,
 }
 
 impl TranslatedProcess {
@@ -100,6 +102,7 @@ impl TranslatedProcess {
             actions: inherited(tracee.0),
             watches_kernel_writes: false,
             stops_at_calls: false,
+            saves: None,
         };
         process.see_calls(seen);
         if code == CodeKind::Counting {
@@ -123,6 +126,23 @@ impl TranslatedProcess {
     /// Sets the most bytes of the code cache within reach of some code.
     pub fn set_room(&mut self, bytes: u64) {
         self.translator.set_room(bytes);
+    }
+
+    /// Takes note of the code that is executed, from now on ([`Self::unexpected_code`]).
+    pub fn learn_code(&mut self) {
+        self.translator.learn_order();
+    }
+
+    /// Lets code be translated early, in this order, as soon as some of it is executed. Translates
+    /// nothing yet: what is at these addresses may change.
+    pub fn expect_code(&mut self, addresses: impl IntoIterator<Item = u64>) {
+        self.translator.expect(addresses);
+    }
+
+    /// Returns addresses of code of files that was executed and not expected, in the order of its first
+    /// execution.
+    pub fn unexpected_code(&self) -> &[u64] {
+        self.translator.unexpected()
     }
 
     /// Lets the translator make superblocks anew that a sample of records shows to be hot.

@@ -3,6 +3,7 @@
 //! references into it.
 
 use super::error::Error;
+use super::roomy::roomy;
 use crate::tracee;
 use crate::translate::CacheMemory;
 use nix::errno::Errno;
@@ -82,6 +83,10 @@ impl Shared {
 }
 
 impl CacheMemory for Arc<Shared> {
+    fn vector<T>() -> Vec<T> {
+        roomy()
+    }
+
     fn write(&self, offset: u64, bytes: &[u8]) {
         let to = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap.

@@ -64,13 +64,22 @@ impl Replay {
         let ticks = end.ticks.saturating_sub(1);
         self.seek(Position { ticks, instructions: 0, ..end })?;
         let last = self.with_watches(watches, |replay, watching| {
-            let mut last = end;
+            let mut last = None;
             while replay.position() < end && replay.hook_here()?.is_none() {
                 if let Advanced::Watch(_) = replay.advance(watching)? {
-                    last = replay.position();
+                    last = Some(replay.position());
                 }
             }
-            Ok(last)
+            // A debug register ends a REP instruction after the iteration that it is met by.
+            let repeats = || Ok::<_, Error>(replay.insn_at(replay.ip()?).is_some_and(|i| i.rep));
+            if last.is_none()
+                && repeats()?
+                && replay.hook_here()?.is_none()
+                && let Advanced::Watch(_) = replay.advance(watching)?
+            {
+                last = Some(replay.position());
+            }
+            Ok(last.unwrap_or(end))
         })?;
         if self.position() == last { Ok(()) } else { self.seek(last) }
     }
@@ -187,7 +196,7 @@ impl Replay {
         if self.number != number {
             *watching = self.epoch.watch(&watching.watches())?;
         }
-        let met = self.epoch.met(watching)?;
+        let met = self.epoch.met_by(&entry.happening, watching)?;
         Ok(met.map_or(Advanced::Happened(entry), Advanced::Watch))
     }
 

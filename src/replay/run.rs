@@ -156,13 +156,18 @@ impl Replay {
                 return Ok(Found::Event(event));
             }
             let number = self.number;
+            let stores = if watching.is_of_stores() { self.cursor.current()? } else { None };
             if !self.happen()? {
                 return Ok(Found::End);
             }
             if self.number != number {
                 self.begin_goals(goals, watching)?;
             }
-            if let Some(number) = self.epoch.met(watching)? {
+            let met = match &stores {
+                Some(entry) => self.epoch.met_by(&entry.happening, watching)?,
+                None => self.epoch.met(watching)?,
+            };
+            if let Some(number) = met {
                 return Ok(Found::Watch(number));
             }
             if let Some(event) = self.event_behind(goals) {

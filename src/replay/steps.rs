@@ -8,7 +8,7 @@ use crate::engine::{CodeKind, Distance, Limit, RerunEnd, Stepped, call_at};
 use crate::insn::{ExecMode, Insn, MAX_INSN_BYTES, Registers, decode};
 use crate::recording::log::Place;
 use crate::tracee::{SiginfoBytes, siginfo, wait_for};
-use crate::translate::{Bound, Hook, hook_of, is_tick};
+use crate::translate::{Bound, Hook, is_tick};
 
 /// A path within a tick is shorter.
 const LONGEST_WALK: u64 = 1 << 20;
@@ -35,9 +35,10 @@ impl Replay {
 
     /// Returns the hook of the next instruction, if it has one.
     pub(super) fn hook_here(&self) -> Result<Option<Hook>, Error> {
-        let ip = self.ip()?;
+        let registers = self.epoch.thread.tracee.registers()?;
         // There is no code in the vsyscall page.
-        Ok(call_at(ip).map(|_| Hook::SystemCall).or_else(|| hook_of(&self.bytes_at(ip))))
+        let call = call_at(registers.rip.into()).map(|_| Hook::SystemCall);
+        Ok(call.or_else(|| self.epoch.engine.hook_at(&registers)))
     }
 
     /// Returns true if the next instruction is a tick.

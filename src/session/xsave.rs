@@ -2,22 +2,14 @@
 //! State"; `arch/x86/kernel/fpu` in the kernel).
 
 use super::{Extended, Register, Value};
+use crate::insn::xsave::{
+    AVX, EXTENDED, HIGH_ZMM, MASKS, SSE, X87, XCR0, XMM, XSTATE_BV, ZMM_HIGH,
+};
 use std::ops::Range;
 
-/// Offset of the enabled state components, which the kernel writes into the bytes of the FXSAVE
-/// area that are reserved for software.
-const XCR0: usize = 464;
-/// Offset of the header's `XSTATE_BV`: the components that are not in their initial state.
-const XSTATE_BV: usize = 512;
-const X87: u64 = 1;
-const SSE: u64 = 1 << 1;
-const AVX: u64 = 1 << 2;
-const MASKS: u64 = 1 << 5;
-const ZMM_HIGH: u64 = 1 << 6;
-const HIGH_ZMM: u64 = 1 << 7;
 const AVX512: u64 = MASKS | ZMM_HIGH | HIGH_ZMM;
 /// Offset of the upper halves of the first 16 YMM registers.
-const YMM_HIGH: usize = 576;
+const YMM_HIGH: usize = EXTENDED;
 
 /// The control registers of x87 and SSE: name, offset and size in an FXSAVE area (SDM volume 1,
 /// table "Format of an FXSAVE Area", 64-bit mode with REX.W). The area abridges `ftag` to a byte.
@@ -90,7 +82,7 @@ impl Layout {
         }
         match register.extended()? {
             Extended::St(n) => legacy(32 + 16 * usize::from(n), 10, X87),
-            Extended::Xmm(n @ 0..16) => legacy(160 + 16 * usize::from(n), 16, SSE),
+            Extended::Xmm(n @ 0..16) => legacy(XMM + 16 * usize::from(n), 16, SSE),
             Extended::YmmHigh(n @ 0..16) => {
                 let (at, whole) = (YMM_HIGH + 16 * usize::from(n), YMM_HIGH..YMM_HIGH + 16 * 16);
                 Some(Field { at, size: 16, component: AVX, whole })

@@ -33,6 +33,15 @@ impl Hasher for Multiply {
         self.write_u64(number.into());
     }
 
+    fn write_usize(&mut self, number: usize) {
+        self.write_u64(number as u64);
+    }
+
+    /// Hashes the number of an enumeration's variant.
+    fn write_isize(&mut self, number: isize) {
+        self.write_usize(number.cast_unsigned());
+    }
+
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(FACTOR);
     }

@@ -7,6 +7,7 @@
 
 use super::address_map::AddressMap;
 use super::edge::Edge;
+use super::saves::Components;
 use super::slots;
 use super::superblock::Location;
 use super::translator::{CacheMemory, TranslateError, Translator};
@@ -73,6 +74,12 @@ impl<M: CacheMemory> Translator<M> {
         let mut translator = Self::new(memory, table_offset, limits);
         translator.hooks = true;
         translator
+    }
+
+    /// Lets XSAVEC be followed by stores that complete it, where its mask is known. For a processor with
+    /// these components, before any code is translated.
+    pub fn complete_saves(&mut self, components: Components) {
+        self.saves = Some(components);
     }
 
     /// Returns how the code logs system calls, if it does.

@@ -78,6 +78,30 @@ pub struct Edge {
     pub first_quiet: u32,
 }
 
+impl Edge {
+    /// Edge 0, which is unused: a request of 0 is no request.
+    pub(super) const UNUSED: Self = Self {
+        bits: 0,
+        bit_count: 0,
+        ticks: 0,
+        kind: EdgeKind::Direct,
+        pushes: 0,
+        peak: 0,
+        first_push: 0,
+        instructions: 0,
+        superblock: 0,
+        start: 0,
+        target: 0,
+        quiet_low: u64::MAX,
+        quiet_high: 0,
+        since: 0,
+        branch: false,
+        quiet_start: 0,
+        quiet_jumps: 0,
+        first_quiet: 0,
+    };
+}
+
 /// A direct jump or call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jump {

@@ -17,7 +17,7 @@ pub(super) struct Way {
 }
 
 /// All exits, by number.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Links {
     ways: Vec<Way>,
     /// Exits that wait for the superblock of an address.
@@ -25,6 +25,17 @@ pub(super) struct Links {
 }
 
 impl Links {
+    /// Returns no exits, in an empty vector.
+    pub(super) fn new(ways: Vec<Way>) -> Self {
+        Self { ways, waiting: AddressMap::default() }
+    }
+
+    /// Forgets all exits.
+    pub(super) fn clear(&mut self) {
+        self.ways.clear();
+        self.waiting.clear();
+    }
+
     /// Adds an exit, on no list yet. Returns its number.
     pub(super) fn add(&mut self, exit: Exit, zone: usize) -> u32 {
         self.ways.push(Way { exit, zone, rest: List::default() });
@@ -69,7 +80,7 @@ mod tests {
 
     #[test]
     fn a_way_out_is_on_one_list_at_a_time() {
-        let mut links = Links::default();
+        let mut links = Links::new(Vec::new());
         let ways = [7, 9, 7].map(|target| links.add(Exit { target, field: 0 }, 0));
         for number in ways {
             links.wait(number);

@@ -31,9 +31,16 @@ pub enum LoggedClass {
     TimeAtRsi = 7,
     /// The extended file attributes at R8.
     ExtendedAttributesAtR8 = 8,
+    /// Nothing, if the command in RSI is one of `COMMANDS`. Otherwise the thread stops before the
+    /// call.
+    Command = 9,
     /// Something else. The thread stops.
-    Other = 9,
+    Other = 10,
 }
+
+/// Commands of fcntl(2) that write nothing and do not wait: `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`,
+/// `F_SETFL`, `F_DUPFD_CLOEXEC`.
+const COMMANDS: [i32; 6] = [0, 1, 2, 3, 4, 1030];
 
 /// The largest copy of what a call wrote.
 const LARGEST_COPY_BYTES: u64 = 0xffff;
@@ -224,8 +231,9 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     }
     let (copy, cannot) = emit_copy(emitter);
     stops.extend([fails_late, cannot]);
-    emitter.aim_here(nothing);
-    emitter.aim_here(refused);
+    for done in nothing.into_iter().chain([refused]) {
+        emitter.aim_here(done);
+    }
     emit_commit(emitter);
     emitter.jump_slot(slots::JUMP);
     for stop in stops {
@@ -288,9 +296,30 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     (refused, fails_late)
 }
 
-/// Emits code that looks up what the call wrote. Returns the jump that is taken if it wrote nothing,
+/// Emits code that goes on where a call with the class in RCX is logged. Returns the jump that is taken
+/// where its command makes it stop.
+pub(super) fn emit_command_check(emitter: &mut Emitter) -> usize {
+    // lea rcx, [rcx - command]
+    emitter.put(&[0x48, 0x8d, 0x49, (LoggedClass::Command as u8).wrapping_neg()]);
+    let by_command = emitter.jump_if_rcx_is_0();
+    let mut logged = vec![emitter.jump_from_here()];
+    emitter.aim_here(by_command);
+    for command in COMMANDS {
+        // lea ecx, [rsi - command]: the kernel takes 32 bits of it
+        emitter.put(&[0x8d, 0x8e]);
+        emitter.put_u32(command.wrapping_neg().cast_unsigned());
+        logged.push(emitter.jump_if_rcx_is_0());
+    }
+    let stops = emitter.jump_from_here();
+    for field in logged {
+        emitter.aim_here(field);
+    }
+    stops
+}
+
+/// Emits code that looks up what the call wrote. Returns the jumps that are taken if it wrote nothing,
 /// those with an address in R11 and a size in RCX, and those taken if more is to be known.
-fn emit_sizes(emitter: &mut Emitter) -> (usize, Vec<usize>, Vec<usize>) {
+fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
     emitter.load(Gpr::Rcx, slots::LOG);
     // movzx ecx, word [rcx + number]
     emitter.put(&[0x0f, 0xb7, 0x89]);
@@ -299,7 +328,7 @@ fn emit_sizes(emitter: &mut Emitter) -> (usize, Vec<usize>, Vec<usize>) {
     let (mut copies, mut stops) = (Vec::new(), Vec::new());
     // lea rcx, [rcx - 1]
     emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
-    let nothing = emitter.jump_if_rcx_is_0();
+    let mut nothing = vec![emitter.jump_if_rcx_is_0()];
     // mov r11, rsi / rdx / rdi / r8
     let (rsi, rdx, rdi, r8) =
         ([0x49, 0x89, 0xf3], [0x49, 0x89, 0xd3], [0x49, 0x89, 0xfb], [0x4d, 0x89, 0xc3]);
@@ -335,6 +364,9 @@ fn emit_sizes(emitter: &mut Emitter) -> (usize, Vec<usize>, Vec<usize>) {
         copies.push(emitter.jump_from_here());
         emitter.aim_here(next);
     }
+    // The command was one that writes nothing.
+    emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
+    nothing.push(emitter.jump_if_rcx_is_0());
     stops.push(emitter.jump_from_here());
     (nothing, copies, stops)
 }

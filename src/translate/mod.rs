@@ -28,6 +28,7 @@ mod hook;
 mod insn;
 mod links;
 mod logged;
+mod saves;
 pub mod slots;
 mod superblock;
 mod table;
@@ -48,6 +49,7 @@ pub use hook::{Effects, Hook, hook_of};
 pub use logged::{
     HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes,
 };
+pub use saves::{Components, SavedState};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};
 pub use tick::is_tick;
 pub use translator::{CacheMemory, TranslateError, Translator};

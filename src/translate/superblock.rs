@@ -52,6 +52,9 @@ pub struct State {
     pub recorded: bool,
     /// The record of a SYSCALL that is not executed yet is in the trace, and must be removed.
     pub early: bool,
+    /// The registers are those before an instruction whose stores are under way. It can be executed
+    /// again.
+    pub repeats: bool,
 }
 
 /// A point of the translated code. It applies up to the next point.
@@ -86,6 +89,8 @@ pub struct Superblock {
     /// The hook of that instruction, when ticks are counted: the tracer supplies the result and
     /// resumes after it.
     pub hook: Option<Hook>,
+    /// True if a stop at its start is passed.
+    pub(super) passes: bool,
     /// Its path in the vector of all paths.
     pub(super) path: Stretch,
     /// Its points, by offset, in the vector of all points.

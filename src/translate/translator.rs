@@ -1,5 +1,6 @@
 //! The code cache: its superblocks, the links between them, and their removal.
 
+mod order;
 mod room;
 
 use super::address_map::AddressMap;
@@ -8,10 +9,12 @@ use super::counting::{Bound, Bounded};
 use super::edge::{Edge, Jump};
 use super::heat::Heat;
 use super::links::{Links, List};
+use super::saves::Components;
 use super::slots;
 use super::superblock::{Location, Point, Step, Stretch, Superblock};
 use super::table::Table;
 use super::zone::{CallLog, Zone};
+use order::Order;
 use std::collections::BTreeSet;
 
 /// An upper bound of the size of a superblock's code.
@@ -22,6 +25,11 @@ const FAR_JUMP_BYTES: u64 = 16;
 /// The memory of the code cache and of the table of targets, addressed by offset in the memory
 /// shared by tracer and traced process.
 pub trait CacheMemory {
+    /// Returns an empty vector for what is known of the code: it grows large.
+    fn vector<T>() -> Vec<T> {
+        Vec::new()
+    }
+
     /// Writes code that no thread can execute yet.
     fn write(&self, offset: u64, bytes: &[u8]);
     /// Stores an aligned 4-byte displacement that threads may be executing.
@@ -83,51 +91,36 @@ pub struct Translator<M> {
     pub(super) counts: bool,
     /// True if instructions with a [`super::Hook`] are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
+    /// The components whose saves are completed in the cache.
+    pub(super) saves: Option<Components>,
     /// Set where code in the cache logs system calls, or answers them.
     pub(super) call_log: Option<CallLog>,
     /// Single-use superblocks, to which nothing links.
     pub(super) bounded: Bounded,
     /// The results of samples of records.
     pub(super) heat: Heat,
+    /// The code that is likely to be asked for next.
+    order: Order,
 }
 
 impl<M: CacheMemory> Translator<M> {
     /// Creates a translator without zones. `table_offset` is the offset of the table of targets.
     pub fn new(memory: M, table_offset: u64, limits: Limits) -> Self {
-        let none = Edge {
-            bits: 0,
-            bit_count: 0,
-            ticks: 0,
-            kind: super::EdgeKind::Direct,
-            pushes: 0,
-            peak: 0,
-            first_push: 0,
-            instructions: 0,
-            superblock: 0,
-            start: 0,
-            target: 0,
-            quiet_low: u64::MAX,
-            quiet_high: 0,
-            since: 0,
-            branch: false,
-            quiet_start: 0,
-            quiet_jumps: 0,
-            first_quiet: 0,
-        };
+        let mut edges = M::vector();
+        edges.push(Edge::UNUSED);
         Self {
             memory,
             table: Table::new(table_offset),
             limits,
             zones: Vec::new(),
-            superblocks: Vec::new(),
-            steps: Vec::new(),
-            points: Vec::new(),
+            superblocks: M::vector(),
+            steps: M::vector(),
+            points: M::vector(),
             by_start: AddressMap::default(),
             by_entry: Vec::new(),
             by_page: AddressMap::default(),
-            // Edge 0 is unused: a request of 0 is no request.
-            edges: vec![none],
-            links: Links::default(),
+            edges,
+            links: Links::new(M::vector()),
             pushes: Vec::new(),
             quiet_jumps: Vec::new(),
             stops: BTreeSet::new(),
@@ -136,9 +129,11 @@ impl<M: CacheMemory> Translator<M> {
             room: u64::MAX,
             counts: false,
             hooks: false,
+            saves: None,
             call_log: None,
             bounded: Bounded::default(),
             heat: Heat::default(),
+            order: Order::default(),
         }
     }
 
@@ -159,8 +154,8 @@ impl<M: CacheMemory> Translator<M> {
 
     /// Returns true if threads stop at the start of a superblock.
     pub fn stops_at(&self, number: u32) -> bool {
-        let start = self.superblocks.get(number as usize).map(|superblock| superblock.start);
-        start.is_some_and(|start| self.is_stop(start) && self.passing.get(&start) != Some(&number))
+        let superblock = self.superblocks.get(number as usize).filter(|of| !of.passes);
+        superblock.is_some_and(|superblock| self.is_stop(superblock.start))
     }
 
     /// Returns the superblock for a thread that is at `addr` and must resume even if that is a
@@ -248,6 +243,7 @@ impl<M: CacheMemory> Translator<M> {
         }
         let number = self.translate(addr, Way::Plain, code)?;
         self.translate_ahead(addr, code);
+        self.follow_order(addr, code);
         Ok(number)
     }
 
@@ -256,7 +252,7 @@ impl<M: CacheMemory> Translator<M> {
         if !code.is_fixed(addr) {
             return;
         }
-        let mut left = self.limits.ahead;
+        let mut left = if self.order.is_learnt() { 0 } else { self.limits.ahead };
         let mut step = Vec::new();
         self.note_successors(&mut step);
         for _ in 0..self.limits.steps_ahead {
@@ -366,6 +362,7 @@ impl<M: CacheMemory> Translator<M> {
             miss: zone.miss,
             counts: self.counts,
             hooks: self.hooks,
+            saves: self.saves,
             log: zone.log.map_or(0, |log| log.start),
             call_log: self.call_log,
             bound: if let Way::Bounded(bound) = way { Some(bound) } else { None },
@@ -411,6 +408,7 @@ impl<M: CacheMemory> Translator<M> {
             points: Stretch::append(&mut self.points, &built.points),
             native: built.native,
             hook: built.hook,
+            passes: built.passes,
             zone,
             chain: built.chain,
             incoming: List::default(),

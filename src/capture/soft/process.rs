@@ -7,6 +7,7 @@ use super::thread::Thread;
 use crate::capture::clock::now;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
+use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{History, Prepared, Recorder, Request};
 use crate::capture::space::MappingRecorder;
 use crate::capture::turns::Turns;
@@ -40,6 +41,8 @@ pub(super) struct Process {
     pub(super) recorder: Recorder,
     pub(super) engine: TranslatedProcess,
     pub(super) mappings: MappingRecorder,
+    /// The code that it is likely to execute.
+    known_code: KnownCode,
     /// Bytes of each trace buffer.
     buffer_bytes: u64,
     pub(super) tracer: Tracer,
@@ -74,7 +77,7 @@ impl Process {
         let recorder = Recorder::start(prepared, pid)?;
         let resolver = Resolver::new(&request.filter);
         let buffer_bytes = buffer_bytes(request.history);
-        let engine =
+        let mut engine =
             TranslatedProcess::open(tracee, pid, CodeKind::Recording, buffer_bytes, seen_calls())?;
         let (period, ranges) = (request.psb_period_bytes, resolver.ranges().clone());
         let is_ring = matches!(request.history, History::Ring { .. });
@@ -82,8 +85,10 @@ impl Process {
         let prepare = move || make_way.into_iter().for_each(Turns::make_way);
         let shared = engine.shared().clone();
         let encoding = Tracer::start(shared, period, ranges, is_ring, prepare);
+        let known_code = KnownCode::of(&recorder.known_code, &mut engine);
         let mut process = Self {
             recorder,
+            known_code,
             engine,
             mappings: MappingRecorder::default(),
             buffer_bytes,
@@ -123,6 +128,7 @@ impl Process {
         let pid = self.recorder.pid();
         let path = executable(pid)?.to_string_lossy().into_owned();
         self.recorder.event(tid, Event::Exec { path })?;
+        self.known_code.keep(&self.engine, &self.mappings);
         self.engine = TranslatedProcess::open(
             Tracee(tid),
             pid,
@@ -130,6 +136,7 @@ impl Process {
             self.buffer_bytes,
             seen_calls(),
         )?;
+        self.known_code = KnownCode::of(&self.recorder.known_code, &mut self.engine);
         self.tracer.new_program(tid, self.engine.shared().clone());
         self.harm = Harm::default();
         self.resolver.start_over();
@@ -158,6 +165,7 @@ impl Process {
                 self.tracer.set_ranges(tid, self.resolver.ranges());
             }
         }
+        self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
         // A mapping that is recorded anew lacks the bytes that were written there.
         for Change { addr, bytes } in self.engine.changing_code_in(&changes.mapped) {
             self.recorder.event(tid, Event::Code { addr, bytes })?;
@@ -249,6 +257,7 @@ impl Process {
 
     /// Completes the recording of a process that is gone.
     pub(super) fn finish(mut self, exit: Option<Exit>) -> Result<(Finished, Vec<String>), Error> {
+        self.known_code.keep(&self.engine, &self.mappings);
         let became_ring = self.has_become_ring();
         let (packets, mut tallies, overwritten) = self.tracer.finish();
         for (tid, bytes) in packets {

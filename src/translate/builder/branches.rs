@@ -4,6 +4,7 @@ use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
 use super::super::hook::Hook;
 use super::super::insn::DisplacementOffset;
+use super::super::logged::emit_command_check;
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State};
 use super::{Builder, Stub};
@@ -189,6 +190,7 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x0f, 0xb7, 0xc8]);
         self.emitter.load_class();
         let stops = self.emitter.jump_if_rcx_is_0();
+        let by_command = emit_command_check(&mut self.emitter);
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);
         self.emitter.store_value(edge, slots::EDGE);
@@ -197,7 +199,7 @@ impl Builder<'_, '_> {
         let after = self.emitter.rel32();
         self.emitter.store(Gpr::Rcx, slots::JUMP);
         self.emitter.jump(self.site.log);
-        for field in [full, large, stops] {
+        for field in [full, large, stops, by_command] {
             self.emitter.aim_here(field);
         }
         self.emitter.load(Gpr::Rcx, slots::RCX);

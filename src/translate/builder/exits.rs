@@ -149,6 +149,7 @@ impl Builder<'_, '_> {
             path: self.path,
             points: self.points,
             native,
+            passes: self.site.passes,
             hook: self.hook,
             chain,
             edges: self.edges,

@@ -3,6 +3,7 @@
 
 mod branches;
 mod exits;
+mod saving;
 mod tails;
 mod window;
 
@@ -11,6 +12,7 @@ use super::edge::{Edge, Jump};
 use super::emit::{Emitter, Gpr};
 use super::hook::Hook;
 use super::insn::{DisplacementOffset, Insns, Treatment, treat, uses_r11};
+use super::saves::{Components, KnownMask};
 use super::slots;
 use super::superblock::{Outcome, Point, Step};
 use super::tick::ticks;
@@ -103,6 +105,8 @@ pub(super) struct Site<'a> {
     pub(super) counts: bool,
     /// True if instructions with a hook are left to the caller, and ticks limit a path.
     pub(super) hooks: bool,
+    /// The components whose saves are completed, where hooks are left to the caller.
+    pub(super) saves: Option<Components>,
     /// The zone's code that makes and logs a system call, or answers it; 0: there is none.
     pub(super) log: u64,
     /// Set if calls are logged or answered in the cache.
@@ -134,6 +138,7 @@ pub(super) struct Built {
     pub(super) path: Vec<Step>,
     pub(super) points: Vec<Point>,
     pub(super) native: bool,
+    pub(super) passes: bool,
     pub(super) hook: Option<Hook>,
     /// The address of the literal that links to the next superblock in its slot's chain.
     pub(super) chain: u64,
@@ -195,6 +200,10 @@ struct Builder<'a, 'b> {
     r11_is_program: bool,
     /// The hook of its only instruction.
     hook: Option<Hook>,
+    /// EDX and EAX before the next instruction.
+    mask: KnownMask,
+    /// Saves on the path that are completed.
+    saves: usize,
     literals: Vec<(usize, u64)>,
     stubs: Vec<Stub>,
     edges: Vec<Edge>,
@@ -229,6 +238,8 @@ pub(super) fn build(site: &Site<'_>, start: u64, code: &mut dyn ProgramCode, use
         jumps: emptied(used.spare.jumps),
         r11_is_program: false,
         hook: None,
+        mask: KnownMask::default(),
+        saves: 0,
         literals: emptied(used.spare.literals),
         stubs: emptied(used.spare.stubs),
         edges: emptied(used.edges),
@@ -292,6 +303,12 @@ impl Builder<'_, '_> {
     fn follow_one(&mut self, bytes: &[u8], insns: &mut Insns<'_>, offset: usize) -> Option<bool> {
         let decoded = insns.at(offset, self.ip);
         let hook = decoded.as_ref().and_then(|(insn, _)| self.hook_of(insn));
+        if let (Some((insn, _)), Some(components)) = (&decoded, self.site.saves) {
+            if hook == Some(Hook::SaveState) && self.save(insn, &bytes[offset..], components) {
+                return None;
+            }
+            self.mask.follow(insn);
+        }
         let treatment = match &decoded {
             Some((insn, _)) if hook.is_none() => treat(insn),
             _ => Treatment::Native,
@@ -370,12 +387,7 @@ impl Builder<'_, '_> {
             self.syscall(insn);
             return true;
         }
-        if !self.r11_is_program && uses_r11(insn) {
-            self.exact_point();
-            self.emitter.trace_pointer_out();
-            self.r11_is_program = true;
-        }
-        self.exact_point();
+        self.begin(insn);
         let next = insn.next_ip();
         match treatment {
             Treatment::Jcc { target, condition } => self.jcc(next, target, condition),
@@ -408,6 +420,16 @@ impl Builder<'_, '_> {
             }
         }
         false
+    }
+
+    /// Adds the point before an instruction, which finds its R11 in the register if it uses that.
+    fn begin(&mut self, insn: &Instruction) {
+        if !self.r11_is_program && uses_r11(insn) {
+            self.exact_point();
+            self.emitter.trace_pointer_out();
+            self.r11_is_program = true;
+        }
+        self.exact_point();
     }
 
     /// Ends the path before an instruction that cannot be translated at this address.

@@ -4,7 +4,7 @@
 use super::samples::samples;
 use super::{Code, START, counting, translator};
 use crate::translate::insn::{Treatment, treat};
-use crate::translate::{Effects, Hook};
+use crate::translate::{Bound, Effects, Hook};
 use iced_x86::{
     CpuidFeature as F, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register,
 };
@@ -211,6 +211,28 @@ fn unknown_code_stops_at_the_caller() {
             // A path that leads there ends before it.
             let number = translator.get(START, &mut code).unwrap();
             assert_eq!(translator.path(number).len(), before);
+        }
+    }
+}
+
+/// Checks that a run which begins at a stop passes it, also up to a bound, and where its first instruction
+/// is left to the caller.
+#[test]
+fn a_stop_at_an_instruction_of_the_callers_is_passed() {
+    // nop; rdgsbase rax; xsavec [rdi]; rdtsc
+    let all: [&[u8]; 4] =
+        [&[0x90], &[0xf3, 0x48, 0x0f, 0xae, 0xc8], &[0x0f, 0xc7, 0x27], &[0x0f, 0x31]];
+    for bytes in all {
+        let (mut translator, _) = counting();
+        let mut code = Code { bytes: bytes.to_vec(), is_fixed: false };
+        translator.set_stops(&BTreeSet::from([START]));
+        let plain = translator.get(START, &mut code).unwrap();
+        let passing = translator.get_passing(START, &mut code).unwrap();
+        let bounds = [Bound::Ticks(3), Bound::Instructions(1)];
+        let bounded = bounds.map(|bound| translator.get_bounded(START, bound, &mut code).unwrap());
+        assert!(translator.stops_at(plain), "{bytes:x?}");
+        for number in [passing, bounded[0], bounded[1]] {
+            assert!(!translator.stops_at(number), "{bytes:x?}");
         }
     }
 }

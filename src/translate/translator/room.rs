@@ -1,6 +1,6 @@
 //! The room of the code cache, and its use from the start again.
 
-use super::{CacheMemory, Links, Translator};
+use super::{CacheMemory, Translator};
 
 impl<M: CacheMemory> Translator<M> {
     /// Sets the most bytes of zones within reach of some code.
@@ -24,7 +24,7 @@ impl<M: CacheMemory> Translator<M> {
         self.by_page.clear();
         // Edge 0 stays.
         self.edges.truncate(1);
-        self.links = Links::default();
+        self.links.clear();
         self.pushes.clear();
         self.quiet_jumps.clear();
         self.passing.clear();

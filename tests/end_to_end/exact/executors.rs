@@ -321,7 +321,7 @@ const PROGRAMS: [&[&str]; 32] = [
 ];
 
 /// Programs of tests/programs.
-const SOURCES: [(&str, &[&str]); 9] = [
+const SOURCES: [(&str, &[&str]); 10] = [
     ("exact/races/openmp.c", &["-fopenmp"]),
     ("exact/races/async.cpp", &["-lstdc++"]),
     ("exact/races/kicks.c", &[]),
@@ -331,6 +331,7 @@ const SOURCES: [(&str, &[&str]); 9] = [
     ("exact/kills/calls.c", &[]),
     ("exact/repeated.c", &[]),
     ("exact/answered.c", &[]),
+    ("exact/saves.c", &[]),
 ];
 
 fn execute_compiled(
@@ -361,7 +362,7 @@ fn steps_and_translated_code_agree() {
 }
 
 /// `CONTRAFLOW_WINDOWS=2000000,50,100000`: the instructions of the first window, and the number and
-/// instructions of others.
+/// instructions of others. `CONTRAFLOW_PROGRAMS=gcc,git`: these programs only.
 #[test]
 #[ignore = "takes minutes: make check-long"]
 fn steps_and_translated_code_of_many_programs_agree() {
@@ -370,8 +371,14 @@ fn steps_and_translated_code_of_many_programs_agree() {
     let [first, count, each] = numbers[..] else { panic!("FIRST,COUNT,EACH") };
     let windows = Windows { first, count: usize::try_from(count).unwrap(), each };
     let (mut random, mut all) = (Random(0x1357_9bdf_0246_8ace), Tally::default());
-    execute_compiled(&SOURCES, windows, &mut random, &mut all);
-    for command in PROGRAMS {
+    let chosen = std::env::var("CONTRAFLOW_PROGRAMS").ok();
+    let is_chosen = |command: &&[&str]| {
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == command[0]))
+    };
+    if chosen.is_none() {
+        execute_compiled(&SOURCES, windows, &mut random, &mut all);
+    }
+    for command in PROGRAMS.into_iter().filter(is_chosen) {
         let before = all.instructions;
         execute(command, windows, &mut random, &mut all);
         println!("{command:?}: {} instructions", all.instructions - before);

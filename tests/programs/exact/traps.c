@@ -453,6 +453,7 @@ static void below(void) {
 
 // It traces a child: what it reads there is in its own memory.
 static void traces(void) {
+    volatile long told = 11;
     pid_t child = fork();
     if (!child) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0))
@@ -473,7 +474,8 @@ static void traces(void) {
         waitpid(child, &status, 0);
         ptrace(PTRACE_GETREGS, child, 0, &registers);
     }
-    long word = ptrace(PTRACE_PEEKDATA, child, &steps, 0);
+    told = 12;
+    long word = ptrace(PTRACE_PEEKDATA, child, &told, 0);
     printf("%d %d %d\n", WSTOPSIG(status), registers.rip != 0, (int)word);
     struct { char set[512]; } floating;
     struct iovec part = {&floating, sizeof floating};

@@ -1,0 +1,93 @@
+//! XSAVEC of programs, whose result is made to follow from the program's state
+//! ([`crate::translate::SavedState`]).
+
+use super::counted::Stepped;
+use super::error::Error;
+use super::process::TranslatedProcess;
+use super::thread::TranslatedThread;
+use crate::common::{Addr, AddrRange};
+use crate::insn::{Registers, writes};
+use crate::translate::{Components, Hook, SavedState, hook_of};
+
+const PAGE_BYTES: usize = 0x1000;
+const LOW_HALF: u64 = u32::MAX as u64;
+
+impl TranslatedProcess {
+    /// Lets an XSAVEC without x87 have a result that follows from the program's state, as on a
+    /// processor with the components of `program`. `host` are those of this one. Before any code is
+    /// translated.
+    pub fn complete_saves(&mut self, program: Option<Components>, host: Option<Components>) {
+        self.saves = program;
+        if let Some(components) = program.filter(|_| program == host) {
+            self.translator.complete_saves(components);
+        }
+    }
+
+    /// Returns the hook of the instruction that a thread with these registers is at, if it has one.
+    pub fn hook_at(&self, registers: &Registers) -> Option<Hook> {
+        let code = self.code_at(Addr(registers.rip));
+        hook_of(&code).filter(|_| self.saved_by(registers, &code).is_none())
+    }
+
+    /// Returns true if a thread with these registers is at an XSAVEC without hook.
+    pub(super) fn is_completed(&self, registers: &Registers) -> bool {
+        self.saved_by(registers, &self.code_at(Addr(registers.rip))).is_some()
+    }
+
+    /// Returns the state that the instruction with these bytes saves, if it is an XSAVEC without hook.
+    pub(super) fn saved_by(&self, registers: &Registers, code: &[u8]) -> Option<SavedState> {
+        let mask = registers.rdx << 32 | registers.rax & LOW_HALF;
+        self.saves?.saved_by(code, mask)
+    }
+
+    /// Lets a thread execute such an XSAVEC where it is, and completes it.
+    pub(super) fn step_save(
+        &mut self,
+        thread: &mut TranslatedThread,
+        begun: &Registers,
+        code: &[u8],
+        saved: SavedState,
+    ) -> Result<Stepped, Error> {
+        let tracee = thread.tracee;
+        // This processor may have more components.
+        let narrow = Registers { rax: saved.components(), rdx: 0, ..*begun };
+        tracee.set_registers(&narrow)?;
+        let stepped = self.step_instruction(thread, &narrow, code)?;
+        if matches!(stepped, Stepped::Other(stop) if stop.is_end()) {
+            return Ok(stepped);
+        }
+        let after = tracee.registers()?;
+        tracee.set_registers(&Registers { rax: begun.rax, rdx: begun.rdx, ..after })?;
+        if matches!(stepped, Stepped::Done) {
+            self.complete(thread, &writes(code, begun, begun), saved)?;
+        }
+        Ok(stepped)
+    }
+
+    /// Completes the area of an XSAVEC, which wrote to these ranges.
+    fn complete(
+        &mut self,
+        thread: &TranslatedThread,
+        written: &[AddrRange],
+        saved: SavedState,
+    ) -> Result<(), Error> {
+        let Some(at) = written.first().map(|range| range.start) else { return Ok(()) };
+        let mut area = vec![0; saved.size_bytes()];
+        if self.memory.read(at, &mut area) != area.len() {
+            return Ok(());
+        }
+        // The processor may have left out some pages, and so faulted at none.
+        for offset in (0..area.len()).step_by(PAGE_BYTES).chain([area.len() - 1]) {
+            let addr = at.wrapping_add(offset as u64);
+            if self.space.foreign.faults_at(addr) {
+                self.open_foreign(thread.tracee, addr)?;
+            } else if self.space.is_masked(addr.page().0) {
+                self.open_for_write(thread.tracee, addr)?;
+            }
+        }
+        saved.complete(&mut area);
+        // It can fail where the process ends, as it can be read above.
+        let _ = self.memory.write(at, &area);
+        Ok(())
+    }
+}

@@ -1,0 +1,36 @@
+//! XSAVEC on a path, with the stores that complete it.
+
+use super::super::saves::{Components, is_xsavec, saving_code};
+use super::super::superblock::{Outcome, State};
+use super::Builder;
+use iced_x86::Instruction;
+
+/// The most of them on a path: each takes some 800 bytes.
+const MOST_SAVES: usize = 4;
+
+impl Builder<'_, '_> {
+    /// Translates an XSAVEC, with bytes at the start of `bytes`, if its result can follow from the
+    /// program's state. Returns false if it cannot.
+    pub(super) fn save(
+        &mut self,
+        insn: &Instruction,
+        bytes: &[u8],
+        components: Components,
+    ) -> bool {
+        let saved = self.mask.value().filter(|_| is_xsavec(insn)).and_then(|m| components.saved(m));
+        let Some(saved) = saved.filter(|_| self.saves < MOST_SAVES) else { return false };
+        let Some(code) = saving_code(insn, &bytes[..insn.len()], saved) else { return false };
+        self.note_pages(insn.len());
+        self.ticks_next = false;
+        self.begin(insn);
+        self.emitter.put(&code[..insn.len()]);
+        let r11_in_slot = !self.r11_is_program;
+        self.point(State { repeats: true, r11_in_slot, ..State::default() });
+        self.emitter.put(&code[insn.len()..]);
+        let next = insn.next_ip();
+        self.step(next, Outcome::Plain);
+        self.ip = next;
+        self.saves += 1;
+        true
+    }
+}

@@ -1,0 +1,129 @@
+//! The order in which earlier runs of a program executed its code. The code that comes next there is
+//! translated together with the code that a thread asks for, so that it need not stop for each
+//! superblock.
+
+use super::super::address_map::AddressMap;
+use super::super::builder::ProgramCode;
+use super::{CacheMemory, Translator, Way};
+use std::ops::Range;
+
+/// The fewest and the most addresses that are looked up ahead at a time.
+const SHORTEST: usize = 8;
+const LONGEST: usize = 512;
+/// The most addresses that are expected, and that are learnt.
+const MOST: usize = 1 << 18;
+
+/// Addresses in the order in which code was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Order {
+    /// Those of earlier runs.
+    expected: Vec<u64>,
+    index: AddressMap<u64, usize>,
+    /// The others of this run, if it is learnt.
+    unexpected: Vec<u64>,
+    is_learnt: bool,
+    /// The end of the last part that was looked up ahead, and its length.
+    reached: usize,
+    length: usize,
+}
+
+impl Order {
+    /// Returns true if this run shows which code is executed, so nothing else is to be translated.
+    pub(super) fn is_learnt(&self) -> bool {
+        self.is_learnt
+    }
+
+    fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
+        for addr in addresses {
+            if self.expected.len() < MOST && !self.index.contains_key(&addr) {
+                self.index.insert(addr, self.expected.len());
+                self.expected.push(addr);
+            }
+        }
+    }
+
+    fn note(&mut self, addr: u64) {
+        let is_new = self.is_learnt && !self.index.contains_key(&addr);
+        if is_new && self.unexpected.len() < MOST {
+            self.unexpected.push(addr);
+        }
+    }
+
+    /// Returns the part that follows an address which is asked for. Parts get longer where the run
+    /// goes on as the earlier one did.
+    fn after(&mut self, addr: u64) -> Range<usize> {
+        let Some(&at) = self.index.get(&addr) else { return 0..0 };
+        let goes_on = at >= self.reached && at - self.reached < LONGEST;
+        self.length = if goes_on { (2 * self.length).clamp(SHORTEST, LONGEST) } else { SHORTEST };
+        self.reached = (at + 1 + self.length).min(self.expected.len());
+        at + 1..self.reached
+    }
+}
+
+impl<M: CacheMemory> Translator<M> {
+    /// Takes note of the code that is executed. No other code is translated from now on, but what is
+    /// expected.
+    pub fn learn_order(&mut self) {
+        self.order.is_learnt = true;
+    }
+
+    /// Expects code to be executed, in this order. That decides only which code is translated early, so
+    /// it may be wrong.
+    pub fn expect(&mut self, addresses: impl IntoIterator<Item = u64>) {
+        self.order.expect(addresses);
+    }
+
+    /// Returns the addresses of fixed code that was executed and not expected, in the order of their
+    /// first execution, where that is learnt.
+    pub fn unexpected(&self) -> &[u64] {
+        &self.order.unexpected
+    }
+
+    /// Notes an address that was asked for and translated, and translates what is expected next.
+    pub(super) fn follow_order(&mut self, addr: u64, code: &mut dyn ProgramCode) {
+        if !code.is_fixed(addr) {
+            return;
+        }
+        self.order.note(addr);
+        for at in self.order.after(addr) {
+            let next = self.order.expected[at];
+            let is_wanted = !self.by_start.contains_key(&next) && code.is_fixed(next);
+            if is_wanted && self.translate(next, Way::Plain, code).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_get_longer_while_the_run_goes_on_as_before() {
+        let mut order = Order::default();
+        order.expect((0..5000).map(|n| n * 16));
+        assert_eq!(order.after(0), 1..9);
+        assert_eq!(order.after(9 * 16), 10..26);
+        assert_eq!(order.after(30 * 16), 31..63);
+        assert_eq!(order.after(10 * 16), 11..19, "the run went back");
+        assert_eq!(order.after(5), 0..0, "no earlier run executed it");
+        while order.reached < 5000 {
+            let _ = order.after(order.expected[order.reached]);
+        }
+        assert_eq!(order.length, LONGEST);
+    }
+
+    #[test]
+    fn only_unexpected_code_is_noted() {
+        let mut order = Order::default();
+        order.note(1);
+        assert!(order.unexpected.is_empty(), "nothing is learnt");
+        order.is_learnt = true;
+        order.expect([5, 3, 5]);
+        for addr in [9, 3, 4] {
+            order.note(addr);
+        }
+        assert_eq!((order.expected, order.unexpected), (vec![5, 3], vec![9, 4]));
+    }
+}
