@@ -18,6 +18,7 @@ mod foreground;
 mod front;
 mod harm;
 pub mod host;
+mod known_code;
 mod live;
 mod live_program;
 mod newborn;

@@ -13,8 +13,8 @@ use super::written::Written;
 use crate::common::{Addr, AddrRange, Pid, Tid, Tsc};
 use crate::recording::log::Entry;
 use crate::recording::{
-    self, Capture, Destination, End, Exit, Hardware, LogTotals, Manifest, Store, ThreadEntry,
-    TscClock, Writer, argument_text,
+    self, Capture, Destination, End, Exit, Hardware, KnownCode, LogTotals, Manifest, Store,
+    ThreadEntry, TscClock, Writer, argument_text,
 };
 use crate::sideband::{Event, Record};
 use crate::tracee::{comm, image_of};
@@ -153,6 +153,8 @@ pub(super) struct Recorder {
     ring_since_ns: Option<u64>,
     /// The file through which snapshots of its rings are requested.
     bell: Option<Bell>,
+    /// The code that earlier runs executed.
+    pub(super) known_code: KnownCode,
 }
 
 /// A recording that was created before there is a process to record.
@@ -161,6 +163,7 @@ pub(super) struct Prepared {
     destination: Destination,
     writer: Writer,
     manifest: Manifest,
+    known_code: KnownCode,
 }
 
 impl Prepared {
@@ -206,7 +209,11 @@ impl Prepared {
     ) -> Result<Self, recording::Error> {
         let manifest = starting_manifest(request, backend);
         match Writer::create(destination.dir(), &manifest) {
-            Ok(writer) => Ok(Self { destination, writer, manifest }),
+            Ok(mut writer) => {
+                writer.use_known_images(&request.store);
+                let known_code = KnownCode::of(&request.store);
+                Ok(Self { destination, writer, manifest, known_code })
+            }
             Err(error) => {
                 destination.give_up();
                 Err(error)
@@ -239,7 +246,7 @@ impl Prepared {
 impl Recorder {
     /// Starts a prepared recording, of the process `pid`.
     pub(super) fn start(prepared: Prepared, pid: Pid) -> Result<Self, recording::Error> {
-        let Prepared { destination, writer, mut manifest } = prepared;
+        let Prepared { destination, writer, mut manifest, known_code } = prepared;
         manifest.pid = pid;
         manifest.started_unix_ns = now_unix_ns();
         writer.restart(&manifest)?;
@@ -247,6 +254,7 @@ impl Recorder {
         destination.keep()?;
         Ok(Self {
             bell,
+            known_code,
             writer,
             manifest,
             clock: Clock::start(),

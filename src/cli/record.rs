@@ -4,7 +4,7 @@ use super::arguments::RecorderDeath;
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
 use super::temporary::sweep_up;
-use super::{Failure, arguments, quoted, say};
+use super::{Failure, arguments, count_of, quoted, say};
 use crate::capture::host::fallback;
 use crate::capture::{
     self, Backend, Code, Filter, History, KEYFRAME_PERIOD, Outcome, RecorderEnd, Request, Schedule,
@@ -240,16 +240,16 @@ fn report(outcome: &Outcome, store: &Store, is_ring: bool) {
     let [first, others @ ..] = outcome.recordings.as_slice() else { return };
     let program = outcome.manifest.argv.first().map_or("", String::as_str);
     let seconds = std::time::Duration::from_nanos(end.duration_ns).as_secs_f64();
-    let threads = end.threads.len();
+    let threads = count_of(end.threads.len() as u64, "thread");
     say(&match end.log {
         Some(log) => format!(
-            "{program} {how} after {seconds:.2} s: {} entries, {} ticks ({threads} threads, {} of log)",
+            "{program} {how} after {seconds:.2} s: {} entries, {} ticks ({threads}, {} of log)",
             log.entries,
             log.ticks,
             size(log.size_bytes),
         ),
         None => format!(
-            "{program} {how} after {seconds:.2} s and {} instructions ({threads} threads, {} of trace)",
+            "{program} {how} after {seconds:.2} s and {} instructions ({threads}, {} of trace)",
             end.instructions,
             size(outcome.trace_bytes),
         ),

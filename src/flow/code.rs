@@ -60,6 +60,26 @@ impl<'i> Code<'i> {
         Addrs { sizes, ip, left: count, rest: Insns { ip, ..self.insns(ip, mode, 0) } }
     }
 
+    /// Adds these addresses to a list. Cheaper than [`Self::addrs`] where the cache has them.
+    pub fn add_addrs(&mut self, ip: Addr, mode: ExecMode, count: u32, to: &mut Vec<Addr>) {
+        let id = self.find(ip, mode);
+        let sizes = match self.cache.get(id) {
+            Some(block) => self.cache.sizes(block),
+            None => &[],
+        };
+        let (mut next, mut left) = (ip, count);
+        to.extend(sizes.iter().take(count as usize).map(|size| {
+            let ip = next;
+            (next, left) = (ip.wrapping_add(u64::from(*size)), left - 1);
+            ip
+        }));
+        if left > 0 {
+            // Beyond the cached block.
+            let rest = self.insns(next, mode, 0);
+            to.extend(Addrs { sizes: &[], ip: next, left, rest });
+        }
+    }
+
     /// Returns the last instruction of a span that was just decoded, using the cache if it has it.
     /// `None` if the code is unknown.
     pub fn last(&mut self, span: &Span) -> Option<Last> {

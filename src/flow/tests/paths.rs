@@ -24,6 +24,9 @@ pub(super) fn decode(mut decoder: Decoder<'_>, code: &mut Code<'_>) -> Decoded {
             FlowItem::Block(span) => {
                 let before = found.addrs.len();
                 found.addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+                let mut added = Vec::new();
+                code.add_addrs(span.ip, span.mode, span.insns, &mut added);
+                assert_eq!(added, found.addrs[before..]);
                 assert_eq!(found.addrs.len() - before, span.insns as usize);
                 assert_eq!(found.addrs.last(), Some(&span.last));
             }

@@ -1,0 +1,66 @@
+//! Code that a program is likely to execute, since earlier runs of the same files executed it.
+
+use super::space::MappingRecorder;
+use crate::common::{Addr, AddrRange};
+use crate::engine::TranslatedProcess;
+use crate::recording::{self, addresses_in};
+use crate::sideband::{ImageId, Mapping};
+use std::collections::BTreeMap;
+
+/// The code that earlier runs executed, of the files that a process maps.
+#[derive(Debug)]
+pub(super) struct KnownCode {
+    lists: recording::KnownCode,
+    loaded: BTreeMap<ImageId, Vec<u64>>,
+}
+
+impl KnownCode {
+    /// Creates an empty set for a process that `engine` runs, which learns from now on.
+    pub(super) fn of(lists: &recording::KnownCode, engine: &mut TranslatedProcess) -> Self {
+        engine.learn_code();
+        Self { lists: lists.clone(), loaded: BTreeMap::new() }
+    }
+
+    /// Lets the code be translated early that earlier runs executed of the files which are now mapped
+    /// at `mapped`.
+    pub(super) fn expect(
+        &mut self,
+        engine: &mut TranslatedProcess,
+        files: &MappingRecorder,
+        mapped: &[AddrRange],
+    ) {
+        for range in mapped {
+            let mappings: Vec<Mapping> = engine.space.overlapping(*range).cloned().collect();
+            for mapping in mappings {
+                let Some(image) = image_of(&mapping, files).cloned() else { continue };
+                let load = |image: &ImageId| self.lists.load(image);
+                let offsets = self.loaded.entry(image).or_insert_with_key(load);
+                engine.expect_code(addresses_in(mapping.range, mapping.offset, offsets));
+            }
+        }
+    }
+
+    /// Keeps the code that this run executed and no earlier one, for later runs.
+    pub(super) fn keep(&self, engine: &TranslatedProcess, files: &MappingRecorder) {
+        let mut executed: BTreeMap<&ImageId, Vec<u64>> = BTreeMap::new();
+        let mappings: Vec<&Mapping> =
+            engine.space.mappings().filter(|mapping| mapping.protection.execute).collect();
+        for addr in engine.unexpected_code() {
+            let after = mappings.partition_point(|mapping| mapping.range.start.0 <= *addr);
+            let before = after.checked_sub(1).and_then(|at| mappings.get(at));
+            let Some(mapping) = before.filter(|m| m.range.contains(Addr(*addr))) else { continue };
+            if let Some(image) = image_of(mapping, files) {
+                let offset = addr - mapping.range.start.0 + mapping.offset;
+                executed.entry(image).or_default().push(offset);
+            }
+        }
+        for (image, offsets) in executed {
+            self.lists.add(image, &offsets);
+        }
+    }
+}
+
+fn image_of<'a>(mapping: &Mapping, files: &'a MappingRecorder) -> Option<&'a ImageId> {
+    let is_code = mapping.protection.execute && mapping.is_file();
+    files.image(mapping).filter(|_| is_code)
+}

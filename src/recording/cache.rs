@@ -1,0 +1,47 @@
+//! Files beside the recordings of a store that make later ones faster. All may be removed at any time.
+
+use super::regular::replace_private;
+use super::store::Store;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// The directory in the store. Its name hides it from lists of recordings.
+const DIRECTORY: &str = ".contraflow-cache";
+
+/// Returns the directory of a kind of files; `None` if the store's is unknown.
+pub(super) fn directory(store: &Store, kind: &str) -> Option<PathBuf> {
+    store.path().map(|dir| dir.join(DIRECTORY).join(kind))
+}
+
+/// Writes a file anew, in a directory of at most so many. Other recorders may write the same file.
+pub(super) fn write(path: &Path, bytes: &[u8], most: usize) -> io::Result<()> {
+    if !path.exists() {
+        make_room(path.parent().unwrap_or(path), most)?;
+    }
+    let partial = path.with_extension(std::process::id().to_string());
+    let mut file = replace_private(&partial)?;
+    let written = file.write_all(bytes).and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+/// Makes a directory, and removes the files in it that were not written for the longest time if there
+/// are as many as it may have.
+fn make_room(dir: &Path, most: usize) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let age = |entry: fs::DirEntry| {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        (modified.unwrap_or(SystemTime::UNIX_EPOCH), entry.path())
+    };
+    let mut files: Vec<_> = fs::read_dir(dir)?.flatten().map(age).collect();
+    if files.len() >= most {
+        files.sort();
+        files.iter().take(most / 4).try_for_each(|(_, path)| fs::remove_file(path))?;
+    }
+    Ok(())
+}

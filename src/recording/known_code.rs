@@ -1,0 +1,158 @@
+//! The code that earlier runs executed, by files: a run that executes the same files translates it
+//! before it is needed.
+
+use super::cache;
+use super::chunk::{frame, frames};
+use super::regular::read_limited;
+use super::store::Store;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::ImageId;
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The most addresses of a file that are kept.
+const MOST: usize = 1 << 16;
+/// The most files of which code is known, and the largest of these lists: an address takes at most 10
+/// bytes.
+const MOST_FILES: usize = 512;
+const LARGEST_BYTES: u64 = 1 << 20;
+/// The length of a name of an image.
+const NAME_BYTES: usize = 64;
+
+/// Lists of the code that was executed of files, in the order in which it was first executed.
+#[derive(Clone, Debug, Default)]
+pub struct KnownCode {
+    /// `None`: nothing is kept.
+    dir: Option<PathBuf>,
+}
+
+impl KnownCode {
+    /// Returns the lists of a store.
+    pub fn of(store: &Store) -> Self {
+        Self { dir: cache::directory(store, "code") }
+    }
+
+    /// Returns the lists of the user's store.
+    pub fn of_user() -> Self {
+        Self::of(&Store::of_user())
+    }
+
+    /// Returns the offsets in a file at which code began that was executed; empty if none are known.
+    pub fn load(&self, file: &ImageId) -> Vec<u64> {
+        self.path_of(file).and_then(|path| read(&path).ok()).unwrap_or_default()
+    }
+
+    /// Adds offsets to the list of a file. Errors are ignored: the next run is slower.
+    pub fn add(&self, file: &ImageId, offsets: &[u64]) {
+        let Some(path) = self.path_of(file) else { return };
+        let mut all = read(&path).unwrap_or_default();
+        let mut known: HashSet<u64> = all.iter().copied().collect();
+        let before = all.len();
+        all.extend(offsets.iter().copied().filter(|offset| known.insert(*offset)));
+        all.truncate(MOST);
+        if all.len() > before {
+            let _ = write(&path, &all);
+        }
+    }
+
+    fn path_of(&self, file: &ImageId) -> Option<PathBuf> {
+        let is_name = file.0.len() == NAME_BYTES && file.0.bytes().all(|b| b.is_ascii_hexdigit());
+        self.dir.as_ref().filter(|_| is_name).map(|dir| dir.join(&file.0))
+    }
+}
+
+/// Returns the addresses of offsets in a file of which the part from `from` on is mapped at `range`.
+pub fn addresses_in(range: AddrRange, from: u64, offsets: &[u64]) -> impl Iterator<Item = u64> {
+    let address = move |offset: &u64| range.start.0.checked_add(offset.checked_sub(from)?);
+    let is_inside = move |addr: &u64| range.contains(Addr(*addr));
+    offsets.iter().filter_map(address).filter(is_inside)
+}
+
+fn read(path: &Path) -> io::Result<Vec<u64>> {
+    let bytes = read_limited(path, LARGEST_BYTES)?;
+    let (payloads, whole) = frames(&bytes);
+    let [payload] = &payloads[..] else { return Ok(Vec::new()) };
+    let distances: Vec<i64> = postcard::from_bytes(&bytes[payload.clone()]).unwrap_or_default();
+    if whole.broken || distances.len() > MOST {
+        return Ok(Vec::new());
+    }
+    let mut at = 0_u64;
+    let offset = |distance: i64| {
+        at = at.wrapping_add_signed(distance);
+        at
+    };
+    Ok(distances.into_iter().map(offset).collect())
+}
+
+fn write(path: &Path, offsets: &[u64]) -> io::Result<()> {
+    let mut before = 0_u64;
+    let distance = |offset: &u64| {
+        let distance = offset.wrapping_sub(before).cast_signed();
+        before = *offset;
+        distance
+    };
+    let distances: Vec<i64> = offsets.iter().map(distance).collect();
+    let payload = postcard::to_stdvec(&distances).map_err(io::Error::other)?;
+    cache::write(path, &frame(&payload), MOST_FILES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn image(digit: char) -> ImageId {
+        ImageId(digit.to_string().repeat(NAME_BYTES))
+    }
+
+    fn known_code() -> (tempfile::TempDir, KnownCode) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path().join("s"));
+        (dir, KnownCode::of(&store))
+    }
+
+    #[test]
+    fn lists_keep_their_order_and_grow() {
+        let (_dir, known) = known_code();
+        assert!(known.load(&image('a')).is_empty());
+        known.add(&image('a'), &[0x1000, 0x20, u64::MAX, 0x20]);
+        known.add(&image('a'), &[7, 0x1000, 0]);
+        known.add(&image('b'), &[1]);
+        assert_eq!(known.load(&image('a')), [0x1000, 0x20, u64::MAX, 7, 0]);
+        assert_eq!(known.load(&image('b')), [1]);
+        let many: Vec<u64> = (0..2 * MOST as u64).map(|n| n << 40).collect();
+        known.add(&image('b'), &many);
+        assert_eq!(known.load(&image('b')).len(), MOST);
+    }
+
+    #[test]
+    fn damage_and_foreign_names_give_nothing() {
+        let (dir, known) = known_code();
+        known.add(&image('a'), &[1, 2, 3]);
+        let path = known.path_of(&image('a')).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            fs::write(&path, changed).unwrap();
+            assert!(known.load(&image('a')).is_empty(), "byte {at}");
+            fs::write(&path, &bytes[..at]).unwrap();
+            assert!(known.load(&image('a')).is_empty(), "cut at {at}");
+        }
+        let foreign = ImageId(format!("../{}", "a".repeat(NAME_BYTES - 3)));
+        known.add(&foreign, &[1]);
+        assert_eq!(fs::read_dir(dir.path().join("s")).unwrap().count(), 1);
+        assert!(KnownCode::default().load(&image('a')).is_empty());
+    }
+
+    #[test]
+    fn old_lists_make_room() {
+        let (_dir, known) = known_code();
+        for number in 0..MOST_FILES + 3 {
+            known.add(&ImageId(format!("{number:064x}")), &[1]);
+        }
+        let dir = known.dir.as_ref().unwrap();
+        assert_eq!(fs::read_dir(dir).unwrap().count(), MOST_FILES * 3 / 4 + 3);
+    }
+}
