@@ -4,7 +4,7 @@ use super::code_files::CodeFiles;
 use super::error::Error;
 use super::recorder::Recorder;
 use crate::common::{AddrRange, Tid};
-use crate::engine::AddressSpace;
+use crate::engine::{AddressSpace, MappingChanges};
 use crate::sideband::{Backing, Event, ImageId, Mapping};
 use crate::tracee::{Memory, PageMap, PageState};
 
@@ -50,6 +50,30 @@ impl MappingRecorder {
         tid: Tid,
     ) -> Result<Changes, Error> {
         let seen = space.refresh(recorder.pid())?;
+        self.record(&seen, space, recorder, memory, tid)
+    }
+
+    /// Reads the mappings again after a change in `range`, and records what changed.
+    pub(super) fn refresh_in(
+        &mut self,
+        range: AddrRange,
+        space: &mut AddressSpace,
+        recorder: &mut Recorder,
+        memory: &Memory,
+        tid: Tid,
+    ) -> Result<Changes, Error> {
+        let seen = space.refresh_in(recorder.pid(), range)?;
+        self.record(&seen, space, recorder, memory, tid)
+    }
+
+    fn record(
+        &mut self,
+        seen: &MappingChanges,
+        space: &mut AddressSpace,
+        recorder: &mut Recorder,
+        memory: &Memory,
+        tid: Tid,
+    ) -> Result<Changes, Error> {
         let mut changes = Changes::default();
         for mapping in seen.gone.iter().filter(|m| is_recorded(m)) {
             changes.code |= mapping.protection.execute;

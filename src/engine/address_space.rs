@@ -6,8 +6,10 @@ use super::foreign::Foreign;
 use super::masked::unmask;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, MappingSet, Protection};
-use crate::tracee::mappings;
+use crate::tracee::{mappings, mappings_in};
 use std::collections::BTreeSet;
+
+const PAGE_BYTES: u64 = 0x1000;
 
 /// The mappings of one process.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub struct AddressSpace {
     masked: BTreeSet<u64>,
     /// Memory that processes outside may write.
     pub(super) foreign: Foreign,
+    /// True if there are mappings, beside the stack, that grow as they are used (`MAP_GROWSDOWN`).
+    grows: bool,
 }
 
 /// The difference between two looks at the mappings.
@@ -44,6 +48,52 @@ impl AddressSpace {
         let (gone, new) = self.set.update(maps);
         self.note_altered(&gone, &new);
         Ok(MappingChanges { gone, new })
+    }
+
+    /// Reads the mappings again after a change in `range`, as [`refresh`](Self::refresh) does. Reads
+    /// those in and beside it, and the stack, which grows as it is used.
+    pub fn refresh_in(&mut self, pid: Pid, range: AddrRange) -> Result<MappingChanges, Error> {
+        if self.grows || range.is_empty() {
+            return self.refresh(pid);
+        }
+        let stack = self.set.iter().find(|mapping| mapping.name == "[stack]");
+        let stack = stack.map(|stack| stack.range);
+        let Some(looks) = [Some(range), stack]
+            .into_iter()
+            .flatten()
+            .map(|range| self.look_in(pid, range))
+            .collect::<Option<Vec<_>>>()
+        else {
+            return self.refresh(pid);
+        };
+        let (mut gone, mut new) = (Vec::new(), Vec::new());
+        for (range, maps) in looks {
+            let maps = unmask(visible(maps, &self.hidden), &self.masked);
+            let (was, is) = self.set.update_in(range, &self.foreign.reveal(maps));
+            gone.extend(was);
+            new.extend(is);
+        }
+        self.foreign.look_again();
+        self.note_altered(&gone, &new);
+        Ok(MappingChanges { gone, new })
+    }
+
+    /// Returns the mappings in and beside a range, with the range that they and those of the last look
+    /// cover. `None` if the kernel answers no such question.
+    fn look_in(&self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
+        let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
+        let mut all = AddrRange::new(start, Addr(range.end.0.saturating_add(PAGE_BYTES)));
+        loop {
+            let maps = mappings_in(pid, all)?;
+            let ranges = maps.iter().chain(self.set.overlapping(all)).map(|mapping| mapping.range);
+            let wide = ranges.fold(all, |all, range| {
+                AddrRange::new(all.start.min(range.start), all.end.max(range.end))
+            });
+            if wide == all {
+                return Some((all, maps));
+            }
+            all = wide;
+        }
     }
 
     /// Sets which mappings hold what the tracer keeps of their files, as long as nothing writes
@@ -90,6 +140,11 @@ impl AddressSpace {
     pub fn replaced(&mut self, range: AddrRange) {
         self.masked.retain(|page| !range.contains(Addr(*page)));
         self.foreign.replaced(range);
+    }
+
+    /// Notes that a mapping was made that grows downwards (`MAP_GROWSDOWN`).
+    pub fn note_growing(&mut self) {
+        self.grows = true;
     }
 
     /// Notes that a range holds the tracer's own memory.

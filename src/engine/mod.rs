@@ -25,7 +25,9 @@ mod masked;
 mod place;
 mod process;
 mod rerecorded;
+mod roomy;
 mod rseq;
+mod saves;
 mod seal;
 mod shared;
 mod stops;
@@ -34,7 +36,7 @@ mod vsyscall;
 mod window;
 
 pub use actions::{Actions, FORCED};
-pub use address_space::{AddressSpace, visible};
+pub use address_space::{AddressSpace, MappingChanges, visible};
 pub use area::{Area, BUFFERS, Busy};
 pub use calls::after_call;
 pub use code::Change;

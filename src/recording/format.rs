@@ -4,7 +4,10 @@ use crate::common::Tid;
 use std::fmt;
 
 /// The version in every manifest.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
+/// The first version whose exact recordings have no entries for XSAVEC without x87: its result follows
+/// from the program's state.
+pub const COMPLETED_SAVES_VERSION: u32 = 4;
 /// The oldest version that readers know. It has no logs.
 pub(super) const OLDEST_VERSION: u32 = 2;
 

@@ -6,6 +6,7 @@
 //! chunk, and are never taken for a complete recording.
 
 mod backend;
+mod cache;
 mod check;
 mod chunk;
 mod debug_files;
@@ -16,6 +17,8 @@ mod format;
 pub mod import;
 mod index_file;
 mod keyframe;
+mod known_code;
+mod known_images;
 pub mod log;
 mod manifest;
 mod mapped;
@@ -23,6 +26,7 @@ pub mod pack;
 mod places;
 mod reader;
 mod regular;
+mod shared_images;
 mod store;
 mod sums;
 mod writer;
@@ -31,8 +35,11 @@ pub use backend::BackendName;
 pub use debug_files::debug_file;
 pub use destination::Destination;
 pub use error::{Error, ErrorKind};
-pub use format::{DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId};
+pub use format::{
+    COMPLETED_SAVES_VERSION, DEBUG_DIR, FORMAT_VERSION, RECORDER, SOURCE_DIR, SOURCE_LIST, TraceId,
+};
 pub use keyframe::KeyframeWriter;
+pub use known_code::{KnownCode, addresses_in};
 pub use manifest::{
     Capture, CpuEntry, End, Exit, Hardware, HostCpu, Import, LogTotals, Manifest, ThreadEntry,
     TscClock, argument_text,

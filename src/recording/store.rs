@@ -54,6 +54,11 @@ impl Store {
         self.dir.as_deref().ok_or_else(|| Error::new(Path::new("~"), ErrorKind::Homeless))
     }
 
+    /// Returns the directory of recordings, which need not exist; `None` if it is unknown.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.dir.as_deref()
+    }
+
     /// Returns true if the recordings are in this directory.
     pub fn is_at(&self, dir: &Path) -> bool {
         self.dir.as_deref() == Some(dir)
@@ -133,7 +138,7 @@ impl Store {
         for entry in there {
             let entry = entry.at(dir)?;
             let path = entry.path();
-            // A recording that is being unpacked has a hidden name.
+            // A recording that is being unpacked has a hidden name, and so have caches.
             let is_hidden = entry.file_name().as_encoded_bytes().starts_with(HIDDEN);
             if entry.file_type().is_ok_and(|t| t.is_dir()) && !is_hidden && !is_bare(&path) {
                 let modified = entry.metadata().and_then(|m| m.modified());

@@ -8,11 +8,14 @@ use super::format::{
     SIDEBAND_CHUNK_BYTES, STARTING, TRACE_CHUNK_BYTES, TRACE_DIR, TraceId, sums_name, trace_name,
 };
 use super::keyframe::{KeyframeWriter, keyframe_name};
+use super::known_images::{KnownImages, Seen};
 use super::log::{Entry, LogFile};
 use super::manifest::{LogTotals, Manifest};
 use super::places::PathPlace;
 use super::reader::Reader;
 use super::regular::{Links, open_regular, replace_private};
+use super::shared_images::{SharedImages, seal};
+use super::store::Store;
 use super::sums::{Sum, Sums};
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
@@ -39,6 +42,8 @@ pub struct Writer {
     traces: BTreeMap<TraceId, TraceFile>,
     /// The traces that are complete.
     ended: Vec<TraceId>,
+    known_images: KnownImages,
+    shared_images: SharedImages,
 }
 
 #[derive(Debug)]
@@ -66,9 +71,23 @@ impl Writer {
             builder.create(&sub).at(&sub)?;
         }
         let sideband = Appender::create(dir.join(SIDEBAND))?;
-        let dir = dir.to_owned();
-        let (pending, traces, ended) = (Vec::new(), BTreeMap::new(), Vec::new());
-        Ok(Self { dir, sideband, pending, log, places: None, traces, ended })
+        Ok(Self {
+            dir: dir.to_owned(),
+            sideband,
+            pending: Vec::new(),
+            log,
+            places: None,
+            traces: BTreeMap::new(),
+            ended: Vec::new(),
+            known_images: KnownImages::default(),
+            shared_images: SharedImages::default(),
+        })
+    }
+
+    /// Uses the hashes and the contents of files that earlier recordings of a store needed.
+    pub fn use_known_images(&mut self, store: &Store) {
+        self.known_images = KnownImages::of(store);
+        self.shared_images = SharedImages::of(store);
     }
 
     /// Writes the values known at the start again, after the process has started.
@@ -226,16 +245,43 @@ impl Writer {
         sideband + log + self.traces.values().map(of_trace).sum::<u64>()
     }
 
-    /// Stores a file's contents, by reflink if the file system supports it.
+    /// Stores a file's contents: by a link to those of an earlier recording, or by reflink if the file
+    /// system supports it.
     pub fn image_from_file(&self, source: &mut File) -> Result<ImageId, Error> {
+        let seen = self.known_images.see(source);
+        if let Some(id) = self.shared_image(source, seen.as_ref()) {
+            return Ok(id);
+        }
         let partial = self.dir.join(IMAGE_DIR).join("partial");
         let mut copy = replace_private(&partial).at(&partial)?;
         again(|| io::copy(source, &mut copy)).at(&partial)?;
         // The source may change during the copy; the name must match the stored bytes.
-        let id = image_id(&copy).at(&partial)?;
+        let seen = seen.filter(|seen| seen.is_same(source, &self.known_images));
+        let id = if let Some(id) = seen.as_ref().and_then(Seen::id) {
+            id
+        } else {
+            let id = image_id(&copy).at(&partial)?;
+            if let Some(seen) = seen {
+                seen.keep(&id);
+            }
+            id
+        };
         let target = self.dir.join(IMAGE_DIR).join(&id.0);
+        let is_sealed = seal(&copy).is_ok();
         fs::rename(&partial, &target).at(&target)?;
+        if is_sealed {
+            self.shared_images.offer(&id, &target);
+        }
         Ok(id)
+    }
+
+    /// Links the contents of a file that an earlier recording stored, if it is still as it was.
+    fn shared_image(&self, source: &File, seen: Option<&Seen>) -> Option<ImageId> {
+        let id = seen?.id()?;
+        let target = self.dir.join(IMAGE_DIR).join(&id.0);
+        let is_there = target.exists();
+        let size_bytes = source.metadata().ok()?.len();
+        (is_there || self.shared_images.take(&id, size_bytes, &target)).then_some(id)
     }
 
     /// Stores bytes that are not in a file.
@@ -318,11 +364,25 @@ impl Writer {
         names.extend(has_core.then(|| CORE.to_owned()));
         let mut sums = Sums::default();
         for name in names {
-            let path = self.dir.join(&name);
-            let sum = open_regular(&path, Links::Refuse).and_then(|file| Sum::of_file(&file));
-            sums.add(name, sum.at(&path)?);
+            let sum = self.sum_of(&name)?;
+            sums.add(name, sum);
         }
         Ok(sums)
+    }
+
+    /// Returns the checksum of a file. That of an image may be known from an earlier recording.
+    fn sum_of(&self, name: &str) -> Result<Sum, Error> {
+        let path = self.dir.join(name);
+        let image = Path::new(name).strip_prefix(IMAGE_DIR).ok().and_then(Path::to_str);
+        if let Some(sum) = image.and_then(|image| self.shared_images.sum(image, &path)) {
+            return Ok(sum);
+        }
+        let sum = open_regular(&path, Links::Refuse).and_then(|file| Sum::of_file(&file));
+        let sum = sum.at(&path)?;
+        if let Some(image) = image {
+            self.shared_images.keep_sum(image, sum);
+        }
+        Ok(sum)
     }
 }
 

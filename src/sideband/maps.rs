@@ -5,7 +5,7 @@ use super::Protection;
 use crate::common::{Addr, AddrRange};
 
 /// One line of `/proc/PID/maps`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     /// Its addresses.
     pub range: AddrRange,
@@ -93,6 +93,17 @@ impl MappingSet {
         (gone, new)
     }
 
+    /// Replaces the mappings that share a byte with `range`, as [`update`](Self::update) does with all.
+    pub fn update_in(&mut self, range: AddrRange, now: &[Mapping]) -> (Vec<Mapping>, Vec<Mapping>) {
+        let first = self.mappings.partition_point(|m| m.range.end <= range.start);
+        let end = self.mappings.partition_point(|m| m.range.start < range.end).max(first);
+        let new = now.iter().filter(|m| !contains(&self.mappings[first..end], m)).cloned();
+        let new: Vec<Mapping> = new.collect();
+        let before: Vec<Mapping> = self.mappings.splice(first..end, now.iter().cloned()).collect();
+        let gone = before.into_iter().filter(|m| !contains(now, m)).collect();
+        (gone, new)
+    }
+
     /// Returns all mappings, by address.
     pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.mappings.iter()
@@ -149,6 +160,24 @@ mod tests {
         assert!(new[0].protection.write);
         assert_eq!(set.at(Addr(0x0040_1fff)).unwrap().range.start, Addr(0x0040_1000));
         assert!(set.at(Addr(0x0040_2000)).is_none());
+    }
+
+    #[test]
+    fn a_part_is_replaced_as_the_whole_is() {
+        let (mut whole, mut part) = (MappingSet::default(), MappingSet::default());
+        whole.update(parse_maps(BEFORE).unwrap());
+        part.update(parse_maps(BEFORE).unwrap());
+        let after = BEFORE.replace("r-xp", "rwxp").replace("00402000", "00403000");
+        let now = parse_maps(&after).unwrap();
+        let range = AddrRange::new(Addr(0x0040_1000), Addr(0x0040_3000));
+        assert_eq!(part.update_in(range, &now[1..2]), whole.update(now.clone()));
+        assert!(part.iter().eq(&now) && whole.iter().eq(&now));
+        let (gone, new) = part.update_in(range, &[]);
+        assert_eq!((gone, new), (now[1..2].to_vec(), Vec::new()));
+        // Between others, where nothing was.
+        let (gone, new) = part.update_in(range, &now[1..2]);
+        assert_eq!((gone, new), (Vec::new(), now[1..2].to_vec()));
+        assert!(part.iter().eq(&now));
     }
 
     #[test]

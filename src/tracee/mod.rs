@@ -10,6 +10,7 @@ mod cpus;
 pub mod debug_registers;
 mod error;
 mod launch;
+mod map_query;
 mod memory;
 mod procfs;
 mod program;
@@ -24,6 +25,7 @@ pub use cpus::Cpus;
 pub use debug_registers::Watch;
 pub use error::Error;
 pub use launch::{Launch, end};
+pub use map_query::mappings_in;
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,

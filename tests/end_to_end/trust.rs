@@ -54,6 +54,24 @@ fn installed_pretty_printers_print_values_of_a_recording() {
     }
 }
 
+/// A script beside the machine's own file is executed if its directory is trusted, not if all are.
+#[test]
+fn scripts_beside_files_need_explicit_trust() {
+    let scene = Scene::new();
+    let compiled = scene.compile("scripted.c", &[]);
+    let program = scene.path("bin/scripted");
+    std::fs::create_dir(scene.path("bin")).unwrap();
+    std::fs::rename(compiled, &program).unwrap();
+    std::fs::write(scene.path("bin/scripted-gdb.py"), "print('beside', 6 * 7)").unwrap();
+    record(&scene, &program);
+    let trusted = format!("add-auto-load-safe-path {}", scene.path("bin").display());
+    let explicit = [&TRUSTING[..3], &["-iex", &trusted]].concat();
+    for (options, is_executed) in [(&TRUSTING[..3], false), (&TRUSTING, false), (&explicit, true)] {
+        let said = replay(&scene, options, "bt");
+        assert_eq!(said.contains("beside 42"), is_executed, "{options:?}: {said}");
+    }
+}
+
 /// Returns true if a directory has a file whose name begins so.
 fn glob(directory: &str, begins: &str) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();

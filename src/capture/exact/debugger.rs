@@ -14,7 +14,7 @@ use crate::insn::Registers;
 use crate::recording::log::Happening;
 use crate::syscalls::Call;
 use crate::tracee::debug_registers::{Slot, Watched};
-use crate::tracee::{SiginfoBytes, Signo, siginfo};
+use crate::tracee::{SiginfoBytes, Signo, Stop, TRAP_BIT, siginfo, signals, wait_for};
 use std::collections::BTreeSet;
 
 /// The stops that the debugger requested.
@@ -205,11 +205,15 @@ impl Engine {
             return Ok(());
         }
         let holder = self.holder;
-        if changed.iter().any(|tid| *tid != holder) {
+        // The place of the thread that ran last is the one before its own change.
+        if changed.is_empty() || changed.contains(&holder) {
+            self.with(holder, Process::log_change)?;
+        }
+        let others: Vec<Tid> = changed.into_iter().filter(|tid| *tid != holder).collect();
+        if !others.is_empty() {
             self.log_place()?;
         }
-        let tids = if changed.is_empty() { vec![holder] } else { changed };
-        for tid in tids {
+        for tid in others {
             self.with(tid, Process::log_change)?;
         }
         Ok(())
@@ -260,14 +264,31 @@ impl Thread {
             }
             Doing::Calls(_) | Doing::AtEnd => return Err(Error::NotStanding { tid }),
         };
-        if self.take_call().is_some() {
-            self.debug.is_halted = false;
-        }
+        let was_halted = self.take_call().is_some() && std::mem::take(&mut self.debug.is_halted);
         // No call is made again by the kernel.
         let registers = Registers { orig_rax: u64::MAX, ..*registers };
         self.tracee().set_registers(&registers)?;
+        if was_halted && let Some(stop) = self.take_trap_of_call()? {
+            self.stop = Some(stop);
+        }
         self.debug.changed_from.get_or_insert(before);
         Ok(())
+    }
+
+    /// Takes the trap of a thread's step through a call, which was interrupted: it would be taken for a
+    /// signal of the program. Returns another stop that comes in its place.
+    fn take_trap_of_call(&self) -> Result<Option<Stop>, Error> {
+        let (pid, tracee) = (self.translated.pid, self.tracee());
+        let now = signals(pid, tracee.0)?;
+        // The kernel forces the trap. The program's own may be blocked: then the thread would run.
+        if now.pending & !now.blocked & TRAP_BIT == 0 {
+            return Ok(None);
+        }
+        tracee.resume(0)?;
+        let stop = wait_for(tracee.0)?;
+        let is_sent = |info: &SiginfoBytes| siginfo::code_of(info) <= 0;
+        let is_of_call = stop == Stop::Signal(libc::SIGTRAP) && !is_sent(&tracee.signal_info()?);
+        Ok((!is_of_call).then_some(stop))
     }
 
     /// Changes the extended state.

@@ -5,7 +5,7 @@ use super::debugger::Debugger;
 use super::ends::Last;
 use super::follow::Followed;
 use super::keyframes::Keyframes;
-use super::process::Process;
+use super::process::{Finished, Process};
 use super::thread::{Doing, Thread};
 use super::witness::Witness;
 use crate::capture::beat::Beat;
@@ -18,12 +18,11 @@ use crate::capture::turns::Turns;
 use crate::capture::{Backend, Error, News};
 use crate::common::{Pid, Tid};
 use crate::engine::{Distance, Phase, Ran, Run, RunEnd, SignalStop, Stepped, call_at};
+use crate::recording::Exit;
 use crate::recording::log::Happening;
-use crate::recording::{Exit, Manifest};
 use crate::tracee::{self, PtraceEvent, Stop, Tracee, news_of, wait_for, wait_or_signal};
-use crate::translate::{Hook, hook_of, is_tick};
+use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Ticks of a slice while other threads wait for something: less than a millisecond.
@@ -112,7 +111,7 @@ pub(in crate::capture) struct Engine {
     pub(super) last: Last,
     /// True once the final state is written, and the threads go on to their ends.
     pub(super) is_over: bool,
-    pub(super) finished: Option<(PathBuf, Manifest, u64, Vec<String>)>,
+    pub(super) finished: Option<Finished>,
 }
 
 impl Engine {
@@ -426,9 +425,10 @@ impl Engine {
     /// a system call: it is begun, and perhaps done.
     pub(super) fn execute_next(&mut self, tid: Tid) -> Result<bool, Error> {
         let hook = self.with(tid, |process, thread| {
-            let ip = thread.tracee().instruction_pointer()?;
+            let registers = thread.tracee().registers()?;
             // There is no code in the vsyscall page.
-            Ok(hook_of(&process.bytes_at(ip.0)).filter(|_| call_at(ip).is_none()))
+            let is_call = call_at(registers.rip.into()).is_some();
+            Ok(process.engine.hook_at(&registers).filter(|_| !is_call))
         })?;
         match hook {
             None => Ok(false),
@@ -480,9 +480,7 @@ impl Engine {
                 let tid = self.holder;
                 process.log_beside(tid, Happening::Finish { place: None })?;
             }
-            let Process { recorder, notes, .. } = process;
-            let (dir, manifest, trace_bytes) = recorder.finish(exit)?;
-            self.finished = Some((dir, manifest, trace_bytes, notes));
+            self.finished = Some(process.finish(exit)?);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use super::engine::Engine;
 use super::maps::{MAPS, plain_name};
 use super::process::{EVERYWHERE, Process, extended_of, place_of};
 use super::thread::{Doing, Thread};
+use super::writers::{Writers, writers_of};
 use crate::capture::Error;
 use crate::capture::restart::{asks_to_restart, stand_before_call};
 use crate::common::{AddrRange, Tid};
@@ -18,7 +19,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// The time between two looks at what other processes map, unless looks take long.
-const LOOK_PERIOD: Duration = Duration::from_secs(1);
+pub(super) const LOOK_PERIOD: Duration = Duration::from_secs(1);
 /// The least time between two looks, as a multiple of the time that a look takes.
 const REST_AFTER_LOOK: u32 = 20;
 const EFAULT: i64 = -libc::EFAULT as i64;
@@ -87,10 +88,18 @@ impl Process {
     pub(super) fn look_for_others(&mut self, range: AddrRange) {
         let shared = |m: &&Mapping| m.protection.shared && !self.engine.is_foreign_file(m);
         let at = self.engine.space.overlapping(range).filter(shared);
-        let (meant, shared): (Vec<Mapping>, Vec<_>) = at.cloned().partition(is_meant_for_others);
+        let (meant, shared): (Vec<Mapping>, Vec<Mapping>) =
+            at.cloned().partition(is_meant_for_others);
         for mapping in &meant {
             self.share(mapping);
         }
+        let may_be_written = |mapping: &Mapping| match writers_of(mapping) {
+            Writers::None => false,
+            // The next look at all will find them.
+            Writers::Foreign => range == EVERYWHERE,
+            Writers::Unknown => true,
+        };
+        let shared: Vec<Mapping> = shared.into_iter().filter(may_be_written).collect();
         if shared.is_empty() {
             return;
         }

@@ -173,7 +173,7 @@ impl Process {
     /// recorder any more.
     fn changed(&mut self, thread: &Thread, range: AddrRange) -> Result<(), Error> {
         self.engine.space.replaced(range);
-        self.look_at_mappings(thread.tid())?;
+        self.look_at_mappings_in(range, thread.tid())?;
         self.engine.forget_code(range);
         Ok(())
     }
@@ -229,6 +229,9 @@ impl Process {
     fn new_mapping(&mut self, range: AddrRange, prot: u64, flags: u64) -> Result<Mapped, Error> {
         let shared = flags & u64::from(libc::MAP_TYPE.cast_unsigned()) != libc::MAP_PRIVATE as u64;
         let grows_down = flags & MAP_GROWSDOWN != 0;
+        if grows_down {
+            self.engine.space.note_growing();
+        }
         let plain = Mapped {
             range,
             protection: Protection { shared, ..self.with_implied(range, protection(prot)) },

@@ -36,6 +36,7 @@ mod start;
 mod thread;
 mod vdso;
 mod witness;
+mod writers;
 
 pub(super) use attach::attach;
 pub(super) use engine::record;

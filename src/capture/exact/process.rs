@@ -3,17 +3,24 @@
 use super::thread::Thread;
 use super::vdso::Vdso;
 use crate::capture::Error;
+use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::Recorder;
-use crate::capture::space::MappingRecorder;
+use crate::capture::space::{Changes, MappingRecorder};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::TranslatedProcess;
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
+use crate::recording::{Exit, Manifest};
 use crate::tracee::Tracee;
+use std::path::PathBuf;
 use std::time::Instant;
 
 const NT_X86_XSTATE: u32 = 0x202;
 pub(super) const EVERYWHERE: AddrRange = AddrRange::new(Addr(0), Addr(u64::MAX));
+
+/// A recording that is complete: its directory, its manifest, the bytes of its traces, and sentences for
+/// the user.
+pub(super) type Finished = (PathBuf, Manifest, u64, Vec<String>);
 
 /// A recorded process.
 #[derive(Debug)]
@@ -39,6 +46,8 @@ pub(super) struct Process {
     pub(super) rests_until: Instant,
     /// The foreign memory that is in the log.
     pub(super) foreign: Vec<AddrRange>,
+    /// The code that it is likely to execute.
+    pub(super) known_code: KnownCode,
     /// Sentences for the user.
     pub(super) notes: Vec<String>,
 }
@@ -68,16 +77,39 @@ impl Process {
 
     /// Reads the mappings again.
     pub(super) fn look_at_mappings(&mut self, tid: Tid) -> Result<(), Error> {
-        let changes = self.mappings.refresh(
-            &mut self.engine.space,
-            &mut self.recorder,
-            &self.engine.memory,
-            tid,
-        )?;
+        let Self { mappings, recorder, engine, .. } = self;
+        let changes = mappings.refresh(&mut engine.space, recorder, &engine.memory, tid)?;
+        self.note_changes(&changes);
+        Ok(())
+    }
+
+    /// Reads the mappings in a range again.
+    pub(super) fn look_at_mappings_in(&mut self, range: AddrRange, tid: Tid) -> Result<(), Error> {
+        let Self { mappings, recorder, engine, .. } = self;
+        let (space, memory) = (&mut engine.space, &engine.memory);
+        let changes = mappings.refresh_in(range, space, recorder, memory, tid)?;
+        self.note_changes(&changes);
+        Ok(())
+    }
+
+    fn note_changes(&mut self, changes: &Changes) {
         if changes.code {
             self.engine.forget_stable_code();
         }
-        Ok(())
+        self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
+    }
+
+    /// Keeps the code that was executed, for later runs.
+    pub(super) fn keep_executed_code(&self) {
+        self.known_code.keep(&self.engine, &self.mappings);
+    }
+
+    /// Completes the recording.
+    pub(super) fn finish(self, exit: Option<Exit>) -> Result<Finished, Error> {
+        self.keep_executed_code();
+        let Self { recorder, notes, .. } = self;
+        let (dir, manifest, trace_bytes) = recorder.finish(exit)?;
+        Ok((dir, manifest, trace_bytes, notes))
     }
 
     /// Adds a sentence for the user, unless it was said before.

@@ -2,9 +2,11 @@
 
 use super::effects::{contents, pieces_of};
 use super::engine::Engine;
-use super::process::{EVERYWHERE, Process, state_of};
+use super::foreign::LOOK_PERIOD;
+use super::process::{EVERYWHERE, Process, extended_of, state_of};
 use super::thread::Thread;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
+use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, News};
@@ -14,6 +16,7 @@ use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadStat
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
 use crate::tracee::{Memory, PageMap, PageState, Tracee, auxv, executable, mappings};
+use crate::translate::Components;
 use std::time::Instant;
 
 const PAGE_BYTES: u64 = 4096;
@@ -65,6 +68,7 @@ impl Engine {
         self.threads.clear();
         self.unborn.clear();
         let Some(process) = self.process.take() else { return Ok(()) };
+        process.keep_executed_code();
         let Process { mut recorder, notes, .. } = process;
         if !runs_64_bit_code(Tracee(tid))? {
             let mut process = Process { recorder, notes, ..process };
@@ -100,7 +104,11 @@ impl Process {
         mappings: MappingRecorder,
     ) -> Result<Self, Error> {
         let (pid, seen) = (recorder.pid(), std::iter::empty());
-        let engine = TranslatedProcess::open(tracee, pid, CodeKind::Logging, BUFFER_BYTES, seen)?;
+        let mut engine =
+            TranslatedProcess::open(tracee, pid, CodeKind::Logging, BUFFER_BYTES, seen)?;
+        let components = Components::of(&extended_of(tracee)?.0);
+        engine.complete_saves(components, components);
+        let known_code = KnownCode::of(&recorder.known_code, &mut engine);
         let mut process = Self {
             recorder,
             engine,
@@ -111,9 +119,10 @@ impl Process {
             was_running: false,
             vdso: None,
             changed_memory: Vec::new(),
-            next_look: Instant::now(),
+            next_look: Instant::now() + LOOK_PERIOD,
             rests_until: Instant::now(),
             foreign: Vec::new(),
+            known_code,
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

@@ -127,6 +127,25 @@ impl Happening {
         matches!(self, Self::Memory(_) | Self::Born { .. })
     }
 
+    /// Returns the memory that it wrote, beside changes of the mappings.
+    pub fn writes(&self) -> &[Write] {
+        match self {
+            Self::Memory(write) => std::slice::from_ref(write),
+            Self::Call { done, .. } | Self::Returns { done } => &done.writes,
+            Self::Executes { writes, .. }
+            | Self::Signal { writes, .. }
+            | Self::Born { writes, .. }
+            | Self::Ends { writes }
+            | Self::Changed { writes, .. }
+            | Self::Accesses { writes, .. } => writes,
+            Self::Start(_)
+            | Self::Enters { .. }
+            | Self::Switch { .. }
+            | Self::Finish { .. }
+            | Self::Foreign { .. } => &[],
+        }
+    }
+
     /// Returns true if this may follow the memory of a keyframe: what its threads are in.
     pub fn may_follow_keyframe(&self) -> bool {
         match self {

@@ -1,0 +1,48 @@
+//! Vectors that grow large, in large pages.
+
+use nix::sys::mman::{MmapAdvise, madvise};
+use std::ptr::NonNull;
+
+/// The address space that a vector begins with, in bytes. Only what is used becomes memory.
+const ROOM_BYTES: usize = 16 << 20;
+/// The first bytes of a vector are in small pages, so that small programs do not pay for large ones.
+const SMALL_BYTES: usize = 512 << 10;
+const PAGE_BYTES: usize = 4096;
+
+/// Returns an empty vector with room to grow, whose memory the kernel may give in large pages: some
+/// thousand first touches fewer.
+pub(super) fn roomy<T>() -> Vec<T> {
+    let mut vector: Vec<T> = Vec::new();
+    if vector.try_reserve_exact(ROOM_BYTES / size_of::<T>().max(1)).is_ok() {
+        advise(&vector);
+    }
+    vector
+}
+
+fn advise<T>(vector: &Vec<T>) {
+    let first = (vector.as_ptr().addr() + SMALL_BYTES).next_multiple_of(PAGE_BYTES);
+    let end = vector.as_ptr().addr() + vector.capacity() * size_of::<T>();
+    let Some(size) = (end & !(PAGE_BYTES - 1)).checked_sub(first).filter(|size| *size > 0) else {
+        return;
+    };
+    let Some(start) = NonNull::new(vector.as_ptr().cast_mut().with_addr(first).cast()) else {
+        return;
+    };
+    // SAFETY: the pages belong to the vector as a whole. The advice changes neither what is in them
+    // nor what may be done with them. Where the kernel has no large pages, it gives small ones.
+    let _ = unsafe { madvise(start, size, MmapAdvise::MADV_HUGEPAGE) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roomy_vectors_are_vectors() {
+        let mut numbers = roomy();
+        numbers.extend(0..3_000_000_u64);
+        assert_eq!(numbers.iter().sum::<u64>(), 2_999_999 * 3_000_000 / 2);
+        assert!(numbers.capacity() * size_of::<u64>() >= ROOM_BYTES);
+        assert_eq!(roomy::<()>().len(), 0);
+    }
+}

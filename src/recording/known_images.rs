@@ -1,0 +1,104 @@
+//! The hashes of files that were stored before: large programs need not be hashed for each recording of
+//! them. A wrong hash would show as damage of the recording.
+
+use super::cache;
+use super::regular::read_limited;
+use super::store::Store;
+use crate::sideband::ImageId;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+/// The most files whose hash is kept.
+const MOST_FILES: usize = 2048;
+const LARGEST_BYTES: u64 = 256;
+/// Of a file that changed in the last moments, the times do not tell whether it changed again.
+const RECENT: Duration = Duration::from_secs(2);
+
+/// The hashes of files, by device and inode.
+#[derive(Clone, Debug, Default)]
+pub(super) struct KnownImages {
+    /// `None`: nothing is kept.
+    dir: Option<PathBuf>,
+}
+
+/// A file at a time.
+#[derive(Debug)]
+pub(super) struct Seen {
+    path: PathBuf,
+    /// Its size, and its times of modification and status change: they change with its content, and
+    /// programs cannot set the last.
+    stamp: String,
+}
+
+impl KnownImages {
+    /// Returns the hashes of a store.
+    pub(super) fn of(store: &Store) -> Self {
+        Self { dir: cache::directory(store, "images") }
+    }
+
+    /// Returns a file as it is now, if it has been so for a while.
+    pub(super) fn see(&self, file: &File) -> Option<Seen> {
+        self.seen(&file.metadata().ok()?, SystemTime::now())
+    }
+
+    fn seen(&self, m: &Metadata, now: SystemTime) -> Option<Seen> {
+        let secs = u64::try_from(m.ctime()).ok()?;
+        let nanos = u32::try_from(m.ctime_nsec()).ok()?;
+        let changed = SystemTime::UNIX_EPOCH + Duration::new(secs, nanos);
+        let is_old = now.duration_since(changed).is_ok_and(|age| age > RECENT);
+        let path = self.dir.as_ref()?.join(format!("{:x}-{:x}", m.dev(), m.ino()));
+        let (mtime, ctime) = ((m.mtime(), m.mtime_nsec()), (m.ctime(), m.ctime_nsec()));
+        is_old.then(|| Seen { path, stamp: format!("{} {mtime:?} {ctime:?} ", m.len()) })
+    }
+}
+
+impl Seen {
+    /// Returns the hash of the file, if it is known.
+    pub(super) fn id(&self) -> Option<ImageId> {
+        let text = String::from_utf8(read_limited(&self.path, LARGEST_BYTES).ok()?).ok()?;
+        let id = text.strip_prefix(&self.stamp)?;
+        let is_hash = id.len() == 64 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hash.then(|| ImageId(id.to_owned()))
+    }
+
+    /// Returns true if the file is still as it was.
+    pub(super) fn is_same(&self, file: &File, known: &KnownImages) -> bool {
+        known.see(file).is_some_and(|now| now.path == self.path && now.stamp == self.stamp)
+    }
+
+    /// Keeps the hash of the file. Errors are ignored: the next run is slower.
+    pub(super) fn keep(&self, id: &ImageId) {
+        let text = format!("{}{}", self.stamp, id.0);
+        let _ = cache::write(&self.path, text.as_bytes(), MOST_FILES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_hash_is_known_until_the_file_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = KnownImages::of(&Store::new(dir.path().join("s")));
+        let path = dir.path().join("f");
+        fs::write(&path, "one").unwrap();
+        let later = SystemTime::now() + 2 * RECENT;
+        let see = |now| known.seen(&fs::metadata(&path).unwrap(), now);
+        assert!(see(SystemTime::now()).is_none(), "it may change again at the same time");
+        let id = ImageId("ab".repeat(32));
+        assert_eq!(see(later).unwrap().id(), None);
+        see(later).unwrap().keep(&id);
+        assert_eq!(see(later).unwrap().id(), Some(id.clone()));
+        fs::write(see(later).unwrap().path, "damaged").unwrap();
+        assert_eq!(see(later).unwrap().id(), None);
+        see(later).unwrap().keep(&id);
+        std::thread::sleep(Duration::from_millis(20));
+        fs::write(&path, "two").unwrap();
+        assert_eq!(see(later).unwrap().id(), None);
+        assert!(KnownImages::default().see(&File::open(&path).unwrap()).is_none());
+    }
+}

@@ -1,0 +1,206 @@
+//! The contents of files that many recordings of a store need: programs and libraries. Each is one
+//! file, with a hard link in every recording that has it, so a recording of a large program neither
+//! copies nor reads it. The links are the count of its users.
+
+use super::cache;
+use super::regular::read_limited;
+use super::store::Store;
+use super::sums::Sum;
+use crate::sideband::ImageId;
+use std::cell::Cell;
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// The largest size of all files without a recording.
+const UNUSED_LIMIT_BYTES: u64 = 1 << 30;
+/// The most files whose checksum is kept.
+const MOST_SUMS: usize = 4096;
+const LARGEST_SUM_BYTES: u64 = 64;
+/// The time of modification of a file that nothing has written to since it was stored.
+const INTACT: SystemTime = SystemTime::UNIX_EPOCH;
+
+/// The contents that the recordings of a store share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SharedImages {
+    /// The files and their checksums; `None`: nothing is shared.
+    dirs: Option<(PathBuf, PathBuf)>,
+    /// Set once contents that no recording has were removed.
+    is_pruned: Cell<bool>,
+}
+
+impl SharedImages {
+    /// Returns what the recordings of a store share.
+    pub(super) fn of(store: &Store) -> Self {
+        let sums = cache::directory(store, "sums");
+        let dirs = cache::directory(store, "contents").zip(sums);
+        Self { dirs, is_pruned: Cell::new(false) }
+    }
+
+    /// Links a content into a recording. Returns false if it is not there, or was written to.
+    pub(super) fn take(&self, id: &ImageId, size_bytes: u64, target: &Path) -> bool {
+        let Some((contents, _)) = &self.dirs else { return false };
+        let shared = contents.join(&id.0);
+        let is_intact = fs::symlink_metadata(&shared)
+            .is_ok_and(|m| m.is_file() && m.len() == size_bytes && is_intact(&m));
+        // The file may be elsewhere, or have too many links.
+        is_intact && fs::hard_link(&shared, target).is_ok()
+    }
+
+    /// Shares a content that a recording has stored. Errors are ignored: the next run is slower.
+    pub(super) fn offer(&self, id: &ImageId, stored: &Path) {
+        let Some((contents, _)) = &self.dirs else { return };
+        let shared = contents.join(&id.0);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(contents);
+        let is_first = !self.is_pruned.replace(true);
+        let made = made.and_then(|()| if is_first { remove_unused(contents) } else { Ok(()) });
+        // Another recorder may do the same. The one that is there was written to, or is on another
+        // file system than the recording: then it stays.
+        let partial = shared.with_extension(std::process::id().to_string());
+        let linked = made.and_then(|()| fs::hard_link(stored, &partial));
+        if linked.and_then(|()| fs::rename(&partial, &shared)).is_err() {
+            let _ = fs::remove_file(&partial);
+        }
+    }
+
+    /// Returns the checksum of an image of a recording, if it is known and the image is intact.
+    pub(super) fn sum(&self, id: &str, image: &Path) -> Option<Sum> {
+        let (_, sums) = self.dirs.as_ref()?;
+        let metadata = fs::symlink_metadata(image).ok().filter(is_intact)?;
+        let text = String::from_utf8(read_limited(&sums.join(id), LARGEST_SUM_BYTES).ok()?).ok()?;
+        let (size, crc32) = text.split_once(' ')?;
+        let crc32 = u32::from_str_radix(crc32, 16).ok()?;
+        let size_bytes = size.parse().ok().filter(|size| *size == metadata.len())?;
+        Some(Sum { size_bytes, crc32 })
+    }
+
+    /// Keeps the checksum of an image.
+    pub(super) fn keep_sum(&self, id: &str, sum: Sum) {
+        let Some((_, sums)) = &self.dirs else { return };
+        let text = format!("{} {:08x}", sum.size_bytes, sum.crc32);
+        // The next run is slower.
+        let _ = cache::write(&sums.join(id), text.as_bytes(), MOST_SUMS);
+    }
+}
+
+/// Marks a file as complete: every later write shows.
+pub(super) fn seal(file: &File) -> io::Result<()> {
+    file.set_times(FileTimes::new().set_modified(INTACT))
+}
+
+fn is_intact(metadata: &Metadata) -> bool {
+    metadata.modified().is_ok_and(|modified| modified == INTACT)
+}
+
+/// Removes contents that no recording has, those that were used least recently first, if they are
+/// large.
+fn remove_unused(contents: &Path) -> io::Result<()> {
+    let mut unused = Vec::new();
+    for entry in fs::read_dir(contents)?.flatten() {
+        let Ok(metadata) = entry.metadata() else { continue };
+        // A link that came or went changed the status.
+        let used = Duration::new(u64::try_from(metadata.ctime()).unwrap_or(0), 0);
+        if metadata.nlink() == 1 {
+            unused.push((used, metadata.len(), entry.path()));
+        }
+    }
+    let mut total: u64 = unused.iter().map(|(_, size, _)| size).sum();
+    unused.sort();
+    for (_, size, path) in unused {
+        if total <= UNUSED_LIMIT_BYTES {
+            break;
+        }
+        fs::remove_file(path)?;
+        total -= size;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    struct Scene {
+        dir: tempfile::TempDir,
+        shared: SharedImages,
+        id: ImageId,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let dir = tempfile::tempdir().unwrap();
+            let shared = SharedImages::of(&Store::new(dir.path().join("store")));
+            Self { dir, shared, id: ImageId("ab".repeat(32)) }
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.dir.path().join(name)
+        }
+
+        fn stored(&self, name: &str, bytes: &[u8]) -> PathBuf {
+            fs::write(self.path(name), bytes).unwrap();
+            seal(&File::options().write(true).open(self.path(name)).unwrap()).unwrap();
+            self.path(name)
+        }
+    }
+
+    #[test]
+    fn a_content_is_shared_until_somebody_writes_to_it() {
+        let scene = Scene::new();
+        let (shared, id) = (&scene.shared, &scene.id);
+        assert!(!shared.take(id, 4, &scene.path("none")));
+        let first = scene.stored("first", b"code");
+        shared.offer(id, &first);
+        assert!(!shared.take(id, 5, &scene.path("short")), "another size");
+        assert!(shared.take(id, 4, &scene.path("second")));
+        assert_eq!(fs::read(scene.path("second")).unwrap(), b"code");
+        assert_eq!(fs::metadata(&first).unwrap().nlink(), 3);
+        File::options().append(true).open(&first).unwrap().write_all(b"").unwrap();
+        assert!(shared.take(id, 4, &scene.path("third")), "nothing was written");
+        fs::write(&first, b"evil").unwrap();
+        assert!(!shared.take(id, 4, &scene.path("fourth")));
+        // A recording that stores it again shares it again.
+        shared.offer(id, &scene.stored("fifth", b"code"));
+        assert!(shared.take(id, 4, &scene.path("sixth")));
+        assert_eq!(fs::read(scene.path("sixth")).unwrap(), b"code");
+        assert!(!SharedImages::default().take(id, 4, &scene.path("seventh")));
+    }
+
+    #[test]
+    fn a_checksum_is_that_of_an_intact_image() {
+        let scene = Scene::new();
+        let (shared, id) = (&scene.shared, &scene.id.0);
+        let image = scene.stored("image", b"code");
+        let sum = Sum::of_bytes(b"code");
+        assert_eq!(shared.sum(id, &image), None);
+        shared.keep_sum(id, sum);
+        assert_eq!(shared.sum(id, &image), Some(sum));
+        assert_eq!(shared.sum(id, &scene.stored("longer", b"codes")), None);
+        fs::write(&image, b"evil").unwrap();
+        assert_eq!(shared.sum(id, &image), None);
+    }
+
+    #[test]
+    fn the_unused_are_removed_when_they_are_large() {
+        let scene = Scene::new();
+        let contents = scene.path("contents");
+        fs::create_dir(&contents).unwrap();
+        let make = |name: &str| {
+            let file = File::create(contents.join(name)).unwrap();
+            file.set_len(UNUSED_LIMIT_BYTES / 2 + 1).unwrap();
+        };
+        make("used");
+        fs::hard_link(contents.join("used"), scene.path("image")).unwrap();
+        make("one");
+        remove_unused(&contents).unwrap();
+        assert!(contents.join("one").exists());
+        std::thread::sleep(Duration::from_millis(1100));
+        make("two");
+        remove_unused(&contents).unwrap();
+        let there = ["used", "one", "two"].map(|name| contents.join(name).exists());
+        assert_eq!(there, [true, false, true]);
+    }
+}
