@@ -16,8 +16,8 @@ pub(super) struct Places {
 /// A place of a thread's path.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimedPlace {
-    index: u64,
-    moment: u64,
+    pub(super) index: u64,
+    pub(super) moment: u64,
     /// True if the place is the first of its tick.
     begins_tick: bool,
 }
@@ -33,6 +33,25 @@ impl Places {
             of_threads.entry(place.tid).or_default().push(timed);
         }
         Self { of_threads }
+    }
+
+    /// Returns the last of the first places of a thread's intervals for which a condition holds that
+    /// holds for all before it.
+    pub(super) fn last_start(
+        &self,
+        tid: Tid,
+        is_before: impl Fn(&TimedPlace) -> bool,
+    ) -> Option<TimedPlace> {
+        let places = self.of(tid);
+        let before = &places[..places.partition_point(is_before)];
+        before.iter().rfind(|place| place.begins_tick).copied()
+    }
+
+    /// Returns the first place of a thread's next interval after a moment.
+    pub(super) fn next_start(&self, tid: Tid, moment: u64) -> Option<TimedPlace> {
+        let places = self.of(tid);
+        let after = &places[places.partition_point(|place| place.moment <= moment)..];
+        after.iter().find(|place| place.begins_tick).copied()
     }
 
     fn of(&self, tid: Tid) -> &[TimedPlace] {

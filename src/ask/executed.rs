@@ -9,6 +9,7 @@ use super::walk::walk;
 use crate::common::{Addr, Tid};
 use crate::flow::Exit;
 use crate::timeline::Visit;
+use crate::translate::AddressMap;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
@@ -20,8 +21,8 @@ const PAGE: u64 = !0xfff;
 /// The counts of a run, or of a part of it.
 #[derive(Debug, Default)]
 pub(super) struct Executed {
-    pub(super) blocks: HashMap<(Addr, u32, Exit), Block>,
-    pub(super) functions: HashMap<Callee, Counts>,
+    pub(super) blocks: AddressMap<(Addr, u32, Exit), Block>,
+    pub(super) functions: AddressMap<Callee, Counts>,
     pub(super) stacks: Stacks,
     pub(super) instructions: u64,
     /// The number of gaps in the path.

@@ -3,8 +3,8 @@
 use super::place::Place;
 use crate::common::Addr;
 use crate::symbols::Symbols;
+use crate::translate::AddressMap;
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -21,8 +21,8 @@ pub(super) struct Function {
 /// The functions of a recording's code, by address.
 pub(super) struct Functions<'s> {
     symbols: &'s Symbols,
-    by_address: RefCell<HashMap<Addr, Option<Rc<Function>>>>,
-    by_start: RefCell<HashMap<Addr, Rc<Function>>>,
+    by_address: RefCell<AddressMap<Addr, Option<Rc<Function>>>>,
+    by_start: RefCell<AddressMap<Addr, Rc<Function>>>,
 }
 
 impl<'s> Functions<'s> {

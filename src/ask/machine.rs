@@ -2,15 +2,10 @@
 
 use crate::common::Addr;
 use crate::insn::Registers;
-use crate::replay::Replay;
+use crate::insn::xsave::{SSE, XMM, XSTATE_BV};
+use crate::replay::{Replay, ThreadView};
 use crate::symbols::Machine;
 use std::cell::OnceCell;
-
-/// The offset of XMM0 in an XSAVE area (SDM, volume 1, 13.4.1).
-const XMM_OFFSET: usize = 160;
-/// The offset of the components that are not in their initial state, of which SSE is the second.
-const XSTATE_BV: usize = 512;
-const SSE: u8 = 1 << 1;
 
 /// The thread that is about to execute in a replay.
 pub(super) struct Stopped<'a> {
@@ -24,6 +19,12 @@ impl<'a> Stopped<'a> {
     pub(super) fn of(replay: &'a Replay) -> Option<Self> {
         let registers = replay.loaded()?.registers;
         Some(Self { replay, registers, extended: OnceCell::new() })
+    }
+
+    /// Returns the state of a thread, whose registers are all known.
+    pub(super) fn of_thread(replay: &'a Replay, thread: ThreadView) -> Self {
+        let extended = OnceCell::from(thread.xstate);
+        Self { replay, registers: thread.registers, extended }
     }
 
     fn extended(&self) -> Option<&[u8]> {
@@ -62,9 +63,9 @@ impl Machine for Stopped<'_> {
     }
 
     fn vector(&self, number: u16) -> Option<[u8; 16]> {
-        let at = XMM_OFFSET + 16 * usize::from(number.checked_sub(17).filter(|n| *n < 16)?);
+        let at = XMM + 16 * usize::from(number.checked_sub(17).filter(|n| *n < 16)?);
         let area = self.extended()?;
-        let is_used = area.get(XSTATE_BV)? & SSE != 0;
+        let is_used = u64::from(*area.get(XSTATE_BV)?) & SSE != 0;
         if is_used { area.get(at..)?.first_chunk().copied() } else { Some([0; 16]) }
     }
 

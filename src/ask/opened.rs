@@ -77,6 +77,11 @@ impl Asked {
         }
     }
 
+    /// Returns the last position of an exact run, whose replay is used.
+    pub(super) fn last_position_of(replay: &Replay) -> u64 {
+        Position::exact(replay.last_moment(), u64::MAX)
+    }
+
     pub(super) fn tids(&self) -> Vec<Tid> {
         self.timeline.threads().collect()
     }

@@ -1,6 +1,7 @@
 //! The stacks of calls of a run, as a tree. Its size is bounded, whatever the run does.
 
 use crate::common::Addr;
+use crate::translate::AddressMap;
 use std::collections::HashMap;
 
 /// The depth from which on calls have no stacks of their own: a recursion would have one for each level.
@@ -35,7 +36,7 @@ struct Stack {
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
     list: Vec<Stack>,
-    inner: HashMap<(Option<usize>, Callee), usize>,
+    inner: AddressMap<(Option<usize>, Callee), usize>,
 }
 
 impl Stacks {

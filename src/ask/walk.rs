@@ -45,7 +45,7 @@ pub(super) fn walk(
         if clock.counts()
             && let Visit::Block { index, span, addrs, code, .. } = &visit
             && let Some(last) = addrs.last()
-            && ticks(span.exit, *last, code)
+            && ends_in_tick(span.exit, *last, code)
         {
             let after = index + u64::from(span.insns);
             clock.reach(after - 1);
@@ -56,7 +56,11 @@ pub(super) fn walk(
 }
 
 /// Returns true if a block's last instruction ticked.
-fn ticks(exit: Exit, last: Addr, code: &dyn Fn(Addr, &mut [u8]) -> usize) -> bool {
+pub(super) fn ends_in_tick(
+    exit: Exit,
+    last: Addr,
+    code: &dyn Fn(Addr, &mut [u8]) -> usize,
+) -> bool {
     match exit {
         Exit::Taken | Exit::NotTaken | Exit::JmpIndirect | Exit::Ret => true,
         Exit::Next | Exit::FarCall | Exit::FarReturn | Exit::FarJmp => false,

@@ -77,7 +77,7 @@ impl Answer {
         drop(self.bar);
         self.rows.borrow_mut().flush()?;
         if self.leaving.is_asked() {
-            say(&"interrupted: what comes later is not listed");
+            say(&"interrupted: the rest is not listed");
             return Ok(ExitCode::from(EXIT_ERROR));
         }
         if self.count.get() == 0 && self.limit > 0 {

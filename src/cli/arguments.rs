@@ -1,6 +1,6 @@
 //! The command line; `dump` and raw traces have separate files.
 
-use super::ask_arguments::{Calls, Coverage, ExportCalls, Hits, Profile};
+use super::ask_arguments::{Calls, Coverage, ExportCalls, Hits, Origin, Profile};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 pub(super) use super::replay_arguments::Replay;
@@ -47,6 +47,8 @@ pub(super) enum Command {
     Calls(Calls),
     /// Print every execution of a line or function, with the values of expressions
     Hits(Hits),
+    /// Print where a value came from: from copy to copy backwards, to what computed or read it
+    Origin(Origin),
     /// Print the instructions of each function or line of a run, all of them counted
     Profile(Profile),
     /// Write the lines, functions and branches that a run executed as a tracefile of lcov

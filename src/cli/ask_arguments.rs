@@ -1,6 +1,7 @@
 //! The command line of questions about whole histories.
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The form of an answer.
@@ -31,6 +32,33 @@ pub(super) struct Hits {
     #[arg(long, value_name = "POSITION")]
     pub(super) from: Option<String>,
     /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u64>,
+    #[command(flatten)]
+    pub(super) form: Form,
+}
+
+#[derive(Debug, Args)]
+#[command(override_usage = "contraflow origin [OPTIONS] [REC] EXPRESSION")]
+pub(super) struct Origin {
+    /// A recording's directory or name, the latest if not given; and the value: a variable, a member,
+    /// an element, or a register such as $rax. With --bytes, an address
+    #[arg(value_name = "[REC] EXPRESSION", num_args = 1..=2, required = true)]
+    pub(super) of: Vec<OsString>,
+    /// Where it has the value; the end of the run if not given
+    #[arg(long, value_name = "POSITION")]
+    pub(super) at: Option<String>,
+    /// The number of the frame, from 0 for the innermost one; if not given, the first one that knows
+    /// the variable
+    #[arg(long, value_name = "N")]
+    pub(super) frame: Option<usize>,
+    /// The thread whose variable or register it is; the one that executes at the position if not given
+    #[arg(long, value_name = "TID")]
+    pub(super) thread: Option<i32>,
+    /// Follow N bytes of memory, at an address
+    #[arg(long, value_name = "N", conflicts_with = "frame", value_parser = value_parser!(u64).range(1..))]
+    pub(super) bytes: Option<u64>,
+    /// End after so many steps
     #[arg(long, value_name = "N")]
     pub(super) limit: Option<u64>,
     #[command(flatten)]

@@ -2,7 +2,7 @@
 
 use super::found::Found;
 use super::open::say_what_cpu_lacks;
-use super::{EXIT_ERROR, Failure, arguments, say};
+use super::{EXIT_ERROR, Failure, arguments, count_of, say};
 use crate::capture::Leaving;
 use crate::recording::Reader;
 use crate::replay::{Replay, Verdict};
@@ -38,8 +38,9 @@ fn words(verdict: &Verdict) -> String {
     match (is_whole, differences.is_empty()) {
         (_, false) => format!("{run} are as recorded, but not the state at the end"),
         (true, true) => format!(
-            "the replay is the recorded run: {run}; the registers of {threads} threads and {bytes} \
-             bytes of memory at the end"
+            "the replay is the recorded run: {run}; the registers of {} and {bytes} \
+             bytes of memory at the end",
+            count_of(*threads, "thread")
         ),
         (false, true) => {
             format!("the replay is the recorded run as far as the recording goes: {run}")

@@ -29,12 +29,7 @@ pub(super) struct Disassembler {
 
 impl Disassembler {
     pub(super) fn new(symbols: Symbols) -> Self {
-        let mut formatter = GasFormatter::new();
-        let options = formatter.options_mut();
-        options.set_space_after_operand_separator(true);
-        options.set_uppercase_hex(false);
-        options.set_branch_leading_zeros(false);
-        Self { symbols, formatter, known: HashMap::new() }
+        Self { symbols, formatter: formatter(), known: HashMap::new() }
     }
 
     /// Returns the text of the instruction at the start of these bytes.
@@ -66,6 +61,20 @@ fn function(symbols: &Symbols, addr: Addr) -> String {
 fn place(symbols: &Symbols, addr: Addr) -> String {
     let location = symbols.location_at(addr);
     location.map_or_else(|| "?".to_owned(), |at| format!("{}:{}", Visible(&at.file), at.line))
+}
+
+/// Returns the text of one instruction of 64-bit code.
+pub(super) fn instruction(addr: Addr, bytes: &[u8]) -> String {
+    text(&mut formatter(), addr, ExecMode::Bits64, bytes)
+}
+
+fn formatter() -> GasFormatter {
+    let mut formatter = GasFormatter::new();
+    let options = formatter.options_mut();
+    options.set_space_after_operand_separator(true);
+    options.set_uppercase_hex(false);
+    options.set_branch_leading_zeros(false);
+    formatter
 }
 
 fn text(formatter: &mut GasFormatter, addr: Addr, mode: ExecMode, bytes: &[u8]) -> String {

@@ -4,7 +4,7 @@ use super::progress::Bar;
 use super::raw::{self, full_path};
 use super::raw_arguments::Raw;
 use super::record::{named, size};
-use super::{Failure, arguments, say};
+use super::{Failure, arguments, count_of, say};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::elf::{Elf, FileType};
 use crate::pt::CrystalRatio;
@@ -110,10 +110,11 @@ fn report(imported: &Imported, manifest: &Manifest, gaps: usize, dir: &Path, sto
     let Some(end) = &manifest.end else { return };
     let bytes: u64 = imported.traces.iter().map(|(_, bytes)| bytes.size_bytes()).sum();
     say(&format!(
-        "{} imported: {} instructions ({} threads, {gaps} gaps, {} of trace)",
+        "{} imported: {} instructions ({}, {}, {} of trace)",
         imported.import.source,
         end.instructions,
-        end.threads.len(),
+        count_of(end.threads.len() as u64, "thread"),
+        count_of(gaps as u64, "gap"),
         size(bytes),
     ));
     say(&format!("recorded in {}", dir.display()));

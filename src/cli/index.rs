@@ -2,7 +2,7 @@
 
 use super::open::{path_of, say_what_is_wrong};
 use super::progress::Bar;
-use super::{Failure, arguments};
+use super::{Failure, arguments, count_of};
 use crate::common::Visible;
 use crate::recording::{Reader, Store};
 use crate::timeline::{Options, Timeline};
@@ -32,11 +32,12 @@ pub(super) fn run(arguments: &arguments::Index) -> Result<ExitCode, Failure> {
         return Err(format!("{}: {why}", dir.display()).into());
     }
     let segments: usize = timeline.threads().map(|tid| timeline.segments(tid)).sum();
-    let threads = timeline.threads().count();
+    let segments = count_of(segments as u64, "segment");
+    let threads = count_of(timeline.threads().count() as u64, "thread");
     let mut out = std::io::stdout().lock();
     writeln!(
         out,
-        "{}: {} instructions in {segments} segments of {threads} threads",
+        "{}: {} instructions in {segments} of {threads}",
         Visible(dir.display()),
         timeline.total()
     )?;

@@ -30,6 +30,7 @@ mod info;
 mod list;
 mod man;
 mod open;
+mod origin;
 mod pack;
 mod print;
 mod profile;
@@ -74,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Hits(arguments) => hits::run(&arguments),
+        Command::Origin(arguments) => origin::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),
         Command::Gdbinit => gdbinit::run(gdb::SCRIPT),
         Command::Lldbinit => gdbinit::run(gdb::LLDB_SCRIPT),
@@ -95,6 +97,11 @@ pub fn main() -> ExitCode {
         say(&failure);
         ExitCode::from(EXIT_ERROR)
     })
+}
+
+/// Returns a number of things in words: `1 thread`, `2 threads`.
+fn count_of(number: u64, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
 }
 
 /// Prints a message. Names and paths in it may come from others, and are escaped.

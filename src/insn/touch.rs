@@ -95,7 +95,7 @@ fn xsave_bound(enabled: u32) -> u64 {
 }
 
 /// Returns the value that a register contributes to an address.
-fn value(register: Register, r: &Registers) -> Option<u64> {
+pub(super) fn value(register: Register, r: &Registers) -> Option<u64> {
     let full = match register.full_register() {
         Register::RAX => r.rax,
         Register::RCX => r.rcx,

@@ -27,5 +27,6 @@ pub use files::Files;
 pub use inspect::Placed;
 pub use lookup::{Function, Symbols};
 pub use machine::{Home, Machine, Piece, RIP, RSP};
+pub use names::without_parameters;
 pub use types::{Kind, Language, Member, Signature, SourceLine, Type, TypeId, Variable, Variant};
 pub use unwind::FrameRegisters;

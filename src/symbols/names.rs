@@ -51,7 +51,7 @@ impl<'a> Query<'a> {
 }
 
 /// Returns a demangled name without its parameters and without a template's return type.
-pub(super) fn without_parameters(name: &str) -> &str {
+pub fn without_parameters(name: &str) -> &str {
     let (mut depth, mut start, mut end) = (0_u32, 0, name.len());
     for (at, byte) in name.bytes().enumerate() {
         let before = name.get(start..at).unwrap_or_default();
@@ -73,7 +73,9 @@ pub(super) fn without_parameters(name: &str) -> &str {
 
 /// Returns true if the parenthesis at `at` belongs to the name.
 fn opens_name(name: &str, before: &str, at: usize) -> bool {
+    // A method of Go has the type of its receiver in parentheses.
     before.ends_with("operator")
+        || before.ends_with('.')
         || name.get(at..).is_some_and(|rest| rest.starts_with("(anonymous namespace)"))
 }
 
@@ -85,6 +87,7 @@ mod tests {
     fn parameters_and_return_types_are_cut_off() {
         for (full, plain) in [
             ("main", "main"),
+            ("main.(*account).deposit", "main.(*account).deposit"),
             ("foo(int)", "foo"),
             ("void ns::foo<int (*)(char)>(int)", "ns::foo<int (*)(char)>"),
             ("(anonymous namespace)::foo()", "(anonymous namespace)::foo"),

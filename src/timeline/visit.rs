@@ -125,7 +125,7 @@ impl Timeline {
                 match item {
                     FlowItem::Block(span) => {
                         addrs.clear();
-                        addrs.extend(walker.addrs(&span));
+                        walker.add_addrs(&span, &mut addrs);
                         let last = walker.last(&span);
                         let moment = meter.moment(walker.decoder(), &item, last);
                         let code = |addr, buf: &mut [u8]| walker.read(addr, buf);

@@ -85,7 +85,7 @@ impl RawTrace<'_> {
     fn last_of(self, item: &FlowItem, code: &mut Code<'_>, addrs: &mut Vec<Addr>) -> Option<Last> {
         let FlowItem::Block(span) = item else { return None };
         if self.addrs {
-            addrs.extend(code.addrs(span.ip, span.mode, span.insns));
+            code.add_addrs(span.ip, span.mode, span.insns, addrs);
         }
         code.last(span)
     }

@@ -50,6 +50,9 @@ pub enum Error {
         /// The type in words.
         of: String,
     },
+    /// A question is not for one value.
+    #[error("give one expression, such as `a->owner` or `$rax`")]
+    NotOneValue,
     /// A register does not exist.
     #[error("there is no register ${0}: give a general register of x86-64, such as $rax")]
     NoRegister(String),

@@ -217,15 +217,15 @@ impl<'s> Evaluator<'s> {
 }
 
 /// A question in a state.
-struct State<'a, 's> {
-    evaluator: &'a Evaluator<'s>,
-    bound: &'a Bound,
-    frame: &'a Frame<'a>,
-    machine: &'a InFrame<'a>,
+pub(super) struct State<'a, 's> {
+    pub(super) evaluator: &'a Evaluator<'s>,
+    pub(super) bound: &'a Bound,
+    pub(super) frame: &'a Frame<'a>,
+    pub(super) machine: &'a InFrame<'a>,
 }
 
 impl State<'_, '_> {
-    fn value(&self, expr: &Expr) -> Found<Val> {
+    pub(super) fn value(&self, expr: &Expr) -> Found<Val> {
         match expr {
             Expr::Name(name) => self.named(name),
             Expr::Register(name) => {

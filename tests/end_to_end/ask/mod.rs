@@ -5,6 +5,7 @@ mod calls;
 mod counts;
 mod exports;
 mod hits;
+mod origin;
 mod wrong;
 
 use crate::support::{Scene, contraflow, have, text};

@@ -1,0 +1,259 @@
+//! The inputs of a program: system calls, files, the kernel, the processor.
+
+use crate::common::{Addr, AddrRange, Tid};
+use crate::insn::{Registers, ValuePlace, is_syscall};
+use crate::recording::log::{Cursor, Happening};
+use crate::replay::{self, Position, Replay};
+use crate::syscalls::{Call, Model};
+use std::collections::HashMap;
+
+/// System calls that return a new descriptor, by their names in the kernel's table.
+const MAKE_DESCRIPTORS: [&str; 38] = [
+    "accept",
+    "accept4",
+    "bpf",
+    "creat",
+    "dup",
+    "dup2",
+    "dup3",
+    "epoll_create",
+    "epoll_create1",
+    "eventfd",
+    "eventfd2",
+    "fanotify_init",
+    "fcntl",
+    "fsmount",
+    "fsopen",
+    "fspick",
+    "inotify_init",
+    "inotify_init1",
+    "io_uring_setup",
+    "ioctl",
+    "landlock_create_ruleset",
+    "memfd_create",
+    "memfd_secret",
+    "mq_open",
+    "open",
+    "open_by_handle_at",
+    "open_tree",
+    "openat",
+    "openat2",
+    "perf_event_open",
+    "pidfd_getfd",
+    "pidfd_open",
+    "seccomp",
+    "signalfd",
+    "signalfd4",
+    "socket",
+    "timerfd_create",
+    "userfaultfd",
+];
+/// System calls that write new descriptors to memory.
+const WRITE_DESCRIPTORS: [&str; 7] =
+    ["pipe", "pipe2", "socketpair", "recvmsg", "recvmmsg", "clone", "clone3"];
+/// The most bytes of what a call writes whose result does not say how many they are.
+const STRUCTURE_BYTES: u64 = 1 << 12;
+const LONGEST_PATH_BYTES: usize = 4096;
+
+/// An input of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A system call wrote or returned it.
+    Call(SystemCall),
+    /// It is in the memory that the program or the recording began with.
+    AtStart {
+        /// The name of the mapping: a file, `[stack]`, or empty.
+        name: String,
+        /// The offset in the file, if it is one.
+        offset: Option<u64>,
+    },
+    /// The kernel set it as a signal's handler began.
+    OfHandler,
+    /// The thread was born with it.
+    AtBirth,
+    /// The kernel wrote it, beside a call: the frame of a signal, or at the end of a thread.
+    OfKernel,
+    /// It is the processor's: a time, a random number, its features.
+    OfProcessor,
+}
+
+/// A system call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SystemCall {
+    /// Its name, or its number as text.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Vec<u64>,
+    /// Its result.
+    pub result: i64,
+    /// The argument that points to the value or to what is before it, and the value's offset from there.
+    pub in_argument: Option<(usize, u64)>,
+    /// The file that it opens, or that its descriptor was opened for.
+    pub file: Option<String>,
+}
+
+impl Input {
+    /// Returns true if a thread with these registers is in a system call, or about to make one.
+    pub(super) fn is_call(before: &Registers, code: &[u8]) -> bool {
+        is_syscall(code) || before.orig_rax.cast_signed() >= 0
+    }
+
+    /// Returns where memory was before a mremap(2) that moved it.
+    pub(super) fn moved_from(
+        before: &Registers,
+        after: &Registers,
+        of: ValuePlace,
+    ) -> Option<ValuePlace> {
+        let ValuePlace::Memory(range) = of else { return None };
+        let name = Model::of(before.rax).map(|model| model.name);
+        let offset = range.start.0.checked_sub(after.rax)?;
+        let is_moved = name == Some("mremap") && before.rdi != after.rax && offset < before.rsi;
+        let start = Addr(before.rdi.wrapping_add(offset));
+        is_moved.then(|| ValuePlace::Memory(AddrRange::sized(start, range.size_bytes())))
+    }
+
+    /// Describes the call that a thread makes, with the registers before it and after it. The replay is
+    /// before the call.
+    pub(super) fn of_call(
+        replay: &mut Replay,
+        before: &Registers,
+        after: &Registers,
+        wanted: ValuePlace,
+    ) -> Result<Self, replay::Error> {
+        let is_in_call = before.orig_rax.cast_signed() >= 0;
+        let number = if is_in_call { before.orig_rax } else { before.rax };
+        let arguments = [before.rdi, before.rsi, before.rdx, before.r10, before.r8, before.r9];
+        let model = Model::of(number);
+        let name = model.map_or_else(|| number.to_string(), |model| model.name.to_owned());
+        let call = Call { number, args: arguments };
+        let in_argument = match wanted {
+            ValuePlace::Memory(range) => {
+                let distance = |argument: u64| range.start.0.checked_sub(argument);
+                let most = u64::try_from(after.rax.cast_signed()).unwrap_or(0).max(STRUCTURE_BYTES);
+                let near = (0..).zip(call.arguments()).filter_map(|(at, argument)| {
+                    Some((at, distance(*argument).filter(|far| *far < most)?))
+                });
+                near.min_by_key(|(_, far)| *far)
+            }
+            ValuePlace::Register(_) => None,
+        };
+        let descriptor = match name.as_str() {
+            "read" | "pread64" | "readv" | "preadv" | "recvfrom" | "recvmsg" | "fstat"
+            | "ioctl" | "getdents64" | "lseek" | "accept" | "accept4" | "getsockopt" => {
+                Some(arguments[0])
+            }
+            "mmap" => Some(arguments[4]),
+            _ => None,
+        };
+        let descriptor = descriptor.and_then(|fd| i32::try_from(fd.cast_signed()).ok());
+        let file = match descriptor.filter(|fd| *fd >= 0) {
+            Some(fd) => file_of(replay, fd)?,
+            None => None,
+        };
+        let opened = match name.as_str() {
+            "open" | "creat" => text_at(replay, arguments[0]),
+            "openat" | "openat2" => text_at(replay, arguments[1]),
+            _ => None,
+        };
+        let file = file.or(opened);
+        let result = after.rax.cast_signed();
+        let arguments = call.arguments().to_vec();
+        Ok(Self::Call(SystemCall { name, arguments, result, in_argument, file }))
+    }
+
+    /// Describes the memory that a program began with. The replay is there. `has` returns true if a file
+    /// has the value at an offset: the kernel clears what is after a segment's end.
+    pub(super) fn at_start(
+        replay: &Replay,
+        range: AddrRange,
+        has: &dyn Fn(&str, u64) -> bool,
+    ) -> Self {
+        let mappings = replay.mappings();
+        let there = mappings.iter().find(|mapping| mapping.range.contains(range.start));
+        let offset = there
+            .filter(|there| there.name.starts_with('/'))
+            .map(|there| there.offset + (range.start.0 - there.range.start.0));
+        let name = there.map(|there| there.name.clone());
+        if let (Some(name), Some(offset)) = (&name, offset)
+            && has(name, offset)
+        {
+            return Self::AtStart { name: name.clone(), offset: Some(offset) };
+        }
+        let rsp = replay.loaded().map(|thread| Addr(thread.registers.rsp));
+        let is_stack = there.zip(rsp).is_some_and(|(there, rsp)| there.range.contains(rsp));
+        let name = if is_stack { "[stack]" } else { "" };
+        Self::AtStart { name: name.to_owned(), offset: None }
+    }
+}
+
+/// Returns the path by which a descriptor was opened that the next thread has now, and leaves the replay
+/// where it is.
+fn file_of(replay: &mut Replay, fd: i32) -> Result<Option<String>, replay::Error> {
+    let here = replay.settle()?;
+    let Some(log) = replay.reader().log()? else { return Ok(None) };
+    let last = match last_of(log.cursor(), fd, here.entry)? {
+        Descriptor::Last(last) => last,
+        Descriptor::Unknown => return Ok(None),
+    };
+    let Some((entry, number)) = last else {
+        let names = ["standard input", "standard output", "standard error"];
+        let name = usize::try_from(fd).ok().and_then(|fd| names.get(fd).copied());
+        return Ok(name.map(str::to_owned));
+    };
+    let name = Model::of(number).map_or("", |model| model.name);
+    replay.seek(Position::after_entries(entry + 1))?;
+    let registers = replay.thread_of_entry(entry)?.map(|thread| thread.registers);
+    let path = registers.and_then(|registers| match name {
+        "open" | "creat" => text_at(replay, registers.rdi),
+        "openat" | "openat2" => text_at(replay, registers.rsi),
+        "socket" | "accept" | "accept4" => Some("a socket".to_owned()),
+        _ => None,
+    });
+    replay.seek(here)?;
+    Ok(path)
+}
+
+/// The origin of a descriptor.
+enum Descriptor {
+    /// The entry with the call that returned it, and the call's number; none: it was there at the start.
+    Last(Option<(u64, u64)>),
+    /// It may be one that a call wrote to memory.
+    Unknown,
+}
+
+/// Returns the last entry before another with a call that returned a descriptor, and its number.
+fn last_of(mut cursor: Cursor, fd: i32, before: u64) -> Result<Descriptor, replay::Error> {
+    let mut last = Descriptor::Last(None);
+    // The calls that threads are in while others run.
+    let mut calls: HashMap<Tid, u64> = HashMap::new();
+    while cursor.index() < before {
+        let index = cursor.index();
+        let Some(entry) = cursor.read()? else { break };
+        let (number, result) = match &entry.happening {
+            Happening::Enters { number } => {
+                calls.insert(entry.tid, *number);
+                continue;
+            }
+            Happening::Call { number, done } => (*number, done.result),
+            Happening::Returns { done } => match calls.remove(&entry.tid) {
+                Some(number) => (number, done.result),
+                None => continue,
+            },
+            _ => continue,
+        };
+        let name = Model::of(number).map_or("", |model| model.name);
+        if WRITE_DESCRIPTORS.contains(&name) {
+            last = Descriptor::Unknown;
+        } else if result == i64::from(fd) && MAKE_DESCRIPTORS.contains(&name) {
+            last = Descriptor::Last(Some((index, number)));
+        }
+    }
+    Ok(last)
+}
+
+fn text_at(replay: &Replay, addr: u64) -> Option<String> {
+    let mut bytes = vec![0; LONGEST_PATH_BYTES];
+    let known = replay.read(Addr(addr), &mut bytes);
+    let end = bytes[..known].iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&bytes[..end]).into_owned())
+}

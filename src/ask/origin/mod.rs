@@ -1,0 +1,484 @@
+//! Where a value came from: backwards from copy to copy, through registers, memory, arguments and
+//! results, to what computed it, or brought it into the program.
+//!
+//! A write to memory is found by a replay that watches it, a write to a register on the path. The effect
+//! of an instruction is in [`crate::insn::source_of`].
+
+mod input;
+mod scan;
+mod ticks;
+mod value;
+
+pub use input::{Input, SystemCall};
+
+use super::error::Error;
+use super::machine::Stopped;
+use super::opened::Asked;
+use super::place::Place;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::insn::{MAX_INSN_BYTES, Origin, Part, Registers, Source, ValuePlace, source_of, writes};
+use crate::recording::log::Happening;
+use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
+use crate::session::Position;
+use crate::symbols::Machine;
+use crate::translate::hook_of;
+use crate::values::{Question, Shown};
+use scan::{Definition, Path};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use ticks::Ticks;
+
+/// The bytes of vector registers that are known.
+const XMM_BYTES: u64 = 16;
+/// Why memory is not followed.
+const ELSEWHERE: &str =
+    "it was written by another process, or as another program began; that is not followed";
+/// Why a register is not followed.
+const OTHERWISE: &str = "the register was changed on a way that is not followed";
+
+/// A question for the origin of a value.
+#[derive(Debug)]
+pub struct OriginQuestion<'a> {
+    /// The value.
+    pub value: Wanted<'a>,
+    /// The position; the end of the run if not given.
+    pub at: Option<u64>,
+    /// The thread whose value it is; the one that executes there if not given.
+    pub thread: Option<Tid>,
+}
+
+/// A value that is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// That of an expression.
+    Expression {
+        /// One expression.
+        text: &'a Question,
+        /// The number of the frame, from the innermost one; if not given, the first that knows the
+        /// names.
+        frame: Option<usize>,
+    },
+    /// The content of some memory.
+    Memory(AddrRange),
+}
+
+/// A step on the way back.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OriginStep {
+    /// The position of the instruction that wrote the value.
+    pub position: u64,
+    /// Its thread.
+    pub tid: Tid,
+    /// Its address.
+    pub addr: Addr,
+    /// Its bytes.
+    pub code: Vec<u8>,
+    /// Its function and line.
+    pub place: Place,
+    /// Where the value is after it.
+    pub at: ValuePlace,
+    /// The value, if it can be read.
+    pub bytes: Option<Vec<u8>>,
+    /// Its effect.
+    pub did: Did,
+}
+
+/// The act that wrote a value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Did {
+    /// Nothing yet: this is the value that was asked for; missing if it is some memory.
+    Asked(Shown),
+    /// An instruction copied it.
+    Copied {
+        /// From here.
+        from: ValuePlace,
+    },
+    /// An instruction has it in its own bytes, or clears a register.
+    Constant,
+    /// A call: it is the address after it.
+    ReturnAddress,
+    /// An instruction computed it.
+    Computed {
+        /// Of these, with the values that they had.
+        operands: Vec<(ValuePlace, Option<Vec<u8>>)>,
+    },
+    /// It is an input of the program.
+    Input(Input),
+    /// It cannot be followed any further.
+    Lost(&'static str),
+}
+
+/// Takes steps as they are found. Breaks the search.
+type Sink<'a> = &'a mut dyn FnMut(OriginStep) -> Result<ControlFlow<()>, Error>;
+
+/// An instruction that wrote a value, in a replay that is about to execute it.
+struct Writer {
+    tid: Tid,
+    position: u64,
+    before: Registers,
+    after: Registers,
+}
+
+/// Where a search for a writer ended.
+enum Reached {
+    Writer(Box<Writer>),
+    /// The value is an input.
+    Input(Input),
+    Lost(&'static str),
+    Interrupted,
+}
+
+impl Asked {
+    /// Follows a value back to its origin, and passes each step to `sink`, until that breaks or
+    /// `interrupted` returns true.
+    pub fn origin(
+        &mut self,
+        question: &OriginQuestion<'_>,
+        sink: Sink<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        let Some(mut replay) = self.replay.take() else { return Err(Error::NoValues) };
+        let starts = replay.interval_starts();
+        let result = Following { asked: self, starts: &starts, replay: &mut replay, interrupted }
+            .follow(question, sink);
+        self.replay = Some(replay);
+        result
+    }
+}
+
+struct Following<'a> {
+    asked: &'a Asked,
+    replay: &'a mut Replay,
+    /// The moments with which the intervals of the log begin.
+    starts: &'a [u64],
+    interrupted: &'a dyn Fn() -> bool,
+}
+
+impl Following<'_> {
+    fn follow(&mut self, question: &OriginQuestion<'_>, sink: Sink<'_>) -> Result<(), Error> {
+        match question.at {
+            Some(position) => {
+                let last = Asked::last_position_of(self.replay);
+                if position > last {
+                    let (last, _) = Position::parts(last);
+                    return Err(Error::AfterEnd(last));
+                }
+                self.seek(position)?;
+            }
+            None => {
+                self.replay.go_to_end(self.interrupted)?;
+            }
+        }
+        let first = self.asked_value(question)?;
+        if let (ValuePlace::Memory(range), None) = (first.at, &first.bytes) {
+            return Err(Error::NoMemory(range.start));
+        }
+        let (mut tid, mut wanted, mut bytes) = (first.tid, first.at, first.bytes.clone());
+        if sink(first)?.is_break() {
+            return Ok(());
+        }
+        loop {
+            let reached = match wanted {
+                ValuePlace::Memory(range) => self.writer_of_memory(range, bytes.as_deref())?,
+                ValuePlace::Register(part) => self.writer_of_register(tid, part)?,
+            };
+            let (mut step, next) = match reached {
+                Reached::Interrupted => return Ok(()),
+                Reached::Writer(writer) => self.step_of(&writer, wanted)?,
+                Reached::Input(input) => (self.step_here(tid, wanted, Did::Input(input))?, None),
+                Reached::Lost(why) => (self.step_here(tid, wanted, Did::Lost(why))?, None),
+            };
+            tid = step.tid;
+            bytes = bytes.and_then(|bytes| part_of(&bytes, wanted, step.at));
+            step.bytes.clone_from(&bytes);
+            if sink(step)?.is_break() {
+                return Ok(());
+            }
+            match next {
+                Some(next) => wanted = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn seek(&mut self, position: u64) -> Result<(), replay::Error> {
+        let (moment, instructions) = Position::parts(position);
+        let at = self.replay.position_of_moment(moment);
+        self.replay.seek(replay::Position { instructions, ..at })
+    }
+
+    /// Returns the number of the replay's position.
+    fn position(&mut self) -> Result<u64, replay::Error> {
+        let at = self.replay.settle()?;
+        Ok(Position::exact(self.replay.moment(at), at.instructions))
+    }
+
+    fn step(
+        &self,
+        tid: Tid,
+        addr: Addr,
+        position: u64,
+        at: ValuePlace,
+        did: Did,
+        state: &Stopped<'_>,
+    ) -> OriginStep {
+        let (place, code) = (self.asked.functions().place(addr), code_at(self.replay, addr));
+        OriginStep { position, tid, addr, code, place, at, bytes: read(state, at), did }
+    }
+
+    fn step_here(&mut self, tid: Tid, at: ValuePlace, did: Did) -> Result<OriginStep, Error> {
+        let position = self.position()?;
+        let state = Stopped::of(self.replay).ok_or(Error::NoValues)?;
+        let addr = Addr(state.registers.rip);
+        Ok(self.step(tid, addr, position, at, did, &state))
+    }
+
+    /// Finds the last instruction, or act of the kernel, that changed memory.
+    fn writer_of_memory(
+        &mut self,
+        range: AddrRange,
+        value: Option<&[u8]>,
+    ) -> Result<Reached, Error> {
+        let none = BTreeSet::new();
+        let goals = Goals::at(&none, self.interrupted);
+        let watch = Watch { range, kind: WatchKind::Store };
+        match self.replay.run_back(&goals, &[watch])? {
+            Found::Interrupted => return Ok(Reached::Interrupted),
+            Found::Watch(_) => {}
+            _ if self.memory_at(range).as_deref() != value => return Ok(Reached::Lost(ELSEWHERE)),
+            _ => return Ok(Reached::Input(self.at_start(range))),
+        }
+        let tid = self.replay.running().ok_or(Error::NoValues)?;
+        let position = self.position()?;
+        let before = self.registers(tid)?;
+        let after = self.after_one(tid)?;
+        let is_same = self.memory_at(range).as_deref() == value;
+        self.seek(position)?;
+        if !is_same {
+            return Ok(Reached::Lost(ELSEWHERE));
+        }
+        Ok(Reached::Writer(Box::new(Writer { tid, position, before, after })))
+    }
+
+    fn memory_at(&self, range: AddrRange) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];
+        (self.replay.read(range.start, &mut bytes) == bytes.len()).then_some(bytes)
+    }
+
+    /// Describes the memory that the program began with, where the replay is.
+    fn at_start(&self, range: AddrRange) -> Input {
+        let has = |name: &str, offset: u64| {
+            let file = self.asked.timeline.images().file(name);
+            let start = usize::try_from(offset).ok();
+            let size = usize::try_from(range.size_bytes()).ok();
+            let part = file.zip(start.zip(size)).and_then(|(file, (start, size))| {
+                file.get(start..start.checked_add(size)?).map(<[u8]>::to_vec)
+            });
+            part.is_some() && part == self.memory_at(range)
+        };
+        Input::at_start(self.replay, range, &has)
+    }
+
+    /// Finds the last instruction that wrote a register of a thread.
+    fn writer_of_register(&mut self, tid: Tid, part: Part) -> Result<Reached, Error> {
+        let Some(places) = self.asked.places.as_ref() else { return Err(Error::NoValues) };
+        if part.of.vector_number().is_some() && part.offset + part.size_bytes > XMM_BYTES {
+            return Ok(Reached::Lost("of a vector register, only the first 16 bytes are followed"));
+        }
+        let path = Path { timeline: &self.asked.timeline, places, tid };
+        let here = self.position()?;
+        let wanted = ValuePlace::Register(part);
+        let value = self.value_of(tid, wanted)?;
+        let mut skips_calls = true;
+        let ticks = Ticks { path: &path, starts: self.starts };
+        let start = ticks.index_of(here);
+        let mut before = start;
+        loop {
+            let found = path.definition(part, before, skips_calls, self.interrupted);
+            let index = match found {
+                None => return Ok(Reached::Interrupted),
+                Some(Definition::At(index)) => index,
+                Some(Definition::Handler(first)) => {
+                    let position = ticks.position_of(first);
+                    return self.reached_at(
+                        position,
+                        tid,
+                        wanted,
+                        value.as_ref(),
+                        Input::OfHandler,
+                    );
+                }
+                Some(Definition::None) => {
+                    let position = ticks.position_of(0);
+                    return self.reached_at(position, tid, wanted, value.as_ref(), Input::AtBirth);
+                }
+            };
+            let Some(position) = ticks.position_of(index) else {
+                return Ok(Reached::Lost("the path has a gap there"));
+            };
+            self.seek(position)?;
+            let registers = self.registers(tid)?;
+            let after = self.after_one(tid)?;
+            let is_same = self.value_of(tid, wanted)? == value;
+            self.seek(position)?;
+            let code = code_at(self.replay, Addr(registers.rip));
+            if is_same && source_of(&code, &registers, &after, wanted) == Source::Kept {
+                before = index;
+                continue;
+            }
+            if is_same {
+                let writer = Writer { tid, position, before: registers, after };
+                return Ok(Reached::Writer(Box::new(writer)));
+            }
+            if !skips_calls {
+                return Ok(Reached::Lost(OTHERWISE));
+            }
+            skips_calls = false;
+            before = start;
+        }
+    }
+
+    /// Returns an input that a register has at a position, if it has the value there.
+    fn reached_at(
+        &mut self,
+        position: Option<u64>,
+        tid: Tid,
+        wanted: ValuePlace,
+        value: Option<&Vec<u8>>,
+        input: Input,
+    ) -> Result<Reached, Error> {
+        if let Some(position) = position {
+            self.seek(position)?;
+        }
+        let is_same = self.value_of(tid, wanted)?.as_ref() == value;
+        Ok(if is_same { Reached::Input(input) } else { Reached::Lost(OTHERWISE) })
+    }
+
+    /// Lets a thread execute an instruction, or the call that it is in. Returns its registers then.
+    fn after_one(&mut self, tid: Tid) -> Result<Registers, Error> {
+        let none = BTreeSet::new();
+        let goals = Goals::at(&none, self.interrupted);
+        self.replay.step_forward(tid, &goals, &[])?;
+        self.registers(tid)
+    }
+
+    fn registers(&mut self, tid: Tid) -> Result<Registers, Error> {
+        let thread = self.replay.thread(tid)?;
+        Ok(thread.ok_or(Error::NoValues)?.registers)
+    }
+
+    fn value_of(&self, tid: Tid, at: ValuePlace) -> Result<Option<Vec<u8>>, Error> {
+        let thread = self.replay.thread(tid)?;
+        Ok(thread.and_then(|thread| read(&Stopped::of_thread(self.replay, thread), at)))
+    }
+
+    /// Returns the part of a value that the next entry of the log writes.
+    fn written_by_entry(&mut self, wanted: ValuePlace) -> Result<ValuePlace, Error> {
+        let ValuePlace::Memory(range) = wanted else { return Ok(wanted) };
+        let next = self.replay.next_entry()?;
+        let writes = next.as_ref().map(Happening::writes).unwrap_or_default();
+        let written = writes.iter().find_map(|write| {
+            common(range, AddrRange::sized(write.addr, write.bytes.0.len() as u64))
+        });
+        Ok(written.map_or(wanted, ValuePlace::Memory))
+    }
+
+    /// Returns what an instruction did to a value, and where that was before it.
+    fn step_of(
+        &mut self,
+        writer: &Writer,
+        wanted: ValuePlace,
+    ) -> Result<(OriginStep, Option<ValuePlace>), Error> {
+        let Writer { tid, position, before, after } = writer;
+        let addr = Addr(before.rip);
+        let code = code_at(self.replay, addr);
+        let place = self.asked.functions().place(addr);
+        let step = |at, did| OriginStep {
+            position: *position,
+            tid: *tid,
+            addr,
+            code: code.clone(),
+            place: place.clone(),
+            at,
+            bytes: None,
+            did,
+        };
+        if Input::is_call(before, &code) {
+            let of = self.written_by_entry(wanted)?;
+            if let Some(from) = Input::moved_from(before, after, of) {
+                return Ok((step(of, Did::Copied { from }), Some(from)));
+            }
+            let input = Input::of_call(self.replay, before, after, of)?;
+            return Ok((step(of, Did::Input(input)), None));
+        }
+        let Source::Written { of, from } = source_of(&code, before, after, wanted) else {
+            let stores = matches!(wanted, ValuePlace::Memory(range)
+                if writes(&code, before, after).iter().any(|written| written.overlaps(range)));
+            let input = if stores { Input::OfProcessor } else { Input::OfKernel };
+            return Ok((step(wanted, Did::Input(input)), None));
+        };
+        let thread = self.replay.thread(*tid)?.ok_or(Error::NoValues)?;
+        let state = Stopped::of_thread(self.replay, thread);
+        let did = match from {
+            Origin::Copied(from) => {
+                return Ok((step(of, Did::Copied { from }), Some(from)));
+            }
+            Origin::Constant => Did::Constant,
+            Origin::ReturnAddress => Did::ReturnAddress,
+            Origin::Kernel => Did::Input(Input::OfKernel),
+            Origin::Computed(_) if hook_of(&code).is_some() => Did::Input(Input::OfProcessor),
+            Origin::Computed(operands) => {
+                let with_value = |place| (place, read(&state, place));
+                Did::Computed { operands: operands.into_iter().map(with_value).collect() }
+            }
+        };
+        Ok((step(of, did), None))
+    }
+}
+
+/// Returns the part of some memory that is in other memory.
+fn common(wanted: AddrRange, other: AddrRange) -> Option<AddrRange> {
+    let (start, end) = (wanted.start.max(other.start), wanted.end.min(other.end));
+    (start < end).then_some(AddrRange::new(start, end))
+}
+
+/// Returns the bytes of a value that are at `of`, a part of where it is.
+fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
+    let (start, size) = match (at, of) {
+        (ValuePlace::Memory(all), ValuePlace::Memory(part)) => {
+            (part.start.0.checked_sub(all.start.0)?, part.size_bytes())
+        }
+        (ValuePlace::Register(all), ValuePlace::Register(part)) => {
+            (part.offset.checked_sub(all.offset)?, part.size_bytes)
+        }
+        _ => return None,
+    };
+    let start = usize::try_from(start).ok()?;
+    bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?).map(<[u8]>::to_vec)
+}
+
+fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
+    let mut code = vec![0; MAX_INSN_BYTES];
+    let known = replay.read(addr, &mut code);
+    code.truncate(known);
+    code
+}
+
+/// Reads a value in a state.
+fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
+    match at {
+        ValuePlace::Memory(range) => {
+            let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];
+            state.read(range.start, &mut bytes).then_some(bytes)
+        }
+        ValuePlace::Register(part) => {
+            let all = match part.of.vector_number() {
+                Some(number) => state.vector(u16::try_from(17 + number).ok()?)?.to_vec(),
+                None => part.of.value(&state.registers)?.to_le_bytes().to_vec(),
+            };
+            let start = usize::try_from(part.offset).ok()?;
+            let end = start.checked_add(usize::try_from(part.size_bytes).ok()?)?;
+            all.get(start..end).map(<[u8]>::to_vec)
+        }
+    }
+}

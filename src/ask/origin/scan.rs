@@ -1,0 +1,284 @@
+//! The path backwards: which instruction wrote a register last.
+
+use crate::ask::clock::Places;
+use crate::common::{Addr, Tid};
+use crate::flow::{EventKind, Exit, Span};
+use crate::insn::{
+    Class, ExecMode, Insn, Part, Registers, Source, ValuePlace, decode, is_syscall, source_of,
+};
+use crate::timeline::{Timeline, Visit};
+use crate::translate::AddressMap;
+use std::ops::ControlFlow;
+
+const INSN_BYTES: usize = 15;
+/// Instructions that set RAX to the number of `rt_sigreturn`, as the C library and Go have them.
+const SETS_SIGRETURN: [&[u8]; 2] = [&[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0], &[0xb8, 0x0f, 0, 0, 0]];
+
+/// The instruction that wrote a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Definition {
+    /// This instruction of the thread, by its number.
+    At(u64),
+    /// The kernel did, before this instruction: a signal's handler begins with it.
+    Handler(u64),
+    /// None, as far as the path goes back.
+    None,
+}
+
+/// The path of one thread.
+pub(super) struct Path<'a> {
+    pub(super) timeline: &'a Timeline,
+    pub(super) places: &'a Places,
+    pub(super) tid: Tid,
+}
+
+/// An item of a segment.
+enum Passed {
+    /// Instructions in a straight line: the number of the first, and the index of their block.
+    Block(u64, usize),
+    /// A signal's handler begins.
+    Handler(u64),
+}
+
+/// Instructions in a straight line.
+struct Block {
+    first: Addr,
+    insns: u32,
+    exit: Exit,
+    /// The effects of the instructions, from the last one on.
+    back: Vec<Effect>,
+    /// True if none of them matters.
+    is_plain: bool,
+    /// The address after the last one, if nothing else can follow but a handler.
+    next: Option<Addr>,
+}
+
+/// The effect of an instruction, as far as the search needs it.
+#[derive(Clone, Copy, Debug)]
+struct Effect {
+    /// It may write the register.
+    writes: bool,
+    insn: Option<Insn>,
+    is_call_of_kernel: bool,
+    sets_sigreturn: bool,
+}
+
+impl Effect {
+    fn is_plain(&self) -> bool {
+        let class = self.insn.map(|insn| insn.class);
+        let moves = matches!(class, Some(Class::Ret | Class::Call { .. } | Class::CallIndirect));
+        !self.writes && !self.is_call_of_kernel && !moves
+    }
+}
+
+impl Path<'_> {
+    /// Finds the last instruction before number `before` that wrote a part of a register. Functions that
+    /// were called and have returned are passed over for registers that they restore, if
+    /// `skips_calls`.
+    pub(super) fn definition(
+        &self,
+        part: Part,
+        before: u64,
+        skips_calls: bool,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Option<Definition> {
+        let mut search = Search::new(part, skips_calls && part.of.is_preserved());
+        let mut until = before;
+        while until > 0 {
+            if interrupted() {
+                return None;
+            }
+            let (first, passed) = self.segment(until, &mut search);
+            if let Some(found) = search.back_through(&passed, until) {
+                return Some(found);
+            }
+            if first >= until {
+                break;
+            }
+            until = first;
+        }
+        Some(Definition::None)
+    }
+
+    /// Returns the items of the segment before instruction `until`, and the number of its first one. The
+    /// last block may reach beyond.
+    fn segment(&self, until: u64, search: &mut Search) -> (u64, Vec<Passed>) {
+        // Code may have changed since.
+        search.blocks.clear();
+        search.known.clear();
+        let (mut first, mut all) = (until, Vec::new());
+        let (mut next, mut is_interrupted) = (None, false);
+        let _: ControlFlow<()> = self.timeline.visit(self.tid, until - 1, &mut |visit| {
+            let Visit::Block { index, span, addrs, code, .. } = &visit else {
+                if let Visit::Event { event, .. } = &visit {
+                    use EventKind as E;
+                    is_interrupted |=
+                        matches!(event.kind, E::AsyncBranch { .. } | E::AsyncDisabled { .. });
+                }
+                return ControlFlow::Continue(());
+            };
+            if *index > until {
+                return ControlFlow::Break(());
+            }
+            // A handler begins in place of what the instructions lead to.
+            let is_elsewhere = match next.take() {
+                Some(next) => next != span.ip,
+                None => is_interrupted,
+            };
+            if is_elsewhere {
+                all.push(Passed::Handler(*index));
+            }
+            is_interrupted = false;
+            if *index == until {
+                return ControlFlow::Break(());
+            }
+            first = first.min(*index);
+            let block = search.learn(span, addrs, code);
+            next = search.blocks[block].next;
+            all.push(Passed::Block(*index, block));
+            ControlFlow::Continue(())
+        });
+        (first, all)
+    }
+}
+
+/// A search for the instruction that wrote a register.
+struct Search {
+    part: Part,
+    skips_calls: bool,
+    blocks: Vec<Block>,
+    /// The blocks by their first address, their size and the way in which control left.
+    known: AddressMap<(Addr, u32, Exit), usize>,
+    /// The calls that have returned where the search is.
+    depth: usize,
+    /// The handlers of signals that have returned there.
+    handlers: usize,
+    /// The last instruction passed was this SYSCALL, which writes the register or not. It is
+    /// `rt_sigreturn` if the instruction before it sets RAX so.
+    after_call: Option<(u64, bool)>,
+}
+
+impl Search {
+    fn new(part: Part, skips_calls: bool) -> Self {
+        Self {
+            part,
+            skips_calls,
+            blocks: Vec::new(),
+            known: AddressMap::default(),
+            depth: 0,
+            handlers: 0,
+            after_call: None,
+        }
+    }
+
+    /// Returns the index of a block.
+    fn learn(
+        &mut self,
+        span: &Span,
+        addrs: &[Addr],
+        code: &dyn Fn(Addr, &mut [u8]) -> usize,
+    ) -> usize {
+        let key = (span.ip, span.insns, span.exit);
+        if let Some(known) = self.known.get(&key)
+            && let Some(block) = self.blocks.get(*known)
+            && (block.first, block.insns, block.exit) == key
+        {
+            return *known;
+        }
+        let back: Vec<Effect> =
+            addrs.iter().rev().map(|addr| effect(self.part, *addr, code)).collect();
+        let next = next_of(span.exit, &back);
+        let is_plain = back.iter().all(Effect::is_plain);
+        let (first, insns, exit) = key;
+        self.blocks.push(Block { first, insns, exit, back, is_plain, next });
+        let index = self.blocks.len() - 1;
+        self.known.insert(key, index);
+        index
+    }
+
+    fn back_through(&mut self, passed: &[Passed], until: u64) -> Option<Definition> {
+        passed.iter().rev().find_map(|passed| match passed {
+            Passed::Block(_, block)
+                if self.after_call.is_none() && self.blocks.get(*block)?.is_plain =>
+            {
+                None
+            }
+            Passed::Block(first, block) => {
+                let effects = std::mem::take(&mut self.blocks.get_mut(*block)?.back);
+                let last = first + effects.len() as u64;
+                let numbered = (0..).zip(&effects).map(|(back, effect)| (last - 1 - back, effect));
+                let mut before = numbered.filter(|(index, _)| *index < until);
+                let found = before.find_map(|(index, effect)| self.back_over(index, *effect));
+                self.blocks.get_mut(*block)?.back = effects;
+                found
+            }
+            Passed::Handler(index) => self.back_out_of_handler(*index),
+        })
+    }
+
+    fn back_over(&mut self, index: u64, effect: Effect) -> Option<Definition> {
+        if let Some((call, writes)) = self.after_call.take() {
+            if effect.sets_sigreturn {
+                self.handlers += 1;
+            } else if writes && self.handlers == 0 {
+                return Some(Definition::At(call));
+            }
+        }
+        if effect.is_call_of_kernel {
+            self.after_call = Some((index, effect.writes));
+            return None;
+        }
+        if self.handlers > 0 {
+            return None;
+        }
+        match effect.insn.map(|insn| insn.class) {
+            Some(Class::Ret) => self.depth += 1,
+            Some(Class::Call { .. } | Class::CallIndirect) => {
+                self.depth = self.depth.saturating_sub(1);
+            }
+            _ => {}
+        }
+        let is_passed = self.skips_calls && self.depth > 0;
+        (effect.writes && !is_passed).then_some(Definition::At(index))
+    }
+
+    fn back_out_of_handler(&mut self, index: u64) -> Option<Definition> {
+        if self.handlers > 0 {
+            self.handlers -= 1;
+            return None;
+        }
+        self.part.of.is_set_for_handler().then_some(Definition::Handler(index))
+    }
+}
+
+/// Returns the address at which the program goes on after a block, unless a handler begins. `back` are its
+/// instructions from the last one on. `None`: it is not known.
+fn next_of(exit: Exit, back: &[Effect]) -> Option<Addr> {
+    let last = back.first()?.insn?;
+    match (exit, last.class) {
+        // This is where the handler of a signal returns to.
+        (Exit::FarCall, _) if back.get(1).is_none_or(|before| before.sets_sigreturn) => None,
+        (Exit::Next | Exit::NotTaken | Exit::FarCall, _) => Some(last.next()),
+        (_, Class::Jcc { target } | Class::Jmp { target } | Class::Call { target }) => Some(target),
+        _ => None,
+    }
+}
+
+/// Returns the effect of an instruction on a register.
+fn effect(part: Part, addr: Addr, code: &dyn Fn(Addr, &mut [u8]) -> usize) -> Effect {
+    let mut bytes = [0; INSN_BYTES];
+    let known = code(addr, &mut bytes);
+    let bytes = &bytes[..known];
+    // Whether a condition holds is not known here: it may.
+    let at = Registers { rip: addr.0, ..Registers::default() };
+    let all = Registers { eflags: u64::MAX, ..at };
+    let wanted = ValuePlace::Register(part);
+    let is_kept =
+        |registers: &Registers| source_of(bytes, registers, registers, wanted) == Source::Kept;
+    Effect {
+        writes: !is_kept(&at) || !is_kept(&all),
+        insn: decode(bytes, addr, ExecMode::Bits64),
+        is_call_of_kernel: is_syscall(bytes),
+        sets_sigreturn: SETS_SIGRETURN.iter().any(|set| bytes.starts_with(set)),
+    }
+}

@@ -1,0 +1,114 @@
+//! The value that is asked for, and where it is.
+
+use super::{Did, Following, OriginQuestion, OriginStep, Wanted};
+use crate::ask::error::Error;
+use crate::ask::machine::Stopped;
+use crate::common::{Addr, AddrRange};
+use crate::insn::{Part, ValuePlace, Whole};
+use crate::symbols::{FrameRegisters, Piece};
+use crate::values::{Evaluator, Frame, Located, Missing, Question, Shown};
+
+/// The most bytes of a value that is followed.
+const LARGEST_VALUE_BYTES: u64 = 1 << 16;
+/// The most frames in which a name is sought.
+const MOST_FRAMES: usize = 100;
+
+impl Following<'_> {
+    /// Finds the value where the replay is.
+    pub(super) fn asked_value(
+        &mut self,
+        question: &OriginQuestion<'_>,
+    ) -> Result<OriginStep, Error> {
+        let position = self.position()?;
+        let executing = self.replay.loaded().map(|thread| thread.tid);
+        let tid = question.thread.or(executing).ok_or(Error::NoValues)?;
+        let thread = self.replay.thread(tid)?.ok_or(Error::NoThread(tid))?;
+        let state = Stopped::of_thread(self.replay, thread);
+        match question.value {
+            Wanted::Memory(range) if range.is_empty() => Err(Error::NoMemory(range.start)),
+            Wanted::Memory(range) if range.size_bytes() > LARGEST_VALUE_BYTES => {
+                Err(Error::TooLarge(LARGEST_VALUE_BYTES))
+            }
+            Wanted::Memory(range) => {
+                let at = ValuePlace::Memory(range);
+                let shown = Shown::Missing(Missing::Unavailable);
+                let pc = Addr(state.registers.rip);
+                Ok(self.step(tid, pc, position, at, Did::Asked(shown), &state))
+            }
+            Wanted::Expression { text, frame } => {
+                let (located, pc) = self.locate(text, frame, &state)?;
+                let at = self.place_of(&located, pc)?;
+                Ok(self.step(tid, pc, position, at, Did::Asked(located.shown), &state))
+            }
+        }
+    }
+
+    /// Evaluates an expression in a frame, or in the innermost one that knows its names: one of the
+    /// program's own, if there is one, and not of a library. Returns an address in the frame, too.
+    fn locate(
+        &self,
+        text: &Question,
+        frame: Option<usize>,
+        state: &Stopped<'_>,
+    ) -> Result<(Located, Addr), Error> {
+        let symbols = &self.asked.symbols;
+        let evaluator = Evaluator::new(symbols);
+        let callers = |registers: &FrameRegisters| symbols.caller_of(registers, state);
+        let frames = std::iter::successors(Some(FrameRegisters::of(state)), callers);
+        let frames = (0..MOST_FRAMES).zip(frames);
+        let mut frames: Vec<_> =
+            frames.filter_map(|(at, of)| Some((at, of, of.lookup_pc()?))).collect();
+        if let Some(wanted) = frame {
+            frames.retain(|(at, ..)| *at == wanted);
+        } else {
+            let own = self.own_code();
+            frames.sort_by_key(|(.., pc)| !own.iter().any(|range| range.contains(*pc)));
+        }
+        let mut refused = Error::NoFrame(frame.unwrap_or(0));
+        for (number, registers, pc) in frames {
+            let is_innermost = number == 0;
+            let frame = Frame { registers: &registers, machine: state, is_innermost };
+            let bound = evaluator.bind(text, pc);
+            match bound.and_then(|bound| evaluator.locate(&bound, &frame)) {
+                Ok(located) if !is_innermost && is_in_register(&located) => {
+                    return Err(Error::OfOuterFrame(number));
+                }
+                Ok(located) => return Ok((located, pc)),
+                // That of the innermost frame is the one to tell.
+                Err(error) if matches!(refused, Error::NoFrame(_)) => refused = error.into(),
+                Err(_) => {}
+            }
+        }
+        Err(refused)
+    }
+
+    /// Returns where the program's own file is mapped, without its libraries.
+    fn own_code(&self) -> Vec<AddrRange> {
+        let (program, _) = self.replay.program();
+        let mappings = self.replay.mappings().into_iter();
+        mappings.filter(|mapping| mapping.name == program).map(|mapping| mapping.range).collect()
+    }
+
+    /// Returns where a value is, which is to be in one piece.
+    fn place_of(&self, located: &Located, pc: Addr) -> Result<ValuePlace, Error> {
+        let size_bytes = located.size_bytes.unwrap_or(8).clamp(1, LARGEST_VALUE_BYTES);
+        match located.home.pieces.as_slice() {
+            [(_, Piece::Memory(addr))] => {
+                Ok(ValuePlace::Memory(AddrRange::sized(*addr, size_bytes)))
+            }
+            [(_, Piece::Register(number))] => {
+                let of = Whole::of_dwarf(*number).ok_or(Error::NoPlace)?;
+                Ok(ValuePlace::Register(Part { of, offset: 0, size_bytes }))
+            }
+            _ if matches!(located.shown, Shown::Missing(_)) => {
+                Err(Error::NotThere { place: self.asked.functions().place(pc).to_string() })
+            }
+            _ => Err(Error::NoPlace),
+        }
+    }
+}
+
+/// Returns true if a part of a value is in a register.
+fn is_in_register(located: &Located) -> bool {
+    located.home.pieces.iter().any(|(_, piece)| matches!(piece, Piece::Register(_)))
+}

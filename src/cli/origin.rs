@@ -1,0 +1,213 @@
+//! `contraflow origin`: where a value came from, step by step backwards.
+
+use super::answer::Answer;
+use super::disassembly::instruction;
+use super::rows::Cell;
+use super::{Failure, ask, ask_arguments, say};
+use crate::ask::{Did, Input, OriginQuestion, OriginStep, SystemCall, Wanted};
+use crate::common::{Addr, AddrRange, Tid};
+use crate::insn::ValuePlace;
+use crate::session::Position;
+use crate::values::{Question, Shown};
+use nix::errno::Errno;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+const NAMES: [&str; 11] = [
+    "position",
+    "thread",
+    "address",
+    "function",
+    "file",
+    "line",
+    "kind",
+    "where",
+    "value",
+    "instruction",
+    "text",
+];
+/// The most bytes of a value that are printed.
+const SHOWN_BYTES: usize = 32;
+/// Results of system calls from here on are error numbers.
+const LAST_ERRNO: i64 = -4095;
+
+pub(super) fn run(arguments: &ask_arguments::Origin) -> Result<ExitCode, Failure> {
+    let (recording, expression) = match arguments.of.as_slice() {
+        [recording, expression] => (Some(Path::new(recording)), expression),
+        [expression] => (None, expression),
+        _ => {
+            return Err(
+                "give an expression, and before it a recording if it is not the latest".into()
+            );
+        }
+    };
+    let expression = expression.to_str().ok_or("the expression is not UTF-8")?;
+    let question = Question::parse(expression)?;
+    // A register is that of the innermost frame.
+    let is_register = expression.starts_with('$');
+    let value = match arguments.bytes {
+        Some(size_bytes) => Wanted::Memory(AddrRange::sized(address(expression)?, size_bytes)),
+        None => Wanted::Expression {
+            text: &question,
+            frame: arguments.frame.or(is_register.then_some(0)),
+        },
+    };
+    let (_found, mut asked) = ask::open(recording)?;
+    let at = arguments.at.as_deref().map(|at| asked.position_of(at)).transpose()?;
+    let is_exact = asked.is_exact();
+    let names = NAMES.iter().map(|name| (*name).to_owned()).collect();
+    let answer = Answer::begin(arguments.form, names, arguments.limit, asked.last_position())?;
+    let mut is_whole = true;
+    let mut size = None;
+    let mut sink = |step: OriginStep| {
+        let position = Position::text(step.position, is_exact);
+        let text = text_of(&step, expression);
+        if let ValuePlace::Memory(range) = step.at {
+            // That of a register may be extended.
+            let now = range.size_bytes();
+            is_whole &= size.replace(now).is_none_or(|before| before == now);
+        } else {
+            size = None;
+        }
+        Ok(answer.row(cells(&step, &position, &text), || line(&step, &position, &text))?)
+    };
+    let question = OriginQuestion { value, at, thread: arguments.thread.map(Tid) };
+    asked.origin(&question, &mut sink, &|| answer.is_interrupted())?;
+    if !is_whole {
+        say(&"the bytes of the value have several origins; these are those of the last that was \
+              written, at each step");
+    }
+    Ok(answer.end("there is no such value")?)
+}
+
+fn address(text: &str) -> Result<Addr, Failure> {
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let addr = u64::from_str_radix(digits, 16).map(Addr);
+    addr.map_err(|_| format!("{text:?} is no address: give one such as 0x404040").into())
+}
+
+fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {
+    let (file, line) = step.place.line.clone().unzip();
+    vec![
+        Cell::text(position),
+        Cell::thread(step.tid),
+        Cell::text(step.addr.to_string()),
+        Cell::maybe(step.place.function.clone().map(Cell::text)),
+        Cell::maybe(file.map(Cell::text)),
+        Cell::maybe(line.map(|line| Cell::number(line.into()))),
+        Cell::text(kind(&step.did)),
+        Cell::text(step.at.to_string()),
+        Cell::maybe(step.bytes.as_deref().map(|bytes| Cell::text(hex(bytes)))),
+        Cell::maybe(is_executed(&step.did).then(|| Cell::text(instruction(step.addr, &step.code)))),
+        Cell::text(text),
+    ]
+}
+
+fn line(step: &OriginStep, position: &str, text: &str) -> String {
+    let (tid, place) = (step.tid, &step.place);
+    let code = if is_executed(&step.did) {
+        format!("  [{}]", instruction(step.addr, &step.code))
+    } else {
+        String::new()
+    };
+    format!("{position:>12}  thread {tid}  {place}  {text}{code}")
+}
+
+const fn kind(did: &Did) -> &'static str {
+    match did {
+        Did::Asked(_) => "value",
+        Did::Copied { .. } => "copied",
+        Did::Constant => "constant",
+        Did::ReturnAddress => "return address",
+        Did::Computed { .. } => "computed",
+        Did::Input(Input::Call(_)) => "system call",
+        Did::Input(Input::AtStart { .. }) => "at start",
+        Did::Input(Input::OfHandler) => "signal",
+        Did::Input(Input::AtBirth) => "at birth",
+        Did::Input(Input::OfKernel) => "kernel",
+        Did::Input(Input::OfProcessor) => "processor",
+        Did::Lost(_) => "lost",
+    }
+}
+
+/// Returns true if the step is the work of its instruction.
+const fn is_executed(did: &Did) -> bool {
+    match did {
+        Did::Copied { .. } | Did::Constant | Did::ReturnAddress | Did::Computed { .. } => true,
+        Did::Input(input) => matches!(input, Input::OfProcessor),
+        Did::Asked(_) | Did::Lost(_) => false,
+    }
+}
+
+fn text_of(step: &OriginStep, value: &str) -> String {
+    let shown = step.bytes.as_deref().map_or_else(|| "?".to_owned(), hex);
+    match &step.did {
+        Did::Asked(Shown::Missing(_)) => format!("{shown}, in {}", step.at),
+        Did::Asked(found) => format!("{value} = {found}, in {}", step.at),
+        Did::Copied { from } => format!("{shown} copied to {} from {from}", step.at),
+        Did::Constant => format!("{shown} set in {}: a constant", step.at),
+        Did::ReturnAddress => format!("{shown} put in {} by a call: where it returns to", step.at),
+        Did::Computed { operands } => {
+            let of = |(place, bytes): &(ValuePlace, Option<Vec<u8>>)| {
+                format!("{place} = {}", bytes.as_deref().map_or_else(|| "?".to_owned(), hex))
+            };
+            let of: Vec<String> = operands.iter().map(of).collect();
+            let from = if of.is_empty() { "" } else { " from " };
+            format!("{shown} computed in {}{from}{}", step.at, of.join(", "))
+        }
+        Did::Input(input) => format!("{shown} {}", of_input(input, step.at)),
+        Did::Lost(why) => format!("{shown} in {}: {why}", step.at),
+    }
+}
+
+fn of_input(input: &Input, at: ValuePlace) -> String {
+    match input {
+        Input::Call(call) => of_call(call, at),
+        Input::AtStart { name, offset: Some(offset) } => {
+            format!("is in {name} from offset {offset:#x} on, which was mapped to {at}")
+        }
+        Input::AtStart { name, offset: None } if name.is_empty() => {
+            format!("was in {at} when the recording began")
+        }
+        Input::AtStart { name, offset: None } => {
+            format!("was in {at}, of {name}, when the recording began: arguments, environment")
+        }
+        Input::OfHandler => format!("set in {at} by the kernel as the handler of a signal began"),
+        Input::AtBirth => format!("in {at} as the thread began"),
+        Input::OfKernel => format!("put in {at} by the kernel"),
+        Input::OfProcessor => format!("put in {at} by the processor"),
+    }
+}
+
+fn of_call(call: &SystemCall, at: ValuePlace) -> String {
+    let SystemCall { name, arguments, result, in_argument, file } = call;
+    let errno = i32::try_from(-result).ok().filter(|_| (LAST_ERRNO..0).contains(result));
+    let result = match errno {
+        Some(errno) => format!("{:?}", Errno::from_raw(errno)),
+        None => result.to_string(),
+    };
+    let arguments: Vec<String> = arguments.iter().map(|of| format!("{of:#x}")).collect();
+    let call = format!("{name}({}) = {result}", arguments.join(", "));
+    let file = file.as_ref().map_or_else(String::new, |file| format!(", of {file}"));
+    match in_argument {
+        Some((number, offset)) => {
+            format!("written by {call}{file}: at byte {offset} from argument {}", number + 1)
+        }
+        None => format!("in {at} by {call}{file}"),
+    }
+}
+
+/// Returns a number for up to 8 bytes, and the bytes of others.
+fn hex(bytes: &[u8]) -> String {
+    if let 1..=8 = bytes.len() {
+        let number = bytes.iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+        return format!("{number:#x}");
+    }
+    let digits = bytes.iter().take(SHOWN_BYTES).fold(String::new(), |mut digits, byte| {
+        let _ = write!(digits, "{byte:02x}");
+        digits
+    });
+    let more = if bytes.len() > SHOWN_BYTES { "..." } else { "" };
+    format!("{digits}{more}")
+}

@@ -1,0 +1,481 @@
+//! Where the bytes come from that one instruction wrote, from its bytes and the registers around it:
+//! to follow a value backwards, from copy to copy.
+
+use super::Registers;
+use super::touch::value;
+use super::value_place::{GENERAL_BYTES, Part, ValuePlace, Whole, XMM_BYTES};
+use crate::common::{Addr, AddrRange};
+use iced_x86::{
+    ConditionCode, Decoder, DecoderOptions, Instruction, InstructionInfo, InstructionInfoFactory,
+    Mnemonic, OpAccess, OpKind, Register, UsedMemory,
+};
+
+const DF: u64 = 1 << 10;
+
+/// Where the bytes of a value come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// From before the instruction, which wrote other bytes or none.
+    Kept,
+    /// Some bytes of it are from this instruction: those at `of`.
+    Written {
+        /// The bytes of the value that were written.
+        of: ValuePlace,
+        /// Their origin.
+        from: Origin,
+    },
+}
+
+/// The origin of bytes that an instruction wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// They are as they were there, before the instruction.
+    Copied(ValuePlace),
+    /// The instruction has them in its own bytes, or they are 0 whatever its operands are.
+    Constant,
+    /// The address after a call.
+    ReturnAddress,
+    /// They are the result of an operation on these.
+    Computed(Vec<ValuePlace>),
+    /// They are the kernel's.
+    Kernel,
+}
+
+/// Returns where the bytes of a value come from that is at `wanted` after the 64-bit instruction at the
+/// start of `bytes`, given the general registers before it and after it.
+pub fn source_of(
+    bytes: &[u8],
+    before: &Registers,
+    after: &Registers,
+    wanted: ValuePlace,
+) -> Source {
+    let mut insn = Instruction::default();
+    Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
+    if insn.is_invalid() {
+        return Source::Kept;
+    }
+    let info = InstructionInfoFactory::new().info(&insn).clone();
+    let executed = Executed { insn: &insn, info: &info, before, after };
+    let found = match wanted {
+        ValuePlace::Register(part) => executed.in_register(part),
+        ValuePlace::Memory(range) => executed.in_memory(range),
+    };
+    found.map_or(Source::Kept, |(of, from)| Source::Written { of, from })
+}
+
+/// An instruction that was executed.
+struct Executed<'a> {
+    insn: &'a Instruction,
+    info: &'a InstructionInfo,
+    before: &'a Registers,
+    after: &'a Registers,
+}
+
+/// Bytes that were written, and their origin.
+type Written = Option<(ValuePlace, Origin)>;
+
+const fn is_write(access: OpAccess) -> bool {
+    use OpAccess as A;
+    matches!(access, A::Write | A::CondWrite | A::ReadWrite | A::ReadCondWrite)
+}
+
+const fn is_read(access: OpAccess) -> bool {
+    use OpAccess as A;
+    matches!(access, A::Read | A::CondRead | A::ReadWrite | A::ReadCondWrite)
+}
+
+/// Returns the most low bytes that an instruction moves unchanged from its last operand to its first, if
+/// it does.
+fn moved_bytes(insn: &Instruction) -> Option<u64> {
+    use Mnemonic as M;
+    Some(match insn.mnemonic() {
+        M::Mov | M::Movaps | M::Movups | M::Movapd | M::Movupd | M::Movdqa | M::Movdqu
+        | M::Lddqu | M::Movntdqa | M::Movnti | M::Movntdq | M::Movntps | M::Movntpd
+        | M::Vmovaps | M::Vmovups | M::Vmovapd | M::Vmovupd | M::Vmovdqa | M::Vmovdqu
+        | M::Vmovdqa32 | M::Vmovdqa64 | M::Vmovdqu8 | M::Vmovdqu16 | M::Vmovdqu32
+        | M::Vmovdqu64 | M::Vlddqu | M::Vmovntdq | M::Vmovntdqa | M::Vmovntps | M::Vmovntpd
+            // A mask leaves out some elements.
+            if insn.op_mask() == Register::None =>
+        {
+            u64::MAX
+        }
+        M::Movd | M::Vmovd | M::Movss | M::Vmovss => 4,
+        // The one with strings has implied operands.
+        M::Movsd | M::Vmovsd if !insn.is_string_instruction() => 8,
+        M::Movq | M::Vmovq | M::Movlps | M::Movlpd | M::Vmovlps | M::Vmovlpd => 8,
+        M::Movzx | M::Movsx | M::Movsxd => u64::MAX,
+        _ => return None,
+    })
+}
+
+/// Returns true if the result is 0 or all ones whatever the operand is, which is there twice.
+fn clears(insn: &Instruction) -> bool {
+    use Mnemonic as M;
+    let is_one = |first, second| {
+        insn.op_kind(first) == OpKind::Register
+            && insn.op_kind(second) == OpKind::Register
+            && insn.op_register(first) == insn.op_register(second)
+    };
+    match insn.mnemonic() {
+        M::Xor | M::Sub | M::Pxor | M::Xorps | M::Xorpd | M::Pcmpeqb | M::Pcmpeqd => {
+            insn.op_count() == 2 && is_one(0, 1)
+        }
+        M::Vpxor | M::Vxorps | M::Vxorpd | M::Vpxord | M::Vpxorq | M::Vpcmpeqb | M::Vpcmpeqd => {
+            insn.op_count() == 3 && is_one(1, 2)
+        }
+        _ => false,
+    }
+}
+
+impl Executed<'_> {
+    /// Returns the place of an operand; `None` for an immediate and what is no value.
+    fn operand(&self, number: u32) -> Option<ValuePlace> {
+        match self.insn.op_kind(number) {
+            OpKind::Register => {
+                Part::of_name(self.insn.op_register(number)).map(ValuePlace::Register)
+            }
+            OpKind::Memory => {
+                let registers = self.before;
+                let at = self.insn.virtual_address(number, 0, |name, _, _| value(name, registers));
+                let size = self.insn.memory_size().size() as u64;
+                Some(ValuePlace::Memory(AddrRange::sized(Addr(at?), size)))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_immediate(&self, number: u32) -> bool {
+        self.insn.try_immediate(number).is_ok()
+    }
+
+    /// Returns the bytes from `offset` on of a place, at most `size_bytes`, or fewer where it ends.
+    fn within(place: ValuePlace, offset: u64, size_bytes: u64) -> Option<ValuePlace> {
+        Some(match place {
+            ValuePlace::Memory(range) => {
+                let left = range.size_bytes().checked_sub(offset)?;
+                let start = range.start.wrapping_add(offset);
+                ValuePlace::Memory(AddrRange::sized(start, left.min(size_bytes)))
+            }
+            ValuePlace::Register(part) => {
+                let left = part.size_bytes.checked_sub(offset)?;
+                let offset = part.offset + offset;
+                ValuePlace::Register(Part { offset, size_bytes: left.min(size_bytes), ..part })
+            }
+        })
+    }
+
+    fn in_register(&self, wanted: Part) -> Written {
+        // The result, of which the decoder knows nothing.
+        let calls = matches!(self.insn.mnemonic(), Mnemonic::Syscall | Mnemonic::Int);
+        if calls && wanted.of.0 == Register::RAX {
+            return Some((ValuePlace::Register(wanted), Origin::Kernel));
+        }
+        let written = self.written_part(wanted.of)?.common(wanted)?;
+        let of = |part| ValuePlace::Register(part);
+        let all = Some((of(written), self.computed()));
+        let insn = self.insn;
+        // Operands of the same name are one register.
+        let is_first = insn.op_count() > 0
+            && insn.op0_kind() == OpKind::Register
+            && Part::of_name(insn.op0_register()).is_some_and(|part| part.of == wanted.of);
+        match insn.mnemonic() {
+            Mnemonic::Syscall | Mnemonic::Int => return Some((of(written), Origin::Kernel)),
+            Mnemonic::Xchg => return self.exchanged(wanted),
+            Mnemonic::Xadd if self.is_of_operand(1, wanted.of) => {
+                let to = Part::of_name(insn.op1_register())?;
+                return Self::copied(wanted, to, self.operand(0)?, written);
+            }
+            // It was not equal, or the value is the same.
+            Mnemonic::Cmpxchg if wanted.of.0 == Register::RAX => {
+                let size_bytes = insn.memory_size().size().max(insn.op0_register().size()) as u64;
+                let to = Part { of: wanted.of, offset: 0, size_bytes };
+                return Self::copied(wanted, to, self.operand(0)?, written);
+            }
+            // The sign is extended; the low half stays.
+            Mnemonic::Cwde | Mnemonic::Cdqe => {
+                let size_bytes = if insn.mnemonic() == Mnemonic::Cdqe { 4 } else { 2 };
+                let low = Part { of: wanted.of, offset: 0, size_bytes };
+                return match low.common(wanted) {
+                    Some(kept) => Some((of(kept), Origin::Copied(of(kept)))),
+                    None => all,
+                };
+            }
+            Mnemonic::Lodsb | Mnemonic::Lodsw | Mnemonic::Lodsd | Mnemonic::Lodsq
+                if wanted.of.0 == Register::RAX && !insn.has_rep_prefix() =>
+            {
+                let from = self.memory_read()?;
+                return Some((of(written), Origin::Copied(from)));
+            }
+            _ if clears(insn) => return Some((of(written), Origin::Constant)),
+            _ if !is_first => return all,
+            _ => {}
+        }
+        let first = Part::of_name(insn.op0_register())?;
+        if matches!(insn.mnemonic(), Mnemonic::Pop) {
+            let from = self.memory_read()?;
+            return Self::copied(wanted, first, from, written);
+        }
+        if insn.mnemonic() == Mnemonic::Lea {
+            return Some((of(written), self.address_of_lea(written)));
+        }
+        if insn.condition_code() != ConditionCode::None && insn.op_count() == 2 {
+            return match self.holds(insn.condition_code()) {
+                Some(true) => Self::copied(wanted, first, self.operand(1)?, written),
+                Some(false) if first.size_bytes >= 8 => None,
+                _ => all,
+            };
+        }
+        let Some(moved) = moved_bytes(insn) else { return all };
+        let last = insn.op_count() - 1;
+        let Some(from) = self.operand(last) else {
+            return if self.is_immediate(last) {
+                Some((of(written), Origin::Constant))
+            } else {
+                all
+            };
+        };
+        let size = match from {
+            ValuePlace::Memory(range) => range.size_bytes(),
+            ValuePlace::Register(part) => part.size_bytes,
+        };
+        let size = moved.min(size);
+        let low = Part { size_bytes: size, ..first };
+        if let Some(copied) = low.common(wanted) {
+            let from = Self::within(from, copied.offset - low.offset, copied.size_bytes)?;
+            return Some((of(copied), Origin::Copied(from)));
+        }
+        // VMOVSS and VMOVSD of three registers take the rest from the second one.
+        let second = Part::of_name(insn.op1_register()).filter(|_| last == 2);
+        if let Some(second) = second
+            && let Some(copied) = (Part { of: wanted.of, ..second }).common(wanted)
+        {
+            let from = ValuePlace::Register(Part { of: second.of, ..copied });
+            return Some((of(copied), Origin::Copied(from)));
+        }
+        if matches!(insn.mnemonic(), Mnemonic::Movsx | Mnemonic::Movsxd) {
+            return all;
+        }
+        // A move of registers keeps the bytes that it does not write, as MOVSS does; a load clears them.
+        let keeps = self.keeps_rest(low, from);
+        if keeps { None } else { Some((of(written), Origin::Constant)) }
+    }
+
+    /// Returns true if a move to the low bytes of a register keeps the bytes after them.
+    fn keeps_rest(&self, low: Part, from: ValuePlace) -> bool {
+        let is_narrow = !low.of.0.is_zmm() && low.size_bytes < 4;
+        let is_merging = matches!(self.insn.mnemonic(), Mnemonic::Movss | Mnemonic::Movsd)
+            && matches!(from, ValuePlace::Register(_));
+        let is_low = matches!(self.insn.mnemonic(), Mnemonic::Movlps | Mnemonic::Movlpd);
+        (is_narrow && self.insn.mnemonic() != Mnemonic::Movzx) || is_merging || is_low
+    }
+
+    /// Returns the copy to a register operand from a place of the same size.
+    fn copied(wanted: Part, to: Part, from: ValuePlace, written: Part) -> Written {
+        match to.common(wanted) {
+            Some(copied) => {
+                let from = Self::within(from, copied.offset - to.offset, copied.size_bytes)?;
+                Some((ValuePlace::Register(copied), Origin::Copied(from)))
+            }
+            // Of 32 bits: the upper half is cleared.
+            None => Some((ValuePlace::Register(written), Origin::Constant)),
+        }
+    }
+
+    /// Returns true if an operand is a part of a register.
+    fn is_of_operand(&self, number: u32, whole: Whole) -> bool {
+        let place = self.operand(number);
+        matches!(place, Some(ValuePlace::Register(part)) if part.of == whole)
+    }
+
+    fn exchanged(&self, wanted: Part) -> Written {
+        for (to, from) in [(0, 1), (1, 0)] {
+            let Some(ValuePlace::Register(part)) = self.operand(to) else { continue };
+            if part.of == wanted.of {
+                let written = self.written_part(wanted.of)?.common(wanted)?;
+                return Self::copied(wanted, part, self.operand(from)?, written);
+            }
+        }
+        None
+    }
+
+    fn address_of_lea(&self, written: Part) -> Origin {
+        let insn = self.insn;
+        let (base, index) = (insn.memory_base(), insn.memory_index());
+        match (base, index) {
+            (Register::None | Register::RIP, Register::None) => Origin::Constant,
+            (base, Register::None) if insn.memory_displacement64() == 0 => {
+                match Part::of_name(base).filter(|part| part.size_bytes >= written.end()) {
+                    Some(base) => {
+                        Origin::Copied(ValuePlace::Register(Part { of: base.of, ..written }))
+                    }
+                    None => self.computed(),
+                }
+            }
+            _ => self.computed(),
+        }
+    }
+
+    /// Returns the bytes of a register that the instruction writes, as the end of a range from the
+    /// first one on.
+    fn written_part(&self, whole: Whole) -> Option<Part> {
+        let writes = self.info.used_registers().iter().filter(|used| is_write(used.access()));
+        let parts = writes.filter_map(|used| Part::of_name(used.register()));
+        let of_it = parts.filter(|part| part.of == whole);
+        let all = of_it.reduce(|one, other| {
+            let offset = one.offset.min(other.offset);
+            let size_bytes = one.end().max(other.end()) - offset;
+            Part { of: whole, offset, size_bytes }
+        })?;
+        // A write to the low half of a general register clears the other one (SDM volume 1,
+        // "General-Purpose Registers in 64-Bit Mode").
+        let is_half = !whole.0.is_zmm() && all.size_bytes == 4;
+        Some(if is_half { Part { size_bytes: GENERAL_BYTES, ..all } } else { all })
+    }
+
+    fn in_memory(&self, wanted: AddrRange) -> Written {
+        let insn = self.insn;
+        let write = self.writes().find(|range| range.overlaps(wanted))?;
+        let start = write.start.max(wanted.start);
+        let end = write.end.min(wanted.end);
+        let written = AddrRange::new(start, end);
+        let (shift, size) = (start.0 - write.start.0, written.size_bytes());
+        let of = ValuePlace::Memory(written);
+        let from = |place| Self::within(place, shift, size).map(Origin::Copied);
+        let origin = match insn.mnemonic() {
+            Mnemonic::Call => Some(Origin::ReturnAddress),
+            Mnemonic::Push if self.is_immediate(0) => Some(Origin::Constant),
+            Mnemonic::Push => self.operand(0).and_then(from),
+            Mnemonic::Stosb | Mnemonic::Stosw | Mnemonic::Stosd | Mnemonic::Stosq => {
+                return Some(self.stored_element(write, written));
+            }
+            Mnemonic::Xchg => self.other_operand().and_then(from),
+            Mnemonic::Cmpxchg => self.operand(1).and_then(from),
+            Mnemonic::Movhps | Mnemonic::Movhpd | Mnemonic::Vmovhps | Mnemonic::Vmovhpd => {
+                let high = self.operand(1).and_then(|all| Self::within(all, 8, 8));
+                high.and_then(from)
+            }
+            Mnemonic::Vextractf128 | Mnemonic::Vextracti128 => {
+                let half = u64::from(insn.immediate8() & 1) * XMM_BYTES;
+                let part = self.operand(1).and_then(|all| Self::within(all, half, XMM_BYTES));
+                part.and_then(from)
+            }
+            Mnemonic::Movsb | Mnemonic::Movsw | Mnemonic::Movsd | Mnemonic::Movsq
+                if insn.is_string_instruction() =>
+            {
+                self.copied_string(write).and_then(from)
+            }
+            _ if moved_bytes(insn).is_some() => match self.operand(1) {
+                Some(place) => from(place),
+                None => Some(Origin::Constant).filter(|_| self.is_immediate(1)),
+            },
+            _ => None,
+        };
+        Some((of, origin.unwrap_or_else(|| self.computed())))
+    }
+
+    fn other_operand(&self) -> Option<ValuePlace> {
+        let is_register =
+            |number: &u32| matches!(self.operand(*number), Some(ValuePlace::Register(_)));
+        [0, 1].into_iter().find(is_register).and_then(|number| self.operand(number))
+    }
+
+    /// Returns the first element that STOS wrote to a part of memory.
+    fn stored_element(&self, write: AddrRange, written: AddrRange) -> (ValuePlace, Origin) {
+        let size = self.insn.memory_size().size() as u64;
+        let offset = (written.start.0 - write.start.0) % size;
+        let size_bytes = written.size_bytes().min(size - offset);
+        let of = ValuePlace::Memory(AddrRange::sized(written.start, size_bytes));
+        let from = Part { of: Whole(Register::RAX), offset, size_bytes };
+        (of, Origin::Copied(ValuePlace::Register(from)))
+    }
+
+    /// Returns the memory that MOVS read.
+    fn copied_string(&self, write: AddrRange) -> Option<ValuePlace> {
+        let size = write.size_bytes();
+        let element = self.insn.memory_size().size() as u64;
+        let is_down = self.before.eflags & DF != 0;
+        let back = if is_down { size.checked_sub(element)? } else { 0 };
+        let start = Addr(self.before.rsi.wrapping_sub(back));
+        Some(ValuePlace::Memory(AddrRange::sized(start, size)))
+    }
+
+    /// Returns the memory that the instruction wrote.
+    fn writes(&self) -> impl Iterator<Item = AddrRange> {
+        let written = self.info.used_memory().iter().filter(|memory| is_write(memory.access()));
+        written.filter_map(|memory| self.range_of(memory))
+    }
+
+    fn memory_read(&self) -> Option<ValuePlace> {
+        let mut read = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
+        read.find_map(|memory| self.range_of(memory)).map(ValuePlace::Memory)
+    }
+
+    fn range_of(&self, memory: &UsedMemory) -> Option<AddrRange> {
+        let insn = self.insn;
+        let at = memory.virtual_address(0, |register, _, _| value(register, self.before))?;
+        let repeats =
+            insn.is_string_instruction() && (insn.has_rep_prefix() || insn.has_repne_prefix());
+        if !repeats {
+            return Some(AddrRange::sized(Addr(at), memory.memory_size().size() as u64));
+        }
+        let size = insn.memory_size().size() as u64;
+        let rounds = self.before.rcx.wrapping_sub(self.after.rcx);
+        let is_down = self.before.eflags & DF != 0;
+        let down = if is_down { rounds.checked_sub(1)?.checked_mul(size)? } else { 0 };
+        Some(AddrRange::sized(Addr(at.wrapping_sub(down)), rounds.checked_mul(size)?))
+    }
+
+    /// Returns the origin that is an operation on all that the instruction read.
+    fn computed(&self) -> Origin {
+        let insn = self.insn;
+        let is_of_address = |register: Register| {
+            let full = register.full_register();
+            let addresses = [insn.memory_base(), insn.memory_index()];
+            let is_operand = insn.op_kinds().zip(0..).any(|(kind, number)| {
+                kind == OpKind::Register && insn.op_register(number).full_register() == full
+            });
+            insn.mnemonic() != Mnemonic::Lea
+                && !is_operand
+                && addresses.iter().any(|of| of.full_register() == full)
+        };
+        let registers = self.info.used_registers().iter().filter(|used| is_read(used.access()));
+        let mut operands: Vec<ValuePlace> = registers
+            .filter(|used| !is_of_address(used.register()))
+            .filter_map(|used| Part::of_name(used.register()))
+            .map(ValuePlace::Register)
+            .collect();
+        let memory = self.info.used_memory().iter().filter(|memory| is_read(memory.access()));
+        operands.extend(memory.filter_map(|m| self.range_of(m)).map(ValuePlace::Memory));
+        operands.dedup();
+        Origin::Computed(operands)
+    }
+
+    /// Returns true if a condition holds before the instruction (SDM volume 1, "Condition Codes").
+    fn holds(&self, condition: ConditionCode) -> Option<bool> {
+        use ConditionCode as C;
+        let flag = |bit: u32| self.before.eflags >> bit & 1 != 0;
+        let (carry, parity, zero, sign, overflow) = (flag(0), flag(2), flag(6), flag(7), flag(11));
+        Some(match condition {
+            C::o => overflow,
+            C::no => !overflow,
+            C::b => carry,
+            C::ae => !carry,
+            C::e => zero,
+            C::ne => !zero,
+            C::be => carry || zero,
+            C::a => !carry && !zero,
+            C::s => sign,
+            C::ns => !sign,
+            C::p => parity,
+            C::np => !parity,
+            C::l => sign != overflow,
+            C::ge => sign == overflow,
+            C::le => zero || sign != overflow,
+            C::g => !zero && sign == overflow,
+            C::None => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

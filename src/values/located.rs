@@ -1,0 +1,47 @@
+//! Where the value of an expression is.
+
+use super::bind::Bound;
+use super::error::Error;
+use super::evaluate::{Evaluator, Fail, Frame, State};
+use super::home::InFrame;
+use super::parse::Item;
+use super::shown::Shown;
+use crate::symbols::{Home, Piece};
+
+/// A value, and where it is.
+#[derive(Clone, Debug)]
+pub struct Located {
+    /// Where it is.
+    pub home: Home,
+    /// Its size, if it is known.
+    pub size_bytes: Option<u64>,
+    /// The value.
+    pub shown: Shown,
+}
+
+impl Evaluator<'_> {
+    /// Returns where the value of a question's only expression is in a frame, its size, and the value.
+    pub fn locate(&self, bound: &Bound, frame: &Frame<'_>) -> Result<Located, Error> {
+        let machine = InFrame {
+            registers: frame.registers,
+            machine: frame.machine,
+            is_innermost: frame.is_innermost,
+        };
+        let state = State { evaluator: self, bound, frame, machine: &machine };
+        let [(_, Item::Value(expr))] = bound.items.as_slice() else {
+            return Err(Error::NotOneValue);
+        };
+        match state.value(expr) {
+            Ok(value) => Ok(Located {
+                size_bytes: self.size_of(&value.ty),
+                shown: self.show(&value, &machine),
+                home: value.home,
+            }),
+            Err(Fail::Missing(missing)) => {
+                let home = Home::of(Piece::Unavailable);
+                Ok(Located { home, size_bytes: None, shown: Shown::Missing(missing) })
+            }
+            Err(Fail::Error(error)) => Err(error),
+        }
+    }
+}
