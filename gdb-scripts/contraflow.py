@@ -610,6 +610,38 @@ Each line has a position for cf-seek."""
         return functions + ["--args", "--returns", "--duration"]
 
 
+class Origin(Asked):
+    """Show where a value came from, step by step backwards.
+
+Usage: cf-origin EXPRESSION
+
+EXPRESSION is a variable, what else has an address, such as account->owner, or a register of the
+innermost frame, such as $rax. From copy to copy, to what computed the value, or brought it into the
+program: a constant, a file, a system call. Each line has a position for cf-seek."""
+
+    def __init__(self):
+        Command.__init__(self, gdb.COMMAND_STATUS, gdb.COMPLETE_EXPRESSION)
+
+    def options(self, words):
+        if not words:
+            raise gdb.GdbError("cf-origin needs an expression; see `help cf-origin`")
+        expression = " ".join(words)
+        try:
+            value = gdb.parse_and_eval(expression)
+            value.fetch_lazy()
+        except gdb.error as error:
+            raise gdb.GdbError(str(error))
+        if value.is_optimized_out:
+            raise gdb.GdbError("%s is optimized out here: ask at another position" % expression)
+        when = re.match(r"position ([0-9.]+)", patiently("monitor when"))
+        options = ["--thread", str(selected_tid())] + (["--at", when[1]] if when else [])
+        if value.address is not None:
+            return options + ["--bytes", str(value.type.sizeof), "%#x" % int(value.address)]
+        if gdb.selected_frame().level() > 0:
+            raise gdb.GdbError("%s has no address in this frame: it is in a register, or computed" % expression)
+        return options + ["--frame", "0", expression]
+
+
 class Mark(Question):
     """Give the current position a name.
 
@@ -733,6 +765,17 @@ expression. COUNT is relative to the current position. TIME is since the start, 
         unwinder.forget()
         execute("maintenance flush register-cache")
         execute("maintenance flush dcache")
+        self.update_libraries()
+
+    def update_libraries(self):
+        """gdb did not see the program load or unload libraries on the way. Before the linker has a list
+        of them, gdb keeps what it knows."""
+        if "<library " not in (request("qXfer:libraries-svr4:read::0,400") or ""):
+            return
+        try:
+            execute("sharedlibrary" if gdb.parameter("auto-solib-add") else "info sharedlibrary")
+        except gdb.error:
+            pass
 
     def complete(self, text, word):
         choices = ["begin", "start", "end"] + mark_names()
@@ -875,13 +918,17 @@ Goes to the innermost call by the program's own code."""
 
     # The lengths of call instructions in bytes, the usual ones first.
     lengths = (5, 2, 3, 6, 7, 4)
+    # The sources of libraries that compilers put into the program itself: Rust's and C++'s.
+    of_compilers = re.compile(r"/rustc/[0-9a-f]+/|.*/rustlib/src/|.*/include/c\+\+/")
+    # Go's: in the directory that has the sources of its run-time system, which begins each stack.
+    of_go = re.compile(r"(.*/src/)runtime/[^/]*\.(go|s)$")
 
     def walk(self):
-        frame = gdb.newest_frame()
-        if gdb.solib_name(frame.pc()) is None:
+        newest = gdb.newest_frame()
+        go = self.go_library(newest)
+        if self.is_own(newest, go):
             raise gdb.GdbError("this is the program's own code")
-        while frame is not None and gdb.solib_name(frame.pc()) is not None:
-            frame = frame.older()
+        frame = self.first_own(newest, go)
         call = self.call_before(frame) if frame is not None else None
         if call is None:
             raise gdb.GdbError("no call of the program's own code is known here")
@@ -898,13 +945,46 @@ Goes to the innermost call by the program's own code."""
             stop.delete()
             for each in others:
                 each.enabled = True
+        # The call may be one of a library's function that was inlined.
+        own = self.first_own(gdb.newest_frame(), go)
+        if own is not None:
+            own.select()
         gdb.execute("frame")
+
+    def first_own(self, frame, go):
+        while frame is not None and not self.is_own(frame, go):
+            frame = frame.older()
+        return frame
+
+    def is_own(self, frame, go):
+        """Returns true if a frame is one of the program's own code, as far as is known."""
+        if gdb.solib_name(frame.pc()) is not None:
+            return False
+        path = self.source_of(frame)
+        return not self.of_compilers.match(path) and not (go and path.startswith(go))
+
+    def source_of(self, frame):
+        symtab = frame.find_sal().symtab
+        return symtab.fullname() if symtab is not None else ""
+
+    def go_library(self, frame):
+        """Returns the directory of the sources of Go's library, if the frames are of a Go program."""
+        for _ in range(REMEMBERED_FRAMES):
+            found = gdb.solib_name(frame.pc()) is None and self.of_go.match(self.source_of(frame))
+            frame = frame.older()
+            if found or frame is None:
+                return found.group(1) if found else None
+        return None
 
     def call_before(self, frame):
         """Returns the address of the call instruction from which a frame goes on; None if there is
         none, as after a signal."""
         for length in self.lengths:
-            insn = frame.architecture().disassemble(frame.pc() - length)[0]
+            try:
+                insn = frame.architecture().disassemble(frame.pc() - length)[0]
+            except (gdb.error, OverflowError):
+                # No code is there.
+                continue
             if insn["length"] == length and insn["asm"].startswith("call"):
                 return insn["addr"]
         return None
@@ -1390,7 +1470,7 @@ def load():
     Check()
     define_hooks()
     gdb.pretty_printers.append(printer_of_stand_ins)
-    for command in (When, Info, History, Find, Hits, CallsOf, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return, Last):
+    for command in (When, Info, History, Find, Hits, CallsOf, Origin, Mark, Marks, Unmark, Stats, Gaps, Home, Caller, Return, Last):
         command()
     # gdb may be connected already.
     resumption.stop()

@@ -3,7 +3,12 @@ it with `command script import`; LLDB 22 or newer, which is the first that steps
 
 The commands query the server like gdb's `monitor`: cf-when, cf-seek, cf-history, cf-find, cf-mark,
 cf-marks, cf-unmark, cf-gaps, cf-stats, cf-info, cf-help. LLDB caches registers and memory until the
-process runs, so cf-seek makes the server move when the process continues, and continues it.
+process runs, so the commands that move (cf-seek, cf-last, cf-home, cf-caller, cf-return) make the
+server move when the process continues, and continue it.
+
+LLDB continues backwards (`process continue --reverse`) but has no steps back. In exact recordings
+there are cf-reverse-stepi, cf-reverse-step, cf-reverse-next and cf-reverse-finish. After any of
+them, LLDB goes forward again.
 
 It sets LLDB's packet timeout to ten minutes, since the server decodes the history and reads symbols
 on first use.
@@ -22,6 +27,14 @@ HELP = {
     "gaps": "List the gaps in the history.",
     "stats": "Show the size of each thread's history.",
     "info": "Show the recorded program and how it ended.",
+    "reverse-stepi": "Step one instruction back.",
+    "reverse-step": "Step back to the beginning of a source line, also in called functions.",
+    "reverse-next": "Step back to the beginning of a source line, over called functions.",
+    "reverse-finish": "Go back to the call of the selected frame's function.",
+    "last": "Go back to where a value was last changed; without one, to the change before.",
+    "home": "Go back out of libraries, to the last call by the program's own code.",
+    "caller": "Go back to the call of this function.",
+    "return": "Go forward to the return of this function.",
     "help": "Show the `monitor` commands of the server.",
     "seek": (
         "Go to a position of the history. "
@@ -66,31 +79,105 @@ class Command:
         return HELP[self.name]
 
 
-class Seek(Command):
-    """A command that moves to a position by continuing to it."""
+def move(debugger, command, context, result):
+    """Lets the server move, and the process continue to there. Shows where, and the server's answer."""
+    text, good = ask(debugger, "on-continue " + command)
+    if not good:
+        result.SetError(text.rstrip())
+        return
+    lines = text.strip().splitlines()
+    if not lines or not lines[-1].startswith("position "):
+        result.SetError(text.rstrip())
+        return
+    was_asynchronous = debugger.GetAsync()
+    debugger.SetAsync(False)
+    error = context.GetProcess().ContinueInDirection(lldb.eRunForward)
+    debugger.SetAsync(was_asynchronous)
+    if error.Fail():
+        result.SetError(error.GetCString())
+        return
+    frame = lldb.SBCommandReturnObject()
+    debugger.GetCommandInterpreter().HandleCommand("frame select 0", frame)
+    result.AppendMessage((frame.GetOutput() or "").rstrip())
+    result.AppendMessage("\n".join(lines))
 
-    name = "seek"
+
+class Move(Command):
+    """A `monitor` command that moves."""
 
     def __call__(self, debugger, argument, context, result):
-        text, good = ask(debugger, "seek-on-continue " + argument.strip())
-        if not good or not text.startswith("position"):
-            result.SetError(text.rstrip())
+        move(debugger, (self.name + " " + argument).strip(), context, result)
+
+
+class Last(Command):
+    """Goes back to the last change of a value, or to the change before that."""
+
+    name = "last"
+    # The address and the size of the value asked for last.
+    asked = None
+
+    def __call__(self, debugger, argument, context, result):
+        if argument.strip():
+            value = context.GetFrame().EvaluateExpression(argument)
+            address, size = value.GetLoadAddress(), value.GetByteSize()
+            if value.GetError().Fail():
+                result.SetError(value.GetError().GetCString())
+                return
+            if address == lldb.LLDB_INVALID_ADDRESS or not size:
+                result.SetError("that value is not in memory")
+                return
+            Last.asked = "%#x %d" % (address, size)
+        if Last.asked is None:
+            result.SetError("the last change of which value? For example: cf-last account->owner")
             return
-        was_asynchronous = debugger.GetAsync()
-        debugger.SetAsync(False)
-        error = context.GetProcess().Continue()
-        debugger.SetAsync(was_asynchronous)
-        if error.Fail():
-            result.SetError(error.GetCString())
+        move(debugger, "last " + Last.asked, context, result)
+
+
+class Back(Command):
+    """A command that steps back. LLDB itself only continues backwards."""
+
+    # The server's word for the step; none for an instruction.
+    step = None
+
+    def __call__(self, debugger, argument, context, result):
+        thread = context.GetThread()
+        if not thread.IsValid():
+            result.SetError("no thread: connect with `gdb-remote` first")
             return
-        text, _ = ask(debugger, "when")
-        result.AppendMessage(text.rstrip())
+        command = "seek -1"
+        if self.step:
+            command = "back %d %s" % (thread.GetThreadID(), self.step)
+        if self.step == "out":
+            frame = context.GetFrame()
+            while frame.IsInlined():
+                frame = thread.GetFrameAtIndex(frame.GetFrameID() + 1)
+            caller = thread.GetFrameAtIndex(frame.GetFrameID() + 1)
+            if not caller.IsValid():
+                result.SetError("the outermost frame has no caller")
+                return
+            command += " %#x %#x" % (frame.GetCFA(), caller.GetPC())
+        move(debugger, command, context, result)
+
+
+KINDS = {
+    "seek": (Move, None),
+    "home": (Move, None),
+    "caller": (Move, None),
+    "return": (Move, None),
+    "last": (Last, None),
+    "reverse-stepi": (Back, None),
+    "reverse-step": (Back, "into"),
+    "reverse-next": (Back, "over"),
+    "reverse-finish": (Back, "out"),
+}
 
 
 def __lldb_init_module(debugger, _):
     debugger.HandleCommand("settings set plugin.process.gdb-remote.packet-timeout 600")
     for name in HELP:
-        kind = Seek if name == "seek" else type(name.capitalize(), (Command,), {"name": name})
+        base, step = KINDS.get(name, (Command, None))
+        title = name.title().replace("-", "")
+        kind = type("Cf" + title, (base,), {"name": name, "step": step})
         globals()[kind.__name__] = kind
         debugger.HandleCommand(
             "command script add --overwrite --class %s.%s cf-%s" % (__name__, kind.__name__, name)

@@ -2,7 +2,8 @@
 
 Such files are not trusted: gdb loads no script beside them or in their sections, even if the user's
 `auto-load safe-path` covers them. Scripts that are installed on this machine for files with the
-same paths are loaded as for a core file: pretty-printers of libstdc++, `py-bt` of Python.
+same paths are loaded as for a core file: pretty-printers of libstdc++, `py-bt` of Python. So are
+scripts beside the machine's own files, in directories that the user trusts explicitly.
 """
 
 import fnmatch
@@ -82,20 +83,23 @@ class InstalledScripts:
                 shown = os.path.join(parent, name)
                 path = os.path.realpath("/" + os.path.relpath(shown, root))
                 self.paths.setdefault(os.path.realpath(shown), set()).add(path)
-        self.loaded = set()
+        # The objfile that each script was loaded for. gdb drops a library's where it is not loaded yet.
+        self.loaded = {}
 
     def load(self, event):
         objfile = event.new_objfile
         for path in self.paths.get(os.path.realpath(objfile.filename or ""), ()):
-            for directory in installed_scripts():
+            for directory in installed_scripts() + [""]:
                 for suffix, run in SUFFIXES.items():
                     self.load_once(directory + path + suffix, run, InstalledObjfile(objfile, path))
 
     def load_once(self, script, run, objfile):
         trusted = directories(gdb.parameter(SAFE_PATH))
         is_trusted = any(covers(entry, os.path.realpath(script)) for entry in trusted)
-        if is_trusted and script not in self.loaded and os.path.isfile(script):
-            self.loaded.add(script)
+        before = self.loaded.get(script)
+        is_needed = before is None or not before.is_valid()
+        if is_trusted and is_needed and os.path.isfile(script):
+            self.loaded[script] = objfile
             run(script, objfile)
 
 

@@ -19,8 +19,8 @@ use super::target::Served;
 use super::thread_id::{self, ThreadChoice};
 use super::transport::Transport;
 use super::{
-    btrace, catches, hex, hints, lldb, lldb_trace, memory, monitor, search, stack, stop_reply,
-    thread_local, xfer,
+    allocation, btrace, catches, hex, hints, lldb, lldb_trace, memory, monitor, search, stack,
+    stop_reply, thread_local, xfer,
 };
 use crate::session::{AnySession, Forks, Run, Start, Stop, StopReason};
 use std::cell::{Cell, RefCell};
@@ -346,6 +346,7 @@ impl<'a, R: Run> Client<'a, R> {
             .or_else(|| thread_local::answer(&self.served.session, body))
             .or_else(|| lldb_trace::answer(&self.served.session, body, &interrupted))
             .or_else(|| self.saved.answer(&mut self.served.session, tid, body))
+            .or_else(|| allocation::answer(&mut self.served.session, body))
         {
             return Answer::Reply(reply);
         }
@@ -389,7 +390,7 @@ impl<'a, R: Run> Client<'a, R> {
         if !run.can_catch_forks() {
             self.features.forks = Forks::default();
             // gdb reads the mappings of a process whose number it knows.
-            self.features.multiprocess &= run.is_exact();
+            self.features.multiprocess &= run.is_exact() && !self.features.lldb;
         }
         run.catch_forks(self.features.forks);
         Answer::Reply(supported::extend(&features, self.features, run.can_catch_calls()))

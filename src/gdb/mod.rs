@@ -8,6 +8,7 @@
 //! It never reaches below the session, and listens only at the requested address.
 
 mod agent;
+mod allocation;
 mod arch;
 mod btrace;
 mod catches;

@@ -60,7 +60,8 @@ pub(super) fn parse(body: &[u8]) -> ClientFeatures {
         expands_runs: list
             .split(|byte| *byte == b';')
             .any(|item| item.starts_with(b"xmlRegisters=")),
-        multiprocess: has(b"multiprocess+") && !lldb,
+        // LLDB names processes only to detach from one of two.
+        multiprocess: has(b"multiprocess+") && (!lldb || forks != Forks::default()),
         forks,
         lldb,
     }
@@ -125,13 +126,16 @@ mod tests {
         for feature in ["multiprocess+", "fork-events+", "vfork-events+"] {
             assert_eq!(offered.split(';').filter(|item| *item == feature).count(), 1, "{offered}");
         }
-        // Without process IDs there are no forks; LLDB does not expect the IDs.
+        // Without process IDs there are no forks; LLDB does not expect the IDs without forks.
         for alone in [&b"qSupported:fork-events+;vfork-events+"[..], b"qSupported:multiprocess+"] {
             let client = parse(alone);
             assert_eq!((client.multiprocess, client.forks), (false, Forks::default()));
             let offered = extend(b"multiprocess+;swbreak+", client, false);
             assert!(!String::from_utf8(offered).unwrap().contains("process+"));
         }
+        // LLDB detaches from one of two processes by its ID.
+        let client = parse(b"qSupported:multiprocess+;fork-events+");
+        assert_eq!((client.lldb, client.multiprocess, client.forks.fork), (true, true, true));
         let client = parse(b"qSupported:multiprocess+;qRelocInsn+");
         assert_eq!((client.multiprocess, client.forks), (true, Forks::default()));
     }

@@ -7,7 +7,7 @@ use crate::recording::log::{Bytes, ThreadState};
 use crate::tracee::Tracee;
 use std::collections::BTreeMap;
 
-const NT_X86_XSTATE: u32 = 0x202;
+pub(super) const NT_X86_XSTATE: u32 = 0x202;
 
 /// A thread of the program.
 #[derive(Clone, Debug)]

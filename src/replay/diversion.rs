@@ -81,12 +81,17 @@ impl Replay {
         let places = self.threads().into_iter().filter_map(place).collect();
         let is_at_end = self.is_at_end;
         self.diverted = Some(Diverted { position, places, owns_copy, is_at_end });
-        Ok(())
+        let mapped = self.map_all_lent();
+        if mapped.is_err() {
+            self.end_diversion()?;
+        }
+        mapped
     }
 
     /// Ends a diversion: everything is as it was.
     pub fn end_diversion(&mut self) -> Result<(), Error> {
         let Some(diverted) = self.diverted.take() else { return Ok(()) };
+        self.keep_lent();
         self.restore(diverted.position)?;
         if diverted.owns_copy {
             self.epoch.checkpoints.forget(diverted.position);
@@ -107,8 +112,11 @@ impl Replay {
         self.epoch.contexts.set_extended(tid, &Bytes(extended), self.epoch.thread.tracee)
     }
 
-    /// Writes memory, in a diversion.
+    /// Writes memory, in a diversion if it is the program's.
     pub fn divert_memory(&mut self, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
+        if self.write_lent(addr, bytes) {
+            return Ok(());
+        }
         self.divert()?;
         self.epoch.overwrite(addr, bytes)
     }

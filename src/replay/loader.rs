@@ -1,13 +1,14 @@
 //! A process with the memory of a program, at its first instruction or at a keyframe.
 
-use super::contexts::{Context, Contexts};
+use super::contexts::{Context, Contexts, NT_X86_XSTATE};
 use super::epoch::Epoch;
 use super::error::Error;
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
-use crate::recording::Reader;
 use crate::recording::log::{Cursor, Happening, Mapped, Start};
+use crate::recording::{COMPLETED_SAVES_VERSION, Reader};
 use crate::tracee::{Tracee, end, start_empty};
+use crate::translate::Components;
 
 /// Code that counts writes no records.
 const BUFFER_BYTES: u64 = 256 << 10;
@@ -112,6 +113,10 @@ impl Epoch {
         let seen = std::iter::empty();
         let mut engine =
             TranslatedProcess::open_beside(tracee, pid, code, BUFFER_BYTES, seen, reserved)?;
+        if reader.manifest().format >= COMPLETED_SAVES_VERSION {
+            let host = Components::of(&tracee.register_set(NT_X86_XSTATE)?);
+            engine.complete_saves(Components::of(&start.state.extended.0), host);
+        }
         engine.prepare_area(tracee)?;
         engine.keep_promise();
         let area = engine.take_area().ok_or(Error::Killed)?;

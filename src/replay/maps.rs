@@ -5,8 +5,8 @@ use super::epoch::Epoch;
 use super::error::Error;
 use super::loader::{STACK_BYTES, STACK_GAP_BYTES};
 use crate::common::{Addr, AddrRange};
-use crate::recording::Reader;
 use crate::recording::log::{Content, MapChange, Mapped, Write};
+use crate::recording::{KnownCode, Reader, addresses_in};
 use crate::sideband::Protection;
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MMAP, MPROTECT, MREMAP, MUNMAP, OPEN};
 use crate::tracee::{self, Tracee};
@@ -128,9 +128,13 @@ impl Epoch {
                 self.write(room, &text)?;
                 let fd = self.call("open", OPEN, [room.0, READ_ONLY_CLOEXEC, 0, 0, 0, 0])?;
                 let args = [start, size, prot, PRIVATE_FIXED | NORESERVE, fd, *offset];
-                let mapped = self.call("mmap", MMAP, args);
+                let done = self.call("mmap", MMAP, args);
                 self.call("close", CLOSE, [fd, 0, 0, 0, 0, 0])?;
-                mapped?;
+                done?;
+                if mapped.protection.execute {
+                    let offsets = KnownCode::of_user().load(image);
+                    self.engine.expect_code(addresses_in(mapped.range, *offset, &offsets));
+                }
             }
         }
         Ok(())

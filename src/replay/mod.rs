@@ -16,6 +16,7 @@ mod error;
 mod events;
 mod extend;
 mod forward;
+mod lent;
 mod loader;
 mod maps;
 mod outline;

@@ -3,6 +3,7 @@
 use super::diversion::Diverted;
 use super::epoch::Epoch;
 use super::error::Error;
+use super::lent::Lent;
 use super::outline::Outline;
 use super::position::Position;
 use super::row::Row;
@@ -41,6 +42,8 @@ pub struct Replay {
     pub(super) hits: Option<Hits>,
     /// The moment that was left in a diversion.
     pub(super) diverted: Option<Diverted>,
+    /// The memory that the debugger allocated.
+    pub(super) lent: Lent,
     /// The number of the entry where the run ends, as far as it is known.
     pub(super) end: u64,
 }
@@ -72,6 +75,7 @@ impl Replay {
             row: Row::default(),
             hits: None,
             diverted: None,
+            lent: Lent::default(),
             end: u64::MAX,
         };
         replay.first = replay.position();
@@ -109,6 +113,13 @@ impl Replay {
     /// Returns the number of the last moment.
     pub fn last_moment(&self) -> u64 {
         self.outline.total_ticks().saturating_add(self.outline.last())
+    }
+
+    /// Returns the moments with which the intervals before each entry of the log begin, and one after the
+    /// last.
+    pub fn interval_starts(&self) -> Vec<u64> {
+        let starts = (0..=self.outline.last() + 1).map(Position::after_entries);
+        starts.map(|at| self.moment(at)).collect()
     }
 
     /// Returns the path of the program that runs here, and its auxiliary vector.

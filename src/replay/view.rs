@@ -45,6 +45,19 @@ impl Replay {
         Some(core::Thread { tid, registers, ..core::Thread::default() })
     }
 
+    /// Returns the next entry of the log.
+    pub fn next_entry(&mut self) -> Result<Option<Happening>, Error> {
+        Ok(self.cursor.current()?.map(|entry| entry.happening.clone()))
+    }
+
+    /// Returns the registers of the thread to which an entry of the log happened.
+    pub fn thread_of_entry(&self, entry: u64) -> Result<Option<ThreadView>, Error> {
+        match self.outline.thread_of(entry) {
+            Some(tid) => self.thread(tid),
+            None => Ok(None),
+        }
+    }
+
     /// Returns the registers of a thread.
     pub fn thread(&self, tid: Tid) -> Result<Option<ThreadView>, Error> {
         let Some(context) = self.epoch.contexts.get(tid) else { return Ok(None) };
@@ -83,8 +96,8 @@ impl Replay {
         Ok(context.and_then(|c| c.siginfo.as_ref()).map(|Bytes(info)| info.clone()))
     }
 
-    /// Reads memory up to the first byte that the program does not have. Returns how many bytes
-    /// there are.
+    /// Reads memory up to the first byte that the program does not have, or what is lent to the
+    /// debugger. Returns how many bytes there are.
     pub fn read(&self, addr: Addr, buf: &mut [u8]) -> usize {
         let page = self.epoch.page;
         let own = crate::common::AddrRange::sized(page, 4096);
@@ -92,10 +105,13 @@ impl Replay {
         if own.overlaps(wanted) {
             return 0;
         }
-        self.epoch.engine.read_visible(addr, buf)
+        match self.epoch.engine.read_visible(addr, buf) {
+            0 => self.read_lent(addr, buf),
+            known => known,
+        }
     }
 
-    /// Returns the program's mappings.
+    /// Returns the program's mappings, and those of memory that is lent to the debugger.
     pub fn mappings(&self) -> Vec<Mapping> {
         let page = self.epoch.page;
         let swap = |(path, image): (&String, &ImageId)| (image.0.clone(), path.clone());
@@ -108,7 +124,10 @@ impl Replay {
             Mapping { name, range: self.without_unused_stack(mapping.range), ..mapping.clone() }
         };
         let mappings = self.epoch.engine.space.mappings();
-        mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name).collect()
+        let visible = mappings.filter(|mapping| !mapping.range.contains(page)).map(with_name);
+        let mut all: Vec<Mapping> = visible.chain(self.lent_mappings()).collect();
+        all.sort_by_key(|mapping| mapping.range.start);
+        all
     }
 
     /// Returns a mapping's range without the part into which a stack has not grown.

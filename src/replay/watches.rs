@@ -5,6 +5,7 @@ use super::epoch::Epoch;
 use super::error::Error;
 use crate::common::AddrRange;
 use crate::insn::{Registers, reads, writes};
+use crate::recording::log::{Happening, Write};
 use crate::tracee::{self, debug_registers, debug_registers::Watched};
 use std::collections::BTreeSet;
 
@@ -13,10 +14,18 @@ use std::collections::BTreeSet;
 pub enum WatchKind {
     /// Writes that change the value.
     Write,
+    /// All writes; those that change the value where the debug registers do not suffice.
+    Store,
     /// Reads.
     Read,
     /// Both, whatever the value.
     Access,
+}
+
+impl WatchKind {
+    fn is_of_reads(self) -> bool {
+        matches!(self, Self::Read | Self::Access)
+    }
 }
 
 /// Watched memory.
@@ -46,7 +55,7 @@ pub(super) struct Watching {
 
 impl Watch {
     fn of_registers(&self) -> tracee::Watch {
-        let reads = self.kind != WatchKind::Write;
+        let reads = self.kind.is_of_reads();
         tracee::Watch { addr: self.range.start, size_bytes: self.range.size_bytes(), reads }
     }
 }
@@ -71,6 +80,11 @@ impl Watching {
         self.watches.iter().map(|(watch, _)| *watch).collect()
     }
 
+    /// Returns true if writes that change nothing count.
+    pub(super) fn is_of_stores(&self) -> bool {
+        self.watches.iter().any(|(watch, _)| watch.kind == WatchKind::Store)
+    }
+
     /// Returns true if instructions must be executed one by one and decoded.
     pub(super) fn decodes(&self) -> bool {
         self.decodes
@@ -82,7 +96,7 @@ impl Watching {
             ranges.iter().any(|range| range.overlaps(watch.range))
         };
         self.watches.iter().position(|(watch, _)| match watch.kind {
-            WatchKind::Write => false,
+            WatchKind::Write | WatchKind::Store => false,
             WatchKind::Read => is_among(&insn.reads, watch),
             WatchKind::Access => is_among(&insn.reads, watch) || is_among(&insn.writes, watch),
         })
@@ -108,14 +122,13 @@ impl Epoch {
     /// of pages.
     pub(super) fn watch(&mut self, watches: &[Watch]) -> Result<Watching, Error> {
         let (mut by_registers, mut pages, mut decodes) = (Vec::new(), BTreeSet::new(), false);
-        let of_kind =
-            |writes| watches.iter().filter(move |w| (w.kind == WatchKind::Write) == writes);
-        for watch in of_kind(false).chain(of_kind(true)) {
+        let of_reads = |reads| watches.iter().filter(move |w| w.kind.is_of_reads() == reads);
+        for watch in of_reads(true).chain(of_reads(false)) {
             by_registers.push(watch.of_registers());
             if !debug_registers::can_watch(&by_registers) {
                 by_registers.pop();
                 pages.extend(pages_of(watch.range));
-                decodes |= watch.kind != WatchKind::Write;
+                decodes |= watch.kind.is_of_reads();
             }
         }
         let mut registers = Watched::default();
@@ -153,15 +166,33 @@ impl Epoch {
         let differing = self.differing(watching);
         let is_met = |(number, (watch, _)): (usize, &(Watch, Vec<u8>))| {
             let differs = differing.contains(&number);
-            let is_hit = || hits.iter().any(|hit| hit.reads && hit.addr == watch.range.start);
+            let is_hit = || {
+                let reads = watch.kind.is_of_reads();
+                hits.iter().any(|hit| hit.reads == reads && hit.addr == watch.range.start)
+            };
             match watch.kind {
                 WatchKind::Write => differs,
                 // No debug register watches reads alone: what changed was written.
                 WatchKind::Read => !differs && is_hit(),
-                WatchKind::Access => differs || is_hit(),
+                WatchKind::Store | WatchKind::Access => differs || is_hit(),
             }
         };
         Ok(watching.watches.iter().enumerate().position(is_met))
+    }
+
+    /// Returns the number of the watch that was met by what just happened.
+    pub(super) fn met_by(
+        &mut self,
+        happening: &Happening,
+        watching: &mut Watching,
+    ) -> Result<Option<usize>, Error> {
+        let met = self.met(watching)?;
+        let is_stored = |(watch, _): &(Watch, Vec<u8>)| {
+            let written = |write: &Write| AddrRange::sized(write.addr, write.bytes.0.len() as u64);
+            let mut writes = happening.writes().iter().map(written);
+            watch.kind == WatchKind::Store && writes.any(|range| range.overlaps(watch.range))
+        };
+        Ok(met.or_else(|| watching.watches.iter().position(is_stored)))
     }
 
     /// Returns the watches whose bytes are not what they were, and takes note of the new ones.

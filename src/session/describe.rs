@@ -4,6 +4,7 @@ use crate::common::{Addr, AddrRange, Tid};
 use crate::recording::{Exit, Reader};
 use crate::sideband::{self, Mapping};
 use crate::state::LinkMap;
+use crate::symbols::without_parameters;
 use std::fmt;
 
 /// A description of the recorded program and its run.
@@ -126,7 +127,8 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.function)?;
+        // As gdb names the function of a frame.
+        f.write_str(without_parameters(&self.function))?;
         if self.offset > 0 {
             write!(f, "+{}", self.offset)?;
         }

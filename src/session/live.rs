@@ -348,6 +348,12 @@ impl Run for Live {
         self.path()?.pt_cpu()
     }
 
+    fn prepare_path(&self, _goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<(), Error> {
+        let refused = "the path of a program that is recorded exactly is known when its recording is \
+                       replayed; of a live program it is known if the path is recorded";
+        if self.is_exact() { Err(Error::Refused(refused.to_owned())) } else { Ok(()) }
+    }
+
     fn recorded(&self) -> Option<&dyn History> {
         self.path()?.recorded()
     }

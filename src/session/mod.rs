@@ -11,6 +11,7 @@
 
 mod any;
 mod around;
+mod back;
 mod breakpoints;
 mod companions;
 mod describe;
@@ -42,6 +43,7 @@ mod tests;
 pub use crate::timeline::Older;
 pub use any::AnySession;
 pub use around::{Arrived, Called};
+pub use back::{Activation, BackStep};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
 pub use companions::{SourceDirectory, companions_of, source_directories};
 pub use describe::{

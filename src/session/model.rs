@@ -131,6 +131,22 @@ impl<R: Run> Session<R> {
         self.last
     }
 
+    /// Returns the breakpoints.
+    pub(super) fn breakpoints(&self) -> &Breakpoints {
+        &self.breakpoints
+    }
+
+    /// Resumes the run with other breakpoints than the debugger's.
+    pub(super) fn resume_with(
+        &mut self,
+        order: Order,
+        breakpoints: &Breakpoints,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Stop {
+        self.last = self.run.resume(&order, &self.last, breakpoints, interrupted);
+        self.last
+    }
+
     /// Detaches from a process, which continues without the debugger.
     pub fn leave_process(&mut self, pid: Pid) -> Result<(), Error> {
         let was_program = self.run.process() == Some(pid);

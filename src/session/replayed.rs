@@ -8,12 +8,13 @@ use super::source::RecordedSource;
 use super::xsave;
 use super::{
     Action, Breakpoints, CallFrame, Called, Catches, Description, Direction, Edge, Ending, Error,
-    Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position, Region, Register,
-    Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
+    Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position, Protection,
+    Region, Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
 use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch};
+use crate::sideband;
 use crate::state::link_maps;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
@@ -320,6 +321,17 @@ impl Run for Replayed {
     /// Writes memory in a diversion.
     fn write_memory(&mut self, _: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error> {
         self.replay.get_mut().divert_memory(addr, bytes).map_err(|error| refused(&error))
+    }
+
+    fn allocate(&mut self, size: u64, wanted: Protection) -> Option<Result<Addr, Error>> {
+        let Protection { read, write, execute } = wanted;
+        let protection = sideband::Protection { read, write, execute, shared: false };
+        let lent = self.replay.get_mut().lend(size, protection).map_err(|error| refused(&error));
+        Some(lent.and_then(|addr| addr.ok_or(Error::NoRoom)))
+    }
+
+    fn free(&mut self, addr: Addr) -> bool {
+        self.replay.get_mut().take_back(addr)
     }
 
     fn call_stack(&self, _: Tid) -> Vec<CallFrame> {

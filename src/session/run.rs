@@ -2,8 +2,8 @@
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Called, Catches, Description, Direction, Ending,
-    Executions, FileBytes, Forks, GapInfo, History, Library, Older, Place, Region, Register,
-    Registers, Start, ThreadInfo, Value, Watchpoint,
+    Executions, FileBytes, Forks, GapInfo, History, Library, Older, Place, Protection, Region,
+    Register, Registers, Start, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::NoThreadLocal;
@@ -197,6 +197,9 @@ pub enum Error {
     /// A failed change of a live program.
     #[error("{0}")]
     Refused(String),
+    /// The debugger allocated too much memory.
+    #[error("the debugger has allocated too much memory")]
+    NoRoom,
     /// A seek outside the history.
     #[error("no such position: {position} (the history has 0 to {total})")]
     NoSuchPosition {
@@ -262,6 +265,17 @@ pub trait Run {
 
     /// Writes memory.
     fn write_memory(&mut self, tid: Tid, addr: Addr, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Allocates memory for the debugger's own use. Returns `None` where that would change the
+    /// program.
+    fn allocate(&mut self, _size: u64, _protection: Protection) -> Option<Result<Addr, Error>> {
+        None
+    }
+
+    /// Frees what [`allocate`](Self::allocate) gave. Returns false if there is nothing at `addr`.
+    fn free(&mut self, _addr: Addr) -> bool {
+        false
+    }
 
     /// Returns the activations of a thread, innermost first.
     fn call_stack(&self, tid: Tid) -> Vec<CallFrame>;

@@ -293,7 +293,7 @@ fn the_commands_of_the_script_help_and_complete() {
         &[
             "Go to a position of the recorded history.",
             "cf-caller\ncf-calls\ncf-check\ncf-find\ncf-gaps\ncf-history\ncf-hits\ncf-home\ncf-info\n\
-             cf-last\ncf-mark\ncf-marks\ncf-return\ncf-seek\ncf-stats\ncf-unmark\ncf-when",
+             cf-last\ncf-mark\ncf-marks\ncf-origin\ncf-return\ncf-seek\ncf-stats\ncf-unmark\ncf-when",
             "cf-seek begin",
             "position 4 of 172",
             "position 5 of 172",

@@ -149,6 +149,8 @@ pub const WORDS: &[&[u8]] = &[
     b"qHostInfo",
     b"qProcessInfo",
     b"QSaveRegisterState",
+    b"_M1000,rw",
+    b"_m410000000000",
     b"QRestoreRegisterState:1",
     b"jLLDBTraceSupported",
     b"jLLDBTraceStart:{\"type\":\"intel-pt\"}]",

@@ -2,6 +2,7 @@
 //! text for the user.
 
 pub(crate) mod about;
+mod back;
 mod calls;
 pub(crate) mod clock;
 mod marks;
@@ -18,7 +19,9 @@ seek N%              go to that percentage of the history
 seek TIME            go to a time, like 1.5s, 20ms, 300us or 7ns; +TIME and -TIME from here
 seek start | end     go to the beginning or the end of the history
 seek MARK            go to a mark
-seek-on-continue ..  the same at the next continue, for debuggers that cache what they read
+back TID into | over | out FRAME RETURN
+                     step back by a line, or out of a function, without the debugger's help
+on-continue COMMAND  the same at the next continue, for debuggers that cache what they read
 mark NAME            mark this position; `unmark NAME` removes the mark
 marks                list the marks
 history [N]          show the calls around here, N before and N after
@@ -70,6 +73,15 @@ pub(super) fn answer<R: Run>(
         }
         !interrupted()
     };
+    if let Some(command) = command.trim_start().strip_prefix("on-continue ")
+        && !command.trim_start().starts_with("on-continue")
+    {
+        let answer = answer(session, command, interrupted, say);
+        // As all answers of commands that moved end.
+        let moved = answer.text.lines().last().is_some_and(|last| last.starts_with("position "));
+        let here = session.run().position().filter(|_| moved);
+        return Answer { seek: here.map(|here| here.at), ..answer };
+    }
     let words: Vec<&str> = command.split_whitespace().collect();
     let text = match words.as_slice() {
         [] | ["help"] => HELP.to_owned(),
@@ -78,17 +90,8 @@ pub(super) fn answer<R: Run>(
         ["gaps"] => about::gaps(session),
         ["stats"] => about::stats(session),
         ["seek", to] => seek::seek(session, to, interrupted),
-        ["seek-on-continue", to] => match seek::later(session, to, interrupted) {
-            Ok(target) => {
-                let target_text = about::place(target, session.run().is_exact());
-                let text = format!("position {target_text} at the next continue\n");
-                return Answer { seek: Some(target), ..text.into() };
-            }
-            Err(why) => why,
-        },
-        ["seek" | "seek-on-continue", ..] => {
-            "seek where? For example: monitor seek 1000\n".to_owned()
-        }
+        ["back", thread, how @ ..] => back::back(session, thread, how, interrupted),
+        ["seek", ..] => "seek where? For example: monitor seek 1000\n".to_owned(),
         ["mark", name] => marks::mark(session, name),
         ["unmark", name] => marks::unmark(session, name),
         ["mark" | "unmark", ..] => "give one name, for example: monitor mark here\n".to_owned(),

@@ -141,12 +141,18 @@ pub(super) fn find<R: Run>(
         from = at;
     }
     let hits = list.hits;
-    let _ = writeln!(list.text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
+    list.text.push_str(&total(hits, what, addrs.len()));
     list.text
 }
 
 fn no_code(what: &str) -> String {
     format!("there is no code of {}: give FUNCTION, FILE:LINE or *ADDRESS\n", Visible(what))
+}
+
+fn total(hits: usize, what: &str, addresses: usize) -> String {
+    let hit = if hits == 1 { "hit" } else { "hits" };
+    let address = if addresses == 1 { "address" } else { "addresses" };
+    format!("{hits} {hit} of {} at {addresses} {address}\n", Visible(what))
 }
 
 fn more_of(what: &str, count: usize) -> String {
@@ -187,8 +193,7 @@ fn find_exactly<R: Run>(
         text.push_str(&more_of(what, count));
     }
     let hits = executions.found.len();
-    let _ = writeln!(text, "{hits} hits of {} at {} addresses", Visible(what), addrs.len());
-    text
+    text + &total(hits, what, addrs.len())
 }
 
 /// Positions of the path as text.

@@ -32,21 +32,6 @@ pub(super) fn seek<R: Run>(
     }
 }
 
-/// Returns the position to which the next continue is to move, or an error message.
-pub(super) fn later<R: Run>(
-    session: &mut Session<R>,
-    to: &str,
-    interrupted: &dyn Fn() -> bool,
-) -> Result<u64, String> {
-    match steps(to).filter(|_| session.run().is_exact()) {
-        Some((direction, count)) => {
-            step(session, direction, count, interrupted);
-            session.run().position().map(|here| here.at).ok_or_else(|| NO_HISTORY.to_owned())
-        }
-        None => target(session, to),
-    }
-}
-
 /// Parses `+N` or `-N`.
 fn steps(to: &str) -> Option<(Direction, u64)> {
     let forward = to.strip_prefix('+').map(|count| (Direction::Forward, count));

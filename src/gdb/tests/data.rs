@@ -327,7 +327,7 @@ fn monitor_finds_code_and_shows_the_calls_around() {
 
 #[test]
 fn a_seek_may_wait_for_the_next_continue() {
-    let seek = format!("qRcmd,{}", hex::encode(b"seek-on-continue 3"));
+    let seek = format!("qRcmd,{}", hex::encode(b"on-continue seek 3"));
     let replies = exchange(&[&seek, "qC", "vCont;c", "vCont;c"]);
     assert!(replies[2].contains("thread:1;10:1010000000000000;"), "{replies:?}");
     assert!(replies[3].contains("replaylog:end"), "{replies:?}");

@@ -78,3 +78,29 @@ fn changes_by_a_debugger_are_recorded() {
     let log = contraflow().args(["dump", "log"]).arg(&kept).output().unwrap();
     assert!(text(&log.stdout).contains("  changed "), "{}", text(&log.stdout));
 }
+
+/// A debugger calls functions in threads that wait in the kernel. They wait on after that.
+#[test]
+fn functions_are_called_in_threads_that_wait() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/called.c", &["-O0", "-w"]);
+    let kept = scene.path("kept");
+    let options = ["--once", "--save", name(&kept)];
+    let live = Live::start_by("exact", &scene, &options, &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break ready\ncontinue\nset scheduler-locking on\nthread 2\nprint twice(2)\nthread 3\n\
+         print twice(3)\nthread 4\nprint twice(4)\nthread 1\nprint twice(1)\nthread 2\n\
+         print twice(5)\nset scheduler-locking off\ndelete\ncontinue\ncontinue",
+    );
+    for n in 1..=5 {
+        let printed = answer(&said, &format!("print twice({n})"), 0);
+        assert!(printed.ends_with(&format!("= {}", 2 * n)), "{n}: {said}");
+    }
+    assert_eq!(live.end(), ("5 calls, 0 failures\n".to_owned(), Some(0)), "{said}");
+    let check = contraflow().arg("check").arg(&kept).output().unwrap();
+    assert!(check.status.success(), "{}", text(&check.stderr));
+}

@@ -1,0 +1,22 @@
+//! `_M` and `_m`: LLDB allocates memory for the results of expressions and for code.
+
+use super::hex;
+use crate::common::Addr;
+use crate::session::{Protection, Run, Session};
+
+/// Returns the reply to `_MSIZE,PERMISSIONS` or `_mADDR`; `None` for other packets, and where the
+/// debugger has to let the program allocate it.
+pub(super) fn answer<R: Run>(session: &mut Session<R>, body: &[u8]) -> Option<Vec<u8>> {
+    if let Some(addr) = body.strip_prefix(b"_m") {
+        let is_freed = hex::number(addr).is_some_and(|addr| session.run_mut().free(Addr(addr)));
+        let reply: &[u8] = if is_freed { b"OK" } else { b"E01" };
+        return Some(reply.to_vec());
+    }
+    let (size, permissions) = hex::split(body.strip_prefix(b"_M")?, b',')?;
+    let allows = |letter| permissions.contains(&letter);
+    let protection = Protection { read: allows(b'r'), write: allows(b'w'), execute: allows(b'x') };
+    let Some(size) = hex::number(size) else { return Some(b"E01".to_vec()) };
+    let allocated = session.run_mut().allocate(size, protection)?;
+    // LLDB would take the E of an error with a text for an address.
+    Some(allocated.map_or_else(|_| b"E0c".to_vec(), |addr| format!("{:x}", addr.0).into_bytes()))
+}

@@ -1,0 +1,46 @@
+//! Steps back by lines, which LLDB cannot do.
+
+use super::about::when;
+use crate::common::{Addr, Tid};
+use crate::session::{Activation, BackStep, Edge, Run, Session, StopReason};
+
+/// Steps a thread back.
+pub(super) fn back<R: Run>(
+    session: &mut Session<R>,
+    thread: &str,
+    how: &[&str],
+    interrupted: &dyn Fn() -> bool,
+) -> String {
+    let thread = thread.parse().ok().map(Tid).filter(|tid| session.is_alive(*tid));
+    let (Some(thread), Some(step)) = (thread, step(how)) else {
+        return "give a thread, and into, over, or out with a frame and a return address\n"
+            .to_owned();
+    };
+    if !session.run().is_exact() {
+        return "only exact recordings have that\n".to_owned();
+    }
+    let note = match session.step_back(thread, step, interrupted).reason {
+        StopReason::Edge(Edge::Begin) => "the history begins here\n",
+        StopReason::Breakpoint(_) => "stopped at a breakpoint\n",
+        StopReason::Interrupted => "interrupted\n",
+        StopReason::Signal(_) => "stopped at a signal\n",
+        _ => "",
+    };
+    note.to_owned() + &when(session)
+}
+
+fn step(how: &[&str]) -> Option<BackStep> {
+    Some(match how {
+        ["into"] => BackStep::Into,
+        ["over"] => BackStep::Over,
+        ["out", frame, returns_to] => {
+            let (frame, returns_to) = (number(frame)?, Addr(number(returns_to)?));
+            BackStep::Out(Activation { frame, returns_to })
+        }
+        _ => return None,
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}

@@ -1,0 +1,184 @@
+//! Memory that a debugger allocates for its own use, for instance for the results of expressions and
+//! the code of called functions. The program never had it, so the replay holds it; a diversion maps
+//! it.
+
+use super::error::Error;
+use super::maps::call_in;
+use super::process::Replay;
+use crate::common::{Addr, AddrRange};
+use crate::sideband::{Mapping, Protection};
+use crate::tracee::call_numbers::MMAP;
+use std::collections::BTreeMap;
+
+/// The first address, in a range that neither Linux nor a sanitizer uses unasked.
+const FIRST: Addr = Addr(0x4100_0000_0000);
+/// The size of a page, and so of the smallest area.
+const PAGE_BYTES: u64 = 0x1000;
+/// The most that is lent.
+const LIMIT_BYTES: u64 = 64 << 20;
+
+/// The memory that is lent to the debugger, by address.
+#[derive(Debug, Default)]
+pub(super) struct Lent {
+    areas: BTreeMap<Addr, Area>,
+}
+
+#[derive(Debug)]
+struct Area {
+    protection: Protection,
+    bytes: Vec<u8>,
+}
+
+impl Area {
+    fn range(&self, start: Addr) -> AddrRange {
+        AddrRange::sized(start, self.bytes.len() as u64)
+    }
+}
+
+impl Lent {
+    /// Returns the address of as many new bytes; `None` if that is too much.
+    fn add(&mut self, size: u64, protection: Protection, taken: &[Mapping]) -> Option<Addr> {
+        let lent: u64 = self.areas.values().map(|area| area.bytes.len() as u64).sum();
+        let size = size.max(1).checked_next_multiple_of(PAGE_BYTES)?;
+        let count = usize::try_from(size).ok().filter(|_| size <= LIMIT_BYTES - lent)?;
+        let own = self.areas.iter().map(|(start, area)| area.range(*start));
+        let mut ranges: Vec<AddrRange> = taken.iter().map(|m| m.range).chain(own).collect();
+        ranges.sort_by_key(|range| range.start);
+        let start = ranges.iter().fold(FIRST, |start, range| {
+            if range.overlaps(AddrRange::sized(start, size)) { range.end } else { start }
+        });
+        self.areas.insert(start, Area { protection, bytes: vec![0; count] });
+        Some(start)
+    }
+
+    /// Returns the bytes from `addr` on; `None` where nothing is lent.
+    fn at(&self, addr: Addr) -> Option<&[u8]> {
+        let (start, area) = self.areas.range(..=addr).next_back()?;
+        area.bytes.get(usize::try_from(addr.0 - start.0).ok()?..).filter(|bytes| !bytes.is_empty())
+    }
+
+    /// Returns the bytes of a range; `None` if it is not lent as a whole.
+    fn whole_mut(&mut self, addr: Addr, size: usize) -> Option<&mut [u8]> {
+        let (start, area) = self.areas.range_mut(..=addr).next_back()?;
+        let offset = usize::try_from(addr.0 - start.0).ok()?;
+        area.bytes.get_mut(offset..offset.checked_add(size)?)
+    }
+
+    /// Returns the areas as mappings.
+    fn mappings(&self) -> impl Iterator<Item = Mapping> {
+        self.areas.iter().map(|(start, area)| Mapping {
+            range: area.range(*start),
+            protection: area.protection,
+            ..Mapping::default()
+        })
+    }
+}
+
+impl Replay {
+    /// Lends memory to the debugger. The bytes are zero, and are kept wherever the replay goes.
+    /// Returns `None` if there is too much.
+    pub fn lend(&mut self, size: u64, protection: Protection) -> Result<Option<Addr>, Error> {
+        let taken = self.mappings();
+        let Some(start) = self.lent.add(size, protection, &taken) else { return Ok(None) };
+        if self.diverted.is_some() {
+            self.map_lent(start)?;
+        }
+        Ok(Some(start))
+    }
+
+    /// Takes memory back from the debugger. Returns false if none was lent at `start`.
+    pub fn take_back(&mut self, start: Addr) -> bool {
+        self.lent.areas.remove(&start).is_some()
+    }
+
+    /// Reads memory that is lent, and not mapped now.
+    pub(super) fn read_lent(&self, addr: Addr, buf: &mut [u8]) -> usize {
+        if self.diverted.is_some() {
+            return 0;
+        }
+        let bytes = self.lent.at(addr).unwrap_or_default();
+        let count = bytes.len().min(buf.len());
+        buf[..count].copy_from_slice(&bytes[..count]);
+        count
+    }
+
+    /// Writes memory that is lent, and not mapped now. Returns false if there is none.
+    pub(super) fn write_lent(&mut self, addr: Addr, bytes: &[u8]) -> bool {
+        let lent = self.lent.whole_mut(addr, bytes.len()).filter(|_| self.diverted.is_none());
+        lent.map(|lent| lent.copy_from_slice(bytes)).is_some()
+    }
+
+    /// Returns the lent memory that is not mapped now.
+    pub(super) fn lent_mappings(&self) -> Vec<Mapping> {
+        if self.diverted.is_some() { Vec::new() } else { self.lent.mappings().collect() }
+    }
+
+    /// Maps all that is lent, as a diversion begins.
+    pub(super) fn map_all_lent(&mut self) -> Result<(), Error> {
+        let starts: Vec<Addr> = self.lent.areas.keys().copied().collect();
+        starts.into_iter().try_for_each(|start| self.map_lent(start))
+    }
+
+    fn map_lent(&mut self, start: Addr) -> Result<(), Error> {
+        let Some(area) = self.lent.areas.get(&start) else { return Ok(()) };
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let Protection { read, write, execute, .. } = area.protection;
+        let bits = [(read, libc::PROT_READ), (write, libc::PROT_WRITE), (execute, libc::PROT_EXEC)];
+        let protection = bits.iter().fold(0, |all, (set, bit)| if *set { all | bit } else { all });
+        let (size, flags) = (area.bytes.len() as u64, u64::from(flags.cast_unsigned()));
+        let args = [start.0, size, u64::from(protection.cast_unsigned()), flags, u64::MAX, 0];
+        call_in(self.epoch.thread.tracee, self.epoch.page, "mmap", MMAP, args)?;
+        self.epoch.look_at_mappings()?;
+        self.epoch.overwrite(start, &area.bytes)
+    }
+
+    /// Keeps the contents of what is lent, as a diversion ends.
+    pub(super) fn keep_lent(&mut self) {
+        for (start, area) in &mut self.lent.areas {
+            let mut now = vec![0; area.bytes.len()];
+            let known = self.epoch.engine.read_visible(*start, &mut now);
+            area.bytes[..known].copy_from_slice(&now[..known]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, size: u64) -> Mapping {
+        Mapping { range: AddrRange::sized(Addr(start), size), ..Mapping::default() }
+    }
+
+    #[test]
+    fn areas_lie_where_nothing_else_is() {
+        let taken = [mapping(0x1000, 0x1000), mapping(FIRST.0 + 0x1000, 0x2000)];
+        let mut lent = Lent::default();
+        let all = Protection::default();
+        assert_eq!(lent.add(1, all, &taken), Some(FIRST));
+        assert_eq!(lent.add(0x1001, all, &taken), Some(Addr(FIRST.0 + 0x3000)));
+        assert_eq!(lent.add(0, all, &taken), Some(Addr(FIRST.0 + 0x5000)));
+        let sizes: Vec<u64> = lent.mappings().map(|mapping| mapping.range.size_bytes()).collect();
+        assert_eq!(sizes, [0x1000, 0x2000, 0x1000]);
+    }
+
+    #[test]
+    fn no_more_than_the_limit_is_lent() {
+        let mut lent = Lent::default();
+        assert_eq!(lent.add(u64::MAX, Protection::default(), &[]), None);
+        assert_eq!(lent.add(LIMIT_BYTES, Protection::default(), &[]), Some(FIRST));
+        assert_eq!(lent.add(1, Protection::default(), &[]), None);
+    }
+
+    #[test]
+    fn bytes_are_those_of_one_area() {
+        let mut lent = Lent::default();
+        let start = lent.add(0x1000, Protection::default(), &[]).unwrap();
+        lent.whole_mut(Addr(start.0 + 0xffe), 2).unwrap().copy_from_slice(&[7, 8]);
+        assert_eq!(lent.at(Addr(start.0 + 0xffe)), Some(&[7, 8][..]));
+        assert_eq!(lent.whole_mut(Addr(start.0 + 0xffe), 3), None);
+        assert_eq!(lent.at(Addr(start.0 + 0x1000)), None);
+        assert_eq!(lent.at(Addr(start.0 - 1)), None);
+        assert_eq!(lent.whole_mut(Addr(start.0), usize::MAX), None);
+    }
+}
