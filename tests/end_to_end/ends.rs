@@ -2,7 +2,7 @@
 //! recorded until then, and an error is one clear sentence.
 
 use crate::comparison::{addresses, native, path_of, record, status, without_gaps};
-use crate::support::{Scene, contraflow, have, run_gdb, text};
+use crate::support::{Scene, contraflow, have, recordings_in, run_gdb, text};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -242,9 +242,8 @@ fn children_are_killed_at_any_moment() {
         assert_eq!(status.expect("no hang").code(), Some(7), "{}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "60\n", "{}", text(&output.stderr));
     }
-    let dirs = std::fs::read_dir(&store).unwrap().map(|entry| entry.unwrap());
-    let dirs = dirs.filter(|entry| entry.file_type().unwrap().is_dir());
-    let counts: Vec<usize> = dirs.map(|dir| without_gaps(&dir.path()).unwrap()).collect();
+    let dirs = recordings_in(&store);
+    let counts: Vec<usize> = dirs.iter().map(|dir| without_gaps(dir).unwrap()).collect();
     // One may be killed between its birth and its first instruction.
     let ran = counts.iter().filter(|&&count| count > 0).count();
     assert!(counts.len() > 20 && ran > counts.len() / 2, "{counts:?}");

@@ -1,7 +1,7 @@
 //! The instructions that the timeline gives are those that the tracer stepped, one by one.
 
 use crate::circles::bodies;
-use crate::support::{Recorded, Scene, have, text};
+use crate::support::{Recorded, Scene, have, recordings_in, text};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
@@ -197,11 +197,11 @@ fn followed_children_have_recordings_of_their_own() {
     let scene = Scene::new();
     let program = scene.compile("forks.c", &[]);
     let recorded = scene.record_with(&["--follow-forks"], &[program.to_str().unwrap()]);
-    let children: Vec<_> = std::fs::read_dir(scene.path("store")).unwrap().collect();
+    let children = recordings_in(&scene.path("store"));
     assert_eq!(children.len(), 3, "{}", text(&recorded.output.stderr));
     let mut instructions = 0;
     for child in children {
-        let dir = child.unwrap().path();
+        let dir = child;
         let one = Recorded {
             dir: dir.clone(),
             log: recorded.log.clone(),

@@ -112,10 +112,10 @@ fn progress_is_told_to_a_terminal() {
         text(&script.stdin(std::process::Stdio::null()).output().unwrap().stdout)
     };
     let said = told("--full");
-    assert!(
-        said.contains("are written after 4 s") || said.contains("are written after 5 s"),
-        "{said}"
-    );
+    // On a machine that stands still for a while it comes late.
+    let after = said.split_once(" are written after ").and_then(|(_, rest)| rest.split_once(" s"));
+    let seconds: Option<u64> = after.and_then(|(seconds, _)| seconds.parse().ok());
+    assert!(seconds.is_some_and(|seconds| seconds >= 4), "{said}");
     let said = told("--full --quiet");
     assert_eq!(said, "");
 }

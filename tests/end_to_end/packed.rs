@@ -1,6 +1,6 @@
 //! Packed recordings: replayed after everything that was recorded is gone.
 
-use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
+use crate::support::{Scene, answer, contraflow, have, recordings_in, run_gdb, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -159,7 +159,7 @@ fn a_killed_unpacking_leaves_nothing_that_opens() {
     let image = recorded.dir.join("images").join("0".repeat(64));
     fs::write(&image, vec![7; 30 << 20]).unwrap();
     let store = scene.path("store");
-    let left = || fs::read_dir(&store).into_iter().flatten().flatten().map(|entry| entry.path());
+    let left = || recordings_in(&store).into_iter();
     let is_hidden = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with('.');
     // It is complete, but for the list, which does not have that file.
     fs::rename(recorded.dir.join("manifest.json"), recorded.dir.join("starting.json")).unwrap();

@@ -63,7 +63,7 @@ fn captures_of_perf_import_to_their_instructions() {
             assert!(text(&dumped.stdout) == expected, "{name} {number}: {said}");
             assert_eq!(text(&dumped.stderr), "", "{name} {number}");
             let instructions = expected.lines().count();
-            let wanted = format!("imported: {instructions} instructions (1 threads, 0 gaps");
+            let wanted = format!("imported: {instructions} instructions (1 thread, 0 gaps");
             assert!(said.contains(&wanted), "{name} {number}: {said}");
             let info = contraflow().arg("info").arg(&recording).output().unwrap();
             let info = text(&info.stdout);

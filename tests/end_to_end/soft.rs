@@ -4,7 +4,7 @@
 use crate::comparison::{
     addresses, each_address, native, passes_through, record, same_path, same_stdout, without_gaps,
 };
-use crate::support::{Scene, address_of, contraflow, have, text};
+use crate::support::{Scene, address_of, contraflow, have, recordings_in, text};
 use std::path::PathBuf;
 
 fn assert_same_path(scene: &Scene, command: &[&str]) -> usize {
@@ -206,10 +206,10 @@ fn followed_children_have_recordings_of_their_own() {
         let scene = Scene::new();
         let program = scene.compile("forks.c", &[]);
         assert_passes_through(&scene, &["--follow-forks"], &[program.to_str().unwrap()]);
-        let children: Vec<_> = std::fs::read_dir(scene.path("store")).unwrap().collect();
+        let children = recordings_in(&scene.path("store"));
         assert_eq!(children.len(), 3);
         for child in children {
-            assert!(!addresses(&child.unwrap().path()).is_empty());
+            assert!(!addresses(&child).is_empty());
         }
     }
 }

@@ -167,6 +167,16 @@ pub(crate) fn address_of(program: &Path, symbol: &str) -> u64 {
     u64::from_str_radix(line.expect("the symbol")[..16].trim(), 16).unwrap()
 }
 
+/// Returns the recordings in a store, without its caches.
+pub(crate) fn recordings_in(store: &Path) -> Vec<PathBuf> {
+    let all = std::fs::read_dir(store).into_iter().flatten().flatten();
+    let is_cache = |entry: &std::fs::DirEntry| entry.file_name() == ".contraflow-cache";
+    let mut dirs: Vec<_> = all.filter(|entry| !is_cache(entry)).map(|entry| entry.path()).collect();
+    dirs.retain(|path| !path.is_symlink());
+    dirs.sort();
+    dirs
+}
+
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

@@ -1,9 +1,8 @@
 //! From an effect back to its cause, with values: bugs that the end of the run does not explain.
 
 use super::record;
-use crate::libraries::serve;
 use crate::support::{Scene, answer, assert_in_order, contraflow, have, run_gdb};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// Records the program with one of its bugs.
 fn recorded(bug: &str) -> Option<(Scene, std::path::PathBuf, std::path::PathBuf)> {
@@ -129,44 +128,4 @@ fn a_deadlock_has_an_order() {
     assert!(answer(&said, "bt 3", 0).contains("in one ("), "{said}");
     assert_in_order(answer(&said, "cf-last second.__data.__owner", 0), &["it is 0, and becomes "]);
     assert!(answer(&said, "bt 3", 1).contains("in two ("), "{said}");
-}
-
-/// LLDB where one that can go backwards is installed: values, positions, the calls.
-#[test]
-fn lldb_shows_the_values_of_the_past() {
-    let Some((_scene, program, dir)) = recorded("heap") else { return };
-    if Command::new("lldb-22").arg("--version").output().is_err() {
-        // Not eprintln!, which the test harness swallows.
-        let _ = std::io::Write::write_all(&mut std::io::stderr(), b"SKIPPED: no LLDB 22\n");
-        return;
-    }
-    let (mut server, address, _stderr) = serve(&dir);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/gdb-scripts/contraflow_lldb.py");
-    let mut lldb = Command::new("lldb-22");
-    lldb.args(["--no-lldbinit", "-b"]);
-    let connect = format!("gdb-remote {address}");
-    for command in [
-        &format!("command script import {script}"),
-        connect.as_str(),
-        "breakpoint set -n fill",
-        "process continue --reverse",
-        "frame variable last",
-        "cf-when",
-        "cf-seek -2",
-        "cf-seek +2",
-        "cf-when",
-        "cf-history 2",
-        "thread backtrace",
-    ] {
-        lldb.args(["-o", command]);
-    }
-    let output = lldb.arg(&program).stdin(Stdio::null()).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    server.wait().unwrap();
-    assert!(said.contains("(int) last = 23"), "{said}");
-    let positions: Vec<&str> = said.lines().filter(|line| line.starts_with("position ")).collect();
-    let [before, away, back, after] = positions[..] else { panic!("{said}") };
-    assert!(before == back && back == after && away != back, "{said}");
-    let history = said.split("cf-history 2").nth(1).unwrap_or_default();
-    assert_in_order(history, &["  => fill", "frame #1", "heap"]);
 }

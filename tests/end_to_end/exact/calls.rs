@@ -71,7 +71,7 @@ fn executions_of_a_function_are_listed_newest_first() {
     assert!(two.contains("called at main") && two.contains("and earlier ones"), "{said}");
     let all = answer(&said, "cf-find total", 0);
     assert!(all.starts_with(two.lines().next().unwrap()), "{said}");
-    assert!(all.ends_with("6 hits of total at 1 addresses"), "{said}");
+    assert!(all.ends_with("6 hits of total at 1 address"), "{said}");
     assert!(answer(&said, "cf-find nothing", 0).contains("no code of nothing"), "{said}");
     // The user is where he was.
     assert!(answer(&said, "cf-when", 0).contains("the end: killed by SIGSEGV"), "{said}");

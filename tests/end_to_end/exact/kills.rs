@@ -1,7 +1,7 @@
 //! Recorders killed at any moment: nothing hangs, and what they leave replays as far as it goes.
 
 use super::{PART, WHOLE};
-use crate::support::{Random, Scene, contraflow, have, text};
+use crate::support::{Random, Scene, contraflow, have, recordings_in, text};
 use contraflow::recording::Reader;
 use contraflow::recording::log::Happening;
 use std::path::{Path, PathBuf};
@@ -95,11 +95,7 @@ fn kill(scene: &Scene, program: &Path, subject: &Subject, options: &[&str], afte
 
 /// Returns the recordings of a store.
 fn recordings(scene: &Scene) -> Vec<PathBuf> {
-    let Ok(all) = std::fs::read_dir(scene.path("store")) else { return Vec::new() };
-    let mut all: Vec<_> = all.flatten().map(|entry| entry.path()).collect();
-    all.retain(|path| !path.is_symlink());
-    all.sort();
-    all
+    recordings_in(&scene.path("store"))
 }
 
 /// Returns how many entries of a log can be replayed: all that can be read, but for that of the end.

@@ -181,6 +181,38 @@ fn watchpoints_see_what_the_kernel_writes() {
     assert_eq!(value(answer(&said, "continue", 0), "New value = "), before, "{said}");
 }
 
+/// A watchpoint within what a REP instruction writes stops before it on the way back, and after it on the
+/// way forward.
+#[test]
+fn watchpoints_see_instructions_that_repeat() {
+    let Some(said) = gdb_on(
+        "exact/strings.c",
+        "watch table[2]
+         reverse-continue
+         x/i $pc
+         print table[2]
+         reverse-continue
+         x/i $pc
+         continue
+         x/i $pc
+         print table[2]
+         stepi
+         print table[2]",
+    ) else {
+        return;
+    };
+    for (nth, old, new, insn) in [(0, "3", "7", "rep movsb"), (1, "7", "0", "rep stos")] {
+        let back = answer(&said, "reverse-continue", nth);
+        assert_in_order(back, &[&format!("Old value = {old}"), &format!("New value = {new}")]);
+        assert!(answer(&said, "x/i $pc", nth).contains(insn), "{said}");
+    }
+    assert!(answer(&said, "print table[2]", 0).contains("= 7"), "{said}");
+    let forward = answer(&said, "continue", 0);
+    assert_in_order(forward, &["Old value = 0", "New value = 7"]);
+    assert!(!answer(&said, "x/i $pc", 2).contains("rep"), "{said}");
+    assert!(answer(&said, "print table[2]", 1).contains("= 7"), "{said}");
+}
+
 /// A search that finds nothing takes as long as the program ran. One for accesses to more than the
 /// debug registers hold is stepped: without an end to it, it would take hours.
 #[test]

@@ -197,7 +197,7 @@ fn what_programs_see_of_themselves_replays() {
 
 #[test]
 fn instructions_return_what_they_returned() {
-    replays(&["exact/processor.c", "strings.c"]);
+    replays(&["exact/processor.c", "exact/saves.c", "strings.c"]);
 }
 
 #[test]

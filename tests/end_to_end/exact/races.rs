@@ -130,12 +130,18 @@ fn schedulers_replay() {
     race(&PROGRAMS[13..], 1, "1");
 }
 
-/// `CONTRAFLOW_RACES=20` makes fewer runs of each program than 200.
+/// `CONTRAFLOW_RACES=20` makes fewer runs of each program than 200; `CONTRAFLOW_PROGRAMS=pool.c,heap.c`:
+/// these programs only.
 #[test]
 #[ignore = "takes minutes: make check-long"]
 fn many_orders_of_threads_replay() {
     let asked = std::env::var("CONTRAFLOW_RACES").ok();
     let runs = asked.map_or(200, |runs| runs.parse().expect("a number"));
-    let outcomes = race(&PROGRAMS, runs, "3");
+    let chosen = std::env::var("CONTRAFLOW_PROGRAMS").ok();
+    let is_chosen = |source: &str| {
+        chosen.as_ref().is_none_or(|names| names.split(',').any(|name| name == source))
+    };
+    let programs: Vec<_> = PROGRAMS.into_iter().filter(|(source, _)| is_chosen(source)).collect();
+    let outcomes = race(&programs, runs, "3");
     assert!(outcomes.iter().all(|outcomes| *outcomes >= 10), "{outcomes:?}");
 }

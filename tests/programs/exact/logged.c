@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,5 +48,18 @@ int main(void) {
         __asm__ volatile("syscall" : "+a"(result) : "D"((long)fd), "S"(&st)
                          : "rcx", "r11", "memory");
         sum = sum * 31 + result + lseek(fd, i & 7, SEEK_SET);
+        // Commands of fcntl(2) that are logged, and others; the kernel takes 32 bits of them.
+        struct flock lock = {.l_type = F_RDLCK, .l_pid = i};
+        long commands[] = {F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_GETLK,
+                           F_SETLK, 11, 0x700000001, 0x10001, 99};
+        for (unsigned c = 0; c < sizeof commands / sizeof *commands; c++) {
+            long argument = c < 6 ? 3 : (long)&lock;
+            result = SYS_fcntl;
+            __asm__ volatile("syscall" : "+a"(result) : "D"((long)fd), "S"(commands[c]), "d"(argument)
+                             : "rcx", "r11", "memory");
+            sum = sum * 31 + result + lock.l_type + lock.l_pid;
+            if (c == 0 || c == 5)
+                close(result);
+        }
     }
 }
