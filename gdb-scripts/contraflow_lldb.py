@@ -14,6 +14,8 @@ It sets LLDB's packet timeout to ten minutes, since the server decodes the histo
 on first use.
 """
 
+import re
+
 import lldb
 
 HELP = {
@@ -82,9 +84,14 @@ class Command:
 def move(debugger, command, context, result):
     """Lets the server move, and the process continue to there. Shows where, and the server's answer."""
     text, good = ask(debugger, "on-continue " + command)
-    if not good:
+    if good:
+        arrive(debugger, text, context, result)
+    else:
         result.SetError(text.rstrip())
-        return
+
+
+def arrive(debugger, text, context, result):
+    """Lets the process continue to where the server has moved by its answer. Shows where."""
     lines = text.strip().splitlines()
     if not lines or not lines[-1].startswith("position "):
         result.SetError(text.rstrip())
@@ -96,10 +103,14 @@ def move(debugger, command, context, result):
     if error.Fail():
         result.SetError(error.GetCString())
         return
+    show_frame(debugger, result)
+    result.AppendMessage("\n".join(lines))
+
+
+def show_frame(debugger, result):
     frame = lldb.SBCommandReturnObject()
     debugger.GetCommandInterpreter().HandleCommand("frame select 0", frame)
     result.AppendMessage((frame.GetOutput() or "").rstrip())
-    result.AppendMessage("\n".join(lines))
 
 
 class Move(Command):
@@ -133,6 +144,28 @@ class Last(Command):
         move(debugger, "last " + Last.asked, context, result)
 
 
+def step_back(debugger, step, context, frame, result):
+    """Steps a thread back; `out` is out of the function of a frame. Shows where."""
+    thread = context.GetThread()
+    if not thread.IsValid():
+        result.SetError("no thread: connect with `gdb-remote` first")
+        return
+    command = "back %d %s" % (thread.GetThreadID(), step)
+    if step == "out":
+        while frame.IsInlined():
+            frame = older(frame)
+        caller = older(frame)
+        if not caller.IsValid():
+            result.SetError("the outermost frame has no caller")
+            return
+        command += " %#x %#x" % (frame.GetCFA(), caller.GetPC())
+    move(debugger, command, context, result)
+
+
+def older(frame):
+    return frame.GetThread().GetFrameAtIndex(frame.GetFrameID() + 1)
+
+
 class Back(Command):
     """A command that steps back. LLDB itself only continues backwards."""
 
@@ -140,30 +173,76 @@ class Back(Command):
     step = None
 
     def __call__(self, debugger, argument, context, result):
-        thread = context.GetThread()
-        if not thread.IsValid():
-            result.SetError("no thread: connect with `gdb-remote` first")
-            return
-        command = "seek -1"
         if self.step:
-            command = "back %d %s" % (thread.GetThreadID(), self.step)
-        if self.step == "out":
-            frame = context.GetFrame()
-            while frame.IsInlined():
-                frame = thread.GetFrameAtIndex(frame.GetFrameID() + 1)
-            caller = thread.GetFrameAtIndex(frame.GetFrameID() + 1)
-            if not caller.IsValid():
-                result.SetError("the outermost frame has no caller")
-                return
-            command += " %#x %#x" % (frame.GetCFA(), caller.GetPC())
-        move(debugger, command, context, result)
+            step_back(debugger, self.step, context, context.GetFrame(), result)
+        else:
+            move(debugger, "seek -1", context, result)
+
+
+class Way(Command):
+    """A command that moves along the calls: by the call history, or where all values are known, by
+    LLDB's own frames."""
+
+    # How the server answers where all values are known.
+    without_path = "only recordings of the path"
+
+    def __call__(self, debugger, argument, context, result):
+        text, good = ask(debugger, "on-continue " + self.name)
+        if not good:
+            result.SetError(text.rstrip())
+        elif text.startswith(self.without_path):
+            self.walk(debugger, context, result)
+        else:
+            arrive(debugger, text, context, result)
+
+
+class Caller(Way):
+    def walk(self, debugger, context, result):
+        step_back(debugger, "out", context, context.GetThread().GetFrameAtIndex(0), result)
+
+
+class Home(Way):
+    # The sources of libraries that compilers put into the program itself: Rust's and C++'s.
+    of_compilers = re.compile(r"/rustc/[0-9a-f]+/|.*/rustlib/src/|.*/include/c\+\+/")
+
+    def walk(self, debugger, context, result):
+        program = context.GetTarget().GetExecutable()
+        callee = None
+        for frame in context.GetThread():
+            if self.is_own(frame, program):
+                break
+            callee = frame
+        else:
+            result.SetError("no call of the program's own code is known here")
+            return
+        if callee is None:
+            result.SetError("this is the program's own code")
+            return
+        step_back(debugger, "out", context, callee, result)
+
+    def is_own(self, frame, program):
+        """Returns true if a frame is one of the program's own code, as far as is known."""
+        path = frame.GetLineEntry().GetFileSpec().fullpath or ""
+        return frame.GetModule().GetFileSpec() == program and not self.of_compilers.match(path)
+
+
+class Return(Way):
+    def walk(self, debugger, context, result):
+        interpreter = debugger.GetCommandInterpreter()
+        was_asynchronous = debugger.GetAsync()
+        debugger.SetAsync(False)
+        interpreter.HandleCommand("frame select 0", lldb.SBCommandReturnObject())
+        interpreter.HandleCommand("thread step-out -m all-threads", result)
+        debugger.SetAsync(was_asynchronous)
+        if result.Succeeded():
+            show_frame(debugger, result)
 
 
 KINDS = {
     "seek": (Move, None),
-    "home": (Move, None),
-    "caller": (Move, None),
-    "return": (Move, None),
+    "home": (Home, None),
+    "caller": (Caller, None),
+    "return": (Return, None),
     "last": (Last, None),
     "reverse-stepi": (Back, None),
     "reverse-step": (Back, "into"),

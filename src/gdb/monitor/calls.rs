@@ -22,6 +22,9 @@ pub(super) fn home<R: Run>(session: &mut Session<R>) -> String {
 
 /// Moves back to the call that led to the current function.
 pub(super) fn caller<R: Run>(session: &mut Session<R>) -> String {
+    if session.run().recorded().is_none() {
+        return no_path(session);
+    }
     let stack = session.run().call_stack(session.last_stop().thread);
     let called = stack.first().and_then(|frame| frame.activation);
     go(session, called, "the call of this function is not known here")

@@ -230,6 +230,22 @@ fn steps_back_are_commands() {
     assert_in_order(&said, &wanted);
 }
 
+#[test]
+fn the_way_home_is_by_frames() {
+    let commands = ["cf-home", "cf-caller", "thread backtrace"];
+    let Some(said) = lldb("switches.c", &[], &commands) else { return };
+    let line = |text: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/switches.c");
+        let source = std::fs::read_to_string(path).unwrap();
+        1 + source.lines().position(|line| line.contains(text)).unwrap()
+    };
+    let (abort, call) = (line("abort();"), line("leaf(i);"));
+    let (at_abort, at_call) =
+        (format!("at switches.c:{abort}"), format!("second at switches.c:{call}"));
+    let wanted = [&at_abort, &at_call, "frame #0", &at_call, "frame #1"];
+    assert_in_order(&said, &wanted);
+}
+
 /// Returns the line of an address, as binutils know it.
 fn line_of(program: &Path, pc: u64) -> u32 {
     let mut addr2line = Command::new("addr2line");
