@@ -1,11 +1,14 @@
 //! Chooses the addresses of the tracer's mappings in a process: away from the places that the kernel
 //! takes for the program, and near the code that is translated.
 
+use super::shared::LARGE_PAGE_BYTES;
 use crate::common::AddrRange;
 
 /// The lowest address that is used: below it the kernel allows no mappings (`vm.mmap_min_addr`).
 const LOWEST: u64 = 0x10_0000;
 const HIGHEST: u64 = 0x7fff_ffff_f000;
+/// All addresses are multiples of this, so that the kernel can use large pages.
+const ALIGNMENT: u64 = LARGE_PAGE_BYTES as u64;
 /// The free space around the tracer's mappings.
 const MARGIN: u64 = 0x10_0000;
 /// Programs at fixed low addresses have their heap after them: the cache goes above both.
@@ -20,7 +23,8 @@ pub(super) fn place(taken: &[AddrRange], near: u64, size: u64, reach: u64) -> Op
         ABOVE_LOW_PROGRAM
     } else {
         near.saturating_sub(BELOW_CODE + size).max(LOWEST)
-    } & !0xf_ffff;
+    };
+    let preferred = preferred - preferred % ALIGNMENT;
     let in_reach = |addr: &u64| {
         let inside = *addr >= LOWEST && *addr <= HIGHEST - size;
         inside && addr.abs_diff(near).saturating_add(size) < reach
@@ -36,9 +40,9 @@ fn free_near(taken: &[AddrRange], preferred: u64, size: u64) -> Vec<u64> {
         !taken.iter().any(|range| range.overlaps(wanted))
     };
     let edges = taken.iter().flat_map(|range| {
-        let below = range.start.0.saturating_sub(size + MARGIN) & !0xf_ffff;
-        let above = range.end.0.saturating_add(2 * MARGIN) & !0xf_ffff;
-        [below, above]
+        let below = range.start.0.saturating_sub(size + MARGIN);
+        let above = range.end.0.saturating_add(MARGIN + ALIGNMENT - 1);
+        [below, above].map(|addr| addr - addr % ALIGNMENT)
     });
     std::iter::once(preferred).chain(edges).filter(free).collect()
 }

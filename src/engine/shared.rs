@@ -11,13 +11,26 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a large page (SDM volume 3, "Paging").
+pub(super) const LARGE_PAGE_BYTES: usize = 2 << 20;
+/// The number of the page in which the code begins, after the tables. Its first bytes stay in small pages
+/// until there are more, so that small programs do not pay for large ones.
+const FIRST_OF_CODE: usize = 1;
+const SMALL_BYTES: usize = 512 << 10;
 
 /// A mapping of the shared memory in this process.
 #[derive(Debug)]
 pub struct Shared {
+    /// A multiple of the size of a large page, as the places of code in the traced process are.
     start: NonNull<u8>,
     size: usize,
+    /// All that is mapped: the memory, and what is left around it.
+    whole: NonNull<libc::c_void>,
+    whole_size: usize,
+    /// Large pages that the kernel was asked for.
+    asked: Vec<AtomicBool>,
 }
 
 // SAFETY: the memory is reached through volatile copies and atomics only.
@@ -29,26 +42,44 @@ impl Shared {
     /// Maps `size` bytes of `file`.
     pub fn map(file: &File, size: u64) -> Result<Arc<Self>, Error> {
         let size = usize::try_from(size).unwrap_or(usize::MAX);
-        // SAFETY: a new mapping of a file that stays as large as it is; the result is checked.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                size,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                0,
-            )
+        let whole_size = size.saturating_add(LARGE_PAGE_BYTES);
+        // SAFETY: a new mapping; the result is checked.
+        let whole = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+            libc::mmap(std::ptr::null_mut(), whole_size, libc::PROT_NONE, flags, -1, 0)
         };
-        let failed = || match Errno::last() {
-            Errno::ENOMEM => Error::NoRoom { call: "mmap" },
-            errno => tracee::Error::System { call: "mmap", errno }.into(),
+        let whole = mapped(whole)?;
+        let address = whole.as_ptr().addr().next_multiple_of(LARGE_PAGE_BYTES);
+        let start = whole.as_ptr().with_addr(address);
+        let asked = (0..size / LARGE_PAGE_BYTES).map(|_| AtomicBool::new(false)).collect();
+        let start = NonNull::new(start.cast()).ok_or_else(no_room)?;
+        let shared = Self { start, size, whole, whole_size, asked };
+        // SAFETY: replaces a part of the mapping that was just made, with a file that stays as large as
+        // it is; the result is checked.
+        let memory = unsafe {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+            libc::mmap(start.as_ptr().cast(), size, protection, flags, file.as_raw_fd(), 0)
         };
-        if start == libc::MAP_FAILED {
-            return Err(failed());
+        mapped(memory)?;
+        Ok(Arc::new(shared))
+    }
+
+    /// Lets the kernel make one page of the small ones before `end`, if there are enough of them.
+    fn ask_for_large_page(&self, end: u64) {
+        let Some(last) = usize::try_from(end).ok().and_then(|end| end.checked_sub(1)) else {
+            return;
+        };
+        let number = last / LARGE_PAGE_BYTES;
+        let is_small = number == FIRST_OF_CODE && last % LARGE_PAGE_BYTES < SMALL_BYTES;
+        let is_new = |asked: &AtomicBool| !asked.swap(true, Ordering::Relaxed);
+        if is_small || !self.asked.get(number).is_some_and(is_new) {
+            return;
         }
-        let start = NonNull::new(start.cast()).ok_or_else(failed)?;
-        Ok(Arc::new(Self { start, size }))
+        let start = self.at((number * LARGE_PAGE_BYTES) as u64, LARGE_PAGE_BYTES);
+        // SAFETY: all of the range is in the mapping. The call changes neither what is there nor what
+        // may be done with it. Where it fails, pages stay small.
+        unsafe { libc::madvise(start.cast(), LARGE_PAGE_BYTES, libc::MADV_COLLAPSE) };
     }
 
     /// Returns the place of `len` bytes at `offset`. Panics if they are not inside: offsets come from the
@@ -88,6 +119,7 @@ impl CacheMemory for Arc<Shared> {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
+        self.ask_for_large_page(offset + bytes.len() as u64);
         let to = self.at(offset, bytes.len());
         // SAFETY: both places are valid for the length and do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
@@ -107,6 +139,21 @@ impl CacheMemory for Arc<Shared> {
 impl Drop for Shared {
     fn drop(&mut self) {
         // SAFETY: unmaps what `map` mapped; nothing refers to it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.size) };
+        unsafe { libc::munmap(self.whole.as_ptr(), self.whole_size) };
     }
+}
+
+/// Returns the address that mmap(2) returned.
+fn mapped(result: *mut libc::c_void) -> Result<NonNull<libc::c_void>, Error> {
+    if result == libc::MAP_FAILED {
+        return Err(match Errno::last() {
+            Errno::ENOMEM => no_room(),
+            errno => tracee::Error::System { call: "mmap", errno }.into(),
+        });
+    }
+    NonNull::new(result).ok_or_else(no_room)
+}
+
+fn no_room() -> Error {
+    Error::NoRoom { call: "mmap" }
 }

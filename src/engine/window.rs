@@ -6,7 +6,7 @@ use super::area::{Area, BUFFERS, Busy};
 use super::error::Error;
 use super::place::place;
 use super::seal::seal;
-use super::shared::Shared;
+use super::shared::{LARGE_PAGE_BYTES, Shared};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
@@ -28,7 +28,7 @@ const REACH_BYTES: u64 = 0x6800_0000;
 /// program's.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
 /// Offset of the first zone, after the tables.
-const FIRST_ZONE: u64 = 1 << 20;
+const FIRST_ZONE: u64 = LARGE_PAGE_BYTES as u64;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
 
 const NONE: u64 = 0;
