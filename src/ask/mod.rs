@@ -9,6 +9,7 @@ mod calls;
 mod chrome;
 mod clock;
 mod coverage;
+mod diff;
 mod error;
 mod executed;
 mod export;
@@ -31,6 +32,7 @@ mod walk;
 
 pub use calls::{Call, CallKind, CallsQuestion};
 pub use coverage::FileCoverage;
+pub use diff::{Cause, Compared, Difference, Pair, Step};
 pub use error::Error;
 pub use export::CallFormat;
 pub use hits::{Hit, HitsQuestion};

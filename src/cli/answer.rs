@@ -51,6 +51,15 @@ impl Answer {
         cells: Vec<Cell>,
         text: impl FnOnce() -> String,
     ) -> io::Result<ControlFlow<()>> {
+        self.row_of_lines(cells, || vec![text()])
+    }
+
+    /// Prints a row that takes several lines as text. Breaks after the last row that is wanted.
+    pub(super) fn row_of_lines(
+        &self,
+        cells: Vec<Cell>,
+        text: impl FnOnce() -> Vec<String>,
+    ) -> io::Result<ControlFlow<()>> {
         if self.count.get() >= self.limit {
             return Ok(ControlFlow::Break(()));
         }

@@ -1,6 +1,6 @@
 //! The command line; `dump` and raw traces have separate files.
 
-use super::ask_arguments::{Calls, Coverage, ExportCalls, Hits, Origin, Profile};
+use super::ask_arguments::{Calls, Coverage, Diff, ExportCalls, Hits, Origin, Profile};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 pub(super) use super::replay_arguments::Replay;
@@ -49,6 +49,8 @@ pub(super) enum Command {
     Hits(Hits),
     /// Print where a value came from: from copy to copy backwards, to what computed or read it
     Origin(Origin),
+    /// Print where two runs of a program part, by which values, and where they meet again
+    Diff(Diff),
     /// Print the instructions of each function or line of a run, all of them counted
     Profile(Profile),
     /// Write the lines, functions and branches that a run executed as a tracefile of lcov

@@ -66,6 +66,24 @@ pub(super) struct Origin {
 }
 
 #[derive(Debug, Args)]
+pub(super) struct Diff {
+    /// A recording's directory or name
+    #[arg(value_name = "GOOD")]
+    pub(super) good: PathBuf,
+    /// Another recording, of the same program or of another build of it
+    #[arg(value_name = "BAD")]
+    pub(super) bad: PathBuf,
+    /// Print differences in libraries, too
+    #[arg(long)]
+    pub(super) libraries: bool,
+    /// End after so many
+    #[arg(long, value_name = "N")]
+    pub(super) limit: Option<u64>,
+    #[command(flatten)]
+    pub(super) form: Form,
+}
+
+#[derive(Debug, Args)]
 pub(super) struct Calls {
     /// A recording's directory or name; the latest if not given
     #[arg(value_name = "REC")]

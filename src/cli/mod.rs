@@ -13,6 +13,7 @@ mod completions;
 mod coverage;
 mod dap;
 mod dap_debuggee;
+mod diff;
 mod disassembly;
 mod doctor;
 mod dump;
@@ -75,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Info(arguments) => info::run(&arguments),
         Command::Dump(arguments) => dump::run(&arguments),
         Command::Hits(arguments) => hits::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
         Command::Origin(arguments) => origin::run(&arguments),
         Command::Index(arguments) => index::run(&arguments),
         Command::Gdbinit => gdbinit::run(gdb::SCRIPT),

@@ -55,7 +55,7 @@ fn functions(
         let cells =
             vec![Cell::text(name), Cell::number(*own), Cell::number(*total), Cell::number(*calls)];
         rows.print(cells, || {
-            format!("{}  {}  {calls:>9}  {name}", share(*own, all), share(*total, all))
+            vec![format!("{}  {}  {calls:>9}  {name}", share(*own, all), share(*total, all))]
         })?;
     }
     Ok(rows.flush()?)
@@ -76,7 +76,7 @@ fn lines(
             Cell::text(function),
             Cell::number(*own),
         ];
-        rows.print(cells, || format!("{}  {file}:{line}  {function}", share(*own, all)))?;
+        rows.print(cells, || vec![format!("{}  {file}:{line}  {function}", share(*own, all))])?;
     }
     Ok(rows.flush()?)
 }

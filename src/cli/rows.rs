@@ -67,11 +67,11 @@ impl Rows {
         Ok(rows)
     }
 
-    /// Prints a row. `text` is its line as text.
+    /// Prints a row. `text` returns its lines as text.
     pub(super) fn print(
         &mut self,
         cells: Vec<Cell>,
-        text: impl FnOnce() -> String,
+        text: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
         if self.form.json {
             let cells = self.names.iter().cloned().zip(cells.into_iter().map(|cell| cell.json));
@@ -80,7 +80,9 @@ impl Rows {
             let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.text)).collect();
             writeln!(self.out, "{}", cells.join(","))?;
         } else {
-            writeln!(self.out, "{}", Visible(text()))?;
+            for line in text() {
+                writeln!(self.out, "{}", Visible(line))?;
+            }
         }
         self.flush_late()
     }

@@ -16,6 +16,6 @@ pub use assign::{Assigned, Gpr, assigned, is_syscall};
 pub use decode::{Class, FlagsCopy, Insn, MAX_INSN_BYTES, decode};
 pub use mode::ExecMode;
 pub use registers::Registers;
-pub use source::{Origin, Source, source_of};
+pub use source::{Origin, Source, compared_by, sets_flags, source_of};
 pub use touch::{may_write, reads, writes};
 pub use value_place::{Part, ValuePlace, Whole};

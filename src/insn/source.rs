@@ -63,6 +63,21 @@ pub fn source_of(
     found.map_or(Source::Kept, |(of, from)| Source::Written { of, from })
 }
 
+/// Returns what the 64-bit instruction at the start of `bytes` reads, but for the registers of addresses.
+pub fn compared_by(bytes: &[u8], before: &Registers) -> Vec<ValuePlace> {
+    let mut insn = Instruction::default();
+    Decoder::with_ip(64, bytes, before.rip, DecoderOptions::NONE).decode_out(&mut insn);
+    let info = InstructionInfoFactory::new().info(&insn).clone();
+    let computed = Executed { insn: &insn, info: &info, before, after: before }.computed();
+    if let Origin::Computed(operands) = computed { operands } else { Vec::new() }
+}
+
+/// Returns true if the 64-bit instruction at the start of `bytes` sets the flags that branches look at.
+pub fn sets_flags(bytes: &[u8]) -> bool {
+    let insn = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    !insn.is_invalid() && insn.rflags_modified() != 0
+}
+
 /// An instruction that was executed.
 struct Executed<'a> {
     insn: &'a Instruction,

@@ -10,6 +10,8 @@ mod ticks;
 mod value;
 
 pub use input::{Input, SystemCall};
+pub(super) use scan::Path;
+pub(super) use ticks::Ticks;
 
 use super::error::Error;
 use super::machine::Stopped;
@@ -23,10 +25,9 @@ use crate::session::Position;
 use crate::symbols::Machine;
 use crate::translate::hook_of;
 use crate::values::{Question, Shown};
-use scan::{Definition, Path};
+use scan::Definition;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use ticks::Ticks;
 
 /// The bytes of vector registers that are known.
 const XMM_BYTES: u64 = 16;
@@ -465,7 +466,7 @@ fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
 }
 
 /// Reads a value in a state.
-fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
+pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
     match at {
         ValuePlace::Memory(range) => {
             let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];

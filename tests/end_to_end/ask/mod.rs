@@ -3,6 +3,7 @@
 
 mod calls;
 mod counts;
+mod diff;
 mod exports;
 mod hits;
 mod origin;

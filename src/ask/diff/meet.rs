@@ -1,0 +1,242 @@
+//! Where two paths that parted meet again: at the same place of the same activation of a function, or of
+//! the one that called it.
+
+use crate::translate::AddressMap;
+
+/// Items that are kept of each path while it is searched.
+const MOST_KEPT: usize = 1 << 21;
+
+/// A part of a path.
+pub(super) trait Item: Copy {
+    /// Returns what is the same in both paths at the same place of the program.
+    fn key(&self) -> u64;
+    /// Returns the number of open calls.
+    fn depth(&self) -> usize;
+}
+
+/// The rest of a path.
+pub(super) trait Items {
+    type Item: Item;
+
+    fn next(&mut self) -> Option<Self::Item>;
+
+    /// Puts the last items back, in their order.
+    fn put_back(&mut self, items: &[Self::Item]);
+}
+
+/// How two paths go on after they parted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// They are at the same place again, which is next in both.
+    Met,
+    /// One ended.
+    Ended,
+    /// They did not meet within the items that are searched.
+    Far,
+}
+
+/// One of the paths.
+struct Side<'a, S: Items> {
+    items: &'a mut S,
+    /// The depth at which they parted.
+    origin: usize,
+    /// The items since, from the outermost activation that was left on.
+    kept: Vec<S::Item>,
+    /// The first kept item of each place in the activation that is searched.
+    places: AddressMap<u64, usize>,
+    /// True if the path has left the activation: the last item is outside.
+    has_left: bool,
+    has_ended: bool,
+}
+
+impl<'a, S: Items> Side<'a, S> {
+    fn new(items: &'a mut S, origin: usize) -> Self {
+        let places = AddressMap::default();
+        Self { items, origin, kept: Vec::new(), places, has_left: false, has_ended: false }
+    }
+
+    /// Returns the depth of an item, relative to where the paths parted.
+    fn level(&self, item: S::Item) -> isize {
+        item.depth().cast_signed() - self.origin.cast_signed()
+    }
+
+    const fn can_go_on(&self) -> bool {
+        !self.has_left && !self.has_ended
+    }
+
+    /// Goes on to the next item in the activation at `level`. Returns its key, or `None` if there is
+    /// none.
+    fn advance(&mut self, level: isize) -> Option<u64> {
+        while self.kept.len() < MOST_KEPT {
+            let Some(item) = self.items.next() else {
+                self.has_ended = true;
+                return None;
+            };
+            self.kept.push(item);
+            let here = self.level(item);
+            if here < level {
+                self.has_left = true;
+                return None;
+            }
+            if here == level {
+                self.places.entry(item.key()).or_insert(self.kept.len() - 1);
+                return Some(item.key());
+            }
+        }
+        None
+    }
+
+    /// Searches the activation at `level` from the last item on.
+    fn leave(&mut self, level: isize) {
+        let last = self.kept.pop();
+        self.kept.clear();
+        self.places.clear();
+        let Some(last) = last else { return };
+        self.kept.push(last);
+        if self.level(last) == level {
+            self.has_left = false;
+            self.places.insert(last.key(), 0);
+        } else if self.level(last) > level {
+            self.has_left = false;
+        }
+    }
+
+    fn put_back_from(&mut self, key: u64) {
+        if let Some(first) = self.places.get(&key) {
+            self.items.put_back(&self.kept[*first..]);
+        }
+    }
+}
+
+/// Goes on in both paths, which parted at these depths, to where they meet again.
+pub(super) fn meet<S: Items>(items: [&mut S; 2], depths: [usize; 2]) -> Meeting {
+    let [good, bad] = items;
+    let mut sides = [Side::new(good, depths[0]), Side::new(bad, depths[1])];
+    let mut level = 0;
+    loop {
+        for this in 0..2 {
+            if !sides[this].can_go_on() {
+                continue;
+            }
+            let key = sides[this].advance(level);
+            if let Some(key) = key.filter(|key| sides[1 - this].places.contains_key(key)) {
+                for side in &mut sides {
+                    side.put_back_from(key);
+                }
+                return Meeting::Met;
+            }
+            if key.is_none() && sides[this].can_go_on() {
+                return Meeting::Far;
+            }
+        }
+        if sides.iter().any(Side::can_go_on) {
+            continue;
+        }
+        if sides.iter().any(|side| side.has_ended) {
+            return Meeting::Ended;
+        }
+        let last = |side: &Side<'_, S>| side.kept.last().map(|last| side.level(*last));
+        level = sides.iter().filter_map(last).min().unwrap_or(level - 1);
+        for side in &mut sides {
+            side.leave(level);
+        }
+        let [good, bad] = &sides;
+        let both = good.places.keys().find(|key| bad.places.contains_key(key)).copied();
+        if let Some(key) = both {
+            for side in &mut sides {
+                side.put_back_from(key);
+            }
+            return Meeting::Met;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    struct At(char, usize);
+
+    impl Item for At {
+        fn key(&self) -> u64 {
+            self.0.into()
+        }
+
+        fn depth(&self) -> usize {
+            self.1
+        }
+    }
+
+    struct Path(VecDeque<At>);
+
+    impl Items for Path {
+        type Item = At;
+
+        fn next(&mut self) -> Option<At> {
+            self.0.pop_front()
+        }
+
+        fn put_back(&mut self, items: &[At]) {
+            items.iter().rev().for_each(|item| self.0.push_front(*item));
+        }
+    }
+
+    /// Returns a path: each letter is a place, and a digit is the depth from there on.
+    fn path(text: &str) -> Path {
+        let mut depth = 5;
+        let mut items = VecDeque::new();
+        for c in text.chars() {
+            match c.to_digit(10) {
+                Some(digit) => depth = digit as usize,
+                None => items.push_back(At(c, depth)),
+            }
+        }
+        Path(items)
+    }
+
+    fn met(good: &str, bad: &str) -> (Meeting, String, String) {
+        let (mut good, mut bad) = (path(good), path(bad));
+        let meeting = meet([&mut good, &mut bad], [5, 5]);
+        let rest = |path: Path| path.0.into_iter().map(|at| at.0).collect();
+        (meeting, rest(good), rest(bad))
+    }
+
+    fn meets(good: &str, bad: &str, good_rest: &str, bad_rest: &str) {
+        let wanted = (Meeting::Met, good_rest.to_owned(), bad_rest.to_owned());
+        assert_eq!(met(good, bad), wanted, "{good} and {bad}");
+    }
+
+    #[test]
+    fn branches_meet_where_they_join() {
+        meets("tjx", "ejx", "jx", "jx");
+        meets("jx", "ejx", "jx", "jx");
+        // Calls on the way do not count.
+        meets("t6jab5jx", "e6j5jx", "jx", "jx");
+        // A loop that one of them goes round once more.
+        meets("axyz", "bcbcaxyz", "axyz", "axyz");
+    }
+
+    #[test]
+    fn functions_that_part_meet_after_their_return() {
+        meets("ab4rx", "cd4rx", "rx", "rx");
+        meets("a4rx", "cdefg4rx", "rx", "rx");
+        // Their callers part as well; one is left by an exception.
+        meets("a4pq3rx", "b4uv3rx", "rx", "rx");
+        meets("a4pq3rx", "b3rx", "rx", "rx");
+        meets("a4pqx", "b4uqx", "qx", "qx");
+    }
+
+    #[test]
+    fn paths_that_end_or_go_far_do_not_meet() {
+        assert_eq!(met("abc", "def").0, Meeting::Ended);
+        assert_eq!(met("", "def").0, Meeting::Ended);
+        assert_eq!(met("a4b", "d").0, Meeting::Ended);
+        let mut long = path("z");
+        long.0.extend((0..MOST_KEPT).map(|_| At('q', 9)));
+        let mut other = path("y");
+        other.0.extend((0..MOST_KEPT).map(|_| At('p', 9)));
+        assert_eq!(meet([&mut long, &mut other], [5, 5]), Meeting::Far);
+    }
+}

@@ -1,0 +1,306 @@
+//! Where two runs of a program part, with the values that decided it, and where they meet again.
+//!
+//! Files that are the same in both recordings are compared by their instructions, others by functions
+//! and lines. Threads are compared in the order of their births.
+
+mod meet;
+mod stream;
+mod values;
+
+use super::error::Error;
+use super::opened::Asked;
+use super::origin::{Path as ThreadPath, Ticks};
+use super::place::Place;
+use crate::common::{Addr, Tid};
+use crate::flow::Exit;
+use crate::image::{Bytes, Section};
+use crate::replay::Replay;
+use meet::{Item, Items, Meeting, meet};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use stream::{Stream, Stretch, name_of, stretches};
+
+/// Chunks of a path by which its walker may be ahead.
+const AHEAD: usize = 4;
+
+/// Two recordings that are compared.
+pub struct Pair<'a> {
+    /// The first, and the other one.
+    pub runs: [&'a mut Asked; 2],
+    /// True if differences in libraries count.
+    pub with_libraries: bool,
+}
+
+/// A difference between two runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Difference {
+    /// The threads.
+    pub threads: [Tid; 2],
+    /// The last instruction that both executed, in each.
+    pub at: [Step; 2],
+    /// The instructions that come next. `None`: the thread ended.
+    pub next: [Option<Step>; 2],
+    /// The way in which it came about.
+    pub cause: Cause,
+    /// Values that were not the same, or decided it: their names, and in each run a text.
+    pub values: Vec<(String, [String; 2])>,
+    /// Where the threads meet again. `None` if they do not.
+    pub meeting: Option<[Step; 2]>,
+}
+
+/// The cause of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A conditional branch.
+    Branch,
+    /// A return, or an indirect jump or call.
+    Target,
+    /// Something from outside: a signal, another thread's turn in a signal handler, the end.
+    Event,
+    /// They did not begin at the same place.
+    Beginning,
+}
+
+/// An instruction of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its position.
+    pub position: u64,
+    /// Its number, counted per thread.
+    pub index: u64,
+    /// Its address.
+    pub addr: Addr,
+    /// Its function and line.
+    pub place: Place,
+}
+
+/// The result of a comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compared {
+    /// The differences that were passed on.
+    pub own: u64,
+    /// Those that were left out, since they are in libraries.
+    pub in_libraries: u64,
+    /// The threads that only one of the runs has.
+    pub lone_threads: u64,
+    /// True if some threads did not meet again as far as was searched.
+    pub is_cut: bool,
+}
+
+/// Takes differences as they are found. Breaks the search.
+type Sink<'a> = &'a mut dyn FnMut(Difference) -> Result<ControlFlow<()>, Error>;
+
+impl Pair<'_> {
+    /// Compares the runs, and passes each difference to `sink`, until that breaks or `interrupted`
+    /// returns true.
+    pub fn compare(
+        &mut self,
+        sink: Sink<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Compared, Error> {
+        let mut compared = Compared::default();
+        let [good, bad] = [self.runs[0].tids(), self.runs[1].tids()];
+        compared.lone_threads = good.len().abs_diff(bad.len()) as u64;
+        let same_files = same_files(self.runs[0], self.runs[1]);
+        for threads in good.into_iter().zip(bad).map(|(good, bad)| [good, bad]) {
+            let found =
+                self.compare_threads(threads, &same_files, &mut compared, sink, interrupted)?;
+            if found.is_break() || interrupted() {
+                break;
+            }
+        }
+        Ok(compared)
+    }
+
+    fn compare_threads(
+        &mut self,
+        threads: [Tid; 2],
+        same_files: &BTreeSet<String>,
+        compared: &mut Compared,
+        sink: Sink<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<ControlFlow<()>, Error> {
+        // The replays belong to the questions for values, the rest to the walkers.
+        let mut replays = self.runs.each_mut().map(|run| run.replay.take());
+        let runs = self.runs.each_ref().map(|run| &**run);
+        let result = thread::scope(|scope| {
+            let mut streams = [0, 1].map(|side| {
+                let (sender, chunks) = sync_channel(AHEAD);
+                let (run, tid) = (runs[side], threads[side]);
+                scope.spawn(move || stretches(run, tid, same_files, sender));
+                Stream::new(chunks)
+            });
+            let starts = replays
+                .each_ref()
+                .map(|replay| replay.as_ref().map(Replay::interval_starts).unwrap_or_default());
+            let with_libraries = self.with_libraries;
+            let comparison = Comparison { runs, threads, starts, with_libraries };
+            let mut find_values = |at: &[Stretch; 2], difference: &mut Difference| {
+                if let [Some(good), Some(bad)] = &mut replays {
+                    difference.values = comparison.values([good, bad], at)?;
+                }
+                Ok(())
+            };
+            comparison.walk(&mut streams, &mut find_values, compared, sink, interrupted)
+        });
+        for (run, replay) in self.runs.iter_mut().zip(replays) {
+            run.replay = replay;
+        }
+        result
+    }
+}
+
+/// A comparison of two threads.
+struct Comparison<'a> {
+    runs: [&'a Asked; 2],
+    threads: [Tid; 2],
+    /// The moments with which the intervals of the logs begin.
+    starts: [Vec<u64>; 2],
+    with_libraries: bool,
+}
+
+/// Adds the values of a difference.
+type FindValues<'a> = &'a mut dyn FnMut(&[Stretch; 2], &mut Difference) -> Result<(), Error>;
+
+impl Comparison<'_> {
+    fn walk(
+        &self,
+        streams: &mut [Stream; 2],
+        find_values: FindValues<'_>,
+        compared: &mut Compared,
+        sink: Sink<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<ControlFlow<()>, Error> {
+        let mut before: Option<[Stretch; 2]> = None;
+        while !interrupted() {
+            let next = streams.each_mut().map(Items::next);
+            match next {
+                [Some(good), Some(bad)] if good.key() == bad.key() => {
+                    before = Some([good, bad]);
+                    continue;
+                }
+                [None, None] => return Ok(ControlFlow::Continue(())),
+                _ => {}
+            }
+            for (stream, item) in streams.iter_mut().zip(next) {
+                stream.put_back(item.as_slice());
+            }
+            let depths = before.map_or([0, 0], |items| items.map(|item| item.depth()));
+            let [good, bad] = streams;
+            let meeting = meet([good, bad], depths);
+            compared.is_cut |= meeting == Meeting::Far;
+            let met = if meeting == Meeting::Met {
+                let met = streams.each_mut().map(Items::next);
+                for (stream, item) in streams.iter_mut().zip(met) {
+                    stream.put_back(item.as_slice());
+                }
+                met
+            } else {
+                [None, None]
+            };
+            let at = before.unwrap_or_else(|| next.map(|item| item.unwrap_or(Stretch::NONE)));
+            if !self.with_libraries && !self.is_own(&at) {
+                compared.in_libraries += 1;
+            } else {
+                compared.own += 1;
+                let mut difference = self.difference(&at, next, met, before.is_some());
+                if difference.cause == Cause::Branch {
+                    find_values(&at, &mut difference)?;
+                }
+                if sink(difference)?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            if meeting != Meeting::Met {
+                return Ok(ControlFlow::Continue(()));
+            }
+        }
+        Ok(ControlFlow::Break(()))
+    }
+
+    /// Returns true if the last common instruction is in the program's own file in one of the runs, and
+    /// not in a linkage table, whose entries the first call makes.
+    fn is_own(&self, at: &[Stretch; 2]) -> bool {
+        self.runs.iter().zip(at).any(|(run, at)| {
+            let section = section_at(run, at.last);
+            let is_linkage = || {
+                let name = run.functions().name_at(at.last);
+                name.is_some_and(|name| name.ends_with("@plt"))
+            };
+            section.is_some_and(|section| *section.name == *program_of(run)) && !is_linkage()
+        })
+    }
+
+    fn difference(
+        &self,
+        at: &[Stretch; 2],
+        next: [Option<Stretch>; 2],
+        met: [Option<Stretch>; 2],
+        has_begun: bool,
+    ) -> Difference {
+        let first = |side: usize, item: &Stretch| self.step(side, item.index, item.first);
+        let [good, bad] = met;
+        Difference {
+            threads: self.threads,
+            at: [0, 1].map(|side| self.step(side, at[side].last_index, at[side].last)),
+            next: [0, 1].map(|side| next[side].map(|item| first(side, &item))),
+            cause: if has_begun { cause(at, &next) } else { Cause::Beginning },
+            values: Vec::new(),
+            meeting: good.zip(bad).map(|(good, bad)| [first(0, &good), first(1, &bad)]),
+        }
+    }
+
+    fn step(&self, side: usize, index: u64, addr: Addr) -> Step {
+        let run = self.runs[side];
+        let position = self.position(side, index).unwrap_or_default();
+        Step { position, index, addr, place: run.functions().place(addr) }
+    }
+
+    /// Returns the position of an instruction of a run.
+    fn position(&self, side: usize, index: u64) -> Option<u64> {
+        let (run, tid) = (self.runs[side], self.threads[side]);
+        let Some(places) = &run.places else {
+            return run.timeline.global_of(tid, index);
+        };
+        let path = ThreadPath { timeline: &run.timeline, places, tid };
+        Ticks { path: &path, starts: &self.starts[side] }.position_of(index)
+    }
+}
+
+/// Returns the cause of a difference after a common instruction.
+fn cause(at: &[Stretch; 2], next: &[Option<Stretch>; 2]) -> Cause {
+    let ended = next.iter().any(Option::is_none);
+    match at.map(|item| item.exit) {
+        [Exit::Taken | Exit::NotTaken, Exit::Taken | Exit::NotTaken] if !ended => Cause::Branch,
+        [Exit::Ret | Exit::JmpIndirect | Exit::Call, other] if !ended && other == at[0].exit => {
+            Cause::Target
+        }
+        _ => Cause::Event,
+    }
+}
+
+fn section_at(run: &Asked, addr: Addr) -> Option<&Section> {
+    run.timeline.images().last()?.section_at(addr)
+}
+
+/// Returns the path of the program.
+fn program_of(run: &Asked) -> &str {
+    &run.timeline.reader().manifest().program
+}
+
+/// Returns the names of the files, without their directories, that are the same in both runs.
+fn same_files(good: &Asked, bad: &Asked) -> BTreeSet<String> {
+    let code = |run: &Asked| -> Vec<(String, Bytes)> {
+        let image = run.timeline.images().last();
+        let sections = image.into_iter().flat_map(|image| image.sections());
+        let code = sections.filter(|section| section.executable);
+        code.filter_map(|s| Some((name_of(s)?.to_owned(), s.bytes.clone()))).collect()
+    };
+    let (good, bad) = (code(good), code(bad));
+    let is_in = |(name, bytes): &&(String, Bytes)| {
+        bad.iter().any(|(other, others)| name == other && **bytes == **others)
+    };
+    good.iter().filter(is_in).map(|(name, _)| name.clone()).collect()
+}

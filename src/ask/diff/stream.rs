@@ -1,0 +1,238 @@
+//! The path of a thread as places of the program that two recordings can have in common.
+
+use super::meet::{Item, Items};
+use crate::ask::functions::Functions;
+use crate::ask::opened::Asked;
+use crate::ask::tracker::{Change, Tracker};
+use crate::ask::walk::walk;
+use crate::common::{Addr, Tid};
+use crate::flow::Exit;
+use crate::image::{Image, Section};
+use crate::timeline::Visit;
+use crate::translate::AddressMap;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+/// Items that a walker sends at a time.
+const CHUNK: usize = 4096;
+/// The number of keys that are kept.
+const KEYS: usize = 1 << 20;
+
+/// Instructions in a straight line, up to a branch; where files differ, those of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stretch {
+    key: u64,
+    /// The address of the first instruction.
+    pub(super) first: Addr,
+    /// The address of the last one.
+    pub(super) last: Addr,
+    /// The number of the first instruction, counted per thread.
+    pub(super) index: u64,
+    /// The number of the last one.
+    pub(super) last_index: u64,
+    depth: usize,
+    /// The way in which control left.
+    pub(super) exit: Exit,
+}
+
+impl Stretch {
+    /// That of a path without instructions.
+    pub(super) const NONE: Self = Self {
+        key: 0,
+        first: Addr(0),
+        last: Addr(0),
+        index: 0,
+        last_index: 0,
+        depth: 0,
+        exit: Exit::Unknown,
+    };
+}
+
+impl Item for Stretch {
+    fn key(&self) -> u64 {
+        self.key
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+/// A thread's path, from a walker.
+pub(super) struct Stream {
+    chunks: Receiver<Vec<Stretch>>,
+    items: VecDeque<Stretch>,
+}
+
+impl Stream {
+    pub(super) fn new(chunks: Receiver<Vec<Stretch>>) -> Self {
+        Self { chunks, items: VecDeque::new() }
+    }
+}
+
+impl Items for Stream {
+    type Item = Stretch;
+
+    fn next(&mut self) -> Option<Stretch> {
+        if self.items.is_empty() {
+            self.items.extend(self.chunks.recv().ok()?);
+        }
+        self.items.pop_front()
+    }
+
+    fn put_back(&mut self, items: &[Stretch]) {
+        for item in items.iter().rev() {
+            self.items.push_front(*item);
+        }
+    }
+}
+
+/// The names of places, which are the same in both recordings.
+struct Keys<'a> {
+    image: Option<&'a Image>,
+    /// The names, without directories, of the files that are the same in both recordings.
+    same_files: &'a BTreeSet<String>,
+    /// The lowest address of each file.
+    starts: HashMap<&'a str, Addr>,
+    functions: &'a Functions<'a>,
+    asked: &'a Asked,
+    known: AddressMap<Addr, (u64, bool)>,
+}
+
+impl Keys<'_> {
+    /// Returns the key of an address, and true if each instruction has another one.
+    fn of(&mut self, addr: Addr) -> (u64, bool) {
+        if let Some(known) = self.known.get(&addr) {
+            return *known;
+        }
+        let key = self.find(addr);
+        if self.known.len() >= KEYS {
+            self.known.clear();
+        }
+        self.known.insert(addr, key);
+        key
+    }
+
+    fn find(&self, addr: Addr) -> (u64, bool) {
+        let section = self.image.and_then(|image| image.section_at(addr));
+        match section.and_then(name_of) {
+            // Files are mapped at any address, and parts of them may be stored alone.
+            Some(name) if self.same_files.contains(name) => {
+                let start = self.starts.get(name).copied().unwrap_or_default();
+                (hash(&(name, addr.0.wrapping_sub(start.0))), true)
+            }
+            // Lines are counted from the beginning of their function: what is before may be other.
+            Some(_) => match self.functions.at(addr) {
+                Some(function) => {
+                    let line = |addr| self.asked.symbols.location_at(addr).map(|at| at.line);
+                    let (here, start) = (line(addr), line(function.start));
+                    let line = here.zip(start).map(|(here, start)| here.wrapping_sub(start));
+                    (hash(&(&function.name, line)), false)
+                }
+                None => (hash(&"no symbols"), false),
+            },
+            // Code that was made at run time.
+            None => (hash(&addr.0), true),
+        }
+    }
+}
+
+/// Returns the lowest address of each file.
+fn starts_of(image: Option<&Image>) -> HashMap<&str, Addr> {
+    let mut starts: HashMap<&str, Addr> = HashMap::new();
+    for section in image.into_iter().flat_map(Image::sections) {
+        if let Some(name) = name_of(section) {
+            let start = starts.entry(name).or_insert(section.range.start);
+            *start = section.range.start.min(*start);
+        }
+    }
+    starts
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the name of a section's file, without its directory.
+pub(super) fn name_of(section: &Section) -> Option<&str> {
+    Path::new(&*section.name).file_name()?.to_str()
+}
+
+/// The sending end of a stream.
+struct Sender {
+    chunks: SyncSender<Vec<Stretch>>,
+    items: Vec<Stretch>,
+}
+
+impl Sender {
+    /// Sends an item. Breaks if the receiver is gone.
+    fn send(&mut self, item: Stretch) -> ControlFlow<()> {
+        self.items.push(item);
+        if self.items.len() < CHUNK { ControlFlow::Continue(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> ControlFlow<()> {
+        let items = std::mem::take(&mut self.items);
+        match self.chunks.send(items) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    }
+}
+
+/// Walks a thread's path, and sends its stretches.
+pub(super) fn stretches(
+    asked: &Asked,
+    tid: Tid,
+    same_files: &BTreeSet<String>,
+    chunks: SyncSender<Vec<Stretch>>,
+) {
+    let functions = asked.functions();
+    let starts = |addr| functions.at(addr).map(|function| function.start);
+    let image = asked.timeline.images().last().map(AsRef::as_ref);
+    let known = AddressMap::default();
+    let mut keys =
+        Keys { image, same_files, starts: starts_of(image), functions: &functions, asked, known };
+    let mut tracker: Tracker<()> = Tracker::default();
+    let mut sender = Sender { chunks, items: Vec::new() };
+    let mut current: Option<Stretch> = None;
+    // Where the last block goes on without a branch.
+    let mut next = None;
+    let walked = walk(&asked.timeline, None, tid, &mut |passed| {
+        tracker
+            .pass(passed, &starts, &mut |change| matches!(change, Change::Began(_)).then_some(()));
+        let Visit::Block { index, span, addrs, last, .. } = passed.visit else {
+            return ControlFlow::Continue(());
+        };
+        let (depth, exit) = (tracker.depth(), span.exit);
+        for (number, addr) in (*index..).zip(*addrs) {
+            let goes_on = number > *index || next == Some(*addr);
+            let (key, is_exact) = keys.of(*addr);
+            let stays =
+                |of: &&mut Stretch| goes_on && of.depth == depth && (is_exact || of.key == key);
+            if let Some(current) = current.as_mut().filter(stays) {
+                (current.last, current.last_index, current.exit) = (*addr, number, exit);
+                continue;
+            }
+            let (first, last) = (*addr, *addr);
+            let item = Stretch { key, first, last, index: number, last_index: number, depth, exit };
+            if let Some(done) = current.replace(item) {
+                sender.send(done)?;
+            }
+        }
+        // A line goes on over branches within it.
+        let is_exact = current.is_some_and(|current| keys.of(current.first).1);
+        let end = last.map(|last| last.end);
+        next = end.filter(|_| exit == Exit::Next || (!is_exact && exit == Exit::NotTaken));
+        ControlFlow::Continue(())
+    });
+    if walked.is_continue() && current.is_none_or(|last| sender.send(last).is_continue()) {
+        // Without a receiver the rest is dropped.
+        let _ = sender.flush();
+    }
+}

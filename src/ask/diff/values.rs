@@ -1,0 +1,222 @@
+//! The values that decided a branch: what the comparison before it compared, and the variables of its
+//! line.
+
+use super::Comparison;
+use super::stream::Stretch;
+use crate::ask::error::Error;
+use crate::ask::machine::Stopped;
+use crate::ask::origin::read;
+use crate::common::Addr;
+use crate::insn::{ExecMode, MAX_INSN_BYTES, compared_by, decode, sets_flags};
+use crate::replay::{self, Replay};
+use crate::session::Position;
+use crate::symbols::FrameRegisters;
+use crate::values::{Evaluator, Frame, Missing, Question, Shown};
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The most bytes of a source file that is read.
+const LARGEST_SOURCE_BYTES: u64 = 16 << 20;
+/// The most expressions of a line that are evaluated.
+const MOST_NAMES: usize = 16;
+
+/// An instruction before a branch, by its distance in instructions.
+struct Deciding {
+    addr: Addr,
+    before_last: u64,
+}
+
+impl Comparison<'_> {
+    /// Returns the values that decided a branch, which is the last instruction of a stretch.
+    pub(super) fn values(
+        &self,
+        replays: [&mut Replay; 2],
+        at: &[Stretch; 2],
+    ) -> Result<Vec<(String, [String; 2])>, Error> {
+        let mut known: [BTreeMap<String, String>; 2] = Default::default();
+        let mut order: Vec<String> = Vec::new();
+        for (side, replay) in replays.into_iter().enumerate() {
+            let found = self.values_of(side, replay, &at[side])?;
+            for (name, value) in found {
+                if !order.contains(&name) {
+                    order.push(name.clone());
+                }
+                known[side].insert(name, value);
+            }
+        }
+        let both = |name: String| {
+            let values = [known[0].get(&name)?.clone(), known[1].get(&name)?.clone()];
+            Some((name, values))
+        };
+        let mut values: Vec<_> = order.into_iter().filter_map(both).collect();
+        // Those that differ say more.
+        values.sort_by_key(|(_, [good, bad])| good == bad);
+        Ok(values)
+    }
+
+    /// Returns the values in one of the runs, with their names.
+    fn values_of(
+        &self,
+        side: usize,
+        replay: &mut Replay,
+        at: &Stretch,
+    ) -> Result<Vec<(String, String)>, Error> {
+        let Some(branch) = self.position(side, at.last_index) else { return Ok(Vec::new()) };
+        seek(replay, branch)?;
+        let deciding = deciding(replay, at);
+        let Some(position) = self.position(side, at.last_index - deciding.before_last) else {
+            return Ok(Vec::new());
+        };
+        seek(replay, position)?;
+        let Some(state) = Stopped::of(replay) else { return Ok(Vec::new()) };
+        let mut values = self.variables(side, at.last, &state);
+        let code = code_at(replay, deciding.addr);
+        for place in compared_by(&code, &state.registers) {
+            let Some(value) = read(&state, place).map(|bytes| number(&bytes)) else { continue };
+            // Most are the variables of the line.
+            if !values.iter().any(|(_, known)| *known == value) {
+                values.push((place.to_string(), value));
+            }
+        }
+        Ok(values)
+    }
+
+    /// Returns the values of the variables that the line of an address names.
+    fn variables(&self, side: usize, addr: Addr, state: &Stopped<'_>) -> Vec<(String, String)> {
+        let symbols = &self.runs[side].symbols;
+        let Some(text) = symbols.location_at(addr).and_then(|at| line_of(&at.file, at.line)) else {
+            return Vec::new();
+        };
+        let evaluator = Evaluator::new(symbols);
+        let registers = FrameRegisters::of(state);
+        let frame = Frame { registers: &registers, machine: state, is_innermost: true };
+        let pc = Addr(state.registers.rip);
+        let value = |name: &String| {
+            let question = Question::parse(name).ok()?;
+            let bound = evaluator.bind(&question, pc).ok()?;
+            let shown = evaluator.answer(&bound, &frame).ok()?.into_iter().next()?;
+            let is_known = !matches!(shown, Shown::Missing(Missing::Unavailable));
+            is_known.then(|| (name.clone(), shown.to_string()))
+        };
+        names_in(&text).iter().filter_map(value).collect()
+    }
+}
+
+fn seek(replay: &mut Replay, position: u64) -> Result<(), replay::Error> {
+    let (moment, instructions) = Position::parts(position);
+    let at = replay.position_of_moment(moment);
+    replay.seek(replay::Position { instructions, ..at })
+}
+
+fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
+    let mut code = vec![0; MAX_INSN_BYTES];
+    let known = replay.read(addr, &mut code);
+    code.truncate(known);
+    code
+}
+
+/// Finds the last instruction of a stretch before its branch that sets the flags, or the branch.
+fn deciding(replay: &Replay, at: &Stretch) -> Deciding {
+    let mut found = Deciding { addr: at.last, before_last: 0 };
+    let mut addr = at.first;
+    for index in at.index..at.last_index {
+        let code = code_at(replay, addr);
+        let Some(insn) = decode(&code, addr, ExecMode::Bits64) else { break };
+        if sets_flags(&code) {
+            found = Deciding { addr, before_last: at.last_index - index };
+        }
+        addr = addr.wrapping_add(insn.len.into());
+    }
+    found
+}
+
+/// Returns bytes as a number, in decimal if it is a small one of 8 bytes at most.
+fn number(bytes: &[u8]) -> String {
+    let mut word = [0; 8];
+    let Some(to) = word.get_mut(..bytes.len()) else {
+        return bytes.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+    };
+    to.copy_from_slice(bytes);
+    let (value, bits) = (u64::from_le_bytes(word), 64 - 8 * bytes.len().min(8));
+    let signed = (value << bits).cast_signed() >> bits;
+    if signed.unsigned_abs() < 1 << 24 { signed.to_string() } else { format!("{value:#x}") }
+}
+
+/// Returns a line of a source file.
+fn line_of(path: &str, line: u32) -> Option<String> {
+    let meta = fs::metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > LARGEST_SOURCE_BYTES {
+        return None;
+    }
+    let text = fs::read(path).ok()?;
+    let text = String::from_utf8_lossy(&text);
+    let index = usize::try_from(line).ok()?.checked_sub(1)?;
+    text.lines().nth(index).map(str::to_owned)
+}
+
+/// Returns the variables that a line of C, C++ or Rust may name, with their members and elements.
+fn names_in(line: &str) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let bytes = line.as_bytes();
+    let is_start = |c: u8| c.is_ascii_alphabetic() || c == b'_';
+    let is_part = |c: u8| c.is_ascii_alphanumeric() || c == b'_';
+    let mut at = 0;
+    while at < bytes.len() {
+        let byte = bytes[at];
+        if byte == b'"' || byte == b'\'' {
+            let end = bytes[at + 1..].iter().position(|c| *c == byte);
+            at += end.map_or(bytes.len(), |end| end + 2);
+            continue;
+        }
+        if !is_start(byte) || at > 0 && is_part(bytes[at - 1]) {
+            at += 1;
+            continue;
+        }
+        let mut end = at;
+        loop {
+            while end < bytes.len() && is_part(bytes[end]) {
+                end += 1;
+            }
+            let rest = &bytes[end..];
+            let step = match rest {
+                [b'-', b'>', c, ..] if is_start(*c) => 2,
+                [b'.', c, ..] if is_start(*c) => 1,
+                [b'[', ..] => match rest.iter().position(|c| *c == b']') {
+                    Some(close) => close + 1,
+                    None => break,
+                },
+                _ => break,
+            };
+            end += step;
+        }
+        let name = &line[at..end];
+        let is_call = line[end..].trim_start().starts_with('(');
+        if !is_call && !names.iter().any(|known| known == name) && names.len() < MOST_NAMES {
+            names.push(name.to_owned());
+        }
+        at = end.max(at + 1);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_name_variables() {
+        assert_eq!(names_in("    if (n > limit)"), ["n", "limit"]);
+        let names = names_in("while (a->list[i].size < count(x, \"n o\") && x != 'c')");
+        assert_eq!(names, ["a->list[i].size", "x"]);
+        assert_eq!(names_in("for (int i = 0; i < v[n"), ["int", "i", "v", "n"]);
+        assert!(names_in("").is_empty());
+    }
+
+    #[test]
+    fn numbers_are_read_easily() {
+        assert_eq!(number(&[255, 255, 255, 255]), "-1");
+        assert_eq!(number(&[3, 0, 0, 0]), "3");
+        assert_eq!(number(&0x7fff_f7dd_1000_u64.to_le_bytes()), "0x7ffff7dd1000");
+        assert_eq!(number(&[1; 16]), "01".repeat(16));
+    }
+}
