@@ -163,6 +163,41 @@ pub(super) fn name_of(section: &Section) -> Option<&str> {
     Path::new(&*section.name).file_name()?.to_str()
 }
 
+/// The open calls, where functions may be left by longjmp(3) or an exception. The path shows that as a
+/// branch into the middle of a function that is open farther out.
+#[derive(Default)]
+struct Depths {
+    /// The function at each depth.
+    functions: Vec<Option<Addr>>,
+    /// The depths by the calls and returns from which on depths are others, and these.
+    shifts: Vec<(usize, usize)>,
+    /// The way in which control left the last block.
+    left: Option<Exit>,
+}
+
+impl Depths {
+    /// Returns the depth of a block at `ip` of the function that begins at `start`. By the calls and
+    /// returns it is `counted`.
+    fn pass(&mut self, counted: usize, ip: Addr, start: Option<Addr>, exit: Exit) -> usize {
+        while self.shifts.pop_if(|(from, _)| counted < *from).is_some() {}
+        let (from, to) = self.shifts.last().copied().unwrap_or_default();
+        let mut depth = counted - from + to;
+        let left = self.left.replace(exit);
+        let may_leave = matches!(left, Some(Exit::JmpIndirect | Exit::Ret)) && start != Some(ip);
+        let is_open = |at: usize| start.is_some() && self.functions.get(at) == Some(&start);
+        if may_leave
+            && !is_open(depth)
+            && let Some(outer) = (0..depth).rev().find(|at| is_open(*at))
+        {
+            self.shifts.push((counted, outer));
+            depth = outer;
+        }
+        self.functions.resize(depth + 1, None);
+        self.functions[depth] = start;
+        depth
+    }
+}
+
 /// The sending end of a stream.
 struct Sender {
     chunks: SyncSender<Vec<Stretch>>,
@@ -199,6 +234,7 @@ pub(super) fn stretches(
     let mut keys =
         Keys { image, same_files, starts: starts_of(image), functions: &functions, asked, known };
     let mut tracker: Tracker<()> = Tracker::default();
+    let mut depths = Depths::default();
     let mut sender = Sender { chunks, items: Vec::new() };
     let mut current: Option<Stretch> = None;
     // Where the last block goes on without a branch.
@@ -209,7 +245,8 @@ pub(super) fn stretches(
         let Visit::Block { index, span, addrs, last, .. } = passed.visit else {
             return ControlFlow::Continue(());
         };
-        let (depth, exit) = (tracker.depth(), span.exit);
+        let exit = span.exit;
+        let depth = depths.pass(tracker.depth(), span.ip, starts(span.ip), exit);
         for (number, addr) in (*index..).zip(*addrs) {
             let goes_on = number > *index || next == Some(*addr);
             let (key, is_exact) = keys.of(*addr);
@@ -234,5 +271,42 @@ pub(super) fn stretches(
     if walked.is_continue() && current.is_none_or(|last| sender.send(last).is_continue()) {
         // Without a receiver the rest is dropped.
         let _ = sender.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Functions begin at multiples of 16.
+    fn pass(depths: &mut Depths, counted: usize, ip: u64, exit: Exit) -> usize {
+        depths.pass(counted, Addr(ip), Some(Addr(ip & !15)), exit)
+    }
+
+    #[test]
+    fn functions_that_are_left_by_jumps_are_open_no_more() {
+        let mut depths = Depths::default();
+        let path = [
+            (0, 0x10, Exit::Call, 0),
+            (1, 0x20, Exit::Call, 1),
+            (2, 0x30, Exit::Ret, 2),
+            (1, 0x28, Exit::Call, 1),
+            (2, 0x40, Exit::JmpIndirect, 2),
+            // In place of a call.
+            (2, 0x50, Exit::JmpIndirect, 2),
+            // To the outermost function; what that calls; back.
+            (2, 0x15, Exit::Call, 0),
+            (3, 0x30, Exit::Ret, 1),
+            (2, 0x18, Exit::Call, 0),
+            (3, 0x60, Exit::Call, 1),
+            (4, 0x70, Exit::JmpIndirect, 2),
+            (4, 0x68, Exit::Ret, 1),
+        ];
+        for (number, (counted, ip, exit, depth)) in path.into_iter().enumerate() {
+            assert_eq!(pass(&mut depths, counted, ip, exit), depth, "block {number}");
+        }
+        // The outermost function returns.
+        assert_eq!(pass(&mut depths, 0, 0x81, Exit::Next), 0);
+        assert!(depths.shifts.is_empty());
     }
 }
