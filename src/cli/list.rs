@@ -7,6 +7,7 @@ use crate::common::Visible;
 use crate::gdb::date;
 use crate::recording::{BackendName, Entry, Exit, Reader, Store};
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Characters of a date up to its minute: `2000-02-29 12:34`.
@@ -28,10 +29,23 @@ fn line(entry: &Entry) -> String {
             let started = date(manifest.started_unix_ns);
             let (minute, _) = started.split_at_checked(MINUTE_CHARS).unwrap_or((&started, ""));
             let command = manifest.argv.join(" ");
-            format!("{minute}  pid {}  {}  {command}", manifest.pid, ending(reader))
+            let name = last_name(reader).map(|name| format!(" (ended as {name})"));
+            let name = name.unwrap_or_default();
+            format!("{minute}  pid {}  {}  {command}{name}", manifest.pid, ending(reader))
         }
         Err(error) => format!("cannot be opened: {}", error.kind),
     }
+}
+
+/// Returns the name that the process had at its end, if that is not its program's: a forked process
+/// begins with the arguments of its parent, and executes another program.
+fn last_name(reader: &Reader) -> Option<&str> {
+    let manifest = reader.manifest();
+    let threads = &manifest.end.as_ref()?.threads;
+    let name = &threads.iter().find(|thread| thread.tid.0 == manifest.pid.0)?.name;
+    // The kernel keeps the beginning of a longer one.
+    let program = Path::new(&manifest.program).file_name()?.to_str()?;
+    (!name.is_empty() && !program.starts_with(name.as_str())).then_some(name)
 }
 
 /// Returns the ending of the run, in a few words.

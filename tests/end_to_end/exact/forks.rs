@@ -160,3 +160,22 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
+
+#[test]
+fn the_list_tells_children_apart() {
+    if !have("bash") {
+        return;
+    }
+    let scene = Scene::new();
+    let family = follow(&scene, &["bash", "-c", "ls / > /dev/null; cat < /dev/null; true"]);
+    let list = contraflow().env("CONTRAFLOW_HOME", scene.path("store")).arg("list").output();
+    let list = text(&list.unwrap().stdout);
+    let of = |dir: &PathBuf| {
+        let name = dir.file_name().unwrap().to_str().unwrap();
+        let line = list.lines().find(|line| line.starts_with(name)).expect("it is listed");
+        line.rsplit_once("; true").expect("it has the arguments").1.to_owned()
+    };
+    let mut names: Vec<String> = family.recordings.iter().map(of).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["", " (ended as cat)", " (ended as ls)"], "{list}");
+}
