@@ -5,26 +5,27 @@ use super::rows::Cell;
 use super::{EXIT_ERROR, Failure, ask, ask_arguments, say};
 use crate::ask::{Cause, Compared, Difference, Pair, Place, Step};
 use crate::session::Position;
+use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
 const NAMES: [&str; 16] = [
-    "good position",
-    "bad position",
-    "good thread",
-    "bad thread",
+    "good_position",
+    "bad_position",
+    "good_thread",
+    "bad_thread",
     "cause",
     "function",
     "file",
     "line",
-    "good next",
-    "bad next",
+    "good_next",
+    "bad_next",
     "values",
-    "good instructions",
-    "bad instructions",
+    "good_instructions",
+    "bad_instructions",
     "meeting",
-    "good meeting",
-    "bad meeting",
+    "good_meeting",
+    "bad_meeting",
 ];
 /// The exit status if the runs are not the same, as that of diff(1).
 const EXIT_DIFFERENT: u8 = 1;
@@ -122,6 +123,8 @@ impl Texts<'_> {
         let meeting = |side: usize| found.meeting.as_ref().map(|meeting| &meeting[side]);
         let count =
             |side: usize| Cell::maybe(self.instructions().map(|counts| Cell::number(counts[side])));
+        let value = |(name, [good, bad]): &(String, [String; 2])| json!({ "name": name, "good": good, "bad": bad });
+        let values: Vec<Value> = found.values.iter().map(value).collect();
         vec![
             step(0, Some(&found.at[0])),
             step(1, Some(&found.at[1])),
@@ -133,7 +136,7 @@ impl Texts<'_> {
             Cell::maybe(line.map(|line| Cell::number(line.into()))),
             next(0),
             next(1),
-            Cell::text(self.values()),
+            Cell { text: self.values(), json: Value::from(values) },
             count(0),
             count(1),
             Cell::maybe(meeting(0).map(|step| Cell::text(place(step)))),

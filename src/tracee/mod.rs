@@ -34,4 +34,4 @@ pub use procfs::{
 };
 pub use program::{ProgramError, image_of, resolve};
 pub use ptrace::{Rseq, SiginfoBytes, Signo, Stopped, TRAP_BIT, Tracee, USER_CS_64};
-pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_or_signal};
+pub use stop::{PtraceEvent, Stop, news_of, wait_any, wait_for, wait_for_killed, wait_or_signal};

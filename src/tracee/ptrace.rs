@@ -4,7 +4,7 @@
 
 use super::error::Error;
 use super::procfs::process_of;
-use super::stop::{PtraceEvent, Stop, news_of, wait_for};
+use super::stop::{PtraceEvent, Stop, news_of, wait_for, wait_for_killed};
 use super::trap_flag::TRAP_FLAG;
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;
@@ -230,7 +230,7 @@ impl Tracee {
     fn killed_in_call(self, registers: &Registers, error: Error) -> Error {
         let stop = match error {
             Error::Disturbed { stop, .. } => stop,
-            error if error.is_gone() => match wait_for(self.0) {
+            error if error.is_gone() => match wait_for_killed(self.0) {
                 Ok(stop) => stop,
                 Err(error) => return error,
             },

@@ -83,6 +83,17 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
+/// Waits for one thread that may be gone, its end reported before and lost. Then a SIGKILL ended it: any
+/// other signal would have been reported before it could (ptrace(2)).
+pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
+    match wait_for(tid) {
+        Err(Error::System { errno: Errno::ECHILD, .. }) => {
+            Ok(Stop::Killed { signal: libc::SIGKILL, core_dumped: false })
+        }
+        result => result,
+    }
+}
+
 /// Returns the pending stop of one thread, without blocking; `None` if there is none.
 pub fn news_of(tid: Tid) -> Result<Option<Stop>, Error> {
     Ok(wait(tid.0, false)?.map(|(_, stop)| stop))

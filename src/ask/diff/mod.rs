@@ -240,11 +240,17 @@ impl Comparison<'_> {
         met: [Option<Stretch>; 2],
         has_begun: bool,
     ) -> Difference {
-        let first = |side: usize, item: &Stretch| self.step(side, item.index, item.first);
+        let step = |side: usize, position, index, addr| {
+            let place = self.runs[side].functions().place(addr);
+            Step { position, index, addr, place }
+        };
+        let first = |side, item: &Stretch| step(side, item.position, item.index, item.first);
+        let last =
+            |side, item: &Stretch| step(side, item.last_position, item.last_index, item.last);
         let [good, bad] = met;
         Difference {
             threads: self.threads,
-            at: [0, 1].map(|side| self.step(side, at[side].last_index, at[side].last)),
+            at: [0, 1].map(|side| last(side, &at[side])),
             next: [0, 1].map(|side| next[side].map(|item| first(side, &item))),
             cause: if has_begun { cause(at, &next) } else { Cause::Beginning },
             values: Vec::new(),
@@ -252,13 +258,7 @@ impl Comparison<'_> {
         }
     }
 
-    fn step(&self, side: usize, index: u64, addr: Addr) -> Step {
-        let run = self.runs[side];
-        let position = self.position(side, index).unwrap_or_default();
-        Step { position, index, addr, place: run.functions().place(addr) }
-    }
-
-    /// Returns the position of an instruction of a run.
+    /// Returns the position of an instruction of a run, by counting ticks, which may take a while.
     fn position(&self, side: usize, index: u64) -> Option<u64> {
         let (run, tid) = (self.runs[side], self.threads[side]);
         let Some(places) = &run.places else {

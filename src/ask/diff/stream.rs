@@ -33,6 +33,9 @@ pub(super) struct Stretch {
     pub(super) index: u64,
     /// The number of the last one.
     pub(super) last_index: u64,
+    /// The positions of both.
+    pub(super) position: u64,
+    pub(super) last_position: u64,
     depth: usize,
     /// The way in which control left.
     pub(super) exit: Exit,
@@ -46,6 +49,8 @@ impl Stretch {
         last: Addr(0),
         index: 0,
         last_index: 0,
+        position: 0,
+        last_position: 0,
         depth: 0,
         exit: Exit::Unknown,
     };
@@ -239,7 +244,7 @@ pub(super) fn stretches(
     let mut current: Option<Stretch> = None;
     // Where the last block goes on without a branch.
     let mut next = None;
-    let walked = walk(&asked.timeline, None, tid, &mut |passed| {
+    let walked = walk(&asked.timeline, asked.places.as_ref(), tid, &mut |passed| {
         tracker
             .pass(passed, &starts, &mut |change| matches!(change, Change::Began(_)).then_some(()));
         let Visit::Block { index, span, addrs, last, .. } = passed.visit else {
@@ -256,11 +261,26 @@ pub(super) fn stretches(
                 (current.last, current.last_index, current.exit) = (*addr, number, exit);
                 continue;
             }
-            let (first, last) = (*addr, *addr);
-            let item = Stretch { key, first, last, index: number, last_index: number, depth, exit };
-            if let Some(done) = current.replace(item) {
+            let item = Stretch {
+                key,
+                first: *addr,
+                last: *addr,
+                index: number,
+                last_index: number,
+                position: passed.clock.position(number),
+                last_position: 0,
+                depth,
+                exit,
+            };
+            if let Some(mut done) = current.replace(item) {
+                if done.last_index >= *index {
+                    done.last_position = passed.clock.position(done.last_index);
+                }
                 sender.send(done)?;
             }
+        }
+        if let Some(current) = &mut current {
+            current.last_position = passed.clock.position(current.last_index);
         }
         // A line goes on over branches within it.
         let is_exact = current.is_some_and(|current| keys.of(current.first).1);

@@ -61,12 +61,14 @@ impl Comparison<'_> {
         replay: &mut Replay,
         at: &Stretch,
     ) -> Result<Vec<(String, String)>, Error> {
-        let Some(branch) = self.position(side, at.last_index) else { return Ok(Vec::new()) };
-        seek(replay, branch)?;
+        seek(replay, at.last_position)?;
         let deciding = deciding(replay, at);
-        let Some(position) = self.position(side, at.last_index - deciding.before_last) else {
-            return Ok(Vec::new());
+        let (moment, instructions) = Position::parts(at.last_position);
+        let position = match instructions.checked_sub(deciding.before_last) {
+            Some(instructions) => Some(Position::exact(moment, instructions)),
+            None => self.position(side, at.last_index - deciding.before_last),
         };
+        let Some(position) = position else { return Ok(Vec::new()) };
         seek(replay, position)?;
         let Some(state) = Stopped::of(replay) else { return Ok(Vec::new()) };
         let mut values = self.variables(side, at.last, &state);

@@ -14,7 +14,7 @@ use crate::recording::log::Happening;
 use crate::sideband::Event;
 use crate::syscalls::{Call, Registered};
 use crate::tracee::call_numbers::{CLONE, CLONE3};
-use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for};
+use crate::tracee::{PtraceEvent, Stop, Tracee, is_thread_of, wait_for_killed};
 use std::time::Duration;
 
 /// The time for which other threads wait while a child has this process's memory: until it executes
@@ -31,7 +31,7 @@ impl Engine {
         let child = Tid(i32::try_from(message).unwrap_or(0));
         let first = match self.early.remove(&child) {
             Some(stop) => stop,
-            None => wait_for(child)?,
+            None => wait_for_killed(child)?,
         };
         if first.is_end() {
             self.stop_unborn(child, first)?;

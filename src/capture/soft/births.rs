@@ -17,8 +17,8 @@ use crate::sideband::Event;
 use crate::tracee::call_numbers::{CLONE, CLONE3, FORK, VFORK};
 use crate::tracee::{
     self, PtraceEvent, Stop, Tracee, is_thread_of, is_traced_here, news_of, wait_for,
+    wait_for_killed,
 };
-use nix::errno::Errno;
 
 /// Bytes of SYSCALL.
 const SYSCALL_BYTES: u64 = 2;
@@ -59,7 +59,7 @@ impl Engine {
     fn birth(&mut self, parent: Tid, child: Tid, event: PtraceEvent) -> Result<bool, Error> {
         let first = match self.early.remove(&child) {
             Some(stop) => stop,
-            None => wait_for(child)?,
+            None => wait_for_killed(child)?,
         };
         let pid = self.threads.get(&parent).map_or(self.program, Thread::pid);
         let call = Tracee(parent).registers().map_or(0, |registers| registers.orig_rax);
@@ -218,13 +218,7 @@ impl Engine {
         let stop = match &error {
             Error::Tracee(tracee::Error::Disturbed { tid: whose, stop }) if *whose == tid => *stop,
             // A killed thread leaves its stop at once, and reaches its end some time later.
-            _ if Tracee(tid).registers().is_err() => match wait_for(tid) {
-                // Its end was reported already.
-                Err(tracee::Error::System { errno: Errno::ECHILD, .. }) if !is_recorded => {
-                    return Ok(());
-                }
-                result => result?,
-            },
+            _ if Tracee(tid).registers().is_err() => wait_for_killed(tid)?,
             _ => match news_of(tid)? {
                 Some(stop) => stop,
                 None => return Err(error),

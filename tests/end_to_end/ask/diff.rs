@@ -44,6 +44,16 @@ fn cell<'a>(row: &'a Value, name: &str) -> &'a str {
     row[name].as_str().unwrap_or("")
 }
 
+/// Returns the values of a difference as they are printed.
+fn values(row: &Value) -> String {
+    let value = |value: &Value| {
+        let (name, good, bad) = (cell(value, "name"), cell(value, "good"), cell(value, "bad"));
+        if good == bad { format!("{name} = {good}") } else { format!("{name} = {good} | {bad}") }
+    };
+    let all = row["values"].as_array().expect("it is a list").iter().map(value);
+    all.collect::<Vec<_>>().join(", ")
+}
+
 /// Returns the number of a line of the program.
 fn line_of(part: &str) -> u64 {
     let source = std::fs::read_to_string(super::source("parting.c")).unwrap();
@@ -61,15 +71,15 @@ fn runs_part_at_a_branch_and_meet_again() {
     let [only] = &found[..] else { panic!("{found:?}") };
     assert_eq!((cell(only, "cause"), cell(only, "function")), ("branch", "discount"));
     assert_eq!(only["line"], line_of("it->price BEYOND limit"));
-    assert_eq!(cell(only, "values"), "limit = 50 | 70, it->price = 60");
+    assert_eq!(values(only), "limit = 50 | 70, it->price = 60");
     let [taken, other] = ["return it->price", "return 0;"].map(line_of);
-    assert_eq!(cell(only, "good next"), format!("discount parting.c:{taken}"));
-    assert_eq!(cell(only, "bad next"), format!("discount parting.c:{other}"));
+    assert_eq!(cell(only, "good_next"), format!("discount parting.c:{taken}"));
+    assert_eq!(cell(only, "bad_next"), format!("discount parting.c:{other}"));
     let meeting = cell(only, "meeting");
     let known = [line_of("return 0;") + 1, line_of("sum += ")];
     assert!(known.iter().any(|line| meeting.ends_with(&format!("parting.c:{line}"))), "{meeting}");
     // The positions lead there.
-    for (dir, position) in [(&plain, "good position"), (&higher, "bad position")] {
+    for (dir, position) in [(&plain, "good_position"), (&higher, "bad_position")] {
         let position = cell(only, position);
         let at = contraflow()
             .args(["replay", "--at", position])
@@ -82,7 +92,7 @@ fn runs_part_at_a_branch_and_meet_again() {
     }
     // The other direction, and no difference.
     let [back] = &differences(&higher, &plain)[..] else { panic!("one") };
-    assert_eq!(cell(back, "values"), "limit = 70 | 50, it->price = 60");
+    assert_eq!(values(back), "limit = 70 | 50, it->price = 60");
     let same = diff(&plain, &plain, &["--libraries"]);
     assert_eq!((same.status.code(), text(&same.stdout).as_str()), (Some(0), ""));
     assert!(text(&same.stderr).contains("the runs took the same path"));
@@ -97,22 +107,22 @@ fn loops_threads_and_jumps_out_of_functions() {
     // Two rounds more.
     let longer = record(&scene, &program, &[], "50 7 10");
     let [rounds] = &differences(&plain, &longer)[..] else { panic!("one") };
-    assert_eq!(cell(rounds, "values"), "n = 5 | 7, i = 5");
+    assert_eq!(values(rounds), "n = 5 | 7, i = 5");
     let after = line_of("return sum");
     assert_eq!(cell(rounds, "meeting"), format!("total parting.c:{after}"));
-    assert_eq!(rounds["good instructions"], 0);
+    assert_eq!(rounds["good_instructions"], 0);
     // The other thread.
     let counts = record(&scene, &program, &[], "50 5 12");
     let found = differences(&plain, &counts);
     let [only] = &found[..] else { panic!("{found:?}") };
     assert_eq!(cell(only, "function"), "count");
-    assert!(cell(only, "values").contains("counted = 10"), "{only}");
-    assert_ne!(only["good thread"], only["bad thread"]);
+    assert!(values(only).contains("counted = 10"), "{only}");
+    assert_ne!(only["good_thread"], only["bad_thread"]);
     // Out of the function that parts.
     let thrown = record(&scene, &program, &[], "50 5 10 3");
     let found = differences(&plain, &thrown);
     let jump = found.iter().find(|row| cell(row, "function") == "total").expect("it is found");
-    assert!(cell(jump, "values").contains("thrown = -1 | 3"), "{jump}");
+    assert!(values(jump).contains("thrown = -1 | 3"), "{jump}");
     // In `main`, soon after the jump: at the next place where a stretch of code begins in both.
     let meeting = cell(jump, "meeting");
     let met = line_of("setjmp(out) == 0")..=line_of("pthread_join(");
@@ -130,7 +140,7 @@ fn builds_and_paths_are_compared() {
     let found = differences(&loose, &path);
     let rounds = &found[0];
     assert_eq!((cell(rounds, "function"), cell(rounds, "cause")), ("total", "branch"));
-    assert_eq!(cell(rounds, "values"), "");
+    assert_eq!(values(rounds), "");
     assert_eq!(rounds["line"], line_of("i < n"));
     // Another build, in its place.
     let Some(program) =
@@ -141,7 +151,7 @@ fn builds_and_paths_are_compared() {
     let strict = record(&scene, &program, &[], "60 5 10 9");
     let found = differences(&loose, &strict);
     let branch = found.iter().find(|row| cell(row, "function") == "discount").expect("it is found");
-    assert!(cell(branch, "values").contains("limit = 60"), "{branch}");
+    assert!(values(branch).contains("limit = 60"), "{branch}");
     let lost = diff(&loose, &scene.path("none"), &[]);
     assert_eq!((lost.status.code(), text(&lost.stdout).as_str()), (Some(2), ""));
 }
