@@ -82,7 +82,14 @@ __attribute__((noinline)) static int each(function of) {
     return all;
 }
 
-int main(void) {
+/* What the dynamic linker leaves on the stack is not the same everywhere, and locals show it before they
+   are set. */
+__attribute__((noinline)) static void scrub(void) {
+    __asm__ volatile("lea -512(%%rsp), %%rdi; mov $512, %%ecx; xor %%eax, %%eax; rep stosb" ::
+                         : "rdi", "rcx", "rax", "memory", "cc");
+}
+
+__attribute__((noinline)) static int wander(void) {
     static const function functions[] = {twice, halved, squares, passed_on, chosen};
     sum = 0;
     sort();
@@ -93,4 +100,9 @@ int main(void) {
     for (int i = 0; i < 20; i++) sum += i;
     each(chosen); each(twice);
     __builtin_trap();
+}
+
+int main(void) {
+    scrub();
+    return wander();
 }
