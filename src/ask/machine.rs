@@ -1,9 +1,10 @@
 //! A replay's state, as the values of expressions need it.
 
 use crate::common::Addr;
-use crate::insn::Registers;
 use crate::insn::xsave::{SSE, XMM, XSTATE_BV};
-use crate::replay::{Replay, ThreadView};
+use crate::insn::{MAX_INSN_BYTES, Registers, ValuePlace};
+use crate::replay::{self, Replay, ThreadView};
+use crate::session::Position;
 use crate::symbols::Machine;
 use std::cell::OnceCell;
 
@@ -71,5 +72,39 @@ impl Machine for Stopped<'_> {
 
     fn read(&self, addr: Addr, buf: &mut [u8]) -> bool {
         self.replay.read(addr, buf) == buf.len()
+    }
+}
+
+/// Goes to a position.
+pub(super) fn seek(replay: &mut Replay, position: u64) -> Result<(), replay::Error> {
+    let (moment, instructions) = Position::parts(position);
+    let at = replay.position_of_moment(moment);
+    replay.seek(replay::Position { instructions, ..at })
+}
+
+/// Returns the bytes of an instruction, or fewer where memory ends.
+pub(super) fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
+    let mut code = vec![0; MAX_INSN_BYTES];
+    let known = replay.read(addr, &mut code);
+    code.truncate(known);
+    code
+}
+
+/// Reads a value in a state.
+pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
+    match at {
+        ValuePlace::Memory(range) => {
+            let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];
+            state.read(range.start, &mut bytes).then_some(bytes)
+        }
+        ValuePlace::Register(part) => {
+            let all = match part.of.vector_number() {
+                Some(number) => state.vector(u16::try_from(17 + number).ok()?)?.to_vec(),
+                None => part.of.value(&state.registers)?.to_le_bytes().to_vec(),
+            };
+            let start = usize::try_from(part.offset).ok()?;
+            let end = start.checked_add(usize::try_from(part.size_bytes).ok()?)?;
+            all.get(start..end).map(<[u8]>::to_vec)
+        }
     }
 }

@@ -8,7 +8,7 @@ const MOST_KEPT: usize = 1 << 21;
 
 /// A part of a path.
 pub(super) trait Item: Copy {
-    /// Returns what is the same in both paths at the same place of the program.
+    /// Returns the number of its place in the program, which is the same in both paths.
     fn key(&self) -> u64;
     /// Returns the number of open calls.
     fn depth(&self) -> usize;
@@ -24,7 +24,7 @@ pub(super) trait Items {
     fn put_back(&mut self, items: &[Self::Item]);
 }
 
-/// How two paths go on after they parted.
+/// The result of a search for the place where two paths meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
     /// They are at the same place again, which is next in both.

@@ -9,12 +9,10 @@ mod values;
 
 use super::error::Error;
 use super::opened::Asked;
-use super::origin::{Path as ThreadPath, Ticks};
 use super::place::Place;
 use crate::common::{Addr, Tid};
 use crate::flow::Exit;
 use crate::image::{Bytes, Section};
-use crate::replay::Replay;
 use meet::{Item, Items, Meeting, meet};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -57,7 +55,7 @@ pub enum Cause {
     Branch,
     /// A return, or an indirect jump or call.
     Target,
-    /// Something from outside: a signal, another thread's turn in a signal handler, the end.
+    /// A signal in one of them, or the end of a thread.
     Event,
     /// They did not begin at the same place.
     Beginning,
@@ -132,11 +130,8 @@ impl Pair<'_> {
                 scope.spawn(move || stretches(run, tid, same_files, sender));
                 Stream::new(chunks)
             });
-            let starts = replays
-                .each_ref()
-                .map(|replay| replay.as_ref().map(Replay::interval_starts).unwrap_or_default());
             let with_libraries = self.with_libraries;
-            let comparison = Comparison { runs, threads, starts, with_libraries };
+            let comparison = Comparison { runs, threads, with_libraries };
             let mut find_values = |at: &[Stretch; 2], difference: &mut Difference| {
                 if let [Some(good), Some(bad)] = &mut replays {
                     difference.values = comparison.values([good, bad], at)?;
@@ -156,8 +151,6 @@ impl Pair<'_> {
 struct Comparison<'a> {
     runs: [&'a Asked; 2],
     threads: [Tid; 2],
-    /// The moments with which the intervals of the logs begin.
-    starts: [Vec<u64>; 2],
     with_libraries: bool,
 }
 
@@ -256,16 +249,6 @@ impl Comparison<'_> {
             values: Vec::new(),
             meeting: good.zip(bad).map(|(good, bad)| [first(0, &good), first(1, &bad)]),
         }
-    }
-
-    /// Returns the position of an instruction of a run, by counting ticks, which may take a while.
-    fn position(&self, side: usize, index: u64) -> Option<u64> {
-        let (run, tid) = (self.runs[side], self.threads[side]);
-        let Some(places) = &run.places else {
-            return run.timeline.global_of(tid, index);
-        };
-        let path = ThreadPath { timeline: &run.timeline, places, tid };
-        Ticks { path: &path, starts: &self.starts[side] }.position_of(index)
     }
 }
 

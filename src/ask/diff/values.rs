@@ -4,11 +4,10 @@
 use super::Comparison;
 use super::stream::Stretch;
 use crate::ask::error::Error;
-use crate::ask::machine::Stopped;
-use crate::ask::origin::read;
+use crate::ask::machine::{Stopped, code_at, read, seek};
 use crate::common::Addr;
-use crate::insn::{ExecMode, MAX_INSN_BYTES, compared_by, decode, sets_flags};
-use crate::replay::{self, Replay};
+use crate::insn::{ExecMode, compared_by, decode, sets_flags};
+use crate::replay::Replay;
 use crate::session::Position;
 use crate::symbols::FrameRegisters;
 use crate::values::{Evaluator, Frame, Missing, Question, Shown};
@@ -64,12 +63,11 @@ impl Comparison<'_> {
         seek(replay, at.last_position)?;
         let deciding = deciding(replay, at);
         let (moment, instructions) = Position::parts(at.last_position);
-        let position = match instructions.checked_sub(deciding.before_last) {
-            Some(instructions) => Some(Position::exact(moment, instructions)),
-            None => self.position(side, at.last_index - deciding.before_last),
+        // Where a tick is in between, its position is not known here.
+        let Some(instructions) = instructions.checked_sub(deciding.before_last) else {
+            return Ok(Vec::new());
         };
-        let Some(position) = position else { return Ok(Vec::new()) };
-        seek(replay, position)?;
+        seek(replay, Position::exact(moment, instructions))?;
         let Some(state) = Stopped::of(replay) else { return Ok(Vec::new()) };
         let mut values = self.variables(side, at.last, &state);
         let code = code_at(replay, deciding.addr);
@@ -102,19 +100,6 @@ impl Comparison<'_> {
         };
         names_in(&text).iter().filter_map(value).collect()
     }
-}
-
-fn seek(replay: &mut Replay, position: u64) -> Result<(), replay::Error> {
-    let (moment, instructions) = Position::parts(position);
-    let at = replay.position_of_moment(moment);
-    replay.seek(replay::Position { instructions, ..at })
-}
-
-fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
-    let mut code = vec![0; MAX_INSN_BYTES];
-    let known = replay.read(addr, &mut code);
-    code.truncate(known);
-    code
 }
 
 /// Finds the last instruction of a stretch before its branch that sets the flags, or the branch.

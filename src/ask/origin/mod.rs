@@ -10,24 +10,22 @@ mod ticks;
 mod value;
 
 pub use input::{Input, SystemCall};
-pub(super) use scan::Path;
-pub(super) use ticks::Ticks;
 
 use super::error::Error;
-use super::machine::Stopped;
+use super::machine::{Stopped, code_at, read, seek};
 use super::opened::Asked;
 use super::place::Place;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::insn::{MAX_INSN_BYTES, Origin, Part, Registers, Source, ValuePlace, source_of, writes};
+use crate::insn::{Origin, Part, Registers, Source, ValuePlace, source_of, writes};
 use crate::recording::log::Happening;
 use crate::replay::{self, Found, Goals, Replay, Watch, WatchKind};
 use crate::session::Position;
-use crate::symbols::Machine;
 use crate::translate::hook_of;
 use crate::values::{Question, Shown};
-use scan::Definition;
+use scan::{Definition, Path};
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
+use ticks::Ticks;
 
 /// The bytes of vector registers that are known.
 const XMM_BYTES: u64 = 16;
@@ -203,9 +201,7 @@ impl Following<'_> {
     }
 
     fn seek(&mut self, position: u64) -> Result<(), replay::Error> {
-        let (moment, instructions) = Position::parts(position);
-        let at = self.replay.position_of_moment(moment);
-        self.replay.seek(replay::Position { instructions, ..at })
+        seek(self.replay, position)
     }
 
     /// Returns the number of the replay's position.
@@ -456,30 +452,4 @@ fn part_of(bytes: &[u8], at: ValuePlace, of: ValuePlace) -> Option<Vec<u8>> {
     };
     let start = usize::try_from(start).ok()?;
     bytes.get(start..start.checked_add(usize::try_from(size).ok()?)?).map(<[u8]>::to_vec)
-}
-
-fn code_at(replay: &Replay, addr: Addr) -> Vec<u8> {
-    let mut code = vec![0; MAX_INSN_BYTES];
-    let known = replay.read(addr, &mut code);
-    code.truncate(known);
-    code
-}
-
-/// Reads a value in a state.
-pub(super) fn read(state: &Stopped<'_>, at: ValuePlace) -> Option<Vec<u8>> {
-    match at {
-        ValuePlace::Memory(range) => {
-            let mut bytes = vec![0; usize::try_from(range.size_bytes()).ok()?];
-            state.read(range.start, &mut bytes).then_some(bytes)
-        }
-        ValuePlace::Register(part) => {
-            let all = match part.of.vector_number() {
-                Some(number) => state.vector(u16::try_from(17 + number).ok()?)?.to_vec(),
-                None => part.of.value(&state.registers)?.to_le_bytes().to_vec(),
-            };
-            let start = usize::try_from(part.offset).ok()?;
-            let end = start.checked_add(usize::try_from(part.size_bytes).ok()?)?;
-            all.get(start..end).map(<[u8]>::to_vec)
-        }
-    }
 }

@@ -26,10 +26,10 @@ pub(super) enum Definition {
 }
 
 /// The path of one thread.
-pub(in crate::ask) struct Path<'a> {
-    pub(in crate::ask) timeline: &'a Timeline,
-    pub(in crate::ask) places: &'a Places,
-    pub(in crate::ask) tid: Tid,
+pub(super) struct Path<'a> {
+    pub(super) timeline: &'a Timeline,
+    pub(super) places: &'a Places,
+    pub(super) tid: Tid,
 }
 
 /// An item of a segment.

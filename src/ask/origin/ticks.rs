@@ -8,10 +8,10 @@ use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
 
 /// The ticks of a thread's path.
-pub(in crate::ask) struct Ticks<'a> {
-    pub(in crate::ask) path: &'a Path<'a>,
+pub(super) struct Ticks<'a> {
+    pub(super) path: &'a Path<'a>,
     /// The moments with which the intervals of the log begin.
-    pub(in crate::ask) starts: &'a [u64],
+    pub(super) starts: &'a [u64],
 }
 
 /// An interval of a thread: what it executes between two entries of the log.
@@ -25,7 +25,7 @@ struct Interval {
 
 impl Ticks<'_> {
     /// Returns the number of the thread's instruction at a position.
-    pub(in crate::ask) fn index_of(&self, position: u64) -> u64 {
+    pub(super) fn index_of(&self, position: u64) -> u64 {
         let (moment, instructions) = Position::parts(position);
         let count = self.path.timeline.instructions(self.path.tid);
         let start = self.path.places.last_start(self.path.tid, |at| at.moment <= moment);
@@ -42,7 +42,7 @@ impl Ticks<'_> {
     }
 
     /// Returns the position of an instruction of the thread.
-    pub(in crate::ask) fn position_of(&self, index: u64) -> Option<u64> {
+    pub(super) fn position_of(&self, index: u64) -> Option<u64> {
         let at = self.path.places.last_start(self.path.tid, |at| at.index <= index)?;
         let interval = self.interval(at.index, at.moment);
         let (mut moment, mut begins) = (interval.first, interval.range.start);
