@@ -72,7 +72,9 @@ impl Shared {
         };
         let number = last / LARGE_PAGE_BYTES;
         let is_small = number == FIRST_OF_CODE && last % LARGE_PAGE_BYTES < SMALL_BYTES;
-        let is_new = |asked: &AtomicBool| !asked.swap(true, Ordering::Relaxed);
+        let is_new = |asked: &AtomicBool| {
+            !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed)
+        };
         if is_small || !self.asked.get(number).is_some_and(is_new) {
             return;
         }
