@@ -83,8 +83,8 @@ pub fn wait_for(tid: Tid) -> Result<Stop, Error> {
     }
 }
 
-/// Waits for one thread that may be gone, its end reported before and lost. Then a SIGKILL ended it: any
-/// other signal would have been reported before it could (ptrace(2)).
+/// Waits for one thread that was killed, and whose end may have been reported before and lost. Such an
+/// end counts as a SIGKILL: any other fatal signal would have been reported first (ptrace(2)).
 pub fn wait_for_killed(tid: Tid) -> Result<Stop, Error> {
     match wait_for(tid) {
         Err(Error::System { errno: Errno::ECHILD, .. }) => {
