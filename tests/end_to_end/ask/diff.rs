@@ -4,27 +4,15 @@ use super::compile;
 use crate::support::{Scene, contraflow, text};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::{Output, Stdio};
+use std::process::Output;
 
 /// Records a run of the program with these arguments.
 fn record(scene: &Scene, program: &Path, options: &[&str], arguments: &str) -> PathBuf {
     let name: String = [options.join(""), arguments.to_owned(), program.display().to_string()]
         .concat()
         .replace(['/', ' '], "_");
-    let dir = scene.path(&name);
-    let output = contraflow()
-        .env("CONTRAFLOW_HOME", scene.path("store"))
-        .args(["record", "-q", "-o"])
-        .arg(&dir)
-        .args(options)
-        .arg("--")
-        .arg(program)
-        .args(arguments.split(' '))
-        .stdin(Stdio::null())
-        .output()
-        .expect("contraflow runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    dir
+    let arguments: Vec<&str> = arguments.split(' ').collect();
+    super::record_as(scene, &name, options, program, &arguments).0
 }
 
 fn diff(good: &Path, bad: &Path, options: &[&str]) -> Output {

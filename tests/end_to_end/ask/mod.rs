@@ -33,7 +33,18 @@ fn compile(scene: &Scene, compiler: &str, name: &str, options: &[&str]) -> Optio
 
 /// Records a program with options.
 fn record(scene: &Scene, options: &[&str], program: &Path) -> (PathBuf, Output) {
-    let dir = scene.path("recording");
+    record_as(scene, "recording", options, program, &[])
+}
+
+/// Records a program with options and arguments, under a name.
+fn record_as(
+    scene: &Scene,
+    name: &str,
+    options: &[&str],
+    program: &Path,
+    arguments: &[&str],
+) -> (PathBuf, Output) {
+    let dir = scene.path(name);
     let output = contraflow()
         .env("CONTRAFLOW_HOME", scene.path("store"))
         .args(["record", "-q", "-o"])
@@ -41,6 +52,7 @@ fn record(scene: &Scene, options: &[&str], program: &Path) -> (PathBuf, Output) 
         .args(options)
         .arg("--")
         .arg(program)
+        .args(arguments)
         .stdin(Stdio::null())
         .output()
         .expect("contraflow runs");
