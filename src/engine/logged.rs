@@ -8,8 +8,8 @@ use crate::common::Addr;
 use crate::insn::Registers;
 use crate::syscalls::is_refused;
 use crate::translate::{
-    CacheMemory, GlueRegisters, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall,
-    LoggedClass, classes, slots,
+    CacheMemory, GlueRegisters, HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode,
+    LoggedCall, LoggedClass, classes, slots,
 };
 
 /// Results of calls that a signal interrupted, and that the kernel is about to make again or to end
@@ -18,21 +18,28 @@ const ERESTARTSYS: i64 = -512;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
 use LoggedClass::{
-    AttributesAtRdx, AttributesAtRsi, Command, ExtendedAttributesAtR8, Nothing, Other, ResultAtRdi,
-    ResultAtRdx, ResultAtRsi, TimeAtRsi,
+    AttributesAtRdx, AttributesAtRsi, Closes, Command, ExtendedAttributesAtR8, Nothing, Opens,
+    Other, Reads, Receives, ResultAtRdi, ResultAtRdx, ResultAtRsi, TimeAtRsi, TimeOfDay, Writes,
 };
 
 /// Calls that do not wait without limit, change no mappings, signals or threads, and write nothing but
 /// what their class says.
 const LOGGED: &[(u64, LoggedClass)] = &[
-    (3, Nothing),                  // close
+    (0, Reads),                    // read
+    (1, Writes),                   // write
+    (3, Closes),                   // close
     (4, AttributesAtRsi),          // stat
     (5, AttributesAtRsi),          // fstat
     (6, AttributesAtRsi),          // lstat
     (8, Nothing),                  // lseek
     (17, ResultAtRsi),             // pread64
+    (18, Writes),                  // pwrite64
+    (20, Writes),                  // writev
     (21, Nothing),                 // access
     (39, Nothing),                 // getpid
+    (44, Writes),                  // sendto
+    (45, Receives),                // recvfrom
+    (46, Writes),                  // sendmsg
     (72, Command),                 // fcntl
     (78, ResultAtRsi),             // getdents
     (79, ResultAtRdi),             // getcwd
@@ -51,6 +58,7 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (93, Nothing),                 // fchown
     (94, Nothing),                 // lchown
     (95, Nothing),                 // umask
+    (96, TimeOfDay),               // gettimeofday
     (102, Nothing),                // getuid
     (104, Nothing),                // getgid
     (107, Nothing),                // geteuid
@@ -67,6 +75,8 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (217, ResultAtRsi),            // getdents64
     (221, Nothing),                // fadvise64
     (228, TimeAtRsi),              // clock_gettime
+    (233, Nothing),                // epoll_ctl
+    (257, Opens),                  // openat
     (258, Nothing),                // mkdirat
     (260, Nothing),                // fchownat
     (262, AttributesAtRdx),        // newfstatat
@@ -91,11 +101,11 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            !self.stops_at_calls
-                && (!self.watches_kernel_writes || matches!(class, Nothing | Command))
+            let writes = !matches!(class, Nothing | Command | Writes | Closes | Opens);
+            !self.stops_at_calls && !(self.watches_kernel_writes && writes)
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
-        self.window.shared.write(CLASSES, &classes(calls, is_refused));
+        self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.files));
     }
 
     /// Lets threads stop before each call, from now on: somebody watches them.
@@ -185,6 +195,8 @@ impl TranslatedProcess {
             }
         }
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
+        let looks = (log.looks.0..log.looks.1).contains(&registers.rip);
+        let registers = &if looks { self.recorded_before(thread, registers)? } else { *registers };
         let program = Registers {
             rip: self.start_of_edge(load(slots::EDGE) & u64::from(u32::MAX)),
             rax: if is_begun { registers.orig_rax } else { registers.rax },
@@ -195,6 +207,26 @@ impl TranslatedProcess {
             ..*registers
         };
         Some(Exact { program, pointer: load(slots::TRACE_POINTER), partial: None })
+    }
+
+    /// Returns registers with those that a look at a file uses as the record of its call has them.
+    fn recorded_before(
+        &self,
+        thread: &TranslatedThread,
+        registers: &Registers,
+    ) -> Option<Registers> {
+        let (shared, area) = (&self.window.shared, thread.area);
+        let at = shared.load(area.slot(slots::LOG));
+        let mut record = [0; HEADER_BYTES as usize];
+        // The program can write to the slot.
+        let room = area.buffer_bytes.saturating_sub(HEADER_BYTES.into());
+        if at.wrapping_sub(area.buffer(0)) > room {
+            return None;
+        }
+        shared.read(area.offset_of(at), &mut record);
+        let (call, _) = LoggedCall::first_of(&record)?;
+        let Registers { rax, rdx, r10, .. } = call.registers;
+        Some(Registers { rax, rdx, r10, ..*registers })
     }
 
     /// Copies what a call wrote in the place of a thread that is about to do so, and that would take

@@ -13,6 +13,7 @@ mod closing;
 mod code;
 mod copies;
 mod counted;
+mod descriptors;
 mod error;
 mod exact;
 mod forced;

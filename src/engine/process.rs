@@ -11,7 +11,9 @@ use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::{Memory, Tracee};
-use crate::translate::{AddressMap, CacheMemory, Components, Limits, Translator, slots};
+use crate::translate::{
+    AddressMap, CacheMemory, Components, KnownFiles, Limits, Translator, slots,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -50,6 +52,8 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
+    /// The files that calls in the cache may open and write.
+    pub(super) files: KnownFiles,
     /// The components whose saves are completed.
     pub(super) saves: Option<Components>,
 }
@@ -102,6 +106,7 @@ impl TranslatedProcess {
             actions: inherited(tracee.0),
             watches_kernel_writes: false,
             stops_at_calls: false,
+            files: KnownFiles::default(),
             saves: None,
         };
         process.see_calls(seen);

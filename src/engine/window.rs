@@ -10,7 +10,7 @@ use super::shared::{LARGE_PAGE_BYTES, Shared};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::call_numbers::{CLOSE, MADVISE, MEMFD_CREATE, MMAP, MPROTECT, MREMAP, MUNMAP};
 use crate::tracee::{self, Memory, Tracee, mappings};
-use crate::translate::slots;
+use crate::translate::{DESCRIPTORS, slots};
 use nix::errno::Errno;
 use std::fs::File;
 use std::sync::Arc;
@@ -27,6 +27,9 @@ const REACH_BYTES: u64 = 0x6800_0000;
 /// and where the sanitizers of threads and memory, which use most of the address space, take it for the
 /// program's.
 const WINDOW_NEAR: u64 = 0x7e90_0000_0000;
+const PAGE_BYTES: u64 = 0x1000;
+/// Offset of the classes of descriptors, which threads write.
+pub(super) const DESCRIPTORS_OFFSET: u64 = CODE_BYTES;
 /// Offset of the first zone, after the tables.
 const FIRST_ZONE: u64 = LARGE_PAGE_BYTES as u64;
 const SYSCALL_INSN: [u8; 2] = [0x0f, 0x05];
@@ -125,7 +128,7 @@ impl Window {
             pid,
             base,
             next_zone: FIRST_ZONE,
-            next_area: CODE_BYTES,
+            next_area: DESCRIPTORS_OFFSET + PAGE_BYTES,
             ranges,
             zones: Vec::new(),
             spare: Vec::new(),
@@ -207,6 +210,9 @@ impl Window {
         let range = AddrRange::sized(Addr(base), size);
         self.alias(tracee, gadget, offset, range, READ_WRITE)?;
         self.alias(tracee, gadget, 0, area.tables(), READ)?;
+        let descriptors = area.tables().start.wrapping_add(DESCRIPTORS.into());
+        let page = AddrRange::sized(descriptors, PAGE_BYTES);
+        self.alias(tracee, gadget, DESCRIPTORS_OFFSET, page, READ_WRITE)?;
         for index in 0..BUFFERS {
             let guard = area.guard(index);
             let args = [guard.start.0, guard.size_bytes(), NONE, 0, 0, 0];

@@ -9,6 +9,7 @@ pub(super) enum Gpr {
     Rax = 0,
     Rcx = 1,
     Rdx = 2,
+    Rsi = 6,
     Rdi = 7,
     R11 = 11,
 }
@@ -93,6 +94,17 @@ impl Emitter {
     pub(super) fn load_class(&mut self) {
         self.put(&[0x65, 0x0f, 0xb6, 0x89]);
         self.put_u32(slots::SYSCALL_CLASSES);
+    }
+
+    /// Emits `movzx ecx, byte [base + offset]`, of a register by its number.
+    pub(super) fn load_byte(&mut self, base: u8, offset: u32) {
+        self.put(&[0x0f, 0xb6, 0x88 | base]);
+        self.put_u32(offset);
+    }
+
+    /// Emits `lea rcx, [rcx - 1]`.
+    pub(super) fn decrement_rcx(&mut self) {
+        self.put(&[0x48, 0x8d, 0x49, 0xff]);
     }
 
     /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] says. Returns its field.

@@ -4,6 +4,8 @@
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 
 const LONGEST_INSN_BYTES: usize = 15;
+/// `-ENOSYS`.
+const NO_CALL: u64 = (-38_i64).cast_unsigned();
 
 /// The memory of the process whose cache the thread is in.
 pub trait GlueMemory {
@@ -96,6 +98,8 @@ impl GlueRegisters {
             Mnemonic::Jecxz if self.rcx & u64::from(u32::MAX) == 0 => {
                 self.rip = insn.near_branch_target();
             }
+            // A look at a file that was opened. The thread makes no call any more.
+            Mnemonic::Syscall => self.rax = NO_CALL,
             // It calls the tracer, which is running this.
             Mnemonic::Jrcxz | Mnemonic::Jecxz | Mnemonic::Nop | Mnemonic::Int3 => {}
             _ => return None,

@@ -301,20 +301,9 @@ impl Process {
             self.is_filtered = true;
             self.engine.stop_at_calls();
         }
-        let opened = self.opened_by(call, result);
-        if may_delay_others(call, opened.as_ref()) {
-            self.engine.stop_at_calls();
-        }
-        self.hide_own_mappings(thread, call, opened.as_ref())?;
         let maps = self.map_changes(thread, call, result)?;
-        let in_files = self.mapped_file_writes(call, result);
-        // They may be code of a library, say.
-        for range in &in_files {
-            self.engine.forget_code(*range);
-        }
         let mut writes = self.writes_of(calling, result);
-        writes.extend(contents(&self.engine, in_files));
-        self.note_descriptors(call, result, opened.as_ref());
+        writes.extend(self.note_files(thread, call, result)?);
         if let Some(range) = self.patched(call, result) {
             self.engine.forget_code(range);
             writes.extend(contents(&self.engine, [range]));
@@ -334,6 +323,29 @@ impl Process {
             Happening::Call { number: call.number, done }
         };
         self.log(thread, before, happening)
+    }
+
+    /// Takes note of what a call, which is done, did to files and descriptors. Returns the memory of mapped
+    /// files that it wrote.
+    pub(super) fn note_files(
+        &mut self,
+        thread: &Thread,
+        call: &Call,
+        result: i64,
+    ) -> Result<Vec<Write>, Error> {
+        let opened = self.opened_by(call, result);
+        if may_delay_others(call, opened.as_ref()) {
+            self.engine.stop_at_calls();
+        }
+        self.hide_own_mappings(thread, call, opened.as_ref())?;
+        let in_files = self.mapped_file_writes(call, result);
+        // They may be code of a library, say.
+        for range in &in_files {
+            self.engine.forget_code(*range);
+        }
+        self.note_descriptors(call, result, opened.as_ref());
+        self.learn_descriptors(call, result);
+        Ok(contents(&self.engine, in_files))
     }
 
     /// Reads the memory that a call wrote.

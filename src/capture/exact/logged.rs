@@ -26,7 +26,10 @@ impl Process {
             thread.ticks += ticks;
             all += ticks;
             let number = call_of(&call.registers).number;
-            let writes = writes_of(&self.engine, &call);
+            let mut writes = writes_of(&self.engine, &call);
+            if call.stops {
+                writes.extend(self.note_files(thread, &call_of(&call.registers), call.result)?);
+            }
             let done = Done { result: call.result, writes, maps: Vec::new(), state: None };
             self.log(thread, &call.registers, Happening::Call { number, done })?;
         }

@@ -12,6 +12,7 @@ mod calls;
 mod chaos;
 mod child;
 mod debugger;
+mod descriptors;
 mod effects;
 mod ends;
 mod engine;

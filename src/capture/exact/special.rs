@@ -228,7 +228,7 @@ impl Process {
     }
 
     /// Returns the flags with which a call makes a thread or a process (clone(2)).
-    fn clone_flags(&self, call: &Call) -> Option<u64> {
+    pub(super) fn clone_flags(&self, call: &Call) -> Option<u64> {
         match call.number {
             FORK => Some(0),
             VFORK => Some(CLONE_VM | CLONE_VFORK),

@@ -147,6 +147,7 @@ impl Process {
         }
         self.engine.read_actions(tracee)?;
         self.engine.log_calls();
+        self.learn_mapped_files();
         self.look_for_others(EVERYWHERE);
         let gadget = self.engine.gadget();
         self.heap_end = tracee.inject(gadget, BRK, [0; 6])?.cast_unsigned();

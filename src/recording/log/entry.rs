@@ -313,11 +313,7 @@ pub enum Content {
 pub fn check_of(registers: &Registers) -> u32 {
     let eflags = registers.eflags & !(STEPS | RESUME);
     let compared = Registers { orig_rax: 0, eflags, ..*registers };
-    let mut hash = crc32fast::Hasher::new();
-    for word in compared.to_words() {
-        hash.update(&word.to_le_bytes());
-    }
-    hash.finalize()
+    crc32fast::hash(compared.to_words().map(u64::to_le_bytes).as_flattened())
 }
 
 /// serde knows no arrays of 27.

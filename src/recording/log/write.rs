@@ -71,7 +71,7 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
 
 fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
     // An entry is plain data without maps or floats, and writes to memory cannot fail.
-    if let Ok(bytes) = postcard::to_stdvec(entry) {
-        pending.extend_from_slice(&bytes);
+    if let Ok(longer) = postcard::to_extend(entry, std::mem::take(pending)) {
+        *pending = longer;
     }
 }

@@ -4,7 +4,7 @@ use super::super::edge::{Edge, EdgeKind, Jump};
 use super::super::emit::Gpr;
 use super::super::hook::Hook;
 use super::super::insn::DisplacementOffset;
-use super::super::logged::emit_command_check;
+use super::super::logged::STOP_BYTES;
 use super::super::slots;
 use super::super::superblock::{Outcome, Point, State};
 use super::{Builder, Stub};
@@ -190,7 +190,6 @@ impl Builder<'_, '_> {
         self.emitter.put(&[0x0f, 0xb7, 0xc8]);
         self.emitter.load_class();
         let stops = self.emitter.jump_if_rcx_is_0();
-        let by_command = emit_command_check(&mut self.emitter);
         self.emitter.store(Gpr::R11, slots::TRACE_POINTER);
         let edge = self.edge(EdgeKind::Direct, next);
         self.emitter.store_value(edge, slots::EDGE);
@@ -199,12 +198,14 @@ impl Builder<'_, '_> {
         let after = self.emitter.rel32();
         self.emitter.store(Gpr::Rcx, slots::JUMP);
         self.emitter.jump(self.site.log);
-        for field in [full, large, stops, by_command] {
+        for field in [full, large, stops] {
             self.emitter.aim_here(field);
         }
+        let stop = self.emitter.len();
         self.emitter.load(Gpr::Rcx, slots::RCX);
         self.exact_point();
         self.emitter.put(&[0xcc]);
+        debug_assert_eq!(self.emitter.len() - stop, usize::from(STOP_BYTES));
         self.glue_point();
         self.emitter.aim_here(after);
         self.emitter.set_rcx(next);

@@ -30,6 +30,12 @@ fn calls_that_the_cache_logs_replay() {
     replays(&["exact/logged.c", "exact/answered.c"]);
 }
 
+#[test]
+fn files_that_are_opened_and_written_without_a_stop_replay() {
+    replays_with("exact/opened.c", &["-w", "-pthread"]);
+    replays_with("exact/opened.c", &["-w", "-pthread", "-static", "-O1"]);
+}
+
 const COUNT_STOPS: &str = r"
 def count(command, direction):
     gdb.execute(command)

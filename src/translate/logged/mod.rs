@@ -7,40 +7,16 @@
 //!
 //! Glue uses RCX and R11, which SYSCALL overwrites, and no flags.
 
+mod checks;
+mod table;
+
+pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, KnownFiles, LoggedClass, classes};
+
 use super::emit::{Emitter, Gpr};
 use super::slots;
 use crate::insn::Registers;
-
-/// The memory that the kernel writes in a call that succeeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum LoggedClass {
-    /// Nothing.
-    Nothing = 1,
-    /// The file attributes at RSI.
-    AttributesAtRsi = 2,
-    /// The file attributes at RDX.
-    AttributesAtRdx = 3,
-    /// As many bytes at RSI as the result says.
-    ResultAtRsi = 4,
-    /// As many bytes at RDX as the result says.
-    ResultAtRdx = 5,
-    /// As many bytes at RDI as the result says.
-    ResultAtRdi = 6,
-    /// A time at RSI.
-    TimeAtRsi = 7,
-    /// The extended file attributes at R8.
-    ExtendedAttributesAtR8 = 8,
-    /// Nothing, if the command in RSI is one of `COMMANDS`. Otherwise the thread stops before the
-    /// call.
-    Command = 9,
-    /// Something else. The thread stops.
-    Other = 10,
-}
-
-/// Commands of fcntl(2) that write nothing and do not wait: `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`,
-/// `F_SETFL`, `F_DUPFD_CLOEXEC`.
-const COMMANDS: [i32; 6] = [0, 1, 2, 3, 4, 1030];
+use checks::{emit_checks, emit_look_after_opening};
+use table::DIRECTION;
 
 /// The largest copy of what a call wrote.
 const LARGEST_COPY_BYTES: u64 = 0xffff;
@@ -48,10 +24,9 @@ const LARGEST_COPY_BYTES: u64 = 0xffff;
 const STAT_BYTES: u32 = 144;
 const TIMESPEC_BYTES: u32 = 16;
 const STATX_BYTES: u32 = 256;
-/// Indexes of the table of classes that no number of a system call reaches: by the high byte of the
-/// low flags, whose entry is not 0 if the direction flag is set.
-const DIRECTION: u32 = 0x4000;
-
+const TIMEVAL_BYTES: u32 = 16;
+/// The size of the code by which a thread stops before a call, right before the code after the call.
+pub(super) const STOP_BYTES: u8 = 10;
 /// The words of a record before its copied bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Word {
@@ -115,9 +90,11 @@ const PLAIN: [(u8, Word); 14] = [
 ];
 pub(super) const RAX: u8 = 0;
 pub(super) const RCX: u8 = 1;
+const RDX: u8 = 2;
 pub(super) const RSP: u8 = 4;
 pub(super) const RSI: u8 = 6;
 pub(super) const RDI: u8 = 7;
+const R10: u8 = 10;
 pub(super) const R11: u8 = 11;
 
 /// A call as the log has it.
@@ -178,33 +155,13 @@ impl LoggedCall {
     }
 }
 
-/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` says of which
-/// results it is known that the kernel has written nothing.
-pub fn classes(
-    calls: impl IntoIterator<Item = (u64, LoggedClass)>,
-    is_refusal: impl Fn(i64) -> bool,
-) -> Vec<u8> {
-    let mut table = vec![0; 1 << 16];
-    for (number, class) in calls {
-        if let Some(entry) = usize::try_from(number).ok().and_then(|number| table.get_mut(number)) {
-            *entry = class as u8;
-        }
-    }
-    // Kernels have no calls of these numbers. They fail, whatever their class is.
-    for errno in (1..=4095_u16).filter(|errno| is_refusal(-i64::from(*errno))) {
-        table[usize::from(errno.wrapping_neg())] = LoggedClass::Nothing as u8;
-    }
-    for flags in (0..=0xff_usize).filter(|flags| flags & 4 != 0) {
-        table[DIRECTION as usize + flags] = LoggedClass::Nothing as u8;
-    }
-    table
-}
-
 /// The addresses of the code that makes and logs a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogCode {
     /// Where it begins.
     pub start: u64,
+    /// Where it looks for a file before it is opened. There, RAX, RDX and R10 are only in the record.
+    pub looks: (u64, u64),
     /// Its SYSCALL.
     pub syscall: u64,
     /// Its REP MOVSB.
@@ -222,10 +179,15 @@ pub const LOG_INSN_BYTES: u64 = 2;
 pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
     let start = emitter.here();
     emit_registers(emitter, has_fs_base);
+    let looks = emit_checks(emitter).looks;
     let syscall = emitter.here();
     emitter.put(&[0x0f, 0x05]);
     let (refused, fails_late) = emit_result(emitter);
-    let (nothing, copies, mut stops) = emit_sizes(emitter);
+    let (mut nothing, copies, opens, mut stops) = emit_sizes(emitter);
+    emitter.aim_here(opens);
+    let (is_all, is_more) = emit_look_after_opening(emitter);
+    nothing.push(is_all);
+    stops.push(is_more);
     for copy in copies {
         emitter.aim_here(copy);
     }
@@ -247,7 +209,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     let stop = emitter.here();
     emitter.put(&[0xcc]);
     emitter.jump_slot(slots::JUMP);
-    LogCode { start, syscall, copy, stop }
+    LogCode { start, looks: (looks.start, looks.end), syscall, copy, stop }
 }
 
 /// Emits code that writes the registers to the record.
@@ -296,54 +258,46 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     (refused, fails_late)
 }
 
-/// Emits code that goes on where a call with the class in RCX is logged. Returns the jump that is taken
-/// where its command makes it stop.
-pub(super) fn emit_command_check(emitter: &mut Emitter) -> usize {
-    // lea rcx, [rcx - command]
-    emitter.put(&[0x48, 0x8d, 0x49, (LoggedClass::Command as u8).wrapping_neg()]);
-    let by_command = emitter.jump_if_rcx_is_0();
-    let mut logged = vec![emitter.jump_from_here()];
-    emitter.aim_here(by_command);
-    for command in COMMANDS {
-        // lea ecx, [rsi - command]: the kernel takes 32 bits of it
-        emitter.put(&[0x8d, 0x8e]);
-        emitter.put_u32(command.wrapping_neg().cast_unsigned());
-        logged.push(emitter.jump_if_rcx_is_0());
-    }
-    let stops = emitter.jump_from_here();
-    for field in logged {
-        emitter.aim_here(field);
-    }
-    stops
-}
-
 /// Emits code that looks up what the call wrote. Returns the jumps that are taken if it wrote nothing,
-/// those with an address in R11 and a size in RCX, and those taken if more is to be known.
-fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
+/// those with an address in R11 and a size in RCX, that after a file was opened, and those taken if more
+/// is to be known.
+fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usize>) {
     emitter.load(Gpr::Rcx, slots::LOG);
     // movzx ecx, word [rcx + number]
     emitter.put(&[0x0f, 0xb7, 0x89]);
     emitter.put_u32(Word::Rax.offset());
     emitter.load_class();
     let (mut copies, mut stops) = (Vec::new(), Vec::new());
-    // lea rcx, [rcx - 1]
-    emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
+    emitter.decrement_rcx();
     let mut nothing = vec![emitter.jump_if_rcx_is_0()];
     // mov r11, rsi / rdx / rdi / r8
     let (rsi, rdx, rdi, r8) =
         ([0x49, 0x89, 0xf3], [0x49, 0x89, 0xd3], [0x49, 0x89, 0xfb], [0x4d, 0x89, 0xc3]);
     let kinds = [
-        (rsi, Some(STAT_BYTES)),
-        (rdx, Some(STAT_BYTES)),
-        (rsi, None),
-        (rdx, None),
-        (rdi, None),
-        (rsi, Some(TIMESPEC_BYTES)),
-        (r8, Some(STATX_BYTES)),
+        Some((rsi, Some(STAT_BYTES))),
+        Some((rdx, Some(STAT_BYTES))),
+        Some((rsi, None)),
+        Some((rdx, None)),
+        Some((rdi, None)),
+        Some((rsi, Some(TIMESPEC_BYTES))),
+        Some((r8, Some(STATX_BYTES))),
+        Some((rdi, Some(TIMEVAL_BYTES))),
+        // LoggedClass::Command
+        None,
+        // LoggedClass::Reads and Receives
+        Some((rsi, None)),
+        Some((rsi, None)),
+        // LoggedClass::Writes and Closes
+        None,
+        None,
     ];
-    for (from, size) in kinds {
-        emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
+    for kind in kinds {
+        emitter.decrement_rcx();
         let this = emitter.jump_if_rcx_is_0();
+        let Some((from, size)) = kind else {
+            nothing.push(this);
+            continue;
+        };
         let next = emitter.jump_from_here();
         emitter.aim_here(this);
         if let Some(size) = size {
@@ -364,11 +318,10 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, Vec<usize>) {
         copies.push(emitter.jump_from_here());
         emitter.aim_here(next);
     }
-    // The command was one that writes nothing.
-    emitter.put(&[0x48, 0x8d, 0x49, 0xff]);
-    nothing.push(emitter.jump_if_rcx_is_0());
+    emitter.decrement_rcx();
+    let opens = emitter.jump_if_rcx_is_0();
     stops.push(emitter.jump_from_here());
-    (nothing, copies, stops)
+    (nothing, copies, opens, stops)
 }
 
 /// Emits code that copies RCX bytes at R11 to the record, and restores RSI and RDI. Returns the

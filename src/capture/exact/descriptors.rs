@@ -1,0 +1,127 @@
+//! What is known of the program's descriptors, so that calls which use them are made in the code cache
+//! without a stop: nobody may wait in them, since no other thread runs until they return, and they may
+//! not change mapped files unseen.
+
+use super::process::Process;
+use crate::syscalls::Call;
+use crate::tracee::call_numbers::{
+    CLOSE, CLOSE_RANGE, DUP2, DUP3, FCNTL, IOCTL, MMAP, OPEN, OPENAT, OPENAT2, PWRITE64, READ,
+    RECVFROM, SENDMSG, SENDTO, UNSHARE, WRITE, WRITEV,
+};
+use crate::translate::DescriptorClass;
+use nix::sys::statfs::{
+    BTRFS_SUPER_MAGIC, EXT4_SUPER_MAGIC, F2FS_SUPER_MAGIC, FsType, OVERLAYFS_SUPER_MAGIC,
+    TMPFS_MAGIC, XFS_SUPER_MAGIC, statfs,
+};
+use std::fs::{self, Metadata};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+const NONBLOCK: u64 = libc::O_NONBLOCK as u64;
+const F_SETFL: u64 = libc::F_SETFL as u64;
+const FIONBIO: u64 = libc::FIONBIO;
+const CLONE_FILES: u64 = libc::CLONE_FILES as u64;
+/// `CLOSE_RANGE_UNSHARE`.
+const UNSHARES: u64 = 2;
+/// File systems that are neither the kernel's own tables nor another process.
+const ORDINARY: [FsType; 6] = [
+    EXT4_SUPER_MAGIC,
+    XFS_SUPER_MAGIC,
+    BTRFS_SUPER_MAGIC,
+    F2FS_SUPER_MAGIC,
+    OVERLAYFS_SUPER_MAGIC,
+    TMPFS_MAGIC,
+];
+/// The device numbers of `/dev/null`, `/dev/zero`, `/dev/full` and `/dev/urandom`.
+const READY_DEVICES: [(u32, u32); 4] = [(1, 3), (1, 5), (1, 7), (1, 9)];
+
+impl Process {
+    /// Takes note of what a call, which is done, did to descriptors, and of the one that it used.
+    pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
+        let [first, second, third, ..] = call.args;
+        match call.number {
+            READ | WRITE | PWRITE64 | WRITEV | SENDTO | RECVFROM | SENDMSG => {
+                self.learn_descriptor(first);
+            }
+            OPEN | OPENAT | OPENAT2 => {
+                if let Ok(fd) = u64::try_from(result) {
+                    self.learn_descriptor(fd);
+                }
+            }
+            CLOSE_RANGE if third & UNSHARES != 0 => self.engine.stop_at_calls(),
+            UNSHARE if first & CLONE_FILES != 0 => self.engine.stop_at_calls(),
+            CLOSE | CLOSE_RANGE | DUP2 | DUP3 => self.engine.forget_descriptors(),
+            // What other descriptors refer to may be the same open file.
+            FCNTL if second == F_SETFL => self.engine.forget_descriptors(),
+            IOCTL if second == FIONBIO => self.engine.forget_descriptors(),
+            MMAP if result >= 0 => self.learn_mapped_file(call),
+            _ => self.learn_birth(call),
+        }
+    }
+
+    /// Takes note of all files that are mapped.
+    pub(super) fn learn_mapped_files(&mut self) {
+        let inodes: Vec<u64> = self.engine.space.mappings().map(|m| m.inode).collect();
+        for inode in inodes.into_iter().filter(|inode| *inode != 0) {
+            self.engine.note_mapped_file(inode);
+        }
+    }
+
+    fn learn_mapped_file(&mut self, call: &Call) {
+        let [.., flags, fd, _] = call.args;
+        if flags & libc::MAP_ANONYMOUS as u64 == 0
+            && let Ok(file) = self.metadata_of(fd)
+        {
+            self.engine.note_mapped_file(file.ino());
+        }
+    }
+
+    /// Takes note of a thread with descriptors of its own, or a process that shares this one's.
+    fn learn_birth(&mut self, call: &Call) {
+        let Some(flags) = self.clone_flags(call) else { return };
+        if self.makes_thread(call) != (flags & CLONE_FILES != 0) {
+            self.engine.stop_at_calls();
+        }
+    }
+
+    fn learn_descriptor(&mut self, fd: u64) {
+        if self.engine.knows_descriptor(fd) {
+            return;
+        }
+        let Ok(file) = self.metadata_of(fd) else { return };
+        let class = if file.is_file() || file.is_dir() {
+            self.class_of_file(fd, &file)
+        } else if is_ready(&file) || self.flags_of(fd).is_some_and(|flags| flags & NONBLOCK != 0) {
+            DescriptorClass::Free
+        } else {
+            DescriptorClass::Waits
+        };
+        self.engine.note_descriptor(fd, class);
+    }
+
+    fn class_of_file(&mut self, fd: u64, file: &Metadata) -> DescriptorClass {
+        if !is_ordinary(&self.link_of(fd)) {
+            return DescriptorClass::Waits;
+        }
+        self.engine.note_device(file.dev());
+        let is_mapped = self.engine.space.mappings().any(|m| m.inode == file.ino());
+        if is_mapped { DescriptorClass::FreeToRead } else { DescriptorClass::Free }
+    }
+
+    fn metadata_of(&self, fd: u64) -> std::io::Result<Metadata> {
+        fs::metadata(self.link_of(fd))
+    }
+
+    fn link_of(&self, fd: u64) -> String {
+        format!("/proc/{}/fd/{fd}", self.pid())
+    }
+}
+
+fn is_ordinary(path: &str) -> bool {
+    statfs(path).is_ok_and(|system| ORDINARY.contains(&system.filesystem_type()))
+}
+
+/// Returns true if a file is a device that always has bytes to read, and takes those written.
+fn is_ready(file: &Metadata) -> bool {
+    let number = (libc::major(file.rdev()), libc::minor(file.rdev()));
+    file.file_type().is_char_device() && READY_DEVICES.contains(&number)
+}

@@ -1,0 +1,50 @@
+//! Descriptors and files that system calls in the code cache use without a stop.
+
+use super::process::TranslatedProcess;
+use super::window::DESCRIPTORS_OFFSET;
+use crate::translate::{CacheMemory, DESCRIPTOR_COUNT, DescriptorClass};
+
+impl TranslatedProcess {
+    /// Returns true if the class of a descriptor is known, or cannot be noted.
+    pub fn knows_descriptor(&self, fd: u64) -> bool {
+        if !has_entry(fd) || self.stops_at_calls {
+            return true;
+        }
+        let mut class = [0];
+        self.window.shared.read(DESCRIPTORS_OFFSET + fd, &mut class);
+        class != [DescriptorClass::Unknown as u8]
+    }
+
+    /// Notes the class of a descriptor. It is forgotten where a thread closes the descriptor in the
+    /// cache.
+    pub fn note_descriptor(&self, fd: u64, class: DescriptorClass) {
+        if has_entry(fd) {
+            self.window.shared.write(DESCRIPTORS_OFFSET + fd, &[class as u8]);
+        }
+    }
+
+    /// Forgets the classes of all descriptors.
+    pub fn forget_descriptors(&self) {
+        self.window.shared.write(DESCRIPTORS_OFFSET, &[0; DESCRIPTOR_COUNT]);
+    }
+
+    /// Notes a device whose regular files and directories nobody waits for.
+    pub fn note_device(&mut self, device: u64) {
+        if self.files.add_device(device) {
+            self.log_calls();
+        }
+    }
+
+    /// Notes that a file is mapped: what is written to it is in the program's memory. The classes of all
+    /// descriptors are forgotten.
+    pub fn note_mapped_file(&mut self, inode: u64) {
+        self.forget_descriptors();
+        if self.files.add_mapped(inode) {
+            self.log_calls();
+        }
+    }
+}
+
+fn has_entry(fd: u64) -> bool {
+    fd < DESCRIPTOR_COUNT as u64
+}

@@ -1,0 +1,146 @@
+//! The table by which glue decides about system calls: their classes by number, and beside them small
+//! tables at indexes that no number of a call reaches.
+
+/// What a system call writes if it succeeds, and when it is made in the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum LoggedClass {
+    /// Nothing.
+    Nothing = 1,
+    /// The file attributes at RSI.
+    AttributesAtRsi = 2,
+    /// The file attributes at RDX.
+    AttributesAtRdx = 3,
+    /// As many bytes at RSI as the result says.
+    ResultAtRsi = 4,
+    /// As many bytes at RDX as the result says.
+    ResultAtRdx = 5,
+    /// As many bytes at RDI as the result says.
+    ResultAtRdi = 6,
+    /// A time at RSI.
+    TimeAtRsi = 7,
+    /// The extended file attributes at R8.
+    ExtendedAttributesAtR8 = 8,
+    /// A time at RDI. If that is 0, or RSI is not, the thread stops before the call.
+    TimeOfDay = 9,
+    /// Nothing, if the command in RSI is one of `COMMANDS`. Otherwise the thread stops before the
+    /// call.
+    Command = 10,
+    /// As many bytes at RSI as the result says. The thread stops before the call unless it is known
+    /// that a read of the descriptor in RDI does not wait ([`DescriptorClass`]).
+    Reads = 11,
+    /// As [`Self::Reads`]. The thread stops before the call if there are flags in R10, or if R8 asks
+    /// for the sender's address.
+    Receives = 12,
+    /// Nothing. The thread stops before the call unless it is known that a write to the descriptor in
+    /// RDI does not wait, and that the file is not mapped.
+    Writes = 13,
+    /// Nothing. The class of the descriptor in RDI is not known after it.
+    Closes = 14,
+    /// Nothing, by openat(2). The thread stops before the call if the file is there, and is neither
+    /// a regular file nor a directory of a known device; after it, if the file may be mapped.
+    Opens = 15,
+    /// Something else. The thread stops after the call.
+    Other = 16,
+}
+
+/// What is known of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DescriptorClass {
+    /// Nothing.
+    Unknown = 0,
+    /// Threads may wait in calls for it.
+    Waits = 1,
+    /// Nobody waits for it, and what is written to it is not in the program's memory.
+    Free = 2,
+    /// Nobody waits for it. Its file may be mapped.
+    FreeToRead = 3,
+}
+
+/// By the high byte of the low flags: not 0 if the direction flag is set.
+pub(super) const DIRECTION: u32 = 0x4000;
+/// By the second byte of `st_mode`: 1 for directories, 2 for regular files, otherwise 0.
+pub(super) const FILE_KINDS: u32 = 0x4100;
+/// By the low byte of an inode's number: not 0 if no such file is mapped.
+pub(super) const UNMAPPED: u32 = 0x4200;
+/// The numbers of devices, of 8 bytes. Those that are not known are 0.
+pub(super) const DEVICES: u32 = 0x4300;
+/// [`DescriptorClass`] by the descriptor, on a page of its own, which glue writes.
+pub const DESCRIPTORS: u32 = 0x5000;
+
+/// Descriptors that the table knows.
+pub const DESCRIPTOR_COUNT: usize = 0x100;
+/// Devices that the table knows.
+pub(super) const DEVICE_COUNT: usize = 4;
+
+/// The kinds of files that the table tells apart: `S_IFDIR` and `S_IFREG` (inode(7)).
+const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
+const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
+
+/// The files that calls in the cache may open and write.
+#[derive(Clone, Debug, Default)]
+pub struct KnownFiles {
+    devices: Vec<u64>,
+    /// The low bytes of the inodes of mapped files.
+    mapped: Vec<u8>,
+}
+
+impl KnownFiles {
+    /// Adds a device whose regular files and directories nobody waits for. There is room for
+    /// `DEVICE_COUNT`. Returns true if it is new.
+    pub fn add_device(&mut self, device: u64) -> bool {
+        let is_new = self.devices.len() < DEVICE_COUNT && !self.devices.contains(&device);
+        if is_new {
+            self.devices.push(device);
+        }
+        is_new
+    }
+
+    /// Adds a file that is mapped. Returns true if the table is to change.
+    pub fn add_mapped(&mut self, inode: u64) -> bool {
+        let low = inode.to_le_bytes()[0];
+        let is_new = !self.mapped.contains(&low);
+        if is_new {
+            self.mapped.push(low);
+        }
+        is_new
+    }
+
+    fn write(&self, table: &mut [u8]) {
+        let at = |start: u32| start as usize;
+        table[at(FILE_KINDS)..][DIRECTORIES].fill(1);
+        table[at(FILE_KINDS)..][REGULAR_FILES].fill(2);
+        table[at(UNMAPPED)..][..0x100].fill(1);
+        for low in &self.mapped {
+            table[at(UNMAPPED) + usize::from(*low)] = 0;
+        }
+        for (number, device) in self.devices.iter().enumerate() {
+            table[at(DEVICES) + number * 8..][..8].copy_from_slice(&device.to_le_bytes());
+        }
+    }
+}
+
+/// Returns the table of classes: those of `calls`, and 0 for all others. `is_refusal` says of which
+/// results it is known that the kernel has written nothing.
+pub fn classes(
+    calls: impl IntoIterator<Item = (u64, LoggedClass)>,
+    is_refusal: impl Fn(i64) -> bool,
+    files: &KnownFiles,
+) -> Vec<u8> {
+    let mut table = vec![0; 1 << 16];
+    for (number, class) in calls {
+        if let Some(entry) = usize::try_from(number).ok().and_then(|number| table.get_mut(number)) {
+            *entry = class as u8;
+        }
+    }
+    // Kernels have no calls of these numbers. They fail, whatever their class is.
+    for errno in (1..=4095_u16).filter(|errno| is_refusal(-i64::from(*errno))) {
+        table[usize::from(errno.wrapping_neg())] = LoggedClass::Nothing as u8;
+    }
+    for flags in (0..=0xff_usize).filter(|flags| flags & 4 != 0) {
+        table[DIRECTION as usize + flags] = LoggedClass::Nothing as u8;
+    }
+    files.write(&mut table);
+    table
+}
