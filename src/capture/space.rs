@@ -21,6 +21,8 @@ pub(super) struct MappingRecorder {
 pub(super) struct Changes {
     /// True if code may have changed.
     pub(super) code: bool,
+    /// Mappings of code that were there or are, and changed.
+    pub(super) changed: Vec<AddrRange>,
     /// New mappings of code, or those whose extent or protection changed.
     pub(super) mapped: Vec<AddrRange>,
 }
@@ -76,19 +78,21 @@ impl MappingRecorder {
     ) -> Result<Changes, Error> {
         let mut changes = Changes::default();
         for mapping in seen.gone.iter().filter(|m| is_recorded(m)) {
-            changes.code |= mapping.protection.execute;
+            if mapping.protection.execute {
+                changes.changed.push(mapping.range);
+            }
             recorder.event(tid, Event::Unmap { range: mapping.range })?;
         }
         for mapping in seen.new.iter().filter(|m| is_recorded(m)) {
             if mapping.protection.execute {
-                changes.code = true;
+                changes.changed.push(mapping.range);
                 changes.mapped.push(mapping.range);
             }
             let backing = self.backing(mapping, recorder, memory, tid)?;
             let (range, protection) = (mapping.range, mapping.protection);
             recorder.event(tid, Event::Map { range, protection, backing })?;
         }
-        self.note_stored(space);
+        changes.code = self.note_stored(space) || !changes.changed.is_empty();
         Ok(changes)
     }
 
@@ -115,8 +119,9 @@ impl MappingRecorder {
         Ok(changed)
     }
 
-    fn note_stored(&self, space: &mut AddressSpace) {
-        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.stored(mapping));
+    /// Returns true if other mappings are stable than before.
+    fn note_stored(&self, space: &mut AddressSpace) -> bool {
+        space.set_kept(|mapping| mapping.name == "[vdso]" || self.files.stored(mapping))
     }
 
     /// Records that mappings of files with other bytes than were stored are no longer backed by

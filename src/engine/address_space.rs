@@ -6,8 +6,9 @@ use super::foreign::Foreign;
 use super::masked::unmask;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::sideband::{Mapping, MappingSet, Protection};
-use crate::tracee::{mappings, mappings_in};
+use crate::tracee::{MapQuery, mappings};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 const PAGE_BYTES: u64 = 0x1000;
 
@@ -28,6 +29,8 @@ pub struct AddressSpace {
     pub(super) foreign: Foreign,
     /// True if there are mappings, beside the stack, that grow as they are used (`MAP_GROWSDOWN`).
     grows: bool,
+    /// The process's mappings as the kernel has them, once they were asked for.
+    query: Option<(Pid, Arc<MapQuery>)>,
 }
 
 /// The difference between two looks at the mappings.
@@ -80,11 +83,12 @@ impl AddressSpace {
 
     /// Returns the mappings in and beside a range, with the range that they and those of the last look
     /// cover. `None` if the kernel answers no such question.
-    fn look_in(&self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
+    fn look_in(&mut self, pid: Pid, range: AddrRange) -> Option<(AddrRange, Vec<Mapping>)> {
+        let query = self.query_of(pid)?;
         let start = Addr(range.start.0.saturating_sub(PAGE_BYTES));
         let mut all = AddrRange::new(start, Addr(range.end.0.saturating_add(PAGE_BYTES)));
         loop {
-            let maps = mappings_in(pid, all)?;
+            let maps = query.mappings_in(all)?;
             let ranges = maps.iter().chain(self.set.overlapping(all)).map(|mapping| mapping.range);
             let wide = ranges.fold(all, |all, range| {
                 AddrRange::new(all.start.min(range.start), all.end.max(range.end))
@@ -96,9 +100,18 @@ impl AddressSpace {
         }
     }
 
+    fn query_of(&mut self, pid: Pid) -> Option<Arc<MapQuery>> {
+        let known = self.query.take().filter(|(of, _)| *of == pid);
+        let (_, query) = self.query.insert(match known {
+            Some(known) => known,
+            None => (pid, Arc::new(MapQuery::open(pid)?)),
+        });
+        Some(query.clone())
+    }
+
     /// Sets which mappings hold what the tracer keeps of their files, as long as nothing writes
-    /// there.
-    pub fn set_kept(&mut self, is_kept: impl Fn(&Mapping) -> bool) {
+    /// there. Returns true if they are others than before.
+    pub fn set_kept(&mut self, is_kept: impl Fn(&Mapping) -> bool) -> bool {
         let shared_writable = |m: &&Mapping| m.protection.shared && m.protection.write;
         let written: Vec<_> = self.set.iter().filter(shared_writable).collect();
         let stable = |m: &&Mapping| {
@@ -107,7 +120,8 @@ impl AddressSpace {
             // A write to a file through another mapping shows in this one.
             is_fixed && is_kept(m) && !written.iter().any(|w| w.is_same_file(m))
         };
-        self.stable = self.set.iter().filter(stable).map(|m| m.range).collect();
+        let now: Vec<_> = self.set.iter().filter(stable).map(|m| m.range).collect();
+        now != std::mem::replace(&mut self.stable, now.clone())
     }
 
     /// Forgets everything: the process executes another program.

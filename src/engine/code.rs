@@ -26,9 +26,9 @@ pub struct Change {
 }
 
 impl Pages {
-    /// Forgets the code of files.
-    pub(super) fn forget_stable(&mut self) {
-        self.stable.clear();
+    /// Forgets the code of files on pages for which `is_forgotten` returns true.
+    pub(super) fn forget_stable(&mut self, is_forgotten: impl Fn(Addr) -> bool) {
+        self.stable.retain(|page, _| !is_forgotten(Addr(*page)));
     }
 
     /// Returns the changing code in `ranges`, as it was last translated from.

@@ -202,16 +202,17 @@ impl TranslatedProcess {
 
     /// Drops what was translated from code in `range`, which is not as it was.
     pub fn forget_code(&mut self, range: AddrRange) {
-        self.translator.invalidate(range.start.0, range.end.0);
-        for alias in self.space.aliases(range) {
-            self.translator.invalidate(alias.start.0, alias.end.0);
+        let places: Vec<_> = std::iter::once(range).chain(self.space.aliases(range)).collect();
+        for place in &places {
+            self.translator.invalidate(place.start.0, place.end.0);
         }
-        self.pages.forget_stable();
+        self.pages.forget_stable(|page| has_part(&places, page));
     }
 
-    /// Forgets the code of files, since mappings of code changed.
-    pub fn forget_stable_code(&mut self) {
-        self.pages.forget_stable();
+    /// Forgets the code of files in `changed`, and where the mappings do not keep it as it is.
+    pub fn forget_stable_code(&mut self, changed: &[AddrRange]) {
+        let space = &self.space;
+        self.pages.forget_stable(|page| !space.is_stable(page) || has_part(changed, page));
     }
 
     /// Returns code that can change in `ranges`, as it was when it was last translated from.
@@ -232,4 +233,10 @@ pub fn bits_of(protection: Protection) -> u64 {
     u64::from(protection.read)
         | u64::from(protection.write) << 1
         | u64::from(protection.execute) << 2
+}
+
+/// Returns true if a part of a page is in one of the ranges.
+fn has_part(ranges: &[AddrRange], page: Addr) -> bool {
+    let page = AddrRange::sized(page, PAGE_BYTES);
+    ranges.iter().any(|range| range.overlaps(page))
 }

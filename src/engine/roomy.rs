@@ -8,19 +8,34 @@ const ROOM_BYTES: usize = 16 << 20;
 /// The first bytes of a vector are in small pages, so that small programs do not pay for large ones.
 const SMALL_BYTES: usize = 512 << 10;
 const PAGE_BYTES: usize = 4096;
+const LARGE_BYTES: usize = 2 << 20;
 
 /// Returns an empty vector with room to grow, whose memory the kernel may give in large pages: some
 /// thousand first touches fewer.
 pub(super) fn roomy<T>() -> Vec<T> {
-    let mut vector: Vec<T> = Vec::new();
-    if vector.try_reserve_exact(ROOM_BYTES / size_of::<T>().max(1)).is_ok() {
-        advise(&vector);
-    }
+    let vector: Vec<T> = with_room(ROOM_BYTES);
+    // The kernel places a mapping right below the last one: a larger one begins lower. The large pages
+    // begin where the small ones end then.
+    let excess = large_pages_of(&vector) % LARGE_BYTES;
+    drop(vector);
+    let vector = with_room(ROOM_BYTES + excess);
+    advise(&vector);
     vector
 }
 
+fn with_room<T>(bytes: usize) -> Vec<T> {
+    let mut vector = Vec::new();
+    let _ = vector.try_reserve_exact(bytes / size_of::<T>().max(1));
+    vector
+}
+
+/// Returns the first address that is to be in large pages.
+fn large_pages_of<T>(vector: &Vec<T>) -> usize {
+    (vector.as_ptr().addr() + SMALL_BYTES) & !(PAGE_BYTES - 1)
+}
+
 fn advise<T>(vector: &Vec<T>) {
-    let first = (vector.as_ptr().addr() + SMALL_BYTES).next_multiple_of(PAGE_BYTES);
+    let first = large_pages_of(vector);
     let end = vector.as_ptr().addr() + vector.capacity() * size_of::<T>();
     let Some(size) = (end & !(PAGE_BYTES - 1)).checked_sub(first).filter(|size| *size > 0) else {
         return;

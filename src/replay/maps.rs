@@ -215,10 +215,11 @@ impl Epoch {
     /// Reads the mappings again.
     pub(super) fn look_at_mappings(&mut self) -> Result<(), Error> {
         let pid = self.thread.pid;
-        self.engine.space.refresh(pid)?;
+        let seen = self.engine.space.refresh(pid)?;
         // Its files are the recording's, which never change.
         self.engine.space.set_kept(crate::sideband::Mapping::is_file);
-        self.engine.forget_stable_code();
+        let changed: Vec<_> = seen.gone.iter().chain(&seen.new).map(|m| m.range).collect();
+        self.engine.forget_stable_code(&changed);
         Ok(())
     }
 }

@@ -40,21 +40,31 @@ struct Query {
     build_id_addr: u64,
 }
 
-/// Returns the mappings that have a part of `range`, by address, each as a whole. `None` if the kernel
-/// does not say, or a name is one that `/proc/PID/maps` writes in another way.
-pub fn mappings_in(pid: Pid, range: AddrRange) -> Option<Vec<Mapping>> {
-    let maps = File::open(format!("/proc/{pid}/maps")).ok()?;
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let Some(mapping) = next(&maps, at).ok()? else { break };
-        if mapping.range.start >= range.end {
-            break;
-        }
-        at = mapping.range.end;
-        found.push(mapping);
+/// The mappings of a process, until it executes another program.
+#[derive(Debug)]
+pub struct MapQuery(File);
+
+impl MapQuery {
+    /// Opens the mappings; `None` if the kernel does not allow it.
+    pub fn open(pid: Pid) -> Option<Self> {
+        File::open(format!("/proc/{pid}/maps")).ok().map(Self)
     }
-    Some(found)
+
+    /// Returns the mappings that have a part of `range`, by address, each as a whole. `None` if the
+    /// kernel does not say, or a name is one that `/proc/PID/maps` writes in another way.
+    pub fn mappings_in(&self, range: AddrRange) -> Option<Vec<Mapping>> {
+        let mut found = Vec::new();
+        let mut at = range.start;
+        while at < range.end {
+            let Some(mapping) = next(&self.0, at).ok()? else { break };
+            if mapping.range.start >= range.end {
+                break;
+            }
+            at = mapping.range.end;
+            found.push(mapping);
+        }
+        Some(found)
+    }
 }
 
 /// The kernel does not say, or says it in another way than `/proc/PID/maps`.
@@ -122,15 +132,17 @@ mod tests {
         let mut all = mappings(pid).unwrap();
         // It is the same in all processes, and part of none.
         all.retain(|mapping| mapping.name != "[vsyscall]");
-        if let Some(asked) = mappings_in(pid, EVERYWHERE) {
+        let query = MapQuery::open(pid).unwrap();
+        if let Some(asked) = query.mappings_in(EVERYWHERE) {
             assert_eq!(asked, all);
             let part = AddrRange::new(Addr(all[1].range.end.0 - 1), all[3].range.start);
-            assert_eq!(mappings_in(pid, part).unwrap(), all[1..3]);
+            assert_eq!(query.mappings_in(part).unwrap(), all[1..3]);
             let gap = AddrRange::new(Addr(0), Addr(0x1000));
-            assert_eq!(mappings_in(pid, gap).unwrap(), []);
+            assert_eq!(query.mappings_in(gap).unwrap(), []);
         }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(mappings_in(pid, EVERYWHERE), None);
+        assert_eq!(query.mappings_in(EVERYWHERE), None);
+        assert!(MapQuery::open(pid).is_none());
     }
 }

@@ -25,7 +25,7 @@ pub use cpus::Cpus;
 pub use debug_registers::Watch;
 pub use error::Error;
 pub use launch::{Launch, end};
-pub use map_query::mappings_in;
+pub use map_query::MapQuery;
 pub use memory::Memory;
 pub use procfs::{
     Dispositions, PageMap, PageState, Signals, auxv, call_of, comm, command_line, dispositions,

@@ -94,7 +94,7 @@ impl Process {
 
     fn note_changes(&mut self, changes: &Changes) {
         if changes.code {
-            self.engine.forget_stable_code();
+            self.engine.forget_stable_code(&changes.changed);
         }
         self.known_code.expect(&mut self.engine, &self.mappings, &changes.mapped);
     }

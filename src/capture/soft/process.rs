@@ -159,7 +159,7 @@ impl Process {
             tid,
         )?;
         if changes.code {
-            self.engine.forget_stable_code();
+            self.engine.forget_stable_code(&changes.changed);
             if self.resolver.update(self.engine.space.mappings()) {
                 self.resolver.must_fit()?;
                 self.tracer.set_ranges(tid, self.resolver.ranges());

@@ -154,12 +154,15 @@ impl<W: Write + Seek> Writer<'_, W> {
     fn write_pages(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let is_zero = |page: &&[u8]| page.iter().all(|byte| *byte == 0);
         let pages: Vec<&[u8]> = bytes.chunks(4096).collect();
+        let mut rest = bytes;
         for run in pages.chunk_by(|a, b| is_zero(a) == is_zero(b)) {
             let size: usize = run.iter().map(|page| page.len()).sum();
+            let (these, after) = rest.split_at(size);
+            rest = after;
             if run.first().is_some_and(is_zero) {
                 self.position += size as u64;
             } else {
-                run.iter().try_for_each(|page| self.write_at_position(page))?;
+                self.write_at_position(these)?;
             }
         }
         Ok(())
