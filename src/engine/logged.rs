@@ -18,8 +18,9 @@ const ERESTARTSYS: i64 = -512;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
 use LoggedClass::{
-    AttributesAtRdx, AttributesAtRsi, Closes, Command, ExtendedAttributesAtR8, Nothing, Opens,
-    Other, Reads, Receives, ResultAtRdi, ResultAtRdx, ResultAtRsi, TimeAtRsi, TimeOfDay, Writes,
+    ActionAtRdx, AttributesAtRdx, AttributesAtRsi, Closes, Command, Copies, Events, EventsByMask,
+    ExtendedAttributesAtR8, Nothing, Opens, Other, Reads, Receives, ResultAtRdi, ResultAtRdx,
+    ResultAtRsi, TerminalAtRdx, TimeAtRsi, TimeOfDay, Wakes, Writes,
 };
 
 /// Calls that do not wait without limit, change no mappings, signals or threads, and write nothing but
@@ -32,6 +33,8 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (5, AttributesAtRsi),          // fstat
     (6, AttributesAtRsi),          // lstat
     (8, Nothing),                  // lseek
+    (13, ActionAtRdx),             // rt_sigaction
+    (16, TerminalAtRdx),           // ioctl
     (17, ResultAtRsi),             // pread64
     (18, Writes),                  // pwrite64
     (20, Writes),                  // writev
@@ -72,9 +75,11 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (194, Other),                  // listxattr
     (195, Other),                  // llistxattr
     (196, Other),                  // flistxattr
+    (202, Wakes),                  // futex
     (217, ResultAtRsi),            // getdents64
     (221, Nothing),                // fadvise64
     (228, TimeAtRsi),              // clock_gettime
+    (232, Events),                 // epoll_wait
     (233, Nothing),                // epoll_ctl
     (257, Opens),                  // openat
     (258, Nothing),                // mkdirat
@@ -88,10 +93,16 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (268, Nothing),                // fchmodat
     (269, Nothing),                // faccessat
     (280, Nothing),                // utimensat
+    (281, EventsByMask),           // epoll_pwait
     (316, Nothing),                // renameat2
+    (326, Copies),                 // copy_file_range
     (332, ExtendedAttributesAtR8), // statx
     (439, Nothing),                // faccessat2
 ];
+
+fn writes_memory(class: LoggedClass) -> bool {
+    !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
+}
 
 impl TranslatedProcess {
     /// Lets threads make and log calls in the cache, from now on, where its code is
@@ -101,8 +112,7 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            let writes = !matches!(class, Nothing | Command | Writes | Closes | Opens);
-            !self.stops_at_calls && !(self.watches_kernel_writes && writes)
+            !self.stops_at_calls && !(self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
         self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.files));

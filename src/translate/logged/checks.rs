@@ -8,6 +8,17 @@ use super::{HEADER_BYTES, LoggedClass, R10, RAX, RCX, RDI, RDX, RSI, STOP_BYTES,
 /// Commands of fcntl(2) that write nothing and do not wait: `F_DUPFD`, `F_GETFD`, `F_SETFD`, `F_GETFL`,
 /// `F_DUPFD_CLOEXEC`.
 const COMMANDS: [i32; 5] = [0, 1, 2, 3, 1030];
+/// Operations of futex(2) that wake: `FUTEX_WAKE`, also with `FUTEX_PRIVATE_FLAG`.
+const WAKES: [i32; 2] = [1, 129];
+/// Requests of ioctl(2): for the settings of a terminal, and to clone a file.
+pub(super) const TCGETS: i32 = 0x5401;
+const FICLONE: i32 = 0x4004_9409;
+const MOV_RCX_R8: [u8; 3] = [0x4c, 0x89, 0xc1];
+const MOV_RCX_R10: [u8; 3] = [0x4c, 0x89, 0xd1];
+const MOV_ECX_R10D: [u8; 3] = [0x44, 0x89, 0xd1];
+const MOV_RCX_RSI: [u8; 3] = [0x48, 0x89, 0xf1];
+const MOV_RCX_RDI: [u8; 3] = [0x48, 0x89, 0xf9];
+const MOV_RCX_RDX: [u8; 3] = [0x48, 0x89, 0xd1];
 const FSTAT: u32 = 5;
 const NEWFSTATAT: u32 = 262;
 /// Offsets in `struct stat`: the device, the inode's number, and the second byte of the mode.
@@ -15,10 +26,27 @@ const DEVICE: u32 = 0;
 const INODE: u32 = 8;
 const MODE_HIGH: u32 = 25;
 
-/// Addresses in the code that checks calls.
+/// A register with a descriptor.
+#[derive(Clone, Copy)]
+struct InRegister {
+    /// `movzx ecx, low byte`
+    low: [u8; 4],
+    /// `mov r11d, register`
+    word: [u8; 3],
+}
+
+const IN_RDI: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xcf], word: [0x41, 0x89, 0xfb] };
+const IN_RDX: InRegister = InRegister { low: [0x40, 0x0f, 0xb6, 0xca], word: [0x41, 0x89, 0xd3] };
+
+/// The code that checks calls.
 pub(super) struct Checks {
-    /// The code that looks for a file before it is opened: there, RAX, RDX and R10 are not the program's.
+    /// The code that prepares a look, for a file before it is opened or for events: there, RAX, RDX and
+    /// R10 are not the program's.
     pub(super) looks: std::ops::Range<u64>,
+    /// The jump that is taken to look for events, with R10 set to 0.
+    pub(super) events: usize,
+    /// Where the thread goes to stop before the call.
+    pub(super) stop: u64,
 }
 
 /// Emits code that goes on where a call is to be made. Otherwise it goes to where the thread stops before
@@ -29,43 +57,108 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emitter.put(&[0x0f, 0xb7, 0xc8]);
     emitter.load_class();
     // lea rcx, [rcx - first]
-    emitter.put(&[0x48, 0x8d, 0x49, (LoggedClass::TimeOfDay as u8).wrapping_neg()]);
+    let (first, last) = (LoggedClass::TerminalAtRdx as u8, LoggedClass::EventsByMask as u8);
+    emitter.put(&[0x48, 0x8d, 0x49, first.wrapping_neg()]);
     let mut fields = Vec::new();
-    for number in 0..=LoggedClass::Opens as u8 - LoggedClass::TimeOfDay as u8 {
+    for number in 0..=last - first {
         if number > 0 {
             emitter.decrement_rcx();
         }
         fields.push(emitter.jump_if_rcx_is_0());
     }
     makes.push(emitter.jump_from_here());
-    let [time, command, reads, receives, writes, closes, opens] = fields[..] else {
-        unreachable!("there are seven classes of calls that are checked")
+    let [
+        terminal,
+        action,
+        time,
+        command,
+        reads,
+        receives,
+        writes,
+        closes,
+        copies,
+        wakes,
+        opens,
+        events,
+        by_mask,
+    ] = fields[..]
+    else {
+        unreachable!("so many classes of calls are checked")
     };
+    emitter.aim_here(terminal);
+    emit_requests(emitter, &[TCGETS], &mut makes);
+    let mut clones = Vec::new();
+    emit_requests(emitter, &[FICLONE], &mut clones);
+    stops.push(emitter.jump_from_here());
+    emitter.aim_here(action);
+    emit_pointer_check(emitter, MOV_RCX_RDX, MOV_RCX_RSI, &mut makes, &mut stops);
     emitter.aim_here(time);
-    emit_time_check(emitter, &mut makes, &mut stops);
+    emit_pointer_check(emitter, MOV_RCX_RDI, MOV_RCX_RSI, &mut makes, &mut stops);
     emitter.aim_here(command);
-    emit_command_check(emitter, &mut makes, &mut stops);
+    emit_requests(emitter, &COMMANDS, &mut makes);
+    stops.push(emitter.jump_from_here());
+    emitter.aim_here(wakes);
+    emit_requests(emitter, &WAKES, &mut makes);
+    stops.push(emitter.jump_from_here());
     emitter.aim_here(receives);
-    emit_receive_check(emitter, &mut stops);
+    emit_zero_check(emitter, &[&MOV_RCX_R8, &MOV_ECX_R10D], &mut stops);
     emitter.aim_here(reads);
-    emit_descriptor_check(emitter, &mut stops);
+    emit_descriptor_check(emitter, IN_RDI, &mut stops);
     makes.push(emitter.jump_from_here());
-    emitter.aim_here(writes);
-    emit_descriptor_check(emitter, &mut stops);
-    makes.push(emitter.jump_if_rcx_is_0());
+    emitter.aim_here(copies);
+    emit_zero_check(emitter, &[&MOV_RCX_RSI, &MOV_RCX_R10], &mut stops);
+    emit_descriptor_check(emitter, IN_RDI, &mut stops);
+    emit_descriptor_check(emitter, IN_RDX, &mut stops);
+    let free_copies = emitter.jump_if_rcx_is_0();
+    stops.push(emitter.jump_from_here());
+    for field in clones.into_iter().chain([writes]) {
+        emitter.aim_here(field);
+    }
+    emit_descriptor_check(emitter, IN_RDI, &mut stops);
+    makes.extend([free_copies, emitter.jump_if_rcx_is_0()]);
     stops.push(emitter.jump_from_here());
     emitter.aim_here(closes);
     emit_closing(emitter, &mut makes);
+    emitter.aim_here(by_mask);
+    emit_zero_check(emitter, &[&MOV_RCX_R8], &mut stops);
+    emitter.aim_here(events);
+    let start = emitter.here();
+    // mov r10d, 0
+    emitter.put(&[0x41, 0xba, 0, 0, 0, 0]);
+    let events = emitter.jump_from_here();
     emitter.aim_here(opens);
-    let looks = emit_look(emitter, &mut makes, &mut stops);
-    for stop in stops {
-        emitter.aim_here(stop);
+    let end = emit_look(emitter, &mut makes, &mut stops);
+    for field in stops {
+        emitter.aim_here(field);
     }
+    let stop = emitter.here();
     emit_way_to_stop(emitter);
     for make in makes {
         emitter.aim_here(make);
     }
-    Checks { looks }
+    Checks { looks: start..end, events, stop }
+}
+
+/// Emits code that makes a call for events, with R10 set to 0. Goes to `stop` if there are none.
+/// Returns the jump that is taken if there are some, with their number in RAX.
+pub(super) fn emit_look_for_events(emitter: &mut Emitter, stop: u64) -> usize {
+    emitter.put(&[0x0f, 0x05]);
+    // mov rcx, rax
+    emitter.put(&[0x48, 0x89, 0xc1]);
+    let mut none = vec![emitter.jump_if_rcx_is_0()];
+    // bswap rcx; movzx ecx, cl: 0 if it is not negative
+    emitter.put(&[0x48, 0x0f, 0xc9, 0x0f, 0xb6, 0xc9]);
+    let some = emitter.jump_if_rcx_is_0();
+    none.push(emitter.jump_from_here());
+    for field in none {
+        emitter.aim_here(field);
+    }
+    emitter.load(Gpr::Rcx, slots::LOG);
+    for (register, word) in [(RAX, Word::Rax), (R10, Word::R10)] {
+        emitter.load_at(register, RCX, word.offset());
+    }
+    emitter.jump(stop);
+    some
 }
 
 /// Emits code that goes to where the thread stops before the call.
@@ -78,43 +171,45 @@ fn emit_way_to_stop(emitter: &mut Emitter) {
     emitter.jump_slot(slots::JUMP);
 }
 
-/// Emits code that makes a call if RDI is not 0, and RSI is.
-fn emit_time_check(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usize>) {
-    // mov rcx, rdi
-    emitter.put(&[0x48, 0x89, 0xf9]);
+/// Emits code that makes a call if the result of one copy to RCX is not 0, and that of another is.
+fn emit_pointer_check(
+    emitter: &mut Emitter,
+    set: [u8; 3],
+    unset: [u8; 3],
+    makes: &mut Vec<usize>,
+    stops: &mut Vec<usize>,
+) {
+    emitter.put(&set);
     stops.push(emitter.jump_if_rcx_is_0());
-    // mov rcx, rsi
-    emitter.put(&[0x48, 0x89, 0xf1]);
+    emitter.put(&unset);
     makes.push(emitter.jump_if_rcx_is_0());
     stops.push(emitter.jump_from_here());
 }
 
-/// Emits code that makes a call if its command is one that writes nothing.
-fn emit_command_check(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usize>) {
-    for command in COMMANDS {
-        // lea ecx, [rsi - command]: the kernel takes 32 bits of it
+/// Emits jumps that are taken if the request in RSI is one of some.
+fn emit_requests(emitter: &mut Emitter, requests: &[i32], taken: &mut Vec<usize>) {
+    for request in requests {
+        // lea ecx, [rsi - request]: the kernel takes 32 bits of it
         emitter.put(&[0x8d, 0x8e]);
-        emitter.put_u32(command.wrapping_neg().cast_unsigned());
-        makes.push(emitter.jump_if_rcx_is_0());
+        emitter.put_u32(request.wrapping_neg().cast_unsigned());
+        taken.push(emitter.jump_if_rcx_is_0());
     }
-    stops.push(emitter.jump_from_here());
 }
 
-/// Emits code that goes on if R8 and the flags in R10 are 0.
-fn emit_receive_check(emitter: &mut Emitter, stops: &mut Vec<usize>) {
-    // mov rcx, r8, and mov ecx, r10d
-    for copy in [[0x4c, 0x89, 0xc1], [0x44, 0x89, 0xd1]] {
-        emitter.put(&copy);
+/// Emits code that goes on if the results of copies to RCX are 0.
+fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], stops: &mut Vec<usize>) {
+    for copy in copies {
+        emitter.put(*copy);
         let is_0 = emitter.jump_if_rcx_is_0();
         stops.push(emitter.jump_from_here());
         emitter.aim_here(is_0);
     }
 }
 
-/// Emits code that goes on if nobody waits for the descriptor in RDI. RCX is 0 then if it may be
+/// Emits code that goes on if nobody waits for the descriptor in a register. RCX is 0 then if it may be
 /// written to.
-fn emit_descriptor_check(emitter: &mut Emitter, stops: &mut Vec<usize>) {
-    stops.push(emit_descriptor(emitter));
+fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, stops: &mut Vec<usize>) {
+    stops.push(emit_descriptor(emitter, fd));
     // movzx ecx, byte gs:[rcx + descriptors]
     emitter.put(&[0x65, 0x0f, 0xb6, 0x89]);
     emitter.put_u32(slots::SYSCALL_CLASSES + DESCRIPTORS);
@@ -124,17 +219,17 @@ fn emit_descriptor_check(emitter: &mut Emitter, stops: &mut Vec<usize>) {
     emitter.decrement_rcx();
 }
 
-/// Emits code that makes RCX the descriptor in RDI. Returns the jump that is taken if the table does
-/// not have it.
-fn emit_descriptor(emitter: &mut Emitter) -> usize {
-    // movzx ecx, dil; mov r11d, edi; not r11; lea rcx, [rcx + r11 + 1]: 0 if it is small
-    emitter.put(&[0x40, 0x0f, 0xb6, 0xcf, 0x41, 0x89, 0xfb, 0x49, 0xf7, 0xd3]);
-    emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
+/// Emits code that makes RCX the descriptor in a register. Returns the jump that is taken if the table
+/// does not have it.
+fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
+    emitter.put(&fd.low);
+    emitter.put(&fd.word);
+    // not r11; lea rcx, [rcx + r11 + 1]: 0 if it is small
+    emitter.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
     let small = emitter.jump_if_rcx_is_0();
     let large = emitter.jump_from_here();
     emitter.aim_here(small);
-    // movzx ecx, dil
-    emitter.put(&[0x40, 0x0f, 0xb6, 0xcf]);
+    emitter.put(&fd.low);
     large
 }
 
@@ -147,19 +242,14 @@ fn emit_class(emitter: &mut Emitter, class: DescriptorClass) {
 
 /// Emits code that forgets the class of the descriptor in RDI.
 fn emit_closing(emitter: &mut Emitter, makes: &mut Vec<usize>) {
-    makes.push(emit_descriptor(emitter));
+    makes.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Unknown);
     makes.push(emitter.jump_from_here());
 }
 
-/// Emits code that looks what openat(2) is about to open. Returns where RAX, RDX and R10 are not the
-/// program's.
-fn emit_look(
-    emitter: &mut Emitter,
-    makes: &mut Vec<usize>,
-    stops: &mut Vec<usize>,
-) -> std::ops::Range<u64> {
-    let start = emitter.here();
+/// Emits code that looks what openat(2) is about to open. Returns the address from which on all
+/// registers are the program's again.
+fn emit_look(emitter: &mut Emitter, makes: &mut Vec<usize>, stops: &mut Vec<usize>) -> u64 {
     emitter.load(Gpr::Rdx, slots::LOG);
     // lea rdx, [rdx + header]; mov r10d, 0; mov eax, number; syscall
     emitter.put(&[0x48, 0x8d, 0x92]);
@@ -189,7 +279,7 @@ fn emit_look(
     restore(emitter);
     let end = emitter.here();
     stops.push(emitter.jump_from_here());
-    start..end
+    end
 }
 
 /// Emits code that goes on if the attributes at `base` are those of a regular file or directory of a
@@ -238,7 +328,7 @@ pub(super) fn emit_look_after_opening(emitter: &mut Emitter) -> (usize, usize) {
     emitter.put(&[0x65, 0x0f, 0xb6, 0x89]);
     emitter.put_u32(slots::SYSCALL_CLASSES + UNMAPPED);
     others.push(emitter.jump_if_rcx_is_0());
-    done.push(emit_descriptor(emitter));
+    done.push(emit_descriptor(emitter, IN_RDI));
     emit_class(emitter, DescriptorClass::Free);
     for field in done {
         emitter.aim_here(field);

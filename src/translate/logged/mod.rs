@@ -15,7 +15,7 @@ pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, KnownFiles, Logg
 use super::emit::{Emitter, Gpr};
 use super::slots;
 use crate::insn::Registers;
-use checks::{emit_checks, emit_look_after_opening};
+use checks::{TCGETS, emit_checks, emit_look_after_opening, emit_look_for_events};
 use table::DIRECTION;
 
 /// The largest copy of what a call wrote.
@@ -25,6 +25,9 @@ const STAT_BYTES: u32 = 144;
 const TIMESPEC_BYTES: u32 = 16;
 const STATX_BYTES: u32 = 256;
 const TIMEVAL_BYTES: u32 = 16;
+/// The kernel's `struct termios` and `struct sigaction`.
+const TERMIOS_BYTES: u32 = 36;
+const SIGACTION_BYTES: u32 = 32;
 /// The size of the code by which a thread stops before a call, right before the code after the call.
 pub(super) const STOP_BYTES: u8 = 10;
 /// The words of a record before its copied bytes.
@@ -179,9 +182,16 @@ pub const LOG_INSN_BYTES: u64 = 2;
 pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode {
     let start = emitter.here();
     emit_registers(emitter, has_fs_base);
-    let looks = emit_checks(emitter).looks;
+    let checks = emit_checks(emitter);
+    let looks = checks.looks;
     let syscall = emitter.here();
     emitter.put(&[0x0f, 0x05]);
+    let made = emitter.jump_from_here();
+    emitter.aim_here(checks.events);
+    let some = emit_look_for_events(emitter, checks.stop);
+    for field in [made, some] {
+        emitter.aim_here(field);
+    }
     let (refused, fails_late) = emit_result(emitter);
     let (mut nothing, copies, opens, mut stops) = emit_sizes(emitter);
     emitter.aim_here(opens);
@@ -241,6 +251,8 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     emitter.load(Gpr::Rcx, slots::LOG);
     emitter.store_at(RAX, RCX, Word::Result.offset());
     emitter.store_at(R11, RCX, Word::Flags.offset());
+    // A look for events has changed it.
+    emitter.load_at(R10, RCX, Word::R10.offset());
     // mov r11d, 0
     emitter.put(&[0x41, 0xbb, 0, 0, 0, 0]);
     for word in [Word::Size, Word::From, Word::Stops] {
@@ -281,13 +293,18 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
         Some((rdi, None)),
         Some((rsi, Some(TIMESPEC_BYTES))),
         Some((r8, Some(STATX_BYTES))),
+        // LoggedClass::TerminalAtRdx, whose thread stops after other requests
+        Some((rdx, Some(TERMIOS_BYTES))),
+        Some((rdx, Some(SIGACTION_BYTES))),
         Some((rdi, Some(TIMEVAL_BYTES))),
         // LoggedClass::Command
         None,
         // LoggedClass::Reads and Receives
         Some((rsi, None)),
         Some((rsi, None)),
-        // LoggedClass::Writes and Closes
+        // LoggedClass::Writes, Closes, Copies and Wakes
+        None,
+        None,
         None,
         None,
     ];
@@ -301,6 +318,14 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
         let next = emitter.jump_from_here();
         emitter.aim_here(this);
         if let Some(size) = size {
+            if size == TERMIOS_BYTES {
+                // lea ecx, [rsi - request]
+                emitter.put(&[0x8d, 0x8e]);
+                emitter.put_u32(TCGETS.wrapping_neg().cast_unsigned());
+                let is_this = emitter.jump_if_rcx_is_0();
+                stops.push(emitter.jump_from_here());
+                emitter.aim_here(is_this);
+            }
             // mov ecx, size
             emitter.put(&[0xb9]);
             emitter.put_u32(size);
@@ -320,7 +345,25 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     }
     emitter.decrement_rcx();
     let opens = emitter.jump_if_rcx_is_0();
+    let mut events = Vec::new();
+    for _ in [LoggedClass::Events, LoggedClass::EventsByMask] {
+        emitter.decrement_rcx();
+        events.push(emitter.jump_if_rcx_is_0());
+    }
     stops.push(emitter.jump_from_here());
+    for field in events {
+        emitter.aim_here(field);
+    }
+    // mov rcx, rax; movzx r11d, al; not r11; lea rcx, [rcx + r11 + 1]: 0 if there are few
+    emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb6, 0xd8, 0x49, 0xf7, 0xd3]);
+    emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
+    let few = emitter.jump_if_rcx_is_0();
+    stops.push(emitter.jump_from_here());
+    emitter.aim_here(few);
+    // Events have 12 bytes. lea rcx, [rax + 2 rax]; lea rcx, [4 rcx]
+    emitter.put(&[0x48, 0x8d, 0x0c, 0x40, 0x48, 0x8d, 0x0c, 0x8d, 0, 0, 0, 0]);
+    emitter.put(&rsi);
+    copies.push(emitter.jump_from_here());
     (nothing, copies, opens, stops)
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -193,6 +194,63 @@ static void polls(void) {
     pthread_join(thread, 0);
 }
 
+// Events are looked for before the thread waits for them: each comes once.
+static void events(void) {
+    int ends[2], set = epoll_create1(0);
+    struct epoll_event event = {EPOLLIN | EPOLLET, {.u64 = 7}}, found[300];
+    char byte = 'e';
+    pipe2(ends, O_NONBLOCK);
+    epoll_ctl(set, EPOLL_CTL_ADD, ends[0], &event);
+    int all = 0;
+    for (int i = 0; i < 50; i++) {
+        memset(found, 0, sizeof found);
+        all += epoll_wait(set, found, 300, 0) * 1000;
+        write(ends[1], &byte, 1);
+        all += epoll_wait(set, found, 300, -1) * (int)found[0].data.u64;
+        all += epoll_pwait(set, found, 300, 0, 0) * 1000;
+    }
+    sigset_t mask;
+    sigemptyset(&mask);
+    write(ends[1], &byte, 1);
+    printf("events %d %d", all, epoll_pwait(set, found, 300, 1, &mask));
+    printf(" %d %d\n", epoll_wait(set, found, 300, 1), epoll_wait(set, (void *)1, 300, 1));
+    int many[280][2];
+    for (int i = 0; i < 280; i++) {
+        event.data.u64 = i;
+        event.events = EPOLLOUT;
+        pipe2(many[i], O_NONBLOCK);
+        epoll_ctl(set, EPOLL_CTL_ADD, many[i][1], &event);
+    }
+    printf("many %d", epoll_wait(set, found, 300, 1));
+    for (int i = 0; i < 280; i++) {
+        all += found[i].data.u64 * i;
+        close(many[i][0]), close(many[i][1]);
+    }
+    printf(" %d\n", all);
+}
+
+// Copies from file to file, one of which is mapped.
+static void copies(void) {
+    char bytes[16] = {0};
+    int from = open(path("from"), O_RDWR | O_CREAT, 0600), to = open(path("to"), O_RDWR | O_CREAT, 0600);
+    put(from, "to be copied");
+    for (int i = 0; i < 10; i++) {
+        lseek(from, i, SEEK_SET);
+        copy_file_range(from, 0, to, 0, 5, 0);
+    }
+    off_t at = 3;
+    copy_file_range(from, &at, to, 0, 2, 0);
+    printf("copies %d %d", (int)at, (int)lseek(to, 0, SEEK_CUR));
+    printf(" %d", ioctl(to, _IOW(0x94, 9, int), from) == 0 || errno);
+    char *map = mmap(0, 4096, PROT_READ, MAP_SHARED, to, 0);
+    printf(" %.12s", map);
+    lseek(from, 6, SEEK_SET), lseek(to, 0, SEEK_SET);
+    copy_file_range(from, 0, to, 0, 6, 0);
+    printf(" %.12s\n", map);
+    munmap(map, 4096);
+    close(from), close(to);
+}
+
 static volatile sig_atomic_t ticks;
 
 static void ticked(int number) { ticks++; }
@@ -253,6 +311,8 @@ int main(void) {
     changing();
     fifos();
     polls();
+    events();
+    copies();
     interrupted();
     pid_t child = fork();
     if (child == 0) {
