@@ -217,7 +217,13 @@ impl TranslatedProcess {
                     let info = thread.tracee.signal_info()?;
                     return self.signalled(thread, running, info);
                 }
-                SignalStop::Program(info) => return self.signalled(thread, running, info),
+                SignalStop::Program(info) => {
+                    let Some(exact) = self.before_failed_store(thread, &info)? else {
+                        return self.signalled(thread, running, info);
+                    };
+                    let end = RunEnd::Native(Some(Hook::SystemCall));
+                    return self.ran_to(thread, running, &exact, end);
+                }
                 _ => return Ok(Run::Other(Stop::Signal(signal))),
             }
             thread.tracee.resume(0)?;

@@ -30,7 +30,7 @@ impl TranslatedProcess {
 
     /// Notes a device whose regular files and directories nobody waits for.
     pub fn note_device(&mut self, device: u64) {
-        if self.files.add_device(device) {
+        if self.known.add_device(device) {
             self.log_calls();
         }
     }
@@ -39,7 +39,7 @@ impl TranslatedProcess {
     /// descriptors are forgotten.
     pub fn note_mapped_file(&mut self, inode: u64) {
         self.forget_descriptors();
-        if self.files.add_mapped(inode) {
+        if self.known.add_mapped(inode) {
             self.log_calls();
         }
     }

@@ -1,15 +1,17 @@
 //! System calls that threads make and log in the code cache, without a stop.
 
 use super::area::Area;
+use super::error::Error;
 use super::exact::Exact;
 use super::process::{CLASSES, TranslatedProcess};
 use super::thread::TranslatedThread;
-use crate::common::Addr;
+use crate::common::{Addr, AddrRange};
 use crate::insn::Registers;
 use crate::syscalls::is_refused;
+use crate::tracee::{SiginfoBytes, siginfo};
 use crate::translate::{
-    CacheMemory, GlueRegisters, HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode,
-    LoggedCall, LoggedClass, classes, slots,
+    CacheMemory, ClockCode, GlueRegisters, HEADER_BYTES, LARGEST_RECORD_BYTES, LOG_INSN_BYTES,
+    LogCode, LoggedCall, LoggedClass, classes, slots,
 };
 
 /// Results of calls that a signal interrupted, and that the kernel is about to make again or to end
@@ -115,7 +117,7 @@ impl TranslatedProcess {
             !self.stops_at_calls && !(self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
-        self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.files));
+        self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
     }
 
     /// Lets threads stop before each call, from now on: somebody watches them.
@@ -194,37 +196,42 @@ impl TranslatedProcess {
         thread: &TranslatedThread,
         registers: &Registers,
     ) -> Option<Exact> {
-        let log = self.log_code_at(registers.rip)?;
-        let is_begun = registers.rip > log.syscall;
-        if is_begun {
-            let is_in_call = registers.rip == log.syscall + LOG_INSN_BYTES
-                && registers.orig_rax.cast_signed() >= 0;
-            let restarts = ERESTART_RESTARTBLOCK..=ERESTARTSYS;
-            if !is_in_call || !restarts.contains(&registers.rax.cast_signed()) {
-                return None;
-            }
+        if let Some(before) = self.before_clock(thread, registers) {
+            return Some(self.at_call(thread, &before));
         }
+        let log = self.log_code_at(registers.rip)?;
+        if (log.looks.0..log.looks.1).contains(&registers.rip) {
+            let Registers { rax, rdx, r10, .. } = self.recorded_before(thread)?;
+            return Some(self.at_call(thread, &Registers { rax, rdx, r10, ..*registers }));
+        }
+        if registers.rip <= log.syscall {
+            return Some(self.at_call(thread, registers));
+        }
+        let is_in_call =
+            registers.rip == log.syscall + LOG_INSN_BYTES && registers.orig_rax.cast_signed() >= 0;
+        let restarts = ERESTART_RESTARTBLOCK..=ERESTARTSYS;
+        let again = Registers { rax: registers.orig_rax, ..*registers };
+        (is_in_call && restarts.contains(&registers.rax.cast_signed()))
+            .then(|| self.at_call(thread, &again))
+    }
+
+    /// Returns the state before the call that a thread makes or logs, of registers that are the program's
+    /// but for RCX and R11.
+    fn at_call(&self, thread: &TranslatedThread, registers: &Registers) -> Exact {
         let load = |slot| self.window.shared.load(thread.area.slot(slot));
-        let looks = (log.looks.0..log.looks.1).contains(&registers.rip);
-        let registers = &if looks { self.recorded_before(thread, registers)? } else { *registers };
         let program = Registers {
             rip: self.start_of_edge(load(slots::EDGE) & u64::from(u32::MAX)),
-            rax: if is_begun { registers.orig_rax } else { registers.rax },
             rcx: load(slots::RCX),
             r11: load(slots::R11),
             orig_rax: u64::MAX,
             gs_base: thread.gs_base(),
             ..*registers
         };
-        Some(Exact { program, pointer: load(slots::TRACE_POINTER), partial: None })
+        Exact { program, pointer: load(slots::TRACE_POINTER), partial: None }
     }
 
-    /// Returns registers with those that a look at a file uses as the record of its call has them.
-    fn recorded_before(
-        &self,
-        thread: &TranslatedThread,
-        registers: &Registers,
-    ) -> Option<Registers> {
+    /// Returns the registers before the call whose record a thread writes.
+    fn recorded_before(&self, thread: &TranslatedThread) -> Option<Registers> {
         let (shared, area) = (&self.window.shared, thread.area);
         let at = shared.load(area.slot(slots::LOG));
         let mut record = [0; HEADER_BYTES as usize];
@@ -234,9 +241,57 @@ impl TranslatedProcess {
             return None;
         }
         shared.read(area.offset_of(at), &mut record);
-        let (call, _) = LoggedCall::first_of(&record)?;
-        let Registers { rax, rdx, r10, .. } = call.registers;
-        Some(Registers { rax, rdx, r10, ..*registers })
+        LoggedCall::registers_of(&record)
+    }
+
+    /// Returns the registers before a call in whose place a thread reads the clock, but for RCX and R11.
+    fn before_clock(&self, thread: &TranslatedThread, registers: &Registers) -> Option<Registers> {
+        let rip = registers.rip;
+        let in_vdso = self.vdso.is_some_and(|vdso| vdso.contains(Addr(rip)));
+        let is_saved = in_vdso || rip >= self.clock_code(|c| c.start..c.end, rip)?.saved;
+        let before = self.recorded_before(thread)?;
+        if !is_saved {
+            return Some(Registers { rsp: before.rsp, ..*registers });
+        }
+        let Registers { cs, ss, ds, es, fs, gs, fs_base, .. } = *registers;
+        Some(Registers { cs, ss, ds, es, fs, gs, fs_base, ..before })
+    }
+
+    /// Returns the state before a call of a thread that cannot store the time which it has read. The
+    /// call itself fails there.
+    pub(super) fn before_failed_store(
+        &self,
+        thread: &TranslatedThread,
+        info: &SiginfoBytes,
+    ) -> Result<Option<Exact>, Error> {
+        if siginfo::fault_address(info).is_none() {
+            return Ok(None);
+        }
+        let registers = thread.tracee.registers()?;
+        let stores = self.clock_code(|c| c.end..c.stored, registers.rip).is_some();
+        // All but RCX and R11 are the program's again.
+        Ok(stores.then(|| self.at_call(thread, &registers)))
+    }
+
+    /// Returns the code that reads a clock and has an address in a part of it.
+    fn clock_code(
+        &self,
+        part: impl Fn(&ClockCode) -> std::ops::Range<u64>,
+        rip: u64,
+    ) -> Option<ClockCode> {
+        let logs = self.translator.zones().iter().filter_map(|zone| zone.log);
+        logs.flat_map(|log| log.clocks).find(|code| part(code).contains(&rip))
+    }
+
+    /// Lets threads read the clock by functions of the vdso, `__vdso_clock_gettime` and
+    /// `__vdso_gettimeofday`, where they would make system calls. The vdso and its data, in `range`, are no
+    /// part of the program.
+    pub fn use_vdso(&mut self, range: AddrRange, functions: [Addr; 2]) {
+        self.window.ranges.push(range);
+        self.hide_ranges();
+        self.vdso = Some(range);
+        self.known.clocks = functions.map(|function| function.0);
+        self.log_calls();
     }
 
     /// Copies what a call wrote in the place of a thread that is about to do so, and that would take

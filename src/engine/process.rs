@@ -11,9 +11,7 @@ use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};
 use crate::common::{Addr, AddrRange, Pid};
 use crate::tracee::{Memory, Tracee};
-use crate::translate::{
-    AddressMap, CacheMemory, Components, KnownFiles, Limits, Translator, slots,
-};
+use crate::translate::{AddressMap, CacheMemory, Components, Known, Limits, Translator, slots};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -52,8 +50,10 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
-    /// The files that calls in the cache may open and write.
-    pub(super) files: KnownFiles,
+    /// What glue knows beside the classes of calls.
+    pub(super) known: Known,
+    /// The vdso, if calls in the cache use it.
+    pub(super) vdso: Option<AddrRange>,
     /// The components whose saves are completed.
     pub(super) saves: Option<Components>,
 }
@@ -106,7 +106,8 @@ impl TranslatedProcess {
             actions: inherited(tracee.0),
             watches_kernel_writes: false,
             stops_at_calls: false,
-            files: KnownFiles::default(),
+            known: Known::default(),
+            vdso: None,
             saves: None,
         };
         process.see_calls(seen);

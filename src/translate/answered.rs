@@ -124,7 +124,7 @@ pub(super) fn emit_answer_code(emitter: &mut Emitter, has_fs_base: bool) -> LogC
     emitter.load(Gpr::R11, slots::TRACE_POINTER);
     let end = emitter.here();
     emitter.jump_slot(slots::JUMP);
-    LogCode { start, looks: (start, start), syscall: end, copy: end, stop: end }
+    LogCode { start, syscall: end, copy: end, stop: end, ..LogCode::default() }
 }
 
 /// Emits code that writes what the answer at R11 says, and leaves R11 at its last word.

@@ -47,8 +47,8 @@ pub use edge::{Edge, EdgeKind, Jump};
 pub use glue::{GlueMemory, GlueRegisters};
 pub use hook::{Effects, Hook, hook_of};
 pub use logged::{
-    DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, HEADER_BYTES, KnownFiles, LARGEST_RECORD_BYTES,
-    LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes,
+    ClockCode, DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, HEADER_BYTES, Known,
+    LARGEST_RECORD_BYTES, LOG_INSN_BYTES, LogCode, LoggedCall, LoggedClass, classes,
 };
 pub use saves::{Components, SavedState};
 pub use superblock::{Location, Outcome, Point, State, Step, Superblock};

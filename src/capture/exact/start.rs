@@ -5,6 +5,7 @@ use super::engine::Engine;
 use super::foreign::LOOK_PERIOD;
 use super::process::{EVERYWHERE, Process, extended_of, state_of};
 use super::thread::Thread;
+use super::vdso::Clocks;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::{Prepared, Recorder};
@@ -27,7 +28,7 @@ const BUFFER_BYTES: u64 = 1 << 20;
 const AT_IGNORE: u64 = 1;
 const AT_SYSINFO_EHDR: u64 = 33;
 /// The kernel's own mappings, which a replay does not have.
-const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
+pub(super) const OF_KERNEL: [&str; 2] = ["[vdso]", "[vvar"];
 
 impl Engine {
     /// Begins to record a program that was launched.
@@ -46,8 +47,11 @@ impl Engine {
     fn begin(&mut self, recorder: Recorder, files: MappingRecorder) -> Result<(), Error> {
         let tid = Tid(self.pid.0);
         let tracee = Tracee(tid);
-        hide_vdso(tracee, self.pid)?;
+        let clocks = hide_vdso(tracee, self.pid)?;
         let mut process = Process::open(recorder, tracee, files)?;
+        if let Some(Clocks { range, functions }) = clocks {
+            process.engine.use_vdso(range, functions);
+        }
         process.recorder.thread(tid)?;
         process.begin(tracee, 1, without_vdso(auxv(self.pid)))?;
         if let Some(area) = process.engine.take_area() {
@@ -242,8 +246,9 @@ impl Process {
 }
 
 /// Takes the kernel's vdso out of a program that has not begun: what its functions return does not
-/// follow from the program's state, and they make no system calls that could be logged.
-fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<(), Error> {
+/// follow from the program's state, and they make no system calls that could be logged. Returns its
+/// clocks if the recorder can use them: it is there then, but the program does not know it.
+fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<Option<Clocks>, Error> {
     let memory = Memory::open(pid)?;
     let registers = tracee.registers()?;
     let vector = auxv(pid);
@@ -257,11 +262,16 @@ fn hide_vdso(tracee: Tracee, pid: Pid) -> Result<(), Error> {
             }
         }
     }
-    let gone = |mapping: &Mapping| OF_KERNEL.iter().any(|name| mapping.name.starts_with(name));
-    for mapping in mappings(pid)?.iter().filter(|mapping| gone(mapping)) {
+    let all = mappings(pid)?;
+    let clocks = Clocks::find(&all, &memory);
+    let gone = |mapping: &&Mapping| {
+        OF_KERNEL.iter().any(|name| mapping.name.starts_with(name))
+            && !clocks.is_some_and(|clocks| clocks.range.overlaps(mapping.range))
+    };
+    for mapping in all.iter().filter(gone) {
         unmap(tracee, &memory, mapping.range)?;
     }
-    Ok(())
+    Ok(clocks)
 }
 
 /// Returns an auxiliary vector as a program without the vdso sees it.

@@ -1,10 +1,13 @@
 //! The vdso of a program that runs already. Its functions read the clock from memory that the
 //! kernel changes, so their results do not follow from the program's state. While the program is
-//! recorded, each of them makes its system call instead.
+//! recorded, each of them makes its system call instead. Programs that are recorded from their beginning
+//! do not know it, but the code cache may use its clocks.
 
+use super::start::OF_KERNEL;
 use crate::capture::Error;
 use crate::common::{Addr, AddrRange, Pid};
 use crate::image::elf::exports;
+use crate::insn::plain_calls;
 use crate::sideband::Mapping;
 use crate::tracee::{self, Memory, Tracee, mappings, wait_for};
 
@@ -17,6 +20,10 @@ const FUNCTIONS: [(&str, u32); 6] = [
     ("__vdso_getcpu", 309),
     ("__vdso_getrandom", 318),
 ];
+/// The functions that the code cache calls where the program makes their system calls.
+const CLOCKS: [&str; 2] = ["__vdso_clock_gettime", "__vdso_gettimeofday"];
+/// The most functions that one of them may be made of.
+const MOST_CALLS: usize = 20;
 /// The longest that a thread may need to leave one of them.
 const MAX_STEPS: u32 = 1_000_000;
 /// `mov eax, NUMBER; syscall; ret`.
@@ -28,6 +35,51 @@ pub(super) struct Vdso {
     range: AddrRange,
     /// The code that the system calls replace.
     old: Vec<(Addr, [u8; STUB_BYTES])>,
+}
+
+/// A vdso, and its data, that the program does not know, with functions that read clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    pub(super) range: AddrRange,
+    pub(super) functions: [Addr; 2],
+}
+
+impl Clocks {
+    /// Finds the clocks of a process. None: there are none, or they change registers that the code cache
+    /// does not keep for the program.
+    pub(super) fn find(mappings: &[Mapping], memory: &Memory) -> Option<Self> {
+        let of_kernel = |m: &&Mapping| OF_KERNEL.iter().any(|name| m.name.starts_with(name));
+        let parts: Vec<&Mapping> = mappings.iter().filter(of_kernel).collect();
+        let is_whole = parts.windows(2).all(|pair| pair[0].range.end == pair[1].range.start);
+        let range = AddrRange::new(parts.first()?.range.start, parts.last()?.range.end);
+        let code = parts.last().filter(|m| m.name == "[vdso]" && is_whole)?.range;
+        let mut bytes = vec![0; usize::try_from(code.size_bytes()).ok()?];
+        let known = memory.read(code.start, &mut bytes);
+        let exports = exports(&bytes[..known]);
+        let function = |name: &str| {
+            let (_, start) = exports.iter().find(|(export, _)| *export == name)?;
+            is_plain(&bytes[..known], &exports, *start).then(|| code.start.wrapping_add(*start))
+        };
+        let [get_time, time_of_day] = CLOCKS.map(function);
+        Some(Self { range, functions: [get_time?, time_of_day?] })
+    }
+}
+
+/// Returns true if a function of a vdso, and those that it calls, use general registers alone. A function
+/// ends where the next exported one begins.
+fn is_plain(vdso: &[u8], exports: &[(String, u64)], start: u64) -> bool {
+    let (mut seen, mut next) = (Vec::new(), vec![start]);
+    while let Some(start) = next.pop() {
+        let ends = exports.iter().map(|(_, other)| *other).filter(|other| *other > start);
+        let body = ends
+            .min()
+            .and_then(|end| vdso.get(usize::try_from(start).ok()?..usize::try_from(end).ok()?));
+        let calls = body.and_then(|body| plain_calls(body, start));
+        let Some(calls) = calls.filter(|_| seen.len() < MOST_CALLS) else { return false };
+        seen.push(start);
+        next.extend(calls.into_iter().filter(|call| !seen.contains(call)));
+    }
+    true
 }
 
 impl Vdso {

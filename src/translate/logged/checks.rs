@@ -2,6 +2,7 @@
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
+use super::clock::{Clock, emit_choice};
 use super::table::{DESCRIPTORS, DEVICE_COUNT, DEVICES, DescriptorClass, FILE_KINDS, UNMAPPED};
 use super::{HEADER_BYTES, LoggedClass, R10, RAX, RCX, RDI, RDX, RSI, STOP_BYTES, Word};
 
@@ -45,6 +46,8 @@ pub(super) struct Checks {
     pub(super) looks: std::ops::Range<u64>,
     /// The jump that is taken to look for events, with R10 set to 0.
     pub(super) events: usize,
+    /// The jumps that are taken to read the clocks.
+    pub(super) clocks: [usize; 2],
     /// Where the thread goes to stop before the call.
     pub(super) stop: u64,
 }
@@ -57,7 +60,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emitter.put(&[0x0f, 0xb7, 0xc8]);
     emitter.load_class();
     // lea rcx, [rcx - first]
-    let (first, last) = (LoggedClass::TerminalAtRdx as u8, LoggedClass::EventsByMask as u8);
+    let (first, last) = (LoggedClass::TimeAtRsi as u8, LoggedClass::EventsByMask as u8);
     emitter.put(&[0x48, 0x8d, 0x49, first.wrapping_neg()]);
     let mut fields = Vec::new();
     for number in 0..=last - first {
@@ -68,6 +71,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     }
     makes.push(emitter.jump_from_here());
     let [
+        gets_time,
         terminal,
         action,
         time,
@@ -85,6 +89,9 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     else {
         unreachable!("so many classes of calls are checked")
     };
+    emitter.aim_here(gets_time);
+    let (without, get_time) = emit_choice(emitter, Clock::GetTime);
+    makes.push(without);
     emitter.aim_here(terminal);
     emit_requests(emitter, &[TCGETS], &mut makes);
     let mut clones = Vec::new();
@@ -93,7 +100,13 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emitter.aim_here(action);
     emit_pointer_check(emitter, MOV_RCX_RDX, MOV_RCX_RSI, &mut makes, &mut stops);
     emitter.aim_here(time);
-    emit_pointer_check(emitter, MOV_RCX_RDI, MOV_RCX_RSI, &mut makes, &mut stops);
+    let mut reads_time = Vec::new();
+    emit_pointer_check(emitter, MOV_RCX_RDI, MOV_RCX_RSI, &mut reads_time, &mut stops);
+    for field in reads_time {
+        emitter.aim_here(field);
+    }
+    let (without, time_of_day) = emit_choice(emitter, Clock::TimeOfDay);
+    makes.push(without);
     emitter.aim_here(command);
     emit_requests(emitter, &COMMANDS, &mut makes);
     stops.push(emitter.jump_from_here());
@@ -136,7 +149,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     for make in makes {
         emitter.aim_here(make);
     }
-    Checks { looks: start..end, events, stop }
+    Checks { looks: start..end, events, clocks: [get_time, time_of_day], stop }
 }
 
 /// Emits code that makes a call for events, with R10 set to 0. Goes to `stop` if there are none.

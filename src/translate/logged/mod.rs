@@ -8,14 +8,17 @@
 //! Glue uses RCX and R11, which SYSCALL overwrites, and no flags.
 
 mod checks;
+mod clock;
 mod table;
 
-pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, KnownFiles, LoggedClass, classes};
+pub use clock::ClockCode;
+pub use table::{DESCRIPTOR_COUNT, DESCRIPTORS, DescriptorClass, Known, LoggedClass, classes};
 
 use super::emit::{Emitter, Gpr};
 use super::slots;
 use crate::insn::Registers;
 use checks::{TCGETS, emit_checks, emit_look_after_opening, emit_look_for_events};
+use clock::{Clock, emit_clock};
 use table::DIRECTION;
 
 /// The largest copy of what a call wrote.
@@ -97,6 +100,8 @@ const RDX: u8 = 2;
 pub(super) const RSP: u8 = 4;
 pub(super) const RSI: u8 = 6;
 pub(super) const RDI: u8 = 7;
+const R8: u8 = 8;
+const R9: u8 = 9;
 const R10: u8 = 10;
 pub(super) const R11: u8 = 11;
 
@@ -118,13 +123,11 @@ pub struct LoggedCall {
 }
 
 impl LoggedCall {
-    /// Reads the first record of a log. Returns it and the rest of the log. None: that is no record.
-    pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
-        let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
-        let words = header.as_chunks::<8>().0;
+    /// Reads the registers of a record, of which the rest may not be written yet. None: it is too short.
+    pub fn registers_of(record: &[u8]) -> Option<Registers> {
+        let words = record.get(..HEADER_BYTES as usize)?.as_chunks::<8>().0;
         let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
-        let (copied, rest) = rest.split_at_checked(usize::try_from(word(Word::Size)).ok()?)?;
-        let registers = Registers {
+        Some(Registers {
             rax: word(Word::Rax),
             rbx: word(Word::Rbx),
             rcx: word(Word::Rcx),
@@ -145,9 +148,17 @@ impl LoggedCall {
             fs_base: word(Word::FsBase),
             orig_rax: u64::MAX,
             ..Registers::default()
-        };
+        })
+    }
+
+    /// Reads the first record of a log. Returns it and the rest of the log. None: that is no record.
+    pub fn first_of(log: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, rest) = log.split_at_checked(HEADER_BYTES as usize)?;
+        let words = header.as_chunks::<8>().0;
+        let word = |word: Word| words.get(word as usize).copied().map_or(0, u64::from_le_bytes);
+        let (copied, rest) = rest.split_at_checked(usize::try_from(word(Word::Size)).ok()?)?;
         let call = Self {
-            registers,
+            registers: Self::registers_of(header)?,
             budget: word(Word::Budget),
             edge: word(Word::Edge),
             result: word(Word::Result).cast_signed(),
@@ -165,6 +176,8 @@ pub struct LogCode {
     pub start: u64,
     /// Where it looks for a file before it is opened. There, RAX, RDX and R10 are only in the record.
     pub looks: (u64, u64),
+    /// Where it reads the clocks.
+    pub clocks: [ClockCode; 2],
     /// Its SYSCALL.
     pub syscall: u64,
     /// Its REP MOVSB.
@@ -189,6 +202,13 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     let made = emitter.jump_from_here();
     emitter.aim_here(checks.events);
     let some = emit_look_for_events(emitter, checks.stop);
+    let clocks = [Clock::GetTime, Clock::TimeOfDay];
+    let clocks = clocks.map(|clock| {
+        emitter.aim_here(checks.clocks[clock as usize]);
+        let (code, jumps) = emit_clock(emitter, clock);
+        emitter.aim(jumps.makes, syscall);
+        (code, jumps.done)
+    });
     for field in [made, some] {
         emitter.aim_here(field);
     }
@@ -197,7 +217,9 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     emitter.aim_here(opens);
     let (is_all, is_more) = emit_look_after_opening(emitter);
     nothing.push(is_all);
+    nothing.extend(clocks.map(|(_, done)| done));
     stops.push(is_more);
+    let clocks = clocks.map(|(code, _)| code);
     for copy in copies {
         emitter.aim_here(copy);
     }
@@ -219,7 +241,7 @@ pub(super) fn emit_log_code(emitter: &mut Emitter, has_fs_base: bool) -> LogCode
     let stop = emitter.here();
     emitter.put(&[0xcc]);
     emitter.jump_slot(slots::JUMP);
-    LogCode { start, looks: (looks.start, looks.end), syscall, copy, stop }
+    LogCode { start, looks: (looks.start, looks.end), clocks, syscall, copy, stop }
 }
 
 /// Emits code that writes the registers to the record.
@@ -291,8 +313,8 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
         Some((rsi, None)),
         Some((rdx, None)),
         Some((rdi, None)),
-        Some((rsi, Some(TIMESPEC_BYTES))),
         Some((r8, Some(STATX_BYTES))),
+        Some((rsi, Some(TIMESPEC_BYTES))),
         // LoggedClass::TerminalAtRdx, whose thread stops after other requests
         Some((rdx, Some(TERMIOS_BYTES))),
         Some((rdx, Some(SIGACTION_BYTES))),

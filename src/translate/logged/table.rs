@@ -17,10 +17,10 @@ pub enum LoggedClass {
     ResultAtRdx = 5,
     /// As many bytes at RDI as the result says.
     ResultAtRdi = 6,
-    /// A time at RSI.
-    TimeAtRsi = 7,
     /// The extended file attributes at R8.
-    ExtendedAttributesAtR8 = 8,
+    ExtendedAttributesAtR8 = 7,
+    /// A time at RSI.
+    TimeAtRsi = 8,
     /// The settings of a terminal at RDX, if the request in RSI is that. If it clones a file, as
     /// [`Self::Writes`], and the thread stops after a call that succeeds. With other requests, it
     /// stops before the call.
@@ -83,6 +83,8 @@ pub(super) const FILE_KINDS: u32 = 0x4100;
 pub(super) const UNMAPPED: u32 = 0x4200;
 /// The numbers of devices, of 8 bytes. Those that are not known are 0.
 pub(super) const DEVICES: u32 = 0x4300;
+/// The addresses of functions of the vdso, of 8 bytes: 0 if they are not used.
+pub(super) const CLOCKS: u32 = 0x4340;
 /// [`DescriptorClass`] by the descriptor, on a page of its own, which glue writes.
 pub const DESCRIPTORS: u32 = 0x5000;
 
@@ -95,15 +97,17 @@ pub(super) const DEVICE_COUNT: usize = 4;
 const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
 const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 
-/// The files that calls in the cache may open and write.
+/// What glue knows of the files that calls may open and write, and of the vdso.
 #[derive(Clone, Debug, Default)]
-pub struct KnownFiles {
+pub struct Known {
+    /// The addresses of `__vdso_clock_gettime` and `__vdso_gettimeofday`: 0 if they are not used.
+    pub clocks: [u64; 2],
     devices: Vec<u64>,
     /// The low bytes of the inodes of mapped files.
     mapped: Vec<u8>,
 }
 
-impl KnownFiles {
+impl Known {
     /// Adds a device whose regular files and directories nobody waits for. There is room for
     /// `DEVICE_COUNT`. Returns true if it is new.
     pub fn add_device(&mut self, device: u64) -> bool {
@@ -135,6 +139,8 @@ impl KnownFiles {
         for (number, device) in self.devices.iter().enumerate() {
             table[at(DEVICES) + number * 8..][..8].copy_from_slice(&device.to_le_bytes());
         }
+        let clocks = self.clocks.map(u64::to_le_bytes);
+        table[at(CLOCKS)..][..16].copy_from_slice(clocks.as_flattened());
     }
 }
 
@@ -143,7 +149,7 @@ impl KnownFiles {
 pub fn classes(
     calls: impl IntoIterator<Item = (u64, LoggedClass)>,
     is_refusal: impl Fn(i64) -> bool,
-    files: &KnownFiles,
+    known: &Known,
 ) -> Vec<u8> {
     let mut table = vec![0; 1 << 16];
     for (number, class) in calls {
@@ -158,6 +164,6 @@ pub fn classes(
     for flags in (0..=0xff_usize).filter(|flags| flags & 4 != 0) {
         table[DIRECTION as usize + flags] = LoggedClass::Nothing as u8;
     }
-    files.write(&mut table);
+    known.write(&mut table);
     table
 }

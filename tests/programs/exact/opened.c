@@ -18,6 +18,7 @@
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static char dir[64] = "/tmp/opened.XXXXXX";
@@ -255,10 +256,38 @@ static volatile sig_atomic_t ticks;
 
 static void ticked(int number) { ticks++; }
 
+// Clocks are read without a system call, unless that fails.
+static void clocks(void) {
+    struct timespec time = {0, -1}, last = {0, 0};
+    long wrong = 0;
+    for (int i = 0; i < 200; i++) {
+        wrong += clock_gettime(i % 2 ? CLOCK_MONOTONIC : CLOCK_BOOTTIME, &time) != 0;
+        wrong += clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time) != 0 || time.tv_nsec < 0;
+        wrong += clock_gettime(CLOCK_MONOTONIC_COARSE, &time) != 0;
+    }
+    char *pages = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    mprotect(pages + 4096, 4096, PROT_NONE);
+    long results[6];
+    results[0] = syscall(SYS_clock_gettime, CLOCK_MONOTONIC, pages + 4096);
+    results[1] = errno;
+    results[2] = syscall(SYS_clock_gettime, CLOCK_MONOTONIC, pages + 4088);
+    results[3] = syscall(SYS_clock_gettime, 77, &time);
+    results[4] = errno;
+    results[5] = syscall(SYS_gettimeofday, pages + 4088, 0);
+    printf("clocks %ld:", wrong);
+    for (int i = 0; i < 6; i++) {
+        printf(" %ld", results[i]);
+    }
+    printf("\n");
+    munmap(pages, 8192);
+}
+
 // Signals come in the midst of calls, and of what is done around them.
 static void interrupted(void) {
     struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
     struct timeval now = {0, 0}, last = {0, 0};
+    struct timespec time;
+    long before = -1;
     signal(SIGALRM, ticked);
     setitimer(ITIMER_REAL, &often, 0);
     char bytes[32];
@@ -270,6 +299,10 @@ static void interrupted(void) {
         wrong += read(fd, bytes, 5) != 5 || memcmp(bytes, "01234", 5);
         wrong += close(fd) != 0;
         gettimeofday(&now, 0);
+        for (int j = 0; j < 20; j++) {
+            wrong += clock_gettime(CLOCK_MONOTONIC, &time) != 0 || time.tv_nsec == before;
+            before = time.tv_nsec;
+        }
         wrong += now.tv_sec * 1000000 + now.tv_usec < last.tv_sec * 1000000 + last.tv_usec;
         last = now;
     }
@@ -313,6 +346,7 @@ int main(void) {
     polls();
     events();
     copies();
+    clocks();
     interrupted();
     pid_t child = fork();
     if (child == 0) {

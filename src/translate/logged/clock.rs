@@ -1,0 +1,129 @@
+//! Glue that reads the clock by the kernel's vdso (vdso(7)) in the place of a system call, on a stack in
+//! the thread's log. The function changes nothing but registers, flags and that stack, so the call can
+//! be begun anew wherever a thread stops before the time is stored.
+
+use super::super::emit::{Emitter, Gpr};
+use super::super::slots;
+use super::table::CLOCKS;
+use super::{HEADER_BYTES, R8, R9, R10, R11, RAX, RCX, RDI, RDX, RSI, RSP, Word};
+
+/// The size of the stack. The function needs far less.
+const STACK_BYTES: u32 = 0x4000;
+const WORD_BYTES: u32 = 8;
+
+/// The addresses of the code that reads a clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ClockCode {
+    /// Where it begins. Up to `saved`, RSP is the program's only in the record.
+    pub start: u64,
+    /// Up to `end`, all registers and flags are the program's only in the record.
+    pub saved: u64,
+    /// Where the time is stored. Up to `stored`, a store may fault.
+    pub end: u64,
+    /// The end of that.
+    pub stored: u64,
+}
+
+/// The functions of the vdso that are used, in the order of their addresses in the table.
+#[derive(Clone, Copy)]
+pub(super) enum Clock {
+    /// `__vdso_clock_gettime`.
+    GetTime = 0,
+    /// `__vdso_gettimeofday`.
+    TimeOfDay = 1,
+}
+
+/// The jumps out of the code that reads a clock.
+pub(super) struct Jumps {
+    /// To where the system call is made.
+    pub(super) makes: usize,
+    /// To where the record is added to the log.
+    pub(super) done: usize,
+}
+
+/// Emits a jump that is taken if there is no function of the vdso for a clock, and one to it.
+pub(super) fn emit_choice(emitter: &mut Emitter, clock: Clock) -> (usize, usize) {
+    emitter.load(Gpr::Rcx, slot_of(clock));
+    (emitter.jump_if_rcx_is_0(), emitter.jump_from_here())
+}
+
+/// Emits the code. At its start, the record has the registers.
+pub(super) fn emit_clock(emitter: &mut Emitter, clock: Clock) -> (ClockCode, Jumps) {
+    let start = emitter.here();
+    emitter.load(Gpr::Rcx, slots::LOG);
+    // lea rsp, [rcx + header + stack]; pushfq; pop r11
+    emitter.put(&[0x48, 0x8d, 0xa1]);
+    emitter.put_u32(HEADER_BYTES + STACK_BYTES);
+    emitter.put(&[0x9c, 0x41, 0x5b]);
+    emitter.store_at(R11, RCX, Word::Flags.offset());
+    let saved = emitter.here();
+    // and rsp, -16
+    emitter.put(&[0x48, 0x83, 0xe4, 0xf0]);
+    let out = match clock {
+        Clock::GetTime => {
+            // lea rsi, [rcx + header]
+            emitter.put(&[0x48, 0x8d, 0xb1]);
+            emitter.put_u32(HEADER_BYTES);
+            RSI
+        }
+        Clock::TimeOfDay => {
+            // xor esi, esi; lea rdi, [rcx + header]
+            emitter.put(&[0x31, 0xf6, 0x48, 0x8d, 0xb9]);
+            emitter.put_u32(HEADER_BYTES);
+            RDI
+        }
+    };
+    // call gs:[function]
+    emitter.put(&[0x65, 0xff, 0x14, 0x25]);
+    emitter.put_u32(slot_of(clock));
+    emitter.load(Gpr::Rcx, slots::LOG);
+    // push [rcx + flags]; popfq; mov r11, rax
+    emitter.put(&[0xff, 0xb1]);
+    emitter.put_u32(Word::Flags.offset());
+    emitter.put(&[0x9d, 0x49, 0x89, 0xc3]);
+    for (register, word) in [
+        (RAX, Word::Rax),
+        (RSP, Word::Rsp),
+        (RDX, Word::Rdx),
+        (RSI, Word::Rsi),
+        (RDI, Word::Rdi),
+        (R8, Word::R8),
+        (R9, Word::R9),
+        (R10, Word::R10),
+    ] {
+        emitter.load_at(register, RCX, word.offset());
+    }
+    // mov rcx, r11
+    emitter.put(&[0x4c, 0x89, 0xd9]);
+    let reads = emitter.jump_if_rcx_is_0();
+    let makes = emitter.jump_from_here();
+    emitter.aim_here(reads);
+    emitter.load(Gpr::Rcx, slots::LOG);
+    let end = emitter.here();
+    for offset in [0, WORD_BYTES] {
+        emitter.load_at(R11, RCX, HEADER_BYTES + offset);
+        emitter.store_at(R11, out, offset);
+    }
+    let stored = emitter.here();
+    emit_record(emitter, out);
+    let done = emitter.jump_from_here();
+    (ClockCode { start, saved, end, stored }, Jumps { makes, done })
+}
+
+/// Emits code that completes the record of a call that has succeeded, and wrote a time at `out`.
+fn emit_record(emitter: &mut Emitter, out: u8) {
+    emitter.load_at(R11, RCX, Word::Flags.offset());
+    emitter.store(Gpr::R11, slots::R11);
+    // mov eax, 0; mov r11d, bytes
+    emitter.put(&[0xb8, 0, 0, 0, 0, 0x41, 0xbb]);
+    emitter.put_u32(2 * WORD_BYTES);
+    emitter.store_at(R11, RCX, Word::Size.offset());
+    emitter.store_at(out, RCX, Word::From.offset());
+    for word in [Word::Result, Word::Stops] {
+        emitter.store_at(RAX, RCX, word.offset());
+    }
+}
+
+fn slot_of(clock: Clock) -> u32 {
+    slots::SYSCALL_CLASSES + CLOCKS + clock as u32 * WORD_BYTES
+}
