@@ -1,5 +1,6 @@
 //! System calls that threads are answered in the code cache, without a stop.
 
+use super::logged::LoggedCalls;
 use super::process::TranslatedProcess;
 use super::thread::TranslatedThread;
 use crate::insn::Registers;
@@ -41,8 +42,9 @@ impl TranslatedProcess {
         thread: &TranslatedThread,
         now: impl FnOnce() -> Option<Registers>,
     ) -> Vec<LoggedCall> {
-        let calls = self.take_logged_calls(thread, now);
+        let mut calls = LoggedCalls::default();
+        self.take_logged_calls(thread, now, &mut calls);
         self.clear_log(&thread.area);
-        calls
+        std::iter::from_fn(|| self.next_logged_call(&mut calls)).collect()
     }
 }

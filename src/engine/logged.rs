@@ -102,6 +102,16 @@ const LOGGED: &[(u64, LoggedClass)] = &[
     (439, Nothing),                // faccessat2
 ];
 
+/// Calls that were removed from a thread's log, and room for the next ones.
+#[derive(Debug, Default)]
+pub struct LoggedCalls {
+    log: Vec<u8>,
+    /// The part that was not looked at yet.
+    rest: std::ops::Range<usize>,
+    /// The registers of the thread, with its own GS base.
+    now: Registers,
+}
+
 fn writes_memory(class: LoggedClass) -> bool {
     !matches!(class, Nothing | Command | Writes | Closes | Copies | Wakes | Opens)
 }
@@ -138,39 +148,47 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Removes the calls from a thread's log, and returns them. Their segments and GS are those of
-    /// `now`, the registers that the thread has.
+    /// Removes the calls from a thread's log, and puts them into `calls`, in whose place nothing is left.
+    /// Their segments and GS are those of `now`, the registers that the thread has.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,
         now: impl FnOnce() -> Option<Registers>,
-    ) -> Vec<LoggedCall> {
+        calls: &mut LoggedCalls,
+    ) {
         let (shared, area) = (&self.window.shared, &thread.area);
+        calls.rest = 0..0;
         let size = shared.load(area.slot(slots::LOG)).wrapping_sub(area.buffer(0));
         if size == 0 {
-            return Vec::new();
+            return;
         }
         // The program can write there. Where it did, its calls are lost.
         let size = if size > area.buffer_bytes { 0 } else { size };
-        let mut log = vec![0; usize::try_from(size).unwrap_or(0)];
-        shared.read(area.offset_of(area.buffer(0)), &mut log);
-        self.clear_log(area);
-        let Some(now) = now() else { return Vec::new() };
-        let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
-        let (mut rest, mut calls) = (&log[..], Vec::new());
-        while let Some((mut call, after)) = LoggedCall::first_of(rest) {
-            let fs_base = if has_fs_base { call.registers.fs_base } else { now.fs_base };
-            let Registers { cs, ss, ds, es, fs, gs, .. } = now;
-            let rip = self.start_of_edge(call.edge);
-            let gs_base = thread.gs_base();
-            call.registers =
-                Registers { rip, cs, ss, fs_base, gs_base, ds, es, fs, gs, ..call.registers };
-            let visible = self.visible_bytes(Addr(call.written.0), call.written.1.len());
-            call.written.1.truncate(visible);
-            calls.push(call);
-            rest = after;
+        let size = usize::try_from(size).unwrap_or(0);
+        if calls.log.len() < size {
+            calls.log.resize(size, 0);
         }
-        calls
+        shared.read(area.offset_of(area.buffer(0)), &mut calls.log[..size]);
+        self.clear_log(area);
+        let Some(now) = now() else { return };
+        calls.now = Registers { gs_base: thread.gs_base(), ..now };
+        calls.rest = 0..size;
+    }
+
+    /// Removes and returns the first of the calls.
+    pub fn next_logged_call(&self, calls: &mut LoggedCalls) -> Option<LoggedCall> {
+        let rest = &calls.log[calls.rest.clone()];
+        let (mut call, after) = LoggedCall::first_of(rest)?;
+        calls.rest.start = calls.rest.end - after.len();
+        let has_fs_base = self.translator.call_log().is_some_and(|log| log.has_fs_base);
+        let fs_base = if has_fs_base { call.registers.fs_base } else { calls.now.fs_base };
+        let rip = self.start_of_edge(call.edge);
+        let Registers { cs, ss, gs_base, ds, es, fs, gs, .. } = calls.now;
+        call.registers =
+            Registers { rip, cs, ss, fs_base, gs_base, ds, es, fs, gs, ..call.registers };
+        let visible = self.visible_bytes(Addr(call.written.0), call.written.1.len());
+        call.written.1.truncate(visible);
+        Some(call)
     }
 
     fn start_of_edge(&self, number: u64) -> u64 {

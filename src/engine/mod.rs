@@ -46,6 +46,7 @@ pub use counted::{Distance, Ran, Run, RunEnd, Running, Stepped};
 pub use error::Error;
 pub use exact::{Exact, PROGRAM_END, STEPS_LIMIT, Soon};
 pub use guard::{Translation, Wanted, bits_of};
+pub use logged::LoggedCalls;
 pub use process::{CodeKind, Request, TranslatedProcess};
 pub use rerecorded::{Limit, Rerun, RerunEnd};
 pub use shared::Shared;

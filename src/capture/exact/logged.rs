@@ -19,31 +19,35 @@ impl Process {
         running: &mut Running,
     ) -> Result<u64, Error> {
         let tracee = thread.tracee();
-        let calls = self.engine.take_logged_calls(&thread.translated, || tracee.registers().ok());
+        let mut calls = std::mem::take(&mut self.logged_calls);
+        let now = || tracee.registers().ok();
+        self.engine.take_logged_calls(&thread.translated, now, &mut calls);
         let mut all = 0;
-        for call in calls {
+        while let Some(call) = self.engine.next_logged_call(&mut calls) {
             let ticks = running.ticks_until(call.budget);
             thread.ticks += ticks;
             all += ticks;
             let number = call_of(&call.registers).number;
-            let mut writes = writes_of(&self.engine, &call);
-            if call.stops {
-                writes.extend(self.note_files(thread, &call_of(&call.registers), call.result)?);
+            let LoggedCall { registers, result, stops, .. } = call;
+            let mut writes = writes_of(&self.engine, call);
+            if stops {
+                writes.extend(self.note_files(thread, &call_of(&registers), result)?);
             }
-            let done = Done { result: call.result, writes, maps: Vec::new(), state: None };
-            self.log(thread, &call.registers, Happening::Call { number, done })?;
+            let done = Done { result, writes, maps: Vec::new(), state: None };
+            self.log(thread, &registers, Happening::Call { number, done })?;
         }
+        self.logged_calls = calls;
         Ok(all)
     }
 }
 
 /// Returns what a call wrote. Where its thread stopped after it, the memory is as the call left it.
-fn writes_of(engine: &TranslatedProcess, logged: &LoggedCall) -> Vec<Write> {
+fn writes_of(engine: &TranslatedProcess, logged: LoggedCall) -> Vec<Write> {
     if logged.stops {
         let memory = |addr: Addr, buf: &mut [u8]| engine.read_visible(addr, buf);
         let open = call_of(&logged.registers).begin(&memory);
         return contents(engine, ranges_of(open.end(logged.result, &memory)));
     }
-    let (addr, bytes) = (Addr(logged.written.0), Bytes(logged.written.1.clone()));
+    let (addr, bytes) = (Addr(logged.written.0), Bytes(logged.written.1));
     if bytes.0.is_empty() { Vec::new() } else { vec![Write { addr, bytes }] }
 }

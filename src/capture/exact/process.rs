@@ -7,7 +7,7 @@ use crate::capture::known_code::KnownCode;
 use crate::capture::recorder::Recorder;
 use crate::capture::space::{Changes, MappingRecorder};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::TranslatedProcess;
+use crate::engine::{LoggedCalls, TranslatedProcess};
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, Entry, Happening, Place, ThreadState, check_of};
 use crate::recording::{Exit, Manifest};
@@ -36,6 +36,8 @@ pub(super) struct Process {
     pub(super) is_filtered: bool,
     /// True if it ran before it was recorded.
     pub(super) was_running: bool,
+    /// Room for the calls of a thread's log.
+    pub(super) logged_calls: LoggedCalls,
     /// Its vdso, if the program uses it.
     pub(super) vdso: Option<Vdso>,
     /// The memory that a debugger changed since the last entry of the log.

@@ -12,7 +12,7 @@ use crate::capture::recorder::{Prepared, Recorder};
 use crate::capture::space::MappingRecorder;
 use crate::capture::{Error, News};
 use crate::common::{Addr, AddrRange, Pid, Tid};
-use crate::engine::{CodeKind, Place, TranslatedProcess, TranslatedThread};
+use crate::engine::{CodeKind, LoggedCalls, Place, TranslatedProcess, TranslatedThread};
 use crate::recording::log::{Bytes, Content, Happening, Mapped, Start, ThreadState};
 use crate::sideband::{Event, Mapping};
 use crate::tracee::call_numbers::{BRK, EXECVE, EXECVEAT, MUNMAP};
@@ -127,6 +127,7 @@ impl Process {
             rests_until: Instant::now(),
             foreign: Vec::new(),
             known_code,
+            logged_calls: LoggedCalls::default(),
             notes: Vec::new(),
         };
         process.has_memory_file = process.inherits_memory_file();

@@ -11,6 +11,9 @@ use std::path::PathBuf;
 /// The number of encoded bytes at which a chunk is written.
 const CHUNK_BYTES: usize = 256 << 10;
 
+/// The size of entries that are encoded in place.
+const SMALL_BYTES: usize = 256;
+
 /// The file of a log.
 #[derive(Debug)]
 pub(in crate::recording) struct LogFile {
@@ -70,8 +73,14 @@ pub fn encode<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
 }
 
 fn encode_entry(entry: &Entry, pending: &mut Vec<u8>) {
+    // Most are small, and fit here.
+    let mut small = [0; SMALL_BYTES];
+    if let Ok(bytes) = postcard::to_slice(entry, &mut small) {
+        pending.extend_from_slice(bytes);
+        return;
+    }
     // An entry is plain data without maps or floats, and writes to memory cannot fail.
-    if let Ok(longer) = postcard::to_extend(entry, std::mem::take(pending)) {
-        *pending = longer;
+    if let Ok(bytes) = postcard::to_stdvec(entry) {
+        pending.extend_from_slice(&bytes);
     }
 }
