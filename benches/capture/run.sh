@@ -64,6 +64,14 @@ line 'bash -c :' bash -c :
 line 'ls -l /etc' ls -l /etc
 line 'find /usr/share' find /usr/share
 line 'ls -lR /usr/share' ls -lR /usr/share
+# 5,000 small files, in memory if there is room for files there.
+memory=$(mktemp -d -p /dev/shm 2> /dev/null || mktemp -d)
+trap 'rm -rf "$dir" "$memory"' EXIT
+mkdir "$memory/from"
+for number in $(seq 5000); do
+    echo "$number" > "$memory/from/$number"
+done
+line 'cp -r, 5,000 files' cp -rT "$memory/from" "$memory/to"
 command -v node > /dev/null && line 'node -e 0' node -e 0
 python=$(python3 -c 'import sys; print(sys.executable)' 2> /dev/null || true)
 if [ -n "$python" ]; then

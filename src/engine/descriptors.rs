@@ -28,7 +28,7 @@ impl TranslatedProcess {
         self.window.shared.write(DESCRIPTORS_OFFSET, &[0; DESCRIPTOR_COUNT]);
     }
 
-    /// Notes a device whose regular files and directories nobody waits for.
+    /// Notes a device whose regular files and directories no thread waits for.
     pub fn note_device(&mut self, device: u64) {
         if self.known.add_device(device) {
             self.log_calls();

@@ -124,7 +124,7 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            !self.stops_at_calls && !(self.watches_kernel_writes && writes_memory(*class))
+            !(self.stops_at_calls || self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
         self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
@@ -219,8 +219,8 @@ impl TranslatedProcess {
         }
         let log = self.log_code_at(registers.rip)?;
         if (log.looks.0..log.looks.1).contains(&registers.rip) {
-            let Registers { rax, rdx, r10, .. } = self.recorded_before(thread)?;
-            return Some(self.at_call(thread, &Registers { rax, rdx, r10, ..*registers }));
+            let Registers { r10, rax, rdx, .. } = self.recorded_before(thread)?;
+            return Some(self.at_call(thread, &Registers { r10, rax, rdx, ..*registers }));
         }
         if registers.rip <= log.syscall {
             return Some(self.at_call(thread, registers));
@@ -271,8 +271,8 @@ impl TranslatedProcess {
         if !is_saved {
             return Some(Registers { rsp: before.rsp, ..*registers });
         }
-        let Registers { cs, ss, ds, es, fs, gs, fs_base, .. } = *registers;
-        Some(Registers { cs, ss, ds, es, fs, gs, fs_base, ..before })
+        let Registers { cs, ss, fs_base, ds, es, fs, gs, .. } = *registers;
+        Some(Registers { cs, ss, fs_base, ds, es, fs, gs, ..before })
     }
 
     /// Returns the state before a call of a thread that cannot store the time which it has read. The

@@ -50,7 +50,7 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
-    /// What glue knows beside the classes of calls.
+    /// The facts that glue has beside the classes of calls.
     pub(super) known: Known,
     /// The vdso, if calls in the cache use it.
     pub(super) vdso: Option<AddrRange>,

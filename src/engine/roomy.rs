@@ -30,7 +30,7 @@ fn with_room<T>(bytes: usize) -> Vec<T> {
 }
 
 /// Returns the first address that is to be in large pages.
-fn large_pages_of<T>(vector: &Vec<T>) -> usize {
+fn large_pages_of<T>(vector: &[T]) -> usize {
     (vector.as_ptr().addr() + SMALL_BYTES) & !(PAGE_BYTES - 1)
 }
 

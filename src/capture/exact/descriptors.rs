@@ -1,6 +1,6 @@
-//! What is known of the program's descriptors, so that calls which use them are made in the code cache
-//! without a stop: nobody may wait in them, since no other thread runs until they return, and they may
-//! not change mapped files unseen.
+//! The classes of the program's descriptors, so that calls which use them are made in the code cache
+//! without a stop. A thread may not wait in them, since no other runs until they return, and they may not
+//! change mapped files unseen.
 
 use super::process::Process;
 use crate::syscalls::Call;
@@ -50,7 +50,7 @@ impl Process {
             CLOSE_RANGE if third & UNSHARES != 0 => self.engine.stop_at_calls(),
             UNSHARE if first & CLONE_FILES != 0 => self.engine.stop_at_calls(),
             CLOSE | CLOSE_RANGE | DUP2 | DUP3 => self.engine.forget_descriptors(),
-            // What other descriptors refer to may be the same open file.
+            // Other descriptors may refer to the same open file.
             FCNTL if second == F_SETFL => self.engine.forget_descriptors(),
             IOCTL if second == FIONBIO => self.engine.forget_descriptors(),
             MMAP if result >= 0 => self.learn_mapped_file(call),
@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// Takes note of a thread with descriptors of its own, or a process that shares this one's.
+    /// Takes note of a thread with other descriptors, or a process that shares this one's.
     fn learn_birth(&mut self, call: &Call) {
         let Some(flags) = self.clone_flags(call) else { return };
         if self.makes_thread(call) != (flags & CLONE_FILES != 0) {

@@ -1,4 +1,4 @@
-//! What glue finds out about a system call before it is made, and about a file after it was opened.
+//! Checks of system calls before they are made, and of files after they were opened, in glue.
 
 use super::super::emit::{Emitter, Gpr};
 use super::super::slots;
@@ -94,8 +94,8 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     makes.push(without);
     emitter.aim_here(terminal);
     emit_requests(emitter, &[TCGETS], &mut makes);
-    let mut clones = Vec::new();
-    emit_requests(emitter, &[FICLONE], &mut clones);
+    let mut clone_requests = Vec::new();
+    emit_requests(emitter, &[FICLONE], &mut clone_requests);
     stops.push(emitter.jump_from_here());
     emitter.aim_here(action);
     emit_pointer_check(emitter, MOV_RCX_RDX, MOV_RCX_RSI, &mut makes, &mut stops);
@@ -124,7 +124,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emit_descriptor_check(emitter, IN_RDX, &mut stops);
     let free_copies = emitter.jump_if_rcx_is_0();
     stops.push(emitter.jump_from_here());
-    for field in clones.into_iter().chain([writes]) {
+    for field in clone_requests.into_iter().chain([writes]) {
         emitter.aim_here(field);
     }
     emit_descriptor_check(emitter, IN_RDI, &mut stops);
@@ -219,7 +219,7 @@ fn emit_zero_check(emitter: &mut Emitter, copies: &[&[u8; 3]], stops: &mut Vec<u
     }
 }
 
-/// Emits code that goes on if nobody waits for the descriptor in a register. RCX is 0 then if it may be
+/// Emits code that goes on if no thread waits for the descriptor in a register. RCX is 0 then if it may be
 /// written to.
 fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, stops: &mut Vec<usize>) {
     stops.push(emit_descriptor(emitter, fd));

@@ -5,7 +5,8 @@
 //! wrote. Where that is not known from the class and the result alone, the thread stops after the
 //! call, before it executes anything else of the program.
 //!
-//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags.
+//! Glue uses RCX and R11, which SYSCALL overwrites, and no flags. Where it looks for files and events
+//! ([`checks`]) or reads the clock ([`clock`]), it uses others, which it restores from the record.
 
 mod checks;
 mod clock;
@@ -33,6 +34,7 @@ const TERMIOS_BYTES: u32 = 36;
 const SIGACTION_BYTES: u32 = 32;
 /// The size of the code by which a thread stops before a call, right before the code after the call.
 pub(super) const STOP_BYTES: u8 = 10;
+
 /// The words of a record before its copied bytes.
 #[derive(Clone, Copy)]
 pub(super) enum Word {

@@ -1,7 +1,7 @@
 //! The table by which glue decides about system calls: their classes by number, and beside them small
 //! tables at indexes that no number of a call reaches.
 
-/// What a system call writes if it succeeds, and when it is made in the cache.
+/// The memory that a system call writes if it succeeds, and when it is made in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LoggedClass {
@@ -45,14 +45,14 @@ pub enum LoggedClass {
     /// Nothing. The class of the descriptor in RDI is not known after it.
     Closes = 16,
     /// Nothing, from the descriptor in RDI to that in RDX. The thread stops before the call unless it is
-    /// known that nobody waits, that the file is not mapped, and that RSI and R10 are 0.
+    /// known that no thread waits, that the file is not mapped, and that RSI and R10 are 0.
     Copies = 17,
     /// Nothing, by futex(2) that wakes. With other operations in RSI, the thread stops before the call.
     Wakes = 18,
     /// Nothing, by openat(2). The thread stops before the call if the file is there, and is neither
     /// a regular file nor a directory of a known device; after it, if the file may be mapped.
     Opens = 19,
-    /// As many events at RSI as the result says, by epoll_wait(2). The thread stops before the call if
+    /// As many events at RSI as the result says, by `epoll_wait(2)`. The thread stops before the call if
     /// there are none yet.
     Events = 20,
     /// As [`Self::Events`]. If R8 has a mask of signals, the thread stops before the call.
@@ -61,7 +61,7 @@ pub enum LoggedClass {
     Other = 22,
 }
 
-/// What is known of a descriptor.
+/// The class of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DescriptorClass {
@@ -69,9 +69,9 @@ pub enum DescriptorClass {
     Unknown = 0,
     /// Threads may wait in calls for it.
     Waits = 1,
-    /// Nobody waits for it, and what is written to it is not in the program's memory.
+    /// No thread waits for it, and what is written to it is not in the program's memory.
     Free = 2,
-    /// Nobody waits for it. Its file may be mapped.
+    /// No thread waits for it. Its file may be mapped.
     FreeToRead = 3,
 }
 
@@ -85,19 +85,19 @@ pub(super) const UNMAPPED: u32 = 0x4200;
 pub(super) const DEVICES: u32 = 0x4300;
 /// The addresses of functions of the vdso, of 8 bytes: 0 if they are not used.
 pub(super) const CLOCKS: u32 = 0x4340;
-/// [`DescriptorClass`] by the descriptor, on a page of its own, which glue writes.
+/// [`DescriptorClass`] by the descriptor, on a separate page, which glue writes.
 pub const DESCRIPTORS: u32 = 0x5000;
 
-/// Descriptors that the table knows.
+/// The number of descriptors that are in the table.
 pub const DESCRIPTOR_COUNT: usize = 0x100;
-/// Devices that the table knows.
+/// The number of devices that are in the table.
 pub(super) const DEVICE_COUNT: usize = 4;
 
-/// The kinds of files that the table tells apart: `S_IFDIR` and `S_IFREG` (inode(7)).
+/// The kinds of files that the table has: `S_IFDIR` and `S_IFREG` (inode(7)).
 const DIRECTORIES: std::ops::Range<usize> = 0x40..0x50;
 const REGULAR_FILES: std::ops::Range<usize> = 0x80..0x90;
 
-/// What glue knows of the files that calls may open and write, and of the vdso.
+/// The files that calls may open and write, as far as they are known, and the functions of the vdso.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// The addresses of `__vdso_clock_gettime` and `__vdso_gettimeofday`: 0 if they are not used.
@@ -108,7 +108,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// Adds a device whose regular files and directories nobody waits for. There is room for
+    /// Adds a device whose regular files and directories no thread waits for. There is room for
     /// `DEVICE_COUNT`. Returns true if it is new.
     pub fn add_device(&mut self, device: u64) -> bool {
         let is_new = self.devices.len() < DEVICE_COUNT && !self.devices.contains(&device);
@@ -166,4 +166,29 @@ pub fn classes(
     }
     known.write(&mut table);
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_tables_are_beside_the_classes() {
+        let mut known = Known { clocks: [0x1122, 0x3344], ..Known::default() };
+        assert!(known.add_mapped(0x1234_5678) && !known.add_mapped(0x78));
+        let added: Vec<bool> = [7, 7, 8, 9, 10, 11].map(|device| known.add_device(device)).into();
+        assert_eq!(added, [true, false, true, true, true, false]);
+        let table = classes([(257, LoggedClass::Opens)], |errno| errno == -2, &known);
+        let at = |start: u32, index: usize| table[start as usize + index];
+        assert_eq!(table[257], LoggedClass::Opens as u8);
+        assert_eq!(table[0xffff - 1], LoggedClass::Nothing as u8, "an error with no effect");
+        assert_eq!(table[0xffff], 0, "another error");
+        assert_eq!((at(UNMAPPED, 0x78), at(UNMAPPED, 0x79)), (0, 1));
+        let kinds = [0x81, 0x41, 0x21, 0xa1].map(|mode| at(FILE_KINDS, mode));
+        assert_eq!(kinds, [2, 1, 0, 0], "a file, a directory, a device, a link");
+        let devices = [0, 8, 16, 24].map(|offset| at(DEVICES, offset));
+        assert_eq!(devices, [7, 8, 9, 10]);
+        assert_eq!((at(CLOCKS, 0), at(CLOCKS, 9)), (0x22, 0x33));
+        assert_eq!((at(DIRECTION, 3), at(DIRECTION, 4)), (0, 1));
+    }
 }

@@ -134,7 +134,7 @@ static void changing(void) {
     printf(" %d\n", errno);
 }
 
-// Nobody can open the other end of the FIFO while this thread keeps all others from running.
+// No other thread can open the other end of the FIFO while this one keeps them from running.
 static void *opens_to_write(void *unused) {
     int fd = open(path("fifo"), O_WRONLY);
     for (int i = 0; i < 20; i++) {
