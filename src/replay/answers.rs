@@ -9,7 +9,7 @@ use super::process::Replay;
 use super::run::Goals;
 use super::watches::Watching;
 use crate::common::{Addr, AddrRange, Tid};
-use crate::recording::log::{Current, Done, Entry, Happening, Write, check_of};
+use crate::recording::log::{Current, Cursor, Done, Entry, Happening, Write, check_of};
 use crate::tracee::call_numbers::ARCH_PRCTL;
 
 /// Entries of one thread that happen at instructions with a hook.
@@ -18,6 +18,8 @@ pub(super) struct Ahead {
     calls: Vec<Current>,
     /// The ticks of all of them, and of the entry after them.
     pub(super) ticks: u64,
+    /// Where the log goes on after them.
+    after: Cursor,
 }
 
 impl Replay {
@@ -32,8 +34,8 @@ impl Replay {
         watching: &Watching,
     ) -> Result<Ahead, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
-        let mut ahead = Ahead { calls: Vec::new(), ticks: 0 };
         let mut cursor = self.cursor.clone();
+        let mut ahead = Ahead { calls: Vec::new(), ticks: 0, after: cursor.clone() };
         while cursor.index() < last || ahead.calls.is_empty() {
             let index = cursor.index();
             let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
@@ -48,12 +50,13 @@ impl Replay {
                 answers.push(done.result, writes)
             });
             ahead.calls.push(entry);
+            // The last one is where the run ends.
+            ahead.after = cursor.clone();
             if !is_answered {
                 break;
             }
             cursor.skip()?;
         }
-        // The last one is where the run ends.
         ahead.calls.pop();
         while answers.len() > ahead.calls.len() {
             answers.pop();
@@ -77,17 +80,30 @@ impl Replay {
         let thread = &self.epoch.thread;
         let now = || thread.tracee.registers().ok();
         let made = self.epoch.engine.take_answered_calls(thread, now);
+        let mut seen = 0;
         for (call, entry) in made.iter().zip(&ahead.calls) {
             // The program can write to the log.
             ticks = ticks.wrapping_add(budget.wrapping_sub(call.budget));
             if ticks != entry.ticks || check_of(&call.registers) != entry.check {
                 let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
+                self.skip_entries(seen)?;
                 self.ticks = ticks;
                 return Err(Error::Diverged { position: self.position(), tid, ip, what });
             }
-            self.cursor.skip()?;
+            seen += 1;
             self.ticks = self.ticks.saturating_sub(entry.ticks);
             (ticks, budget) = (0, call.budget);
+        }
+        if seen < ahead.calls.len() {
+            return self.skip_entries(seen);
+        }
+        self.cursor = ahead.after.clone();
+        Ok(())
+    }
+
+    fn skip_entries(&mut self, count: usize) -> Result<(), Error> {
+        for _ in 0..count {
+            self.cursor.skip()?;
         }
         Ok(())
     }

@@ -78,27 +78,27 @@ impl Outline {
         let (mut begins, mut calls): (Vec<u64>, _) = (Vec::new(), OpenCalls::default());
         let (mut is_finished, mut foreign) = (false, Vec::new());
         loop {
-            let here = cursor.clone();
-            if keyframes.binary_search(&here.index()).is_ok() {
-                kept.insert(here.index(), here.clone());
+            let here = cursor.index();
+            if keyframes.binary_search(&here).is_ok() {
+                kept.insert(here, cursor.clone());
             }
-            let Some(entry) = cursor.peek()? else { break };
+            let Some(entry) = cursor.current()? else { break };
             is_finished = matches!(entry.happening, Happening::Finish { .. });
             if let Happening::Foreign { range } = entry.happening {
-                foreign.push((here.index(), range));
+                foreign.push((here, range));
             }
             let act = calls.act_of(entry.tid, &entry.happening);
             entries.push(Line { tid: entry.tid, ticks_before: total_ticks, act });
             total_ticks = total_ticks.saturating_add(entry.ticks);
             if entry.happening.may_follow_start()
-                && let Some(last) = begins.last_mut().filter(|last| **last == here.index())
+                && let Some(last) = begins.last_mut().filter(|last| **last == here)
             {
                 *last += 1;
             }
             match &entry.happening {
                 Happening::Start(start) => {
-                    begins.push(here.index() + 1);
-                    starts.push(here);
+                    begins.push(here + 1);
+                    starts.push(cursor.clone());
                     note_files(&start.mappings, &mut files);
                     ranges.push(start.mappings.iter().map(|mapped| mapped.range).collect());
                 }
