@@ -124,13 +124,21 @@ impl TranslatedProcess {
             return;
         }
         let is_logged = |(_, class): &(u64, LoggedClass)| {
-            !(self.stops_at_calls || self.watches_kernel_writes && writes_memory(*class))
+            let stops = self.stops_at_calls || self.watches_calls;
+            !(stops || self.watches_kernel_writes && writes_memory(*class))
         };
         let calls = LOGGED.iter().copied().filter(is_logged);
         self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
     }
 
-    /// Lets threads stop before each call, from now on: somebody watches them.
+    /// Lets threads stop before each call as long as somebody watches them.
+    pub fn watch_calls(&mut self, watches: bool) {
+        if std::mem::replace(&mut self.watches_calls, watches) != watches {
+            self.log_calls();
+        }
+    }
+
+    /// Lets threads stop before each call, from now on.
     pub fn stop_at_calls(&mut self) {
         self.stops_at_calls = true;
         self.log_calls();

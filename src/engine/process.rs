@@ -50,6 +50,8 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
+    /// True if none is for as long as somebody watches them.
+    pub(super) watches_calls: bool,
     /// The facts that glue has beside the classes of calls.
     pub(super) known: Known,
     /// The vdso, if calls in the cache use it.
@@ -106,6 +108,7 @@ impl TranslatedProcess {
             actions: inherited(tracee.0),
             watches_kernel_writes: false,
             stops_at_calls: false,
+            watches_calls: false,
             known: Known::default(),
             vdso: None,
             saves: None,

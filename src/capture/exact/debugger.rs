@@ -40,6 +40,13 @@ pub(super) struct Debugger {
     pub(super) is_saved: bool,
 }
 
+impl Debugger {
+    /// Returns true if calls may be to be reported, or what the kernel writes in them.
+    pub(super) fn watches_calls(&self) -> bool {
+        self.catches != Catches::None || !self.slots.is_empty()
+    }
+}
+
 /// A thread as its debugger sees it.
 #[derive(Debug, Default)]
 pub(super) struct DebugState {

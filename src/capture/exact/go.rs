@@ -105,8 +105,9 @@ impl Engine {
             is_saved: false,
         };
         let (pid, slots) = (self.pid, debugger.slots.clone());
-        let stops = debugger.stops.clone();
+        let (stops, watches_calls) = (debugger.stops.clone(), debugger.watches_calls());
         if let Some(process) = &mut self.process {
+            process.engine.watch_calls(watches_calls);
             process.engine.set_stops(&stops);
         }
         for (tid, thread) in &mut self.threads {
@@ -138,7 +139,7 @@ impl Engine {
     /// Prepares the process of another program for the debugger.
     pub(super) fn begin_debugging_program(&mut self) {
         if let (Some(debugger), Some(process)) = (&self.debugger, &mut self.process) {
-            process.engine.stop_at_calls();
+            process.engine.watch_calls(debugger.watches_calls());
             process.engine.set_stops(&debugger.stops);
         }
     }
