@@ -18,8 +18,8 @@ pub(super) struct Ahead {
     calls: Vec<Current>,
     /// The ticks of all of them, and of the entry after them.
     pub(super) ticks: u64,
-    /// Where the log goes on after them.
-    after: Cursor,
+    /// Where the log has each of the calls, and goes on after them.
+    places: Vec<Cursor>,
 }
 
 impl Replay {
@@ -35,7 +35,7 @@ impl Replay {
     ) -> Result<Ahead, Error> {
         let mut answers = self.epoch.engine.no_answers(&self.epoch.thread);
         let mut cursor = self.cursor.clone();
-        let mut ahead = Ahead { calls: Vec::new(), ticks: 0, after: cursor.clone() };
+        let mut ahead = Ahead { calls: Vec::new(), ticks: 0, places: Vec::new() };
         while cursor.index() < last || ahead.calls.is_empty() {
             let index = cursor.index();
             let Some(entry) = cursor.current()?.filter(|entry| entry.tid == tid) else { break };
@@ -50,13 +50,13 @@ impl Replay {
                 answers.push(done.result, writes)
             });
             ahead.calls.push(entry);
-            // The last one is where the run ends.
-            ahead.after = cursor.clone();
+            ahead.places.push(cursor.clone());
             if !is_answered {
                 break;
             }
             cursor.skip()?;
         }
+        // The last one is where the run ends.
         ahead.calls.pop();
         while answers.len() > ahead.calls.len() {
             answers.pop();
@@ -86,7 +86,7 @@ impl Replay {
             ticks = ticks.wrapping_add(budget.wrapping_sub(call.budget));
             if ticks != entry.ticks || check_of(&call.registers) != entry.check {
                 let (ip, what) = (Addr(call.registers.rip), "its registers are others".to_owned());
-                self.skip_entries(seen)?;
+                self.go_on_at(ahead, seen);
                 self.ticks = ticks;
                 return Err(Error::Diverged { position: self.position(), tid, ip, what });
             }
@@ -94,18 +94,14 @@ impl Replay {
             self.ticks = self.ticks.saturating_sub(entry.ticks);
             (ticks, budget) = (0, call.budget);
         }
-        if seen < ahead.calls.len() {
-            return self.skip_entries(seen);
-        }
-        self.cursor = ahead.after.clone();
+        self.go_on_at(ahead, seen);
         Ok(())
     }
 
-    fn skip_entries(&mut self, count: usize) -> Result<(), Error> {
-        for _ in 0..count {
-            self.cursor.skip()?;
+    fn go_on_at(&mut self, ahead: &Ahead, number: usize) {
+        if let Some(place) = ahead.places.get(number) {
+            self.cursor = place.clone();
         }
-        Ok(())
     }
 }
 
