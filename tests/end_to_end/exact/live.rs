@@ -104,3 +104,28 @@ fn functions_are_called_in_threads_that_wait() {
     let check = contraflow().arg("check").arg(&kept).output().unwrap();
     assert!(check.status.success(), "{}", text(&check.stderr));
 }
+
+/// Calls are made without a stop, but for as long as the debugger catches some.
+#[test]
+fn calls_stop_while_they_are_caught() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/answered.c", &["-w", "-g", "-O1"]);
+    let native = std::process::Command::new(&program).output().expect("it runs");
+    let live = Live::start_by("exact", &scene, &["--once"], &[name(&program)]);
+    let said = live.gdb(
+        &program,
+        "break main\ncontinue\ncatch syscall lseek\ncontinue\ncontinue\ndelete\nbreak next\ncontinue\n\
+         delete\ncatch syscall clock_gettime\ncontinue\ncontinue\ndelete\ncontinue",
+    );
+    assert!(answer(&said, "continue", 1).contains("(call to syscall lseek)"), "{said}");
+    assert!(answer(&said, "continue", 2).contains("(returned from syscall lseek)"), "{said}");
+    assert!(answer(&said, "continue", 4).contains("(call to syscall clock_gettime)"), "{said}");
+    assert!(
+        answer(&said, "continue", 5).contains("(returned from syscall clock_gettime)"),
+        "{said}"
+    );
+    assert_eq!(live.end(), (text(&native.stdout), native.status.code()));
+}
