@@ -256,6 +256,14 @@ impl Outline {
         self.total_ticks
     }
 
+    /// Returns true if the entries from one on and before another are of one thread, which does not tick.
+    pub(super) fn are_of_one_place(&self, first: u64, end: u64) -> bool {
+        let index = |entry: u64| usize::try_from(entry).unwrap_or(usize::MAX);
+        let lines = self.entries.get(index(first)..index(end)).unwrap_or_default();
+        let is_one = lines.windows(2).all(|pair| pair[0].tid == pair[1].tid);
+        is_one && !lines.is_empty() && self.ticks_before(first) == self.ticks_before(end)
+    }
+
     /// Returns the ticks of all threads before the interval that an entry ends.
     pub(super) fn ticks_before(&self, entry: u64) -> u64 {
         let at = usize::try_from(entry).unwrap_or(usize::MAX);

@@ -211,6 +211,7 @@ impl Replay {
         if goals.stops.is_empty() && watches.is_empty() {
             return self.run_back_to_event(here, goals);
         }
+        let ip = self.ip()?;
         let known = self.hits.take().filter(|hits| hits.are_of(here, goals, watches));
         let mut hits = known.unwrap_or_else(|| Hits::new(here, goals, watches));
         loop {
@@ -218,7 +219,8 @@ impl Replay {
                 self.go_to_hit(&hit, watches)?;
                 hits.at = self.position();
                 // A stop at the place of the hit before it is no other place.
-                if hits.at < here {
+                let is_place = matches!(hit.found, Found::Stop | Found::Event(_));
+                if hits.at < here && !(is_place && self.is_still_at(here, ip)?) {
                     self.hits = Some(hits);
                     return Ok(hit.found);
                 }
@@ -245,15 +247,27 @@ impl Replay {
         }
     }
 
+    /// Returns true if nothing is executed from here to a position, where a thread is at `ip`. The place
+    /// of a live program is an entry by itself.
+    fn is_still_at(&self, later: Position, ip: Addr) -> Result<bool, Error> {
+        let at = self.position();
+        let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));
+        let is_one = self.outline.are_of_one_place(at.entry, later.entry);
+        Ok(are_at_entries && is_one && self.ip()? == ip)
+    }
+
     /// Moves to the last act of the kernel that is a goal, or to the beginning. The log has all of
     /// them, so nothing runs on the way.
     fn run_back_to_event(&mut self, here: Position, goals: &Goals<'_>) -> Result<Found, Error> {
+        let ip = self.ip()?;
         for entry in (self.first().entry..=here.entry).rev() {
             let after = entry.checked_sub(1).and_then(|last| self.outline.event_after(last));
             let at = Position::after_entries(entry);
             if let Some(event) = after.filter(|event| at < here && (goals.events)(*event)) {
                 self.seek(at)?;
-                return Ok(Found::Event(event));
+                if !self.is_still_at(here, ip)? {
+                    return Ok(Found::Event(event));
+                }
             }
             let before = entry.checked_sub(1).and_then(|last| self.outline.event_before(last));
             if before.is_some_and(|event| (goals.events)(event)) {

@@ -118,7 +118,8 @@ fn calls_stop_while_they_are_caught() {
     let said = live.gdb(
         &program,
         "break main\ncontinue\ncatch syscall lseek\ncontinue\ncontinue\ndelete\nbreak next\ncontinue\n\
-         delete\ncatch syscall clock_gettime\ncontinue\ncontinue\ndelete\ncontinue",
+         delete\ncatch syscall clock_gettime\ncontinue\ncontinue\nprint sum\nreverse-continue\n\
+         delete\ncontinue\nprint sum\ncontinue",
     );
     assert!(answer(&said, "continue", 1).contains("(call to syscall lseek)"), "{said}");
     assert!(answer(&said, "continue", 2).contains("(returned from syscall lseek)"), "{said}");
@@ -127,5 +128,11 @@ fn calls_stop_while_they_are_caught() {
         answer(&said, "continue", 5).contains("(returned from syscall clock_gettime)"),
         "{said}"
     );
+    // Where the program stands is no earlier place.
+    let past = answer(&said, "reverse-continue", 0);
+    assert!(past.contains("(call to syscall clock_gettime)"), "{said}");
+    assert!(answer(&said, "continue", 6).contains("No more reverse-execution history"), "{said}");
+    let sum = |nth| answer(&said, "print sum", nth).split(" = ").nth(1);
+    assert_eq!(sum(0), sum(1), "{said}");
     assert_eq!(live.end(), (text(&native.stdout), native.status.code()));
 }
