@@ -248,7 +248,7 @@ impl Replay {
     }
 
     /// Returns true if nothing is executed from here to a position, where a thread is at `ip`. The place
-    /// of a live program is an entry by itself.
+    /// of a live program is an entry, too.
     fn is_still_at(&self, later: Position, ip: Addr) -> Result<bool, Error> {
         let at = self.position();
         let are_at_entries = [at, later].iter().all(|p| (p.ticks, p.instructions) == (0, 0));
