@@ -1,26 +1,35 @@
 //! Code that uses general registers only.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Register};
+use iced_x86::{
+    Decoder, DecoderOptions, FlowControl, InstructionInfoFactory, Mnemonic, OpKind, Register,
+};
 
-/// Returns the targets of the calls in some code, at its address. None if it uses other registers, calls
-/// by an address that it computes, or if a part of it is no instruction.
+/// Returns the targets of the calls and jumps out of some code, at its address. None if it uses other
+/// registers, goes on at an address that it computes, or if a part of it is no instruction.
 pub fn plain_calls(code: &[u8], at: u64) -> Option<Vec<u64>> {
-    let mut calls = Vec::new();
+    let is_inside = |target: u64| target.wrapping_sub(at) < code.len() as u64;
+    let (mut calls, mut info) = (Vec::new(), InstructionInfoFactory::new());
     for insn in &mut Decoder::with_ip(64, code, at, DecoderOptions::NONE) {
         match insn.flow_control() {
-            FlowControl::Call if insn.is_call_near() => calls.push(insn.near_branch_target()),
-            FlowControl::IndirectCall => return None,
-            _ => {}
+            FlowControl::Call
+            | FlowControl::UnconditionalBranch
+            | FlowControl::ConditionalBranch
+                if insn.op0_kind() == OpKind::NearBranch64 =>
+            {
+                calls.extend(Some(insn.near_branch_target()).filter(|to| !is_inside(*to)));
+            }
+            // SYSCALL counts as a call.
+            FlowControl::Call if insn.mnemonic() == Mnemonic::Syscall => {}
+            FlowControl::Next | FlowControl::Return | FlowControl::Interrupt => {}
+            _ => return None,
         }
-        if insn.is_invalid() || registers(&insn).any(is_other) {
+        let used = info.info(&insn).used_registers();
+        let is_other = used.iter().any(|used| is_other(used.register()));
+        if insn.is_invalid() || is_other || insn.fpu_stack_increment_info().writes_top() {
             return None;
         }
     }
     Some(calls)
-}
-
-fn registers(insn: &Instruction) -> impl Iterator<Item = Register> {
-    (0..insn.op_count()).map(|operand| insn.op_register(operand))
 }
 
 /// Returns true for x87, MMX, vector, mask and tile registers.
@@ -38,15 +47,22 @@ mod tests {
 
     #[test]
     fn other_registers_are_seen() {
-        // mov rax, [rdi]; rdtsc; syscall; call +0x10; ret
-        let code = [0x48, 0x8b, 0x07, 0x0f, 0x31, 0x0f, 0x05, 0xe8, 0x10, 0, 0, 0, 0xc3];
-        assert_eq!(plain_calls(&code, 0x1000), Some(vec![0x101c]));
+        // mov rax, [rdi]; rdtsc; syscall; call +0x10; je -2; jmp +0x20; ret
+        let code = [
+            0x48, 0x8b, 0x07, 0x0f, 0x31, 0x0f, 0x05, 0xe8, 0x10, 0, 0, 0, 0x74, 0xfe, 0xeb, 0x20,
+            0xc3,
+        ];
+        assert_eq!(plain_calls(&code, 0x1000), Some(vec![0x101c, 0x1030]));
         for code in [
-            // movups xmm0, [rdi]; fadd st, st(1); kmovw k1, eax; call rax; an invalid opcode; a cut one
+            // movups xmm0, [rdi]; fadd st, st(1); fld1; vzeroupper; kmovw k1, eax; call rax; jmp rax; an
+            // invalid opcode; a cut one
             &[0x0f, 0x10, 0x07][..],
             &[0xd8, 0xc1],
+            &[0xd9, 0xe8],
+            &[0xc5, 0xf8, 0x77],
             &[0xc5, 0xf8, 0x92, 0xc8],
             &[0xff, 0xd0],
+            &[0xff, 0xe0],
             &[0x06],
             &[0x48, 0x8b],
         ] {
