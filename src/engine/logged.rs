@@ -131,7 +131,7 @@ impl TranslatedProcess {
         self.window.shared.write(CLASSES, &classes(calls, is_refused, &self.known));
     }
 
-    /// Lets threads stop before each call as long as somebody watches them.
+    /// Lets threads stop before each call, until `watches` is false.
     pub fn watch_calls(&mut self, watches: bool) {
         if std::mem::replace(&mut self.watches_calls, watches) != watches {
             self.log_calls();
@@ -156,8 +156,7 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Removes the calls from a thread's log, and puts them into `calls`, in whose place nothing is left.
-    /// Their segments and GS are those of `now`, the registers that the thread has.
+    /// Moves the calls in a thread's log to `calls`, which has no others then. Their segments and GS are those of `now`, the registers that the thread has.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,

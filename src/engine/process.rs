@@ -50,7 +50,7 @@ pub struct TranslatedProcess {
     pub(super) watches_kernel_writes: bool,
     /// True if no call is made without a stop.
     pub(super) stops_at_calls: bool,
-    /// True if none is for as long as somebody watches them.
+    /// True while a debugger watches calls: none is made without a stop then.
     pub(super) watches_calls: bool,
     /// The facts that glue has beside the classes of calls.
     pub(super) known: Known,

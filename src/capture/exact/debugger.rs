@@ -41,7 +41,7 @@ pub(super) struct Debugger {
 }
 
 impl Debugger {
-    /// Returns true if calls may be to be reported, or what the kernel writes in them.
+    /// Returns true if calls are caught, or memory is watched that the kernel may write in them.
     pub(super) fn watches_calls(&self) -> bool {
         self.catches != Catches::None || !self.slots.is_empty()
     }

@@ -37,7 +37,8 @@ const READY_DEVICES: [(u32, u32); 4] = [(1, 3), (1, 5), (1, 7), (1, 9)];
 impl Process {
     /// Takes note of what a call, which is done, did to descriptors, and of the one that it used.
     pub(super) fn learn_descriptors(&mut self, call: &Call, result: i64) {
-        let [first, second, third, ..] = call.args;
+        // The kernel takes 32 bits of them.
+        let [first, second, third, ..] = call.args.map(|arg| arg & u64::from(u32::MAX));
         match call.number {
             READ | WRITE | PWRITE64 | WRITEV | SENDTO | RECVFROM | SENDMSG => {
                 self.learn_descriptor(first);
@@ -67,7 +68,7 @@ impl Process {
     }
 
     fn learn_mapped_file(&mut self, call: &Call) {
-        let [.., flags, fd, _] = call.args;
+        let [.., flags, fd, _] = call.args.map(|arg| arg & u64::from(u32::MAX));
         if flags & libc::MAP_ANONYMOUS as u64 == 0
             && let Ok(file) = self.metadata_of(fd)
         {
@@ -90,7 +91,7 @@ impl Process {
         let Ok(file) = self.metadata_of(fd) else { return };
         let class = if file.is_file() || file.is_dir() {
             self.class_of_file(fd, &file)
-        } else if is_ready(&file) || self.flags_of(fd).is_some_and(|flags| flags & NONBLOCK != 0) {
+        } else if is_ready(&file) || !is_device(&file) && self.is_nonblocking(fd) {
             DescriptorClass::Free
         } else {
             DescriptorClass::Waits
@@ -107,12 +108,12 @@ impl Process {
         if is_mapped { DescriptorClass::FreeToRead } else { DescriptorClass::Free }
     }
 
-    fn metadata_of(&self, fd: u64) -> std::io::Result<Metadata> {
-        fs::metadata(self.link_of(fd))
+    fn is_nonblocking(&self, fd: u64) -> bool {
+        self.flags_of(fd).is_some_and(|flags| flags & NONBLOCK != 0)
     }
 
-    fn link_of(&self, fd: u64) -> String {
-        format!("/proc/{}/fd/{fd}", self.pid())
+    fn metadata_of(&self, fd: u64) -> std::io::Result<Metadata> {
+        fs::metadata(self.link_of(fd))
     }
 }
 
@@ -123,5 +124,10 @@ fn is_ordinary(path: &str) -> bool {
 /// Returns true if a file is a device that always has bytes to read, and takes those written.
 fn is_ready(file: &Metadata) -> bool {
     let number = (libc::major(file.rdev()), libc::minor(file.rdev()));
-    file.file_type().is_char_device() && READY_DEVICES.contains(&number)
+    is_device(file) && READY_DEVICES.contains(&number)
+}
+
+/// Returns true for terminals and their like, whose flags other processes change.
+fn is_device(file: &Metadata) -> bool {
+    file.file_type().is_char_device()
 }

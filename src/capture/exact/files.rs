@@ -108,7 +108,12 @@ impl Process {
 
     /// Returns the path of an open file; empty if it is not known.
     fn path_of(&self, fd: u64) -> PathBuf {
-        fs::read_link(format!("/proc/{}/fd/{fd}", self.pid())).unwrap_or_default()
+        fs::read_link(self.link_of(fd)).unwrap_or_default()
+    }
+
+    /// Returns the link to an open file.
+    pub(super) fn link_of(&self, fd: u64) -> String {
+        format!("/proc/{}/fd/{fd}", self.pid())
     }
 
     fn is_memory_file(&self, path: &Path) -> bool {
@@ -135,7 +140,7 @@ impl Process {
         }
         let pid = self.pid();
         let fd = u32::try_from(fd).ok()?;
-        let file = fs::metadata(format!("/proc/{pid}/fd/{fd}")).ok()?;
+        let file = fs::metadata(self.link_of(fd.into())).ok()?;
         if !file.is_file() || !self.engine.space.mappings().any(|m| m.inode == file.ino()) {
             return None;
         }
