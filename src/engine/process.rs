@@ -87,14 +87,16 @@ impl TranslatedProcess {
         let memory = Memory::open(pid)?;
         let mut window = Window::open(tracee, pid, &memory, buffer_bytes, reserved)?;
         let table_offset = u64::from(slots::TARGETS - slots::SYSCALL_CLASSES);
-        let (shared, limits) = (window.shared.clone(), Limits::default());
+        let shared = window.shared.clone();
         let mut translator = match code {
-            CodeKind::Recording => Translator::new(shared, table_offset, limits),
+            CodeKind::Recording => Translator::new(shared, table_offset, Limits::default()),
             CodeKind::Counting | CodeKind::Logging => {
                 let answers = code == CodeKind::Counting;
-                Translator::logging(shared, table_offset, limits, call_log(answers))
+                Translator::logging(shared, table_offset, Limits::counting(), call_log(answers))
             }
-            CodeKind::Rerecording => Translator::rerecording(shared, table_offset, limits),
+            CodeKind::Rerecording => {
+                Translator::rerecording(shared, table_offset, Limits::default())
+            }
         };
         let (base, offset) = window.first_zone(tracee, &memory)?;
         translator.add_zone(base, ZONE_BYTES, offset);

@@ -1,17 +1,18 @@
 //! The code cache: its superblocks, the links between them, and their removal.
 
+mod linking;
 mod order;
 mod room;
 
-use super::address_map::AddressMap;
+use super::address_map::{AddressMap, AddressSet};
 use super::builder::{Built, Limits, ProgramCode, Site, build};
 use super::counting::{Bound, Bounded};
-use super::edge::{Edge, Jump};
+use super::edge::{Edge, EdgeKind, Jump};
 use super::heat::Heat;
 use super::links::{Links, List};
 use super::saves::Components;
 use super::slots;
-use super::superblock::{Location, Point, Step, Stretch, Superblock};
+use super::superblock::{Location, Outcome, Point, Step, Stretch, Superblock};
 use super::table::Table;
 use super::zone::{CallLog, Zone};
 use order::Order;
@@ -83,6 +84,8 @@ pub struct Translator<M> {
     stops: BTreeSet<u64>,
     /// Superblocks that start at a stop and ignore it.
     passing: AddressMap<u64, u32>,
+    /// Where ticks are counted: the addresses to which branches lead back.
+    loops: AddressSet<u64>,
     /// The last superblock as it was built, kept for its allocations.
     built: Built,
     /// The most bytes of zones within reach of some code.
@@ -125,6 +128,7 @@ impl<M: CacheMemory> Translator<M> {
             quiet_jumps: Vec::new(),
             stops: BTreeSet::new(),
             passing: AddressMap::default(),
+            loops: AddressSet::default(),
             built: Built::default(),
             room: u64::MAX,
             counts: false,
@@ -355,7 +359,7 @@ impl<M: CacheMemory> Translator<M> {
         let used = zone.used.next_multiple_of(16);
         let number = u32::try_from(self.superblocks.len()).map_err(|_| TranslateError::Full)?;
         let site = Site {
-            limits: if self.heat.is_hot(addr) { self.limits.of_hot() } else { self.limits },
+            limits: self.limits_at(addr),
             superblock: number,
             base: zone.base + used,
             request: zone.request,
@@ -378,6 +382,9 @@ impl<M: CacheMemory> Translator<M> {
         let base = site.base;
         self.memory.write(zone.offset + used, &built.bytes);
         self.zones[index].used = used + built.bytes.len() as u64;
+        if self.counts {
+            self.note_loops(&built);
+        }
         self.enter(number, addr, index, base, &built);
         self.built = built;
         match way {
@@ -388,6 +395,29 @@ impl<M: CacheMemory> Translator<M> {
             Way::Bounded(_) => {}
         }
         Ok(number)
+    }
+
+    /// Returns the limits of a superblock that starts at an address.
+    fn limits_at(&self, addr: u64) -> Limits {
+        if self.heat.is_hot(addr) {
+            self.limits.of_hot()
+        } else if self.loops.contains(&addr) {
+            self.limits.of_loop()
+        } else {
+            self.limits
+        }
+    }
+
+    /// Notes where the branches of a path lead back.
+    fn note_loops(&mut self, built: &Built) {
+        for edge in &built.edges {
+            let last =
+                edge.instructions.checked_sub(1).and_then(|at| built.path.get(usize::from(at)));
+            let is_back = |last: &Step| last.outcome != Outcome::Call && edge.target <= last.ip;
+            if edge.kind == EdgeKind::Direct && last.is_some_and(is_back) {
+                self.loops.insert(edge.target);
+            }
+        }
     }
 
     /// Registers a superblock whose code is already in the cache.
@@ -423,74 +453,5 @@ impl<M: CacheMemory> Translator<M> {
                 None => self.links.wait(way),
             }
         }
-    }
-
-    /// Links branches to `start` to a superblock.
-    fn offer(&mut self, number: u32, start: u64) {
-        self.by_start.insert(start, number);
-        self.table.enter(&self.memory, &self.zones, &mut self.superblocks, number);
-        let mut waiting = self.links.take_waiting(start);
-        while let Some((number_of_way, way)) = self.links.pop(&mut waiting) {
-            self.link(number_of_way, way.zone, way.exit.field, number);
-        }
-    }
-
-    /// Links an exit, whose jump is at `field`, to a superblock. If the superblock is out of reach,
-    /// the exit stays a request.
-    fn link(&mut self, way: u32, zone: usize, field: u64, number: u32) {
-        let body = self.superblocks[number as usize].body;
-        let Some(destination) = self.reachable(zone, field, body) else { return };
-        self.links.push(&mut self.superblocks[number as usize].incoming, way);
-        self.aim(zone, field, destination);
-    }
-
-    /// Returns `body`, or the address of a jump to it in this zone if it is too far from `field`.
-    fn reachable(&mut self, zone: usize, field: u64, body: u64) -> Option<u64> {
-        let distance = body.wrapping_sub(field + 4).cast_signed();
-        if i32::try_from(distance).is_ok() {
-            return Some(body);
-        }
-        let zone = &mut self.zones[zone];
-        let used = zone.used.next_multiple_of(FAR_JUMP_BYTES);
-        if used + FAR_JUMP_BYTES > zone.size {
-            return None;
-        }
-        // jmp [rip + 2]; the address is at a multiple of 8
-        let mut code = vec![0xff, 0x25, 2, 0, 0, 0, 0xcc, 0xcc];
-        code.extend_from_slice(&body.to_le_bytes());
-        self.memory.write(zone.offset + used, &code);
-        zone.used = used + FAR_JUMP_BYTES;
-        Some(zone.base + used)
-    }
-
-    fn aim(&self, zone: usize, field: u64, destination: u64) {
-        let zone = &self.zones[zone];
-        let displacement = destination.wrapping_sub(field + 4).to_le_bytes();
-        let [a, b, c, d, ..] = displacement;
-        self.memory.store_u32(zone.offset + (field - zone.base), u32::from_le_bytes([a, b, c, d]));
-    }
-
-    pub(super) fn drop_superblock(&mut self, number: u32) -> bool {
-        let superblock = &mut self.superblocks[number as usize];
-        if !superblock.alive {
-            return false;
-        }
-        superblock.alive = false;
-        let (start, mut incoming) = (superblock.start, std::mem::take(&mut superblock.incoming));
-        if self.by_start.get(&start) == Some(&number) {
-            self.by_start.remove(&start);
-        }
-        if self.passing.get(&start) == Some(&number) {
-            self.passing.remove(&start);
-        }
-        if let Some(bounded) = self.bounded.get_mut(&start) {
-            bounded.retain(|(_, of)| *of != number);
-        }
-        while let Some((number_of_way, way)) = self.links.pop(&mut incoming) {
-            self.aim(way.zone, way.exit.field, way.exit.request());
-            self.links.wait(number_of_way);
-        }
-        self.table.remove(&self.memory, &self.zones, &mut self.superblocks, number);
-        true
     }
 }

@@ -25,6 +25,8 @@ use window::Window;
 pub struct Limits {
     /// Instructions of a path.
     pub instructions: usize,
+    /// Instructions of a path that begins at the head of a loop.
+    pub loop_instructions: usize,
     /// TNT bits of a path, and ticks where they limit it; at most 60.
     pub bits: u8,
     /// Nesting depth of direct calls that are followed.
@@ -44,6 +46,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             instructions: 96,
+            loop_instructions: 96,
             bits: 60,
             calls: 2,
             rounds: 4,
@@ -55,6 +58,17 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Returns the limits of code that counts. Its exits need no record, so short paths cost little where
+    /// code is executed often, and save the translation of code that is not executed, or twice.
+    pub fn counting() -> Self {
+        Self { instructions: 24, joins_behind: 1, ..Self::default() }
+    }
+
+    /// Returns the limits of superblocks that start at the head of a loop.
+    pub(super) fn of_loop(self) -> Self {
+        Self { instructions: self.loop_instructions, joins_behind: 16, ..self }
+    }
+
     /// Returns the limits of hot superblocks, which are longer and do not end where another one
     /// starts.
     pub(super) fn of_hot(self) -> Self {

@@ -28,6 +28,7 @@ impl<M: CacheMemory> Translator<M> {
         self.pushes.clear();
         self.quiet_jumps.clear();
         self.passing.clear();
+        self.loops.clear();
         self.bounded.clear();
         self.zones.iter_mut().for_each(|zone| zone.used = zone.shared);
         if let Some(zone) = self.zones.first() {
