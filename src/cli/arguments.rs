@@ -322,6 +322,9 @@ pub(super) struct Serve {
     /// Report the edges of the history as plain traps, for clients that misread them
     #[arg(long)]
     pub(super) edge_as_trap: bool,
+    /// Store the state of an exact recording this often, in milliseconds (for tests)
+    #[arg(long, value_name = "MS", hide = true, conflicts_with_all = ["path", "backend"])]
+    pub(super) keyframe_period: Option<u64>,
     /// The program and its arguments; without them, `target extended-remote` starts programs
     #[arg(last = true)]
     pub(super) command: Vec<OsString>,

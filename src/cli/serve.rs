@@ -3,7 +3,9 @@
 use super::replay::listener;
 use super::temporary::{Temporary, sweep_up};
 use super::{Failure, arguments, say};
-use crate::capture::{Backend, Filter, History, Leaving, PtConfig, Request, Schedule};
+use crate::capture::{
+    Backend, Filter, History, KEYFRAME_PERIOD, Leaving, PtConfig, Request, Schedule,
+};
 use crate::common::Pid;
 use crate::gdb::{self, Listener, OnDisconnect, Options};
 use crate::recording::Store;
@@ -15,6 +17,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// Bytes of trace between two points where decoding can start.
 const PSB_PERIOD_BYTES: u32 = 4096;
@@ -33,8 +36,10 @@ pub(super) fn run(arguments: arguments::Serve) -> Result<ExitCode, Failure> {
         (None, Some(_)) => Some(Start::Again),
         (None, None) => None,
     };
+    let period = arguments.keyframe_period.map_or(KEYFRAME_PERIOD, Duration::from_millis);
     let request = Request {
         aslr: arguments.aslr,
+        keyframe_period: period,
         force: arguments.force,
         ..request(program, arguments.command, place.dir())
     };
@@ -83,7 +88,7 @@ pub(super) fn request(program: Option<PathBuf>, argv: Vec<OsString>, output: Pat
         psb_period_bytes: PSB_PERIOD_BYTES,
         step_log: None,
         witness: None,
-        keyframe_period: crate::capture::KEYFRAME_PERIOD,
+        keyframe_period: KEYFRAME_PERIOD,
         schedule: Schedule::InTurn,
         pt_config: PtConfig::default(),
         output: Some(output),

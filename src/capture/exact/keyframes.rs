@@ -89,7 +89,7 @@ impl Engine {
     /// Stores a keyframe if it is time for one, and all threads are where that is possible.
     pub(super) fn store_keyframe_if_due(&mut self) -> Result<(), Error> {
         let now = Instant::now();
-        if now < self.keyframes.next || self.is_finished || self.debugger.is_some() {
+        if now < self.keyframes.next || self.is_finished {
             return Ok(());
         }
         let replayed = self.replayed();

@@ -105,6 +105,47 @@ fn functions_are_called_in_threads_that_wait() {
     assert!(check.status.success(), "{}", text(&check.stderr));
 }
 
+/// The past of a live program begins at the state that was stored on the way, with what the debugger
+/// changed before.
+#[test]
+fn a_live_program_has_keyframes() {
+    if !tools() {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("exact/keyframes.c", &["-O1", "-g", "-pthread"]);
+    let kept = scene.path("kept");
+    let options = ["--once", "--save", name(&kept), "--keyframe-period", "10"];
+    let live = Live::start_by("exact", &scene, &options, &[name(&program), "20000000"]);
+    let said = live.gdb(
+        &program,
+        "break deep\ncontinue\ndelete\nset var shared[3] = 77\nset var sums[2] = 5\nbreak answer\n\
+         continue\nprint shared[3]\nreverse-stepi\nprint sums[2]\nprint shared[3]\n\
+         set var sums[2] = 6\nprint sums[2]\nstepi\nprint sums[2]\ndelete\nbreak churn\n\
+         reverse-continue\nprint shared[3]\nprint sums[2]\ndelete\nwatch sums[2]\n\
+         reverse-continue\ndelete\ncf-seek end\nset var sums[2] = 8\nprint churn(0, 0)\nbreak main\n\
+         watch shared[3]\nreverse-continue\ndelete\ncf-seek end\nprint sums[2]\ncontinue\ncontinue",
+    );
+    for nth in 0..3 {
+        assert!(answer(&said, "print shared[3]", nth).ends_with("= 77"), "{nth}: {said}");
+    }
+    for (nth, value) in [5, 6, 5, 5, 8].into_iter().enumerate() {
+        let printed = answer(&said, "print sums[2]", nth);
+        assert!(printed.ends_with(&format!("= {value}")), "{nth}: {said}");
+    }
+    // The debugger's change, which the program met in `deep`.
+    assert_in_order(answer(&said, "reverse-continue", 1), &["Old value = 5", "New value = 0"]);
+    assert_in_order(answer(&said, "reverse-continue", 2), &["Old value = 77", "New value = 0"]);
+    assert!(answer(&said, "print churn(0, 0)", 0).ends_with("= 0"), "{said}");
+    assert!(said.contains("received signal SIGSEGV"), "{said}");
+    let _ = live.end();
+    let check = contraflow().arg("check").arg(&kept).output().unwrap();
+    let verdict = text(&check.stdout);
+    assert!(check.status.success(), "{}{verdict}", text(&check.stderr));
+    let count = kept.join("keyframes").read_dir().expect("it has keyframes").count();
+    assert!(count > 2 && verdict.contains(&format!("and {count} keyframes;")), "{verdict}");
+}
+
 /// Calls are made without a stop, but for as long as the debugger catches some.
 #[test]
 fn calls_stop_while_they_are_caught() {
