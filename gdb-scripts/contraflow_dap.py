@@ -779,28 +779,57 @@ def evaluated(text):
     return values.text_of(value) if isinstance(value, gdb.Value) else value
 
 
+# The types of the values whose writers were asked for, by their addresses and sizes.
+types = {}
+
+
 @request
-def writers(address="", size=0, type=None, limit=1):
-    """Returns the last changes of memory before here, latest first."""
+def writers(address=None, size=0, expression=None, frameId=None, start=None, limit=1):
+    """Returns the last changes of memory before here, or before `start`, latest first."""
     here, found = position(), []
-    at = int(address, 0)
+    if expression is not None:
+        at, type = place_of(expression, frameId)
+        size = type.sizeof
+        types[at, size] = type
+    else:
+        at = int(address, 0)
+        type = types.get((at, size))
+    place = {"memoryReference": hex(at), "bytes": size}
     try:
+        if start is not None:
+            seek(start)
         for _ in range(limit):
-            after = content(at, size)
+            after = content(at, size, type)
             answer = contraflow.patiently("monitor last %#x %d" % (at, size))
             if not answer.startswith("position"):
-                return {"writers": found, "end": answer.strip()}
+                return dict(place, writers=found, end=answer.strip())
             contraflow.seek.forget_the_old_place()
             thread = gdb.selected_thread()
-            change = {"position": position(), "thread": tid_of(thread), "before": content(at, size), "after": after}
+            change = {"position": position(), "thread": tid_of(thread), "before": content(at, size, type), "after": after}
             found.append(dict(change, **where()))
     finally:
         seek(here)
-    return {"writers": found, "end": None}
+    return dict(place, writers=found, end=None)
 
 
-def content(at, size):
-    return readable(at, size).hex(" ")
+def place_of(expression, frame_id):
+    """Returns the address of a value in a frame, and its type."""
+    with Selected():
+        if frame_id is not None:
+            enter(frame_id)
+        value = gdb.parse_and_eval(expression)
+        if value.is_optimized_out or value.address is None:
+            raise gdb.GdbError("%s is in a register or optimized out: it has no place in memory" % expression)
+        return int(value.address), value.type
+
+
+def content(at, size, type):
+    """Returns memory as a value of a type, or as bytes."""
+    data = readable(at, size)
+    if type is None or len(data) < size:
+        return data.hex(" ") if len(data) == size else values.UNAVAILABLE
+    value = values.attempt(lambda: gdb.Value(data, type))
+    return values.text_of(value) if isinstance(value, gdb.Value) else value
 
 
 Contraflow()

@@ -376,7 +376,9 @@ fn gdb_reaches_no_deeper_than_the_session_and_capture_is_for_the_top() {
             for used in rooms_named(&line, &levels) {
                 let fine = match (source.room.as_str(), used) {
                     ("gdb", used) => matches!(used, "gdb" | "session" | "common"),
-                    ("dap", used) => matches!(used, "dap" | "gdb" | "session" | "common"),
+                    ("dap", used) => {
+                        matches!(used, "dap" | "gdb" | "ask" | "session" | "common")
+                    }
                     (room, "capture") => matches!(room, "capture" | "session" | "cli"),
                     _ => true,
                 };

@@ -54,6 +54,19 @@ impl Places {
         after.iter().find(|place| place.begins_tick).copied()
     }
 
+    /// Returns the places of a thread, each with its moment and the number of the next instruction.
+    pub(super) fn timed(&self, tid: Tid) -> impl Iterator<Item = (u64, u64)> {
+        self.of(tid).iter().map(|place| (place.moment, place.index))
+    }
+
+    /// Returns the moments of the places of all threads, ascending.
+    pub(super) fn starts(&self) -> Vec<u64> {
+        let all = self.of_threads.values().flatten();
+        let mut starts: Vec<u64> = all.map(|place| place.moment).collect();
+        starts.sort_unstable();
+        starts
+    }
+
     fn of(&self, tid: Tid) -> &[TimedPlace] {
         self.of_threads.get(&tid).map(Vec::as_slice).unwrap_or_default()
     }

@@ -86,6 +86,12 @@ impl Asked {
         result
     }
 
+    /// Parses expressions. Returns `None` if one of them is several.
+    pub fn question_of(expressions: &[String]) -> Result<Option<Question>, Error> {
+        let question = Question::parse(&expressions.join(", "))?;
+        Ok(Some(question).filter(|question| question.texts().count() == expressions.len()))
+    }
+
     /// Checks that there is such code, and that the expressions have a meaning there.
     pub fn check(&self, question: &HitsQuestion<'_>) -> Result<(), Error> {
         let addrs = self.code_of(question.at)?;

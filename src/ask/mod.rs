@@ -6,6 +6,7 @@
 //! question keeps more of a run than the calls that are open.
 
 mod calls;
+mod chart;
 mod chrome;
 mod clock;
 mod coverage;
@@ -23,6 +24,7 @@ mod perfetto;
 mod place;
 mod profile;
 mod proto;
+mod scale;
 mod sites;
 mod slices;
 mod speedscope;
@@ -31,6 +33,7 @@ mod tracker;
 mod walk;
 
 pub use calls::{Call, CallKind, CallsQuestion};
+pub use chart::{Chart, ChartQuestion, ChartSlice, ChartThread};
 pub use coverage::FileCoverage;
 pub use diff::{Cause, Compared, Difference, Pair, Step};
 pub use error::Error;

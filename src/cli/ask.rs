@@ -4,8 +4,11 @@ use super::Failure;
 use super::found::Found;
 use super::open::{path_of, say_what_cpu_lacks};
 use crate::ask::{Asked, Recorded};
+use crate::dap::OpenAsked;
 use crate::recording::{BackendName, Reader};
-use std::path::Path;
+use crate::replay::write_path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Opens the recording that the user named. That of an exact one needs its path, which is made by a
 /// replay, once, and kept in its directory.
@@ -19,4 +22,29 @@ pub(super) fn open(recording: Option<&Path>) -> Result<(Found, Asked), Failure> 
     }
     let asked = Asked::open(Recorded { path: path_of(reader)?, exact })?;
     Ok((found, asked))
+}
+
+/// Returns what opens the recording in a directory for questions, in other threads.
+pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
+    // The first one makes the path of an exact recording, and the others find it there.
+    let turn = Mutex::new(());
+    Arc::new(move |goes_on| {
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        open_in(&dir, goes_on).map_err(|failure| failure.to_string())
+    })
+}
+
+fn open_in(dir: &Path, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, Failure> {
+    let reader = Reader::open(dir)?;
+    if reader.manifest().capture.backend != BackendName::Exact {
+        return Ok(Asked::open(Recorded { path: reader, exact: None })?);
+    }
+    let path = if let Some(path) = reader.kept_path() {
+        path
+    } else {
+        let path = reader.prepare_path()?;
+        write_path(Reader::open(dir)?, &path, goes_on)?;
+        Reader::open(&path)?
+    };
+    Ok(Asked::open(Recorded { path, exact: Some(reader) })?)
 }

@@ -5,7 +5,7 @@ use super::found::Found;
 use super::gdb_session::{Scene, check_socket};
 use super::open::{self, Opened};
 use super::temporary::Temporary;
-use super::{Failure, quoted, say, serve};
+use super::{Failure, ask, quoted, say, serve};
 use crate::capture::Backend;
 use crate::common::Pid;
 use crate::dap::{DAP_MODULE, DAP_SCRIPTS, Debuggee, Program};
@@ -47,7 +47,8 @@ pub(super) fn open_recording(name: Option<&Path>) -> Result<Debuggee, Failure> {
             }
         })
     })?;
-    Ok(server.debuggee(commands, (found, temporary)))
+    let ask = Some(ask::open_later(reader.dir().to_owned()));
+    Ok(Debuggee { ask, ..server.debuggee(commands, (found, temporary)) })
 }
 
 /// Starts a program.
@@ -203,6 +204,7 @@ impl Server {
         Debuggee {
             commands: commands.into_iter().map(text).collect(),
             inquirer,
+            ask: None,
             end: Box::new(end),
         }
     }

@@ -9,6 +9,7 @@ use super::mi::{self, Record};
 use super::moves::Motion;
 use super::ours::Targets;
 use super::protocol::{Client, Fault, Message, Request};
+use super::questions::Questions;
 use crate::gdb::Inquirer;
 use crate::session::AnySession;
 use serde_json::{Value, json};
@@ -44,6 +45,7 @@ pub(super) struct Debugged {
     pub(super) gdb: Gdb,
     pub(super) inquirer: Inquirer,
     pub(super) end: Box<dyn FnOnce()>,
+    pub(super) questions: Questions,
     /// True for a program, false for a recording.
     pub(super) is_live: bool,
     /// True if the process was there before.
@@ -128,6 +130,15 @@ impl<'a> Adapter<'a> {
                 let category = if line.is_error { "stderr" } else { "stdout" };
                 self.client.output(category, &line.text);
             }
+            Input::Answer(request, answer) => {
+                if let Some(debugged) = &mut self.debugged {
+                    let _ = debugged.questions.forget(request.seq);
+                }
+                self.client.respond(&request, answer);
+            }
+            Input::NoQuestion(request) => self.take_without_question(&request),
+            Input::Event(name, body) => self.client.event(name, body),
+            Input::Prepared(done, total) => self.prepared(done, total),
         }
     }
 
@@ -138,14 +149,34 @@ impl<'a> Adapter<'a> {
             return;
         }
         self.current = request.seq;
-        let answer = self.answer(&request);
-        self.client.respond(&request, answer);
+        // A question is answered later, by a thread.
+        if !self.begins_question(&request) {
+            self.answer_now(&request);
+        }
+        self.current = 0;
+    }
+
+    /// Answers a request without a thread.
+    pub(super) fn answer_now(&mut self, request: &Request) {
+        let answer = self.answer(request);
+        self.client.respond(request, answer);
         for (name, body) in std::mem::take(&mut self.after) {
             self.client.event(name, body);
         }
         if let Some(stop) = self.stop_after.take() {
             self.on_stopped(&stop);
         }
+    }
+
+    /// Answers a request that a thread could not answer.
+    fn take_without_question(&mut self, request: &Request) {
+        let questions = self.debugged.as_mut().map(|debugged| &mut debugged.questions);
+        let is_cancelled = questions.is_some_and(|questions| questions.forget(request.seq));
+        if is_cancelled {
+            return self.client.respond(request, Err(Fault::cancelled()));
+        }
+        self.current = request.seq;
+        self.answer_now(request);
         self.current = 0;
     }
 
@@ -159,7 +190,10 @@ impl<'a> Adapter<'a> {
                 self.disconnect(request);
                 Ok(Value::Null)
             }
-            "cancel" => Ok(Value::Null),
+            "cancel" => {
+                self.cancel_question(&request.arguments["requestId"]);
+                Ok(Value::Null)
+            }
             _ if self.debugged.is_none() => match command {
                 "threads" => Ok(json!({"threads": []})),
                 _ if is_known(command) => {
@@ -282,6 +316,7 @@ impl<'a> Adapter<'a> {
                         self.client.respond(&cancelled, Err(Fault::cancelled()));
                     }
                 }
+                self.cancel_question(&request.arguments["requestId"]);
                 self.client.respond(request, Ok(Value::Null));
                 wanted == Some(self.current)
             }
@@ -326,6 +361,15 @@ impl<'a> Adapter<'a> {
         &mut self,
         question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
     ) -> Result<T, Fault> {
+        self.ask_watched(question, &mut |_| {})
+    }
+
+    /// Asks the session like [`Self::ask`], and calls `watch` regularly until it answers.
+    pub(super) fn ask_watched<T: Send + 'static>(
+        &mut self,
+        question: impl FnOnce(&mut dyn AnySession, &dyn Fn() -> bool) -> T + Send + 'static,
+        watch: &mut dyn FnMut(&mut Client),
+    ) -> Result<T, Fault> {
         let gone = || Fault::new("the server has ended");
         let inquirer = &self.debugged.as_ref().ok_or_else(gone)?.inquirer;
         let flag = Arc::new(AtomicBool::new(false));
@@ -336,7 +380,7 @@ impl<'a> Adapter<'a> {
             match answer.recv_timeout(POLL_PERIOD) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Disconnected) => return Err(gone()),
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => watch(&mut self.client),
             }
             while let Some(input) = self.inbox.fresh_within(Duration::ZERO) {
                 match input {
@@ -363,6 +407,9 @@ impl<'a> Adapter<'a> {
     /// Ends gdb and the server.
     pub(super) fn close(&mut self) {
         if let Some(debugged) = self.debugged.take() {
+            for unanswered in debugged.questions.end() {
+                self.client.respond(&unanswered, Err(Fault::cancelled()));
+            }
             debugged.gdb.end();
             (debugged.end)();
         }
@@ -375,7 +422,7 @@ fn unknown(command: &str) -> Fault {
 }
 
 /// The requests that need something to debug.
-const KNOWN: [&str; 42] = [
+const KNOWN: [&str; 45] = [
     "threads",
     "pause",
     "continue",
@@ -407,7 +454,9 @@ const KNOWN: [&str; 42] = [
     "setDataBreakpoints",
     "setExceptionBreakpoints",
     "source",
+    "contraflow/counts",
     "contraflow/function",
+    "contraflow/gaps",
     "contraflow/mark",
     "contraflow/timeline",
     "contraflow/unmark",
@@ -417,6 +466,7 @@ const KNOWN: [&str; 42] = [
     "contraflow/stepBackOut",
     "contraflow/hits",
     "contraflow/marks",
+    "contraflow/positionOf",
     "contraflow/writers",
 ];
 

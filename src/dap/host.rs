@@ -1,9 +1,11 @@
 //! The surroundings of the adapter: recordings, programs, and gdb.
 
+use crate::ask::Asked;
 use crate::gdb::Inquirer;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::sync::Arc;
 
 /// The thing to debug.
 #[derive(Clone, Debug)]
@@ -33,9 +35,16 @@ pub struct Debuggee {
     pub commands: Vec<String>,
     /// A handle for questions to the session.
     pub inquirer: Inquirer,
+    /// Opens a recording for questions about its whole history.
+    pub ask: Option<OpenAsked>,
     /// Ends the server, and removes its files.
     pub end: Box<dyn FnOnce()>,
 }
+
+/// Opens a recording for questions, in the thread that asks them. Calls its argument with what is done
+/// and the whole of it; false ends that with an error.
+pub type OpenAsked =
+    Arc<dyn Fn(&mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, String> + Send + Sync>;
 
 /// A running recorder.
 pub struct Recorder {

@@ -2,7 +2,8 @@
 
 use super::host::OutputLine;
 use super::mi::{self, Record};
-use super::protocol::{self, Message};
+use super::protocol::{self, Fault, Message, Request};
+use serde_json::Value;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -24,6 +25,14 @@ pub(super) enum Input {
     Output(OutputLine),
     /// The output of a recorder has ended.
     RecorderDone,
+    /// The answer to a question about the whole history.
+    Answer(Request, Result<Value, Fault>),
+    /// An event for the client.
+    Event(&'static str, Value),
+    /// A request that no question about the whole history answers.
+    NoQuestion(Request),
+    /// The part of the work that is done before such questions can be answered.
+    Prepared(u64, u64),
 }
 
 /// The queue. Inputs that arrive while the adapter waits for something else are deferred.
@@ -37,6 +46,11 @@ impl Inbox {
     pub(super) fn new() -> Self {
         let (sender, receiver) = channel();
         Self { sender, receiver, deferred: VecDeque::new() }
+    }
+
+    /// Returns a sender for inputs of other threads.
+    pub(super) fn sender(&self) -> Sender<Input> {
+        self.sender.clone()
     }
 
     /// Returns the next input, deferred ones first.

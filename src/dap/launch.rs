@@ -5,6 +5,7 @@ use super::child::{Gdb, console};
 use super::host::{Program, Target};
 use super::inbox::{Input, chunks};
 use super::protocol::{Fault, Message, Request};
+use super::questions::Questions;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -207,7 +208,9 @@ impl Adapter<'_> {
         self.inbox.listen_to_gdb(output);
         let gdb = Gdb::new(child, input);
         let (inquirer, end) = (debuggee.inquirer, debuggee.end);
-        self.debugged = Some(Debugged { gdb, inquirer, end, is_live, is_attached: false });
+        let questions = Questions::new(debuggee.ask);
+        let is_attached = false;
+        self.debugged = Some(Debugged { gdb, inquirer, end, questions, is_live, is_attached });
         for command in SETTINGS {
             self.mi(command)?;
         }

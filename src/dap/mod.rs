@@ -3,7 +3,8 @@
 //! The adapter runs gdb as a child, whose target is the server of this process ([`crate::gdb`]). gdb's
 //! machine interface runs the program and reports its stops. Python in that gdb answers whatever
 //! looks at values, one round trip a request ([`DAP_SCRIPTS`]). The session itself answers questions
-//! about the history, without gdb ([`crate::gdb::Inquirer`]).
+//! about the history, without gdb ([`crate::gdb::Inquirer`]). Another thread answers questions about
+//! the whole of it ([`crate::ask`]), and opens the recording once more for that.
 //!
 //! This room knows neither how recordings are stored nor how programs are started: its [`Host`] does.
 //! No message of a client ends it.
@@ -12,6 +13,7 @@ mod adapter;
 mod breakpoints;
 mod child;
 mod here;
+mod hits;
 mod host;
 mod inbox;
 mod launch;
@@ -19,10 +21,11 @@ mod mi;
 mod moves;
 mod ours;
 mod protocol;
+mod questions;
 mod stops;
 
 pub use adapter::serve;
-pub use host::{Debuggee, Host, OutputLine, Program, Recorder, Target};
+pub use host::{Debuggee, Host, OpenAsked, OutputLine, Program, Recorder, Target};
 
 /// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb room's
 /// script, and [`DAP_MODULE`] imports the others.

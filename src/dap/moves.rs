@@ -93,6 +93,9 @@ impl Adapter<'_> {
             return Err(Fault::new(format!("there is no request {}", request.command)));
         };
         self.run(kind, is_back, arguments.thread_id)?;
+        if request.command.starts_with("contraflow/") {
+            self.continued();
+        }
         Ok(match request.command.as_str() {
             "continue" => json!({"allThreadsContinued": true}),
             _ => Value::Null,
@@ -131,9 +134,17 @@ impl Adapter<'_> {
         Ok(())
     }
 
+    /// Reports after the response that the program runs. Clients know that of the protocol's own
+    /// requests; without it, VS Code shows the reason of an older stop.
+    fn continued(&mut self) {
+        let body = json!({"threadId": self.thread, "allThreadsContinued": true});
+        self.after.push(("continued", body));
+    }
+
     /// Moves to a position of the history.
     pub(super) fn seek(&mut self, to: &str) -> Result<Value, Fault> {
         let answer = self.look("seek", json!({"to": to}))?;
+        self.continued();
         self.stop_after = Some(json!({"reason": "contraflow-arrived"}));
         Ok(answer)
     }

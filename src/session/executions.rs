@@ -3,7 +3,7 @@
 
 use super::replayed::Replayed;
 use super::source::{Source, symbols_of};
-use super::{LastChange, Position};
+use super::{LastChange, Position, Run};
 use crate::common::{Addr, AddrRange, Tid};
 use crate::replay::{self, Found, Goals, Watch, WatchKind};
 use crate::timeline::Images;
@@ -22,15 +22,29 @@ pub struct Execution {
     pub returns_to: Option<Addr>,
 }
 
-/// The executions that a search found, newest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Executions {
-    /// As many as were asked for.
-    pub found: Vec<Execution>,
-    /// True if there are earlier ones.
-    pub has_more: bool,
-    /// True if the user interrupted the search.
-    pub is_interrupted: bool,
+/// A search backwards for executions of some instructions.
+#[derive(Clone, Copy, Debug)]
+pub struct ExecutionSearch<'a> {
+    /// The addresses of the instructions.
+    pub addrs: &'a BTreeSet<Addr>,
+    /// The position where the search begins, excluded; `None` for the end of the run.
+    pub from: Option<u64>,
+    /// The most executions to find.
+    pub count: usize,
+}
+
+/// Takes executions as they are found, newest first, and the run there.
+pub type ExecutionSink<'a> = &'a mut dyn FnMut(&dyn Run, Execution);
+
+/// The end of a search for executions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchEnd {
+    /// There are no earlier ones.
+    Complete,
+    /// There are earlier ones.
+    HasMore,
+    /// The user interrupted the search.
+    Interrupted,
 }
 
 impl Replayed {
@@ -45,33 +59,61 @@ impl Replayed {
         })
     }
 
-    /// Searches for the last executions of instructions at some addresses, and comes back.
+    /// Searches for the last executions of instructions, and comes back.
     pub(super) fn search(
         &mut self,
-        addrs: &BTreeSet<Addr>,
-        count: usize,
+        search: &ExecutionSearch<'_>,
+        sink: ExecutionSink<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Executions, replay::Error> {
+    ) -> Result<SearchEnd, replay::Error> {
         let replay = self.replay.get_mut();
         replay.end_diversion()?;
         let (here, was_at_end) = (replay.settle()?, replay.is_at_end());
-        let is_interrupted = replay.go_to_end(interrupted)? == Found::Interrupted;
-        let mut executions = Executions { is_interrupted, ..Executions::default() };
-        let goals = Goals::at(addrs, interrupted);
-        while !executions.is_interrupted {
-            match self.replay.get_mut().run_back(&goals, &[])? {
-                Found::Stop if executions.found.len() == count => executions.has_more = true,
-                Found::Stop => {
-                    executions.found.extend(self.execution()?);
-                    continue;
-                }
-                Found::Interrupted => executions.is_interrupted = true,
-                _ => {}
-            }
-            break;
-        }
+        let end = if self.begin_search(search.from, interrupted)? {
+            self.search_back(search, sink, interrupted)?
+        } else {
+            SearchEnd::Interrupted
+        };
         self.come_back(here, was_at_end)?;
-        Ok(executions)
+        Ok(end)
+    }
+
+    /// Goes to where a search begins. Returns false if the user interrupted that.
+    fn begin_search(
+        &mut self,
+        from: Option<u64>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<bool, replay::Error> {
+        let replay = self.replay.get_mut();
+        let from = from.map(Position::parts).filter(|(moment, _)| *moment <= replay.last_moment());
+        let Some((moment, instructions)) = from else {
+            return Ok(replay.go_to_end(interrupted)? != Found::Interrupted);
+        };
+        replay.seek(replay::Position { instructions, ..replay.position_of_moment(moment) })?;
+        Ok(true)
+    }
+
+    fn search_back(
+        &mut self,
+        search: &ExecutionSearch<'_>,
+        sink: ExecutionSink<'_>,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<SearchEnd, replay::Error> {
+        let goals = Goals::at(search.addrs, interrupted);
+        let mut found = 0;
+        loop {
+            match self.replay.get_mut().run_back(&goals, &[])? {
+                Found::Stop if found == search.count => return Ok(SearchEnd::HasMore),
+                Found::Stop => {
+                    if let Some(execution) = self.execution()? {
+                        found += 1;
+                        sink(self, execution);
+                    }
+                }
+                Found::Interrupted => return Ok(SearchEnd::Interrupted),
+                _ => return Ok(SearchEnd::Complete),
+            }
+        }
     }
 
     /// Moves back to the last change of a memory range. If there is none, comes back.

@@ -13,9 +13,9 @@ use super::final_registers::registers;
 use super::watching::{Watching, split};
 use super::{
     Action, Breakpoints, CallFrame, Catches, Description, Direction, Edge, Ending, Error,
-    Executions, FileBytes, Forks, GapInfo, History, LastChange, Library, Older, Order, Place,
-    Position, Region, Register, Registers, Replayed, Run, Start, Stop, StopReason, ThreadInfo,
-    Value, Watchpoint,
+    ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, LastChange, Library, Older,
+    Order, Place, Position, Region, Register, Registers, Replayed, Run, SearchEnd, Start, Stop,
+    StopReason, ThreadInfo, Value, Watchpoint,
 };
 use crate::capture::{Backend, Go, Live as Program, News, Request};
 use crate::common::{Addr, AddrRange, Pid, Tid};
@@ -23,7 +23,6 @@ use crate::state::link_maps;
 use crate::tracee;
 use crate::tracee::Watch;
 use std::cell::{OnceCell, RefCell};
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// A program under capture, at its live end or at a position in its past.
@@ -428,12 +427,12 @@ impl Run for Live {
 
     fn executions(
         &mut self,
-        addrs: &BTreeSet<Addr>,
-        count: usize,
+        search: &ExecutionSearch<'_>,
+        sink: ExecutionSink<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Executions, Error> {
+    ) -> Result<SearchEnd, Error> {
         let history = self.history_mut().ok_or(Error::NoHistory)?;
-        history.executions(addrs, count, interrupted)
+        history.executions(search, sink, interrupted)
     }
 
     fn go_to_last_change(

@@ -49,7 +49,7 @@ pub use companions::{SourceDirectory, companions_of, source_directories};
 pub use describe::{
     Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
 };
-pub use executions::{Execution, Executions};
+pub use executions::{Execution, ExecutionSearch, ExecutionSink, SearchEnd};
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};

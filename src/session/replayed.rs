@@ -8,8 +8,9 @@ use super::source::RecordedSource;
 use super::xsave;
 use super::{
     Action, Breakpoints, CallFrame, Called, Catches, Description, Direction, Edge, Ending, Error,
-    Executions, FileBytes, GapInfo, LastChange, Library, Order, Place, Position, Protection,
-    Region, Register, Registers, Run, Stop, StopReason, ThreadInfo, Value, Wanted, Watchpoint,
+    ExecutionSearch, ExecutionSink, FileBytes, GapInfo, LastChange, Library, Order, Place,
+    Position, Protection, Region, Register, Registers, Run, SearchEnd, Stop, StopReason,
+    ThreadInfo, Value, Wanted, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::recording::Reader;
@@ -17,7 +18,6 @@ use crate::replay::{self, DiversionEnd, Found, Goals, KernelEvent, Replay, Watch
 use crate::sideband;
 use crate::state::link_maps;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -450,11 +450,11 @@ impl Run for Replayed {
 
     fn executions(
         &mut self,
-        addrs: &BTreeSet<Addr>,
-        count: usize,
+        search: &ExecutionSearch<'_>,
+        sink: ExecutionSink<'_>,
         interrupted: &dyn Fn() -> bool,
-    ) -> Result<Executions, Error> {
-        self.search(addrs, count, interrupted).map_err(|error| {
+    ) -> Result<SearchEnd, Error> {
+        self.search(search, sink, interrupted).map_err(|error| {
             self.fail(&error);
             refused(&error)
         })

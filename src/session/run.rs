@@ -2,12 +2,11 @@
 
 use super::{
     BreakpointKind, Breakpoints, CallFrame, Called, Catches, Description, Direction, Ending,
-    Executions, FileBytes, Forks, GapInfo, History, Library, Older, Place, Protection, Region,
-    Register, Registers, Start, ThreadInfo, Value, Watchpoint,
+    ExecutionSearch, ExecutionSink, FileBytes, Forks, GapInfo, History, Library, Older, Place,
+    Protection, Region, Register, Registers, SearchEnd, Start, ThreadInfo, Value, Watchpoint,
 };
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::state::NoThreadLocal;
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// The position of a run in its history.
@@ -441,13 +440,13 @@ pub trait Run {
         None
     }
 
-    /// Returns the last `count` executions of instructions at some addresses, in an exact recording.
+    /// Searches backwards for executions of instructions, in an exact recording, and comes back.
     fn executions(
         &mut self,
-        _addrs: &BTreeSet<Addr>,
-        _count: usize,
+        _search: &ExecutionSearch<'_>,
+        _sink: ExecutionSink<'_>,
         _interrupted: &dyn Fn() -> bool,
-    ) -> Result<Executions, Error> {
+    ) -> Result<SearchEnd, Error> {
         Err(Error::NoHistory)
     }
 

@@ -244,7 +244,7 @@ fn read_insn(timeline: &Timeline, tid: Tid, index: u64) -> Option<InsnBytes> {
 impl Timeline {
     /// Returns the position of the first instruction that a thread executes at or after a time in
     /// its trace.
-    fn position_behind(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
+    pub fn position_behind(&self, tid: Tid, tsc: Tsc) -> Option<u64> {
         let (number, _) = self.thread(tid)?;
         self.order.position_behind(number, tsc)
     }

@@ -230,6 +230,32 @@ impl Timeline {
         self.calls(tid, index).map(|calls| calls.stack.frames().collect()).unwrap_or_default()
     }
 
+    /// Returns the activations of a thread, innermost first, at the start of the segment with
+    /// instruction `index`, and the number of the segment's first instruction. Nothing is decoded.
+    pub fn call_stack_near(&self, tid: Tid, index: u64) -> Option<(u64, Vec<Frame>)> {
+        let (_, thread) = self.thread(tid)?;
+        let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
+        Some((entry.first, entry.calls.stack.frames().collect()))
+    }
+
+    /// Returns the first instruction of the function outside of all calls at the start of the segment
+    /// with instruction `index`; `None` if the path does not begin in it.
+    pub fn outermost_near(&self, tid: Tid, index: u64) -> Option<Addr> {
+        let (_, thread) = self.thread(tid)?;
+        let entry = thread.path.index.entries.get(thread.path.index.entry_of(index)?)?;
+        let is_whole = entry.calls.older == Older::Nothing && entry.calls.execs == 0;
+        self.pc(tid, 0).filter(|_| is_whole)
+    }
+
+    /// Returns the number of segments with instructions of a thread from `from` up to `to`.
+    pub fn segments_between(&self, tid: Tid, from: u64, to: u64) -> u64 {
+        let Some((_, thread)) = self.thread(tid) else { return 0 };
+        let entries = &thread.path.index.entries;
+        let first = entries.partition_point(|entry| entry.first + entry.insns <= from);
+        let end = entries.partition_point(|entry| entry.first < to);
+        end.saturating_sub(first) as u64
+    }
+
     /// Returns what lies outside the outermost of these activations.
     pub fn older_frames(&self, tid: Tid, index: u64) -> Older {
         let Some(calls) = self.calls(tid, index) else { return Older::Nothing };

@@ -2,7 +2,9 @@
 //! of the interval.
 
 use super::scan::Path;
+use crate::ask::Asked;
 use crate::ask::walk::ends_in_tick;
+use crate::common::Tid;
 use crate::session::Position;
 use crate::timeline::Visit;
 use std::ops::{ControlFlow, Range};
@@ -21,6 +23,21 @@ struct Interval {
     /// Its moments.
     first: u64,
     last: u64,
+}
+
+impl Asked {
+    /// Returns the position of a thread's instruction `index`.
+    pub fn position_of_instruction(&self, tid: Tid, index: u64) -> Option<u64> {
+        if index >= self.timeline.instructions(tid) {
+            return None;
+        }
+        let (Some(places), Some(replay)) = (&self.places, &self.replay) else {
+            return self.timeline.global_of(tid, index);
+        };
+        let (timeline, starts) = (&self.timeline, replay.interval_starts());
+        let path = Path { timeline, places, tid };
+        Ticks { path: &path, starts: &starts }.position_of(index)
+    }
 }
 
 impl Ticks<'_> {

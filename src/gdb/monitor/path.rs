@@ -4,7 +4,9 @@ use super::about::place as number_of;
 use super::clock::seconds;
 use super::no_path;
 use crate::common::{Addr, Tid, Visible};
-use crate::session::{Arrived, Direction, Found, History, Place, Run, Search, Session};
+use crate::session::{
+    Arrived, Direction, ExecutionSearch, Found, History, Place, Run, Search, SearchEnd, Session,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -171,13 +173,15 @@ fn find_exactly<R: Run>(
     if addrs.is_empty() {
         return no_code(what);
     }
-    let executions = match session.run_mut().executions(&addrs, count, interrupted) {
-        Ok(executions) => executions,
+    let (search, mut found) = (ExecutionSearch { addrs: &addrs, from: None, count }, Vec::new());
+    let mut sink = |_: &dyn Run, execution| found.push(execution);
+    let end = match session.run_mut().executions(&search, &mut sink, interrupted) {
+        Ok(end) => end,
         Err(error) => return format!("{error}\n"),
     };
     let name = |addr| name_of(session.run(), addr);
     let mut text = String::new();
-    for execution in &executions.found {
+    for execution in &found {
         let (at, tid, pc) = (number_of(execution.at, true), execution.tid, execution.pc);
         let _ = write!(text, "position {at}, thread {tid}: {} ({pc})", name(pc));
         if let Some(next) = execution.returns_to {
@@ -186,14 +190,12 @@ fn find_exactly<R: Run>(
         }
         text.push('\n');
     }
-    if executions.is_interrupted {
-        return text + "interrupted\n";
+    match end {
+        SearchEnd::Interrupted => return text + "interrupted\n",
+        SearchEnd::HasMore => text.push_str(&more_of(what, count)),
+        SearchEnd::Complete => {}
     }
-    if executions.has_more {
-        text.push_str(&more_of(what, count));
-    }
-    let hits = executions.found.len();
-    text + &total(hits, what, addrs.len())
+    text + &total(found.len(), what, addrs.len())
 }
 
 /// Positions of the path as text.

@@ -2,6 +2,7 @@
 //! of the protocol.
 
 mod breakpoints;
+mod history;
 mod live;
 mod ours;
 mod robust;

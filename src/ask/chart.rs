@@ -1,0 +1,289 @@
+//! The calls of all threads over a part of the history, at the level of detail of a drawing: what is
+//! open at each of so many columns. So the cost depends on the width of the drawing, not on the run.
+
+use super::functions::Functions;
+use super::opened::Asked;
+use super::scale::Scale;
+use crate::common::{Addr, Tid};
+use crate::sideband::{Event, Record};
+use crate::timeline::Frame;
+use std::collections::HashMap;
+
+/// The most columns.
+const WIDTH_LIMIT: u64 = 10_000;
+/// The most levels of calls, from the outermost one on.
+const LEVELS: usize = 200;
+/// The columns for each segment that may be decoded. Where that is not enough, the segments are so
+/// many that their starts are close enough.
+const COLUMNS_A_SEGMENT: u64 = 6;
+
+/// A question for the calls in a part of the history.
+#[derive(Clone, Copy, Debug)]
+pub struct ChartQuestion {
+    /// The first position.
+    pub from: u64,
+    /// The position after the last one.
+    pub to: u64,
+    /// The number of columns.
+    pub width: u64,
+}
+
+/// A drawing of calls over positions.
+#[derive(Clone, Debug, Default)]
+pub struct Chart {
+    /// The threads, in the order of their beginnings.
+    pub threads: Vec<ChartThread>,
+    /// The names of functions, by their numbers.
+    pub names: Vec<String>,
+    /// The signals whose handlers were executed, or that ended the run: position, thread, number.
+    pub signals: Vec<(u64, Tid, i32)>,
+}
+
+/// A thread of a drawing.
+#[derive(Clone, Debug)]
+pub struct ChartThread {
+    /// The thread.
+    pub tid: Tid,
+    /// Its name.
+    pub name: String,
+    /// The position where it begins.
+    pub from: u64,
+    /// The position after its end.
+    pub to: u64,
+    /// The columns in which it executes, joined: from one position to another.
+    pub busy: Vec<(u64, u64)>,
+    /// The calls that are open at some column.
+    pub slices: Vec<ChartSlice>,
+    /// True if there are more levels than are listed.
+    pub is_deeper: bool,
+}
+
+/// A call, or a part of one in which it stays in one function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChartSlice {
+    /// The number of calls around it.
+    pub level: usize,
+    /// The position where it begins; it may be before the part of the history that is drawn.
+    pub from: u64,
+    /// The position after its end, or the end of the part that is drawn.
+    pub to: u64,
+    /// The number of the function's name.
+    pub name: usize,
+    /// The number of the thread's first instruction in it that is known.
+    pub instruction: u64,
+    /// True if it is a signal's handler.
+    pub is_signal: bool,
+}
+
+impl Asked {
+    /// Draws the calls of all threads. Returns `None` if the user interrupted it.
+    pub fn chart(&self, question: ChartQuestion, interrupted: &dyn Fn() -> bool) -> Option<Chart> {
+        let width = question.width.clamp(1, WIDTH_LIMIT);
+        let to = question.to.max(question.from.saturating_add(1));
+        let question = ChartQuestion { to, width, ..question };
+        let starts = self.starts();
+        let functions = self.functions();
+        let mut names = Names { functions: &functions, numbers: HashMap::new(), list: Vec::new() };
+        let (mut threads, mut scales) = (Vec::new(), HashMap::new());
+        for tid in self.tids() {
+            let scale = scales.entry(tid).or_insert_with(|| self.scale(tid, &starts));
+            let pen = Pen { asked: self, tid, scale, question };
+            threads.push(pen.draw(&mut names, interrupted)?);
+        }
+        threads.sort_by_key(|thread| thread.from);
+        Some(Chart { threads, signals: self.signals(&scales), names: names.list })
+    }
+
+    /// Returns the signals of the sideband, with the positions of the next instructions.
+    fn signals(&self, scales: &HashMap<Tid, Scale<'_>>) -> Vec<(u64, Tid, i32)> {
+        let signal = |record: &Record| {
+            let Event::Signal { number, .. } = record.event else { return None };
+            let (tid, timeline) = (record.tid, &self.timeline);
+            let global = timeline.position_behind(tid, record.tsc);
+            let global = global.unwrap_or_else(|| timeline.total());
+            let index = timeline.index_of(tid, global);
+            Some((scales.get(&tid)?.position(index), tid, number))
+        };
+        self.timeline.records().iter().filter_map(signal).collect()
+    }
+}
+
+/// The functions of a drawing.
+struct Names<'a> {
+    functions: &'a Functions<'a>,
+    numbers: HashMap<Addr, usize>,
+    list: Vec<String>,
+}
+
+impl Names<'_> {
+    /// Returns the number of the function at an address, or of the address if it is in none.
+    fn number(&mut self, addr: Addr) -> usize {
+        let function = self.functions.at(addr);
+        let start = function.as_ref().map_or(addr, |function| function.start);
+        *self.numbers.entry(start).or_insert_with(|| {
+            self.list.push(function.map_or_else(|| addr.to_string(), |found| found.name.clone()));
+            self.list.len() - 1
+        })
+    }
+}
+
+/// The stack of a thread at an instruction.
+struct Sample {
+    /// The position of the column.
+    at: u64,
+    index: u64,
+    /// The outermost calls.
+    frames: Vec<Frame>,
+    /// The address of the instruction, or of one that executed in the same function.
+    pc: Option<Addr>,
+    is_deeper: bool,
+}
+
+/// A slice that has not ended.
+struct Open {
+    /// The number of the instruction that called it; `None` for the outermost function.
+    call: Option<u64>,
+    slice: ChartSlice,
+}
+
+/// The drawing of one thread.
+struct Pen<'a> {
+    asked: &'a Asked,
+    tid: Tid,
+    scale: &'a Scale<'a>,
+    question: ChartQuestion,
+}
+
+impl Pen<'_> {
+    /// Returns the position where a column begins.
+    fn edge(&self, column: u64) -> u64 {
+        let ChartQuestion { from, to, width } = self.question;
+        let part = u128::from(to - from) * u128::from(column) / u128::from(width);
+        from.saturating_add(u64::try_from(part).unwrap_or(u64::MAX))
+    }
+
+    fn draw(&self, names: &mut Names<'_>, interrupted: &dyn Fn() -> bool) -> Option<ChartThread> {
+        let (from, to) = self.scale.life();
+        let mut thread = self.thread(from, to);
+        let count = self.asked.timeline.instructions(self.tid);
+        let decodes = self.segments() <= self.question.width / COLUMNS_A_SEGMENT;
+        let mut open: Vec<Open> = Vec::new();
+        let mut last = None;
+        for column in 0..self.question.width {
+            let (edge, next) = (self.edge(column), self.edge(column + 1));
+            let middle = edge + (next - edge) / 2;
+            if next <= from || edge >= to || count == 0 {
+                close(&mut open, 0, edge, &mut thread);
+                continue;
+            }
+            let [begins, index, ends] = [edge, middle, next].map(|at| self.scale.index(at));
+            if begins < ends {
+                thread.busy(edge.max(from), next.min(to));
+            }
+            let index = index.min(count - 1);
+            if last == Some(index) {
+                continue;
+            }
+            if interrupted() {
+                return None;
+            }
+            let sample = self.sample(middle, index, decodes)?;
+            thread.is_deeper |= sample.is_deeper;
+            self.enter(&mut open, &sample, edge.max(from), names, &mut thread);
+            last = Some(index);
+        }
+        close(&mut open, 0, self.question.to.min(to), &mut thread);
+        Some(thread)
+    }
+
+    fn thread(&self, from: u64, to: u64) -> ChartThread {
+        let manifest = self.asked.timeline.reader().manifest();
+        let entries = manifest.end.iter().flat_map(|end| &end.threads);
+        let entry = entries.into_iter().find(|entry| entry.tid == self.tid);
+        let name = entry.map(|entry| entry.name.clone()).unwrap_or_default();
+        let (busy, slices) = (Vec::new(), Vec::new());
+        ChartThread { tid: self.tid, name, from, to, busy, slices, is_deeper: false }
+    }
+
+    /// Returns the number of segments in which the thread's path is, for this part of the history.
+    fn segments(&self) -> u64 {
+        let [from, to] =
+            [self.question.from, self.question.to].map(|position| self.scale.index(position));
+        self.asked.timeline.segments_between(self.tid, from, to)
+    }
+
+    fn sample(&self, at: u64, index: u64, decodes: bool) -> Option<Sample> {
+        let (timeline, tid) = (&self.asked.timeline, self.tid);
+        let (index, mut frames, pc) = if decodes {
+            (index, timeline.call_stack(tid, index), timeline.pc(tid, index))
+        } else {
+            let (start, frames) = timeline.call_stack_near(tid, index)?;
+            let entry = frames.first().map(|frame| frame.entry);
+            let pc = entry.or_else(|| timeline.outermost_near(tid, start));
+            (start, frames, pc)
+        };
+        frames.reverse();
+        let is_deeper = frames.len() >= LEVELS;
+        // The function at the last level is that from which the next one was called.
+        let pc = frames.get(LEVELS - 1).map(|frame| frame.site).or(pc);
+        frames.truncate(LEVELS - 1);
+        Some(Sample { at, index, frames, pc, is_deeper })
+    }
+
+    /// Ends what is over, and begins what is new. `edge` is the position after the last sample.
+    fn enter(
+        &self,
+        open: &mut Vec<Open>,
+        sample: &Sample,
+        edge: u64,
+        names: &mut Names<'_>,
+        thread: &mut ChartThread,
+    ) {
+        for level in 0..=sample.frames.len() {
+            let frame = level.checked_sub(1).and_then(|outer| sample.frames.get(outer));
+            let inner = sample.frames.get(level).map(|frame| frame.site);
+            let Some(at) = inner.or(sample.pc) else { break };
+            let (call, name) = (frame.map(|frame| frame.index), names.number(at));
+            let known = open.get(level).filter(|open| open.call == call);
+            if known.is_some_and(|known| known.slice.name == name) {
+                continue;
+            }
+            // After a jump to another function, the call is the same.
+            let is_new_call = known.is_none();
+            let (from, instruction) = match frame {
+                Some(frame) if is_new_call => {
+                    // Before the first instruction, the thread may have waited for others.
+                    let called = self.scale.position(frame.index).min(sample.at);
+                    (called, frame.index + u64::from(!frame.signal))
+                }
+                _ => {
+                    let inner = sample.frames.get(level);
+                    let called = inner.map_or(edge, |inner| self.scale.position(inner.index));
+                    (edge.min(called), sample.index)
+                }
+            };
+            close(open, level, edge.min(from), thread);
+            let is_signal = frame.is_some_and(|frame| frame.signal);
+            let slice = ChartSlice { level, from, to: from, name, instruction, is_signal };
+            open.push(Open { call, slice });
+        }
+        close(open, sample.frames.len() + 1, edge, thread);
+    }
+}
+
+/// Ends the slices from a level on.
+fn close(open: &mut Vec<Open>, level: usize, to: u64, thread: &mut ChartThread) {
+    for Open { slice, .. } in open.drain(level.min(open.len())..) {
+        thread.slices.push(ChartSlice { to: to.max(slice.from), ..slice });
+    }
+}
+
+impl ChartThread {
+    /// Notes that the thread executes in a column.
+    fn busy(&mut self, from: u64, to: u64) {
+        match self.busy.last_mut() {
+            Some(last) if last.1 >= from => last.1 = to,
+            _ => self.busy.push((from, to)),
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The place of a thread's instructions on the axis of positions, for drawings. In an exact recording
+//! it is estimated between two places whose positions are known.
+
+use super::clock::Places;
+use super::opened::Asked;
+use crate::common::Tid;
+use crate::session::Position;
+use crate::timeline::Timeline;
+
+/// A part of a thread's path, in which it executes without another thread in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Interval {
+    /// The position of its first instruction.
+    position: u64,
+    /// The position of the next interval of any thread.
+    end: u64,
+    /// The number of its first instruction.
+    index: u64,
+}
+
+/// The axis of one thread.
+pub(super) enum Scale<'a> {
+    /// That of an exact recording: the intervals of the thread, in order, and its instructions.
+    Exact { intervals: Vec<Interval>, count: u64 },
+    /// That of a path.
+    Path { timeline: &'a Timeline, tid: Tid },
+}
+
+impl Asked {
+    /// Returns the axis of a thread. `starts`: see [`Places::starts`].
+    pub(super) fn scale(&self, tid: Tid, starts: &[u64]) -> Scale<'_> {
+        let (timeline, count) = (&self.timeline, self.timeline.instructions(tid));
+        let Some(places) = &self.places else { return Scale::Path { timeline, tid } };
+        let last = Position::parts(self.last_position()).0;
+        let interval = |(moment, index)| {
+            let after = starts.partition_point(|start| *start <= moment);
+            let end = starts.get(after).copied().unwrap_or(last.max(moment));
+            let [position, end] = [moment, end].map(|moment| Position::exact(moment, 0));
+            Interval { position, end, index }
+        };
+        Scale::Exact { intervals: places.timed(tid).map(interval).collect(), count }
+    }
+
+    /// Returns the moments of all places, ascending.
+    pub(super) fn starts(&self) -> Vec<u64> {
+        self.places.as_ref().map(Places::starts).unwrap_or_default()
+    }
+}
+
+impl Scale<'_> {
+    /// Returns the position of the thread's instruction `index`, or where its path ends.
+    pub(super) fn position(&self, index: u64) -> u64 {
+        match self {
+            Self::Exact { intervals, count } => {
+                let next = intervals.partition_point(|interval| interval.index <= index);
+                let Some(at) = next.checked_sub(1).and_then(|at| intervals.get(at)) else {
+                    return intervals.first().map_or(0, |first| first.position);
+                };
+                let end = intervals.get(next).map_or(*count, |next| next.index);
+                at.position + part(index - at.index, end - at.index, at.end - at.position)
+            }
+            Self::Path { timeline, tid } => {
+                let before = || timeline.global_of(*tid, index.checked_sub(1)?);
+                let at = timeline.global_of(*tid, index);
+                at.or_else(|| Some(before()? + 1)).unwrap_or_else(|| timeline.total())
+            }
+        }
+    }
+
+    /// Returns the number of instructions that the thread executed before a position.
+    pub(super) fn index(&self, position: u64) -> u64 {
+        match self {
+            Self::Exact { intervals, count } => {
+                let next = intervals.partition_point(|interval| interval.position <= position);
+                let Some(at) = next.checked_sub(1).and_then(|at| intervals.get(at)) else {
+                    return 0;
+                };
+                let end = intervals.get(next).map_or(*count, |next| next.index);
+                at.index + part(position - at.position, at.end - at.position, end - at.index)
+            }
+            Self::Path { timeline, tid } => timeline.index_of(*tid, position),
+        }
+    }
+
+    /// Returns the positions of the thread's beginning and end.
+    pub(super) fn life(&self) -> (u64, u64) {
+        match self {
+            Self::Exact { intervals, .. } => (
+                intervals.first().map_or(0, |first| first.position),
+                intervals.last().map_or(0, |last| last.end),
+            ),
+            Self::Path { timeline, tid } => {
+                (self.position(0), self.position(timeline.instructions(*tid)))
+            }
+        }
+    }
+}
+
+/// Returns the share `done / of` of `whole`.
+fn part(done: u64, of: u64, whole: u64) -> u64 {
+    if of == 0 {
+        return whole;
+    }
+    let part = u128::from(done.min(of)) * u128::from(whole) / u128::from(of);
+    u64::try_from(part).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_and_positions_lead_to_each_other() {
+        let interval = |position, end, index| Interval { position, end, index };
+        let intervals = vec![interval(100, 200, 0), interval(500, 700, 50), interval(700, 750, 60)];
+        let scale = Scale::Exact { intervals, count: 110 };
+        assert_eq!(scale.life(), (100, 750));
+        for (index, position) in [(0, 100), (25, 150), (50, 500), (55, 600), (60, 700), (110, 750)]
+        {
+            assert_eq!((scale.position(index), scale.index(position)), (position, index));
+        }
+        // Before its birth, while another thread executes, and after its end.
+        assert_eq!([0, 99, 200, 499, 1000].map(|at| scale.index(at)), [0, 0, 50, 50, 110]);
+    }
+}

@@ -1,0 +1,367 @@
+//! Questions about the whole history: the calls over time, the number of executions of each function.
+//! Threads answer them beside the session, so that a user can go on.
+
+use super::adapter::Adapter;
+use super::here::share;
+use super::hits::Hits;
+use super::host::OpenAsked;
+use super::inbox::Input;
+use super::protocol::{Fault, Request};
+use crate::ask::{Asked, Chart, ChartQuestion, ChartSlice, FileCoverage};
+use crate::common::Tid;
+use crate::gdb::position_text;
+use crate::session::signal_name;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+/// The identification of the progress of the preparation.
+const PROGRESS: &str = "contraflow-questions";
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct TimelineArguments {
+    from: Option<f64>,
+    to: Option<f64>,
+    width: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct PositionArguments {
+    thread: i32,
+    instruction: u64,
+}
+
+/// A question.
+pub(super) enum Question {
+    /// The calls over time: what is known without them, the part of the history, the last position.
+    Calls { known: Value, chart: ChartQuestion, total: u64 },
+    /// The executions of the functions of a source file.
+    Counts(PathBuf),
+    /// The position of a thread's instruction.
+    Position(Tid, u64),
+    /// The hits of some code.
+    Hits(Hits),
+}
+
+/// The part of a request that is a question for the thread.
+pub(super) enum Asking {
+    /// It is none.
+    None,
+    /// The question.
+    Question(Question),
+    /// It was, and this is the answer.
+    Answered(Value),
+}
+
+/// A question on its way.
+struct Job {
+    request: Request,
+    question: Question,
+    is_cancelled: Arc<AtomicBool>,
+}
+
+/// A thread that answers questions, once it is needed.
+#[derive(Default)]
+struct Desk {
+    jobs: Option<Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The threads that answer, and the questions without an answer.
+#[derive(Default)]
+pub(super) struct Questions {
+    open: Option<OpenAsked>,
+    /// One for drawings, one for hits, one for counts: a drawing does not wait for a long search.
+    desks: [Desk; 3],
+    is_over: Arc<AtomicBool>,
+    asked: BTreeMap<i64, (Request, Arc<AtomicBool>)>,
+    /// True while the client shows the progress of the preparation.
+    shows_progress: bool,
+}
+
+impl Questions {
+    /// Returns questions that are answered by what `open` opens.
+    pub(super) fn new(open: Option<OpenAsked>) -> Self {
+        Self { open, ..Self::default() }
+    }
+
+    fn can_answer(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Passes a question on to a thread, which is started for its first one.
+    fn ask(&mut self, request: &Request, question: Question, answers: Sender<Input>) {
+        let Some(open) = &self.open else { return };
+        let desk = match question {
+            Question::Calls { .. } | Question::Position(..) => 0,
+            Question::Hits(_) => 1,
+            Question::Counts(_) => 2,
+        };
+        let desk = &mut self.desks[desk];
+        let jobs = desk.jobs.get_or_insert_with(|| {
+            let (jobs, received) = channel();
+            let (open, is_over) = (Arc::clone(open), Arc::clone(&self.is_over));
+            let body = move || answer(&open, &received, &answers, &is_over);
+            desk.thread = Some(thread::spawn(body));
+            jobs
+        });
+        let is_cancelled = Arc::new(AtomicBool::new(false));
+        self.asked.insert(request.seq, (request.clone(), Arc::clone(&is_cancelled)));
+        // If the thread has panicked, the end of the session answers.
+        let _ = jobs.send(Job { request: request.clone(), question, is_cancelled });
+    }
+
+    /// Notes that a question is answered. Returns true if it was cancelled.
+    pub(super) fn forget(&mut self, seq: i64) -> bool {
+        let asked = self.asked.remove(&seq);
+        asked.is_some_and(|(_, is_cancelled)| is_cancelled.load(Ordering::Relaxed))
+    }
+
+    /// Ends the threads, and returns the questions without an answer.
+    pub(super) fn end(mut self) -> Vec<Request> {
+        self.is_over.store(true, Ordering::Relaxed);
+        for Desk { jobs, thread } in std::mem::take(&mut self.desks) {
+            drop(jobs);
+            // A panic was printed when it happened.
+            let _ = thread.map(JoinHandle::join);
+        }
+        self.asked.into_values().map(|(request, _)| request).collect()
+    }
+}
+
+impl Adapter<'_> {
+    /// Begins to answer a question about the whole history. Returns false for other requests, and if
+    /// there is no such history or the program runs.
+    pub(super) fn begins_question(&mut self, request: &Request) -> bool {
+        let is_able = |questions: &Questions| questions.can_answer();
+        let is_able = self.debugged.as_ref().is_some_and(|debugged| is_able(&debugged.questions));
+        if !is_able || self.motion.is_some() {
+            return false;
+        }
+        let question = match self.question(request) {
+            Ok(Asking::Question(question)) => question,
+            Ok(Asking::None) => return false,
+            Ok(Asking::Answered(answer)) => {
+                self.client.respond(request, Ok(answer));
+                return true;
+            }
+            Err(fault) => {
+                self.client.respond(request, Err(fault));
+                return true;
+            }
+        };
+        let answers = self.inbox.sender();
+        if let Some(debugged) = &mut self.debugged {
+            debugged.questions.ask(request, question, answers);
+        }
+        true
+    }
+
+    fn question(&mut self, request: &Request) -> Result<Asking, Fault> {
+        Ok(Asking::Question(match request.command.as_str() {
+            "contraflow/hits" => return self.begin_hits(request),
+            "contraflow/timeline" => {
+                let arguments: TimelineArguments = request.arguments()?;
+                let Some(width) = arguments.width else { return Ok(Asking::None) };
+                let known = self.timeline()?;
+                let total = self.ask(|session, _| session.run().position())?;
+                let total = total.map_or(0, |position| position.total);
+                let [from, to] = [arguments.from.unwrap_or(0.0), arguments.to.unwrap_or(1.0)]
+                    .map(|share| position_at(share, total));
+                let chart = ChartQuestion { from, to, width };
+                Question::Calls { known, chart, total }
+            }
+            "contraflow/counts" => {
+                let source = &request.arguments["source"];
+                let path = source["path"].as_str().or_else(|| source.as_str());
+                Question::Counts(path.ok_or_else(|| Fault::new("give `source`"))?.into())
+            }
+            "contraflow/positionOf" => {
+                let arguments: PositionArguments = request.arguments()?;
+                Question::Position(Tid(arguments.thread), arguments.instruction)
+            }
+            _ => return Ok(Asking::None),
+        }))
+    }
+
+    pub(super) fn cancel_question(&self, seq: &Value) {
+        let asked = self.debugged.as_ref().map(|debugged| &debugged.questions.asked);
+        let asked = asked.zip(seq.as_i64()).and_then(|(asked, seq)| asked.get(&seq));
+        if let Some((_, is_cancelled)) = asked {
+            is_cancelled.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Shows how far the recording is prepared for questions.
+    pub(super) fn prepared(&mut self, done: u64, total: u64) {
+        let Some(debugged) = self.debugged.as_mut() else { return };
+        if !self.features.supports_progress_reporting {
+            return;
+        }
+        let shows = &mut debugged.questions.shows_progress;
+        if done < total && !std::mem::replace(shows, true) {
+            let title = "Preparing the calls of the recording";
+            let body = json!({"progressId": PROGRESS, "title": title, "percentage": 0});
+            self.client.event("progressStart", body);
+        } else if done < total {
+            let percentage = (100.0 * share(done, total)).round();
+            let body = json!({"progressId": PROGRESS, "percentage": percentage});
+            self.client.event("progressUpdate", body);
+        } else if std::mem::take(shows) {
+            self.client.event("progressEnd", json!({"progressId": PROGRESS}));
+        }
+    }
+}
+
+/// Returns the position at a share of the history.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a drawing needs no more, and the share is in range"
+)]
+fn position_at(share: f64, total: u64) -> u64 {
+    (share.clamp(0.0, 1.0) * total as f64) as u64
+}
+
+/// Opens the recording, and answers questions until there are no more.
+fn answer(
+    open: &OpenAsked,
+    jobs: &Receiver<Job>,
+    answers: &Sender<Input>,
+    is_over: &Arc<AtomicBool>,
+) {
+    let mut percent = None;
+    let mut goes_on = |done: u64, total: u64| {
+        let now = done.saturating_mul(100).checked_div(total);
+        if now != percent && done < total {
+            percent = now;
+            // Without a receiver, it is over.
+            let _ = answers.send(Input::Prepared(done, total));
+        }
+        !is_over.load(Ordering::Relaxed)
+    };
+    let opened = open(&mut goes_on);
+    let _ = answers.send(Input::Prepared(1, 1));
+    let mut answerer = opened.map(|asked| Answerer { asked, counts: None });
+    for Job { request, question, is_cancelled } in jobs {
+        let is_cancelled =
+            || is_cancelled.load(Ordering::Relaxed) || is_over.load(Ordering::Relaxed);
+        let answer = match (&mut answerer, question) {
+            _ if is_cancelled() => Err(Fault::cancelled()),
+            (Ok(answerer), Question::Hits(mut hits)) => {
+                let Some(answer) = hits.search(&mut answerer.asked, answers, &is_cancelled) else {
+                    let arguments = hits.rest(&request.arguments);
+                    let _ = answers.send(Input::NoQuestion(Request { arguments, ..request }));
+                    continue;
+                };
+                answer
+            }
+            (Ok(answerer), question) => answerer.answer(question, &is_cancelled),
+            (Err(why), _) => Err(Fault::new(why.clone())),
+        };
+        if answers.send(Input::Answer(request, answer)).is_err() {
+            return;
+        }
+    }
+}
+
+/// An opened recording, and the counts once they are needed.
+struct Answerer {
+    asked: Asked,
+    counts: Option<BTreeMap<Arc<str>, FileCoverage>>,
+}
+
+impl Answerer {
+    fn answer(
+        &mut self,
+        question: Question,
+        is_cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Value, Fault> {
+        match question {
+            Question::Calls { known, chart, total } => {
+                let drawn = self.asked.chart(chart, is_cancelled).ok_or_else(Fault::cancelled)?;
+                Ok(timeline(known, &drawn, chart, total))
+            }
+            Question::Counts(path) => self.counts_of(&path, is_cancelled),
+            Question::Hits(_) => Err(Fault::new("hits are searched elsewhere")),
+            Question::Position(tid, instruction) => {
+                let position = self.asked.position_of_instruction(tid, instruction);
+                let none = || Fault::new(format!("thread {tid} has no instruction {instruction}"));
+                let position = position.ok_or_else(none)?;
+                Ok(json!({"position": position_text(position, self.asked.is_exact())}))
+            }
+        }
+    }
+
+    /// Returns how often each function of a source file was executed.
+    fn counts_of(
+        &mut self,
+        path: &Path,
+        is_cancelled: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Value, Fault> {
+        let counts = if let Some(counts) = self.counts.take() {
+            counts
+        } else {
+            let counted = self.asked.coverage(is_cancelled);
+            let counted = counted.map_err(|error| Fault::new(error.to_string()))?;
+            counted.ok_or_else(Fault::cancelled)?
+        };
+        let mut by_line: BTreeMap<u32, (String, u64)> = BTreeMap::new();
+        let real = fs::canonicalize(path).ok();
+        for (file, counted) in &counts {
+            let file = Path::new(&**file);
+            let is_same = || real.is_some() && fs::canonicalize(file).ok() == real;
+            if file != path && !(file.file_name() == path.file_name() && is_same()) {
+                continue;
+            }
+            // Instances of a template or of generic code are of one line.
+            for (name, (line, count)) in &counted.functions {
+                let entry = by_line.entry(*line).or_insert_with(|| (name.clone(), 0));
+                entry.1 += count;
+            }
+        }
+        self.counts = Some(counts);
+        let function = |(line, (name, count)): (&u32, &(String, u64))| json!({"line": line, "name": name, "count": count});
+        Ok(json!({"functions": by_line.iter().map(function).collect::<Vec<_>>()}))
+    }
+}
+
+/// Adds the calls to a timeline.
+fn timeline(mut known: Value, drawn: &Chart, question: ChartQuestion, total: u64) -> Value {
+    let shares = |from, to| [share(from, total).min(1.0), share(to, total).min(1.0)];
+    let slice = |slice: &ChartSlice| {
+        let [from, to] = shares(slice.from, slice.to);
+        json!([slice.level, from, to, slice.name, slice.instruction, u8::from(slice.is_signal)])
+    };
+    let thread = |thread: &crate::ask::ChartThread| {
+        let [from, to] = shares(thread.from, thread.to);
+        json!({
+            "id": thread.tid.0,
+            "name": thread.name,
+            "from": from,
+            "to": to,
+            "busy": thread.busy.iter().map(|(from, to)| shares(*from, *to)).collect::<Vec<_>>(),
+            "slices": thread.slices.iter().map(slice).collect::<Vec<_>>(),
+            "isDeeper": thread.is_deeper,
+        })
+    };
+    let signal = |(at, tid, number): &(u64, Tid, i32)| {
+        let name = signal_name(*number).map_or_else(|| number.to_string(), Into::into);
+        json!({"share": share(*at, total).min(1.0), "thread": tid.0, "name": name})
+    };
+    known["threads"] = drawn.threads.iter().map(thread).collect();
+    known["signals"] = drawn.signals.iter().map(signal).collect();
+    known["names"] = json!(drawn.names);
+    known["from"] = share(question.from, total).into();
+    known["to"] = share(question.to, total).into();
+    known
+}
