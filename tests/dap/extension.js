@@ -46,6 +46,7 @@ class Session {
 
     customRequest(command, args) {
         const seq = ++this.seq;
+        if (tracker) tracker.onWillReceiveMessage({ seq, command, arguments: args || {} });
         const text = JSON.stringify({ seq, type: 'request', command, arguments: args || {} });
         this.child.stdin.write(`Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`);
         return new Promise((resolve, reject) => this.waiting.set(seq, [resolve, reject]));
@@ -66,6 +67,7 @@ const said = [];
 const input = [];
 let factory;
 let inline;
+let lenses;
 let tracker;
 const say = (text) => { said.push(text); };
 const nothing = { dispose: () => {} };
@@ -89,13 +91,18 @@ const fake = {
         registerDebugAdapterDescriptorFactory: (_, made) => { factory = made; return nothing; },
         registerDebugAdapterTrackerFactory: (_, made) => { tracker = made.createDebugAdapterTracker(); return nothing; },
     },
-    languages: { registerInlineValuesProvider: (_, provider) => { inline = provider; return nothing; } },
+    languages: {
+        registerInlineValuesProvider: (_, provider) => { inline = provider; return nothing; },
+        registerCodeLensProvider: (_, provider) => { lenses = provider; return nothing; },
+    },
+    CodeLens: class { constructor(range, command) { Object.assign(this, { range, command }); } },
     Range: class { constructor(...all) { this.all = all; } },
     InlineValueVariableLookup: class { constructor(range, name) { Object.assign(this, { range, name }); } },
     commands: {
         registerCommand: (id, run) => { registered.commands[id] = run; return nothing; },
         executeCommand: async () => {},
     },
+    TreeItemCollapsibleState: { None: 0, Collapsed: 1, Expanded: 2 },
     EventEmitter: class { constructor() { this.event = () => nothing; } fire() {} },
     TreeItem: class { constructor(label) { this.label = label; } },
     ThemeColor: class { constructor(id) { this.id = id; } },
@@ -106,6 +113,31 @@ const fake = {
 };
 const load = Module._load;
 Module._load = (name, ...rest) => (name === 'vscode' ? fake : load(name, ...rest));
+
+/** Opens a view with a page, and returns what it is posted. */
+function opened(id) {
+    const posted = [];
+    const view = {
+        webview: { postMessage: (message) => posted.push(message), onDidReceiveMessage: (handle) => { view.send = handle; } },
+        onDidDispose: () => {},
+    };
+    registered.views[id].resolveWebviewView(view);
+    const { html } = view.webview;
+    assert(/acquireVsCodeApi/.test(html) && !/https?:/.test(html));
+    // The script must be one: a syntax error would leave the page empty.
+    new Function(/<script[^>]*>([^]*)<\/script>/.exec(html)[1]);
+    view.send({ ready: true });
+    return { posted, send: (message) => view.send(message), find: (key) => posted.filter((message) => message[key] !== undefined) };
+}
+
+async function until(read) {
+    for (let round = 0; round < 3000; round++) {
+        const found = await read();
+        if (found) return found;
+        await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+    throw new Error(`not in time: ${read}`);
+}
 
 async function main() {
     require(path.join(folder, 'extension.js')).activate({ subscriptions: [] });
@@ -132,14 +164,14 @@ async function main() {
         await session.event('contraflow/when');
         assert(/ · end$/.test(status.text) && status.backgroundColor === undefined, status.text);
 
+        const list = opened('contraflow.hits');
         input.push('a; total');
         await run('hits');
-        const hits = registered.trees['contraflow.hits'];
-        const [title, ...list] = hits.getChildren();
-        assert.strictEqual(title.label, `5 hits of ${path.basename(source)}:${line}`);
-        assert.strictEqual(list[0].description, 'a = 4, total = 10');
-        const item = hits.getTreeItem(list[2]);
-        await run('seek', ...item.command.arguments);
+        const found = list.find('hits').flatMap((message) => message.hits);
+        assert.strictEqual(list.posted[list.posted.length - 1].state, `5 hits of ${path.basename(source)}:${line}`);
+        const rows = found.map((hit) => hit.values.join(' ')).sort();
+        assert.deepStrictEqual(rows, ['0 0', '1 1', '2 3', '3 6', '4 10']);
+        list.send({ position: found.find((hit) => hit.values[0] === '2').position });
         await session.event('stopped');
         const when = await session.event('contraflow/when');
         assert(/ · past$/.test(status.text) && status.backgroundColor.id === 'statusBarItem.warningBackground');
@@ -165,26 +197,36 @@ async function main() {
 
         await run('stepBackOut');
         await session.event('stopped');
-        const posted = [];
-        const view = {
-            webview: { postMessage: (message) => posted.push(message), onDidReceiveMessage: (handle) => { view.send = handle; } },
-            onDidDispose: () => {},
-        };
-        registered.views['contraflow.recording'].resolveWebviewView(view);
-        assert(/acquireVsCodeApi/.test(view.webview.html) && !/https?:/.test(view.webview.html));
-        view.send({ ready: true });
-        assert(posted[0].threads.length === 1 && posted[0].hits.length === 5);
-        view.send({ share: 0.5 });
+        const map = opened('contraflow.recording');
+        await until(() => map.find('known').length > 0);
+        assert(map.find('known')[0].known.threads.length === 1 && map.find('hits')[0].hits.length === 5);
+        map.send({ draw: { from: 0, to: 1, width: 800 } });
+        const { drawing } = await until(() => map.find('drawing')[0]);
+        const [thread] = drawing.threads;
+        const add = thread.slices.filter((slice) => drawing.names[slice[3]] === 'main')[0];
+        map.send({ call: { thread: thread.id, instruction: add[4] } });
+        await session.event('stopped');
+        const place = await session.customRequest('stackTrace', { threadId: thread.id, levels: 1 });
+        assert.strictEqual(place.stackFrames[0].name, 'main');
+        map.send({ share: 0.5 });
         await session.event('stopped');
         const half = await session.customRequest('contraflow/when');
         assert(Math.abs(half.share - 0.5) < 0.01, JSON.stringify(half));
 
         await run('seek', 'end');
         await session.event('stopped');
-        const variable = { name: 'total', evaluateName: 'total', type: 'int' };
-        const total = await session.customRequest('evaluate', { expression: 'total', context: 'watch' });
-        await run('whoWrote', { variable: { ...variable, memoryReference: total.memoryReference } });
-        assert(/^add:\d+  0a 00 00 00 → 0f 00 00 00$/.test(hits.getChildren()[1].description), hits.getChildren()[1].description);
+        const frames = await session.customRequest('stackTrace', { threadId: half.thread, levels: 1 });
+        fake.debug.activeStackItem = { threadId: half.thread, frameId: frames.stackFrames[0].id };
+        await run('whoWrote', { variable: { name: 'total', evaluateName: 'total', type: 'int' } });
+        const previous = registered.trees['contraflow.values'];
+        const [root] = previous.getChildren();
+        const writes = previous.getChildren(root).map((each) => `${each.label} ${each.description}`);
+        assert(/^15 add:\d+, was 10$/.test(writes[0]) && /^10 add:\d+, was 6$/.test(writes[1]), writes.join('\n'));
+
+        // How often functions ran.
+        const open = { ...document, uri: { fsPath: source }, lineCount: text.length, isDirty: false };
+        const titles = (await lenses.provideCodeLenses(open)).map((lens) => [text[lens.range.all[0]], lens.command.title]);
+        assert.strictEqual(titles.find(([above]) => above.startsWith('static int add'))[1], 'ran 5 times');
         assert.deepStrictEqual(said.filter((text) => /contraflow:/.test(text)), []);
     } finally {
         await session.customRequest('disconnect');

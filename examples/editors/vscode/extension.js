@@ -2,11 +2,17 @@
 'use strict';
 const vscode = require('vscode');
 const { execFile } = require('child_process');
-const { Hits, Marks } = require('./trees');
+const { Counts } = require('./lens');
+const { Hits } = require('./hits');
+const { PreviousValues, Marks } = require('./trees');
 const { Recording } = require('./recording');
 
 const TYPE = 'contraflow';
 const LANGUAGES = ['c', 'cpp', 'rust', 'go', 'zig', 'd'];
+/** The writers of a value that are searched at once. */
+const WRITERS = 10;
+/** Requests of VS Code's that wait for a search to end. */
+const MOVES = ['continue', 'next', 'stepIn', 'stepOut', 'stepBack', 'reverseContinue', 'restart', 'restartFrame', 'goto'];
 
 function program() {
     return vscode.workspace.getConfiguration(TYPE).get('path') || TYPE;
@@ -76,7 +82,7 @@ const configurations = {
         if (configuration.request === 'attach') {
             return { ...configuration, pid: Number(configuration.pid) };
         }
-        if (configuration.type && (configuration.recording || configuration.program)) {
+        if (configuration.type && (configuration.recording || configuration.program || configuration.perfData || configuration.bundle)) {
             return configuration;
         }
         // F5 without a configuration.
@@ -114,33 +120,76 @@ class Status {
 
 function activate(context) {
     const status = new Status();
-    const go = (position) => request('seek', { to: String(position) });
-    const hits = new Hits(vscode);
+    const go = async (position) => {
+        await stopSearch();
+        return request('seek', { to: String(position) });
+    };
+    const hits = new Hits({ go, stop: () => stopSearch() });
     const marks = new Marks(vscode);
-    const recording = new Recording(vscode, go);
+    const values = new PreviousValues(vscode);
+    const counts = new Counts(vscode, session);
+    const recording = new Recording({
+        go,
+        timeline: (wanted) => session().customRequest('contraflow/timeline', wanted),
+        positionOf: (call) => request('positionOf', call),
+        callsOf: (name) => showHits({ function: name }, name),
+    });
+    /** The numbers of the requests that search, by their tokens. */
+    const searches = new Map();
 
-    async function refresh() {
+    async function refresh(when) {
         const active = session();
         if (!active) {
             return;
         }
         try {
+            hits.here(when && when.position);
             const timeline = await active.customRequest('contraflow/timeline');
             marks.show(timeline.marks);
-            recording.show({ ...timeline, hits: hits.shares() });
+            recording.show(timeline);
         } catch {
             // It runs again: the next stop refreshes.
         }
     }
 
+    /** Shows hits in their view while they are found. */
     async function showHits(question, title) {
+        const active = session();
+        if (!active) {
+            vscode.window.showInformationMessage('No contraflow session is active: debug a recording first.');
+            return;
+        }
+        await stopSearch();
         const limit = vscode.workspace.getConfiguration(TYPE).get('hits');
-        const progress = { location: vscode.ProgressLocation.Notification, title: `Searching ${title}` };
-        const answer = await vscode.window.withProgress(progress, () => request('hits', { ...question, limit }));
+        const token = hits.begin(title, question.values || []);
+        await vscode.commands.executeCommand('contraflow.hits.focus');
+        try {
+            const answer = await active.customRequest('contraflow/hits', { ...question, limit, token });
+            hits.end(token, answer.hasMore ? `${answer.count} hits of ${title}; there are more` : `${answer.total} hits of ${title}`);
+        } catch (error) {
+            hits.end(token, `${hits.hits.length} hits of ${title}, then: ${error.message}`);
+        } finally {
+            searches.delete(token);
+            recording.showHits(hits.shares());
+        }
+    }
+
+    /** Ends the searches that run. */
+    async function stopSearch() {
+        const active = session();
+        for (const requestId of active ? searches.values() : []) {
+            await active.customRequest('cancel', { requestId }).then(undefined, () => undefined);
+        }
+    }
+
+    /** Searches for the last writers of a value, or for earlier ones. */
+    async function addWriters(root, from) {
+        const progress = { location: { viewId: 'contraflow.values' } };
+        const answer = await vscode.window.withProgress(progress, () => request('writers', { ...root.ask, from, limit: WRITERS }));
         if (answer) {
-            hits.show(title, answer, question.values || []);
-            await refresh();
-            await vscode.commands.executeCommand('contraflow.hits.focus');
+            // Later questions are for the same place, wherever the user is then.
+            root.ask = { memoryReference: answer.memoryReference, bytes: answer.bytes };
+            values.add(root, answer);
         }
     }
 
@@ -176,6 +225,10 @@ function activate(context) {
                 await refresh();
             }
         },
+        callsOf: (name) => showHits({ function: name }, name),
+        async earlierWriters(place) {
+            await addWriters(place.more.root, place.more.from);
+        },
         async unmark(item) {
             if (item && await request('unmark', { name: item.name })) {
                 await refresh();
@@ -183,17 +236,15 @@ function activate(context) {
         },
         async whoWrote(context) {
             const variable = context && context.variable;
-            if (!variable || !variable.memoryReference) {
+            if (!variable || !(variable.evaluateName || variable.memoryReference)) {
                 vscode.window.showInformationMessage('This value has no place in memory, or it is not known here.');
                 return;
             }
-            const bytes = await sizeOf(variable);
-            const answer = await request('writers', { memoryReference: variable.memoryReference, bytes, limit: 20 });
-            if (answer) {
-                hits.showWriters(variable.name, answer);
-                await refresh();
-                await vscode.commands.executeCommand('contraflow.hits.focus');
-            }
+            const { evaluateName, memoryReference } = variable;
+            const label = (evaluateName || variable.name).replace(/\(\*\((\w+)\)\)\./g, '$1->');
+            const root = values.begin(label, evaluateName ? { expression: evaluateName, frameId: frame() } : { memoryReference });
+            await vscode.commands.executeCommand('contraflow.values.focus');
+            await addWriters(root);
         },
         async open() {
             try {
@@ -222,21 +273,6 @@ function activate(context) {
     async function move(name) {
         const focused = vscode.debug.activeStackItem;
         await request(name, focused && focused.threadId !== undefined ? { threadId: focused.threadId } : {});
-    }
-
-    /** Returns the size of a variable; a pointer's memory reference is the place that it points to. */
-    async function sizeOf(variable) {
-        if (!variable.evaluateName) {
-            return 8;
-        }
-        const isPointer = /\*\s*(const)?$/.test(variable.type || '');
-        if (isPointer) {
-            const place = await request('evaluate', { expression: `&(${variable.evaluateName})`, context: 'watch', frameId: frame() });
-            variable.memoryReference = place && place.result.split(' ')[0];
-            return 8;
-        }
-        const size = await request('evaluate', { expression: `sizeof(${variable.evaluateName})`, context: 'watch', frameId: frame() });
-        return Number(size && size.result) || 8;
     }
 
     function frame() {
@@ -268,19 +304,34 @@ function activate(context) {
 
     const tracker = {
         createDebugAdapterTracker: () => ({
+            onWillReceiveMessage(message) {
+                if (message.command === 'contraflow/hits') {
+                    searches.set(message.arguments.token, message.seq);
+                } else if (MOVES.includes(message.command)) {
+                    stopSearch();
+                }
+            },
             onDidSendMessage(message) {
                 if (message.type !== 'event') {
                     return;
                 }
                 if (message.event === 'contraflow/when') {
                     status.show(message.body);
-                    refresh();
+                    refresh(message.body);
+                } else if (message.event === 'contraflow/hitsFound') {
+                    hits.add(message.body.token, message.body.hits);
+                } else if (message.event === 'initialized') {
+                    counts.clear();
                 }
             },
             onWillStopSession() {
                 status.show(undefined);
                 hits.clear();
+                recording.clear();
+                counts.clear();
                 marks.show([]);
+                values.set([]);
+                searches.clear();
             },
         }),
     };
@@ -295,9 +346,11 @@ function activate(context) {
         }),
         vscode.debug.registerDebugAdapterTrackerFactory(TYPE, tracker),
         vscode.languages.registerInlineValuesProvider(LANGUAGES.map((language) => ({ language })), inlineValues),
-        vscode.window.registerTreeDataProvider('contraflow.hits', hits),
+        vscode.languages.registerCodeLensProvider(LANGUAGES.map((language) => ({ language })), counts),
+        vscode.window.registerWebviewViewProvider('contraflow.hits', hits, { webviewOptions: { retainContextWhenHidden: true } }),
+        vscode.window.registerTreeDataProvider('contraflow.values', values),
         vscode.window.registerTreeDataProvider('contraflow.marks', marks),
-        vscode.window.registerWebviewViewProvider('contraflow.recording', recording),
+        vscode.window.registerWebviewViewProvider('contraflow.recording', recording, { webviewOptions: { retainContextWhenHidden: true } }),
         ...Object.keys(commands).map((name) => vscode.commands.registerCommand(`contraflow.${name}`, commands[name])),
     );
 }

@@ -1,151 +1,108 @@
-// The view "Recording": the history from left to right, with the life of each thread, gaps, marks, hits
-// and the current position. A click goes there.
+// The view "Recording": the history from left to right, with the calls of each thread, signals, gaps,
+// marks, hits and the current position. A click goes there.
 'use strict';
+const { chart } = require('./chart');
+const { page } = require('./page');
+
+const BODY = `<div class="bar">
+<span class="text" id="text">No recording is open.</span>
+<input id="search" placeholder="Search functions" title="Shows the functions with this name; Enter lists all calls of one">
+<button id="all" title="Show the whole recording (0)">All</button>
+</div>
+<div id="scroll"><canvas id="map" tabindex="0"></canvas></div>
+<div id="tip" class="none"></div>`;
+
+const STYLE = `#scroll { flex: 1; overflow-y: auto; overflow-x: hidden; }
+canvas { width: 100%; display: block; cursor: pointer; outline: none; }
+#search { width: 150px; }
+#tip { position: fixed; pointer-events: none; max-width: 60%; padding: 2px 6px; z-index: 9; white-space: pre; overflow: hidden;
+  color: var(--vscode-editorHoverWidget-foreground, inherit); background: var(--vscode-editorHoverWidget-background, #333);
+  border: 1px solid var(--vscode-editorHoverWidget-border, #888); }`;
 
 class Recording {
-    constructor(vscode, go) {
-        this.vscode = vscode;
-        this.go = go;
-        this.timeline = undefined;
+    /** `asks` has `go(position)`, `timeline(arguments)`, `positionOf(call)` and `callsOf(name)`. */
+    constructor(asks) {
+        this.asks = asks;
+        this.known = undefined;
+        this.hits = [];
+        this.isAsking = false;
+        this.wanted = undefined;
     }
 
     resolveWebviewView(view) {
         this.view = view;
         view.webview.options = { enableScripts: true };
-        view.webview.html = page(nonce());
-        view.webview.onDidReceiveMessage((message) => {
-            if (message.ready && this.timeline) {
-                this.show(this.timeline);
-            } else if (typeof message.share === 'number') {
-                this.go(`${(100 * message.share).toFixed(7)}%`);
-            } else if (typeof message.position === 'string') {
-                this.go(message.position);
-            }
-        });
+        view.webview.html = page(BODY, STYLE, chart);
+        view.webview.onDidReceiveMessage((message) => this.receive(message));
         view.onDidDispose(() => {
             this.view = undefined;
         });
     }
 
-    show(timeline) {
-        this.timeline = timeline;
-        if (this.view) {
-            this.view.webview.postMessage(timeline);
+    async receive(message) {
+        if (message.ready) {
+            this.post({ known: this.known, hits: this.hits });
+        } else if (message.draw) {
+            this.wanted = message.draw;
+            await this.draw();
+        } else if (typeof message.share === 'number') {
+            this.asks.go(`${(100 * message.share).toFixed(9)}%`);
+        } else if (typeof message.position === 'string') {
+            this.asks.go(message.position);
+        } else if (message.call) {
+            const place = await this.asks.positionOf(message.call);
+            if (place) {
+                this.asks.go(place.position);
+            }
+        } else if (message.callsOf) {
+            this.asks.callsOf(message.callsOf);
         }
     }
-}
 
-function nonce() {
-    const letters = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789';
-    return Array.from({ length: 32 }, () => letters[Math.floor(Math.random() * letters.length)]).join('');
-}
-
-function page(secret) {
-    return `<!DOCTYPE html>
-<html>
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'nonce-${secret}'; script-src 'nonce-${secret}';">
-<style nonce="${secret}">
-body { padding: 4px 8px; font-family: var(--vscode-font-family); color: var(--vscode-foreground); }
-canvas { width: 100%; display: block; cursor: crosshair; }
-#text { margin: 2px 0; }
-</style>
-</head>
-<body>
-<div id="text">No recording is open.</div>
-<canvas id="map"></canvas>
-<script nonce="${secret}">
-(${script})();
-</script>
-</body>
-</html>`;
-}
-
-/* This function runs in the webview. */
-function script() {
-    const host = acquireVsCodeApi();
-    const canvas = document.getElementById('map');
-    const LANE = 18;
-    const LEFT = 130;
-    let timeline = null;
-    let from = 0;
-    let to = 1;
-
-    const colour = (name, otherwise) => getComputedStyle(document.body).getPropertyValue(name) || otherwise;
-    const x = (share) => LEFT + (share - from) / (to - from) * (canvas.clientWidth - LEFT);
-    const shareAt = (at) => Math.min(1, Math.max(0, from + (at - LEFT) / (canvas.clientWidth - LEFT) * (to - from)));
-
-    function draw() {
-        if (!timeline) {
+    /** Asks for the calls of the part that is shown: one question at a time, the latest next. */
+    async draw() {
+        if (this.isAsking) {
             return;
         }
-        const lanes = timeline.threads.length;
-        const height = LANE * (lanes + 1) + 4;
-        const scale = window.devicePixelRatio || 1;
-        canvas.style.height = height + 'px';
-        canvas.width = canvas.clientWidth * scale;
-        canvas.height = height * scale;
-        const context = canvas.getContext('2d');
-        context.scale(scale, scale);
-        context.font = '11px sans-serif';
-        context.textBaseline = 'middle';
-        const text = colour('--vscode-foreground', '#888');
-        const bar = (share, y, width, size, paint) => {
-            context.fillStyle = paint;
-            context.fillRect(Math.max(LEFT, x(share)) - width / 2, y, width, size);
-        };
-        timeline.threads.forEach((thread, lane) => {
-            const y = LANE * (lane + 1) + 3;
-            context.fillStyle = text;
-            context.fillText((thread.name || 'thread') + ' ' + thread.id, 2, y + LANE / 2 - 2, LEFT - 6);
-            context.fillStyle = colour('--vscode-charts-blue', '#48f');
-            const begin = Math.max(LEFT, x(thread.from));
-            const end = Math.min(canvas.clientWidth, x(thread.to));
-            if (end > begin) {
-                context.fillRect(begin, y, Math.max(1, end - begin), LANE - 6);
+        this.isAsking = true;
+        try {
+            while (this.wanted) {
+                const wanted = this.wanted;
+                this.wanted = undefined;
+                const drawing = await this.asks.timeline(wanted);
+                this.post({ drawing });
             }
-        });
-        const visible = (share) => share >= from && share <= to;
-        for (const gap of timeline.gaps.filter((each) => visible(each.share))) {
-            bar(gap.share, LANE, 3, height - LANE, colour('--vscode-charts-orange', '#f80'));
+        } catch (error) {
+            // It runs, or has ended: the next stop asks again.
+            this.post({ fault: error.message });
+        } finally {
+            this.isAsking = false;
         }
-        for (const share of (timeline.hits || []).filter(visible)) {
-            bar(share, LANE - 6, 2, height - LANE + 6, colour('--vscode-charts-purple', '#a4f'));
-        }
-        for (const mark of timeline.marks.filter((each) => visible(each.share))) {
-            bar(mark.share, 2, 2, height, colour('--vscode-charts-green', '#4a4'));
-            context.fillText(mark.name, x(mark.share) + 3, 8);
-        }
-        if (timeline.here.share !== null && visible(timeline.here.share)) {
-            bar(timeline.here.share, 0, 2, height, colour('--vscode-charts-red', '#f44'));
-        }
-        const here = timeline.here;
-        document.getElementById('text').textContent = 'position ' + here.position + ' of ' + here.end
-            + (here.isPast ? ', in the past' : '') + ' · ' + here.ending + ' · wheel: zoom, click: go there';
     }
 
-    canvas.addEventListener('click', (event) => {
-        if (timeline && event.offsetX >= LEFT) {
-            const close = timeline.marks.find((mark) => Math.abs(x(mark.share) - event.offsetX) < 4);
-            host.postMessage(close ? { position: close.position } : { share: shareAt(event.offsetX) });
+    /** Shows what is known without the calls: the position, marks, gaps, threads. */
+    show(known) {
+        this.known = known;
+        this.post({ known });
+    }
+
+    showHits(shares) {
+        this.hits = shares;
+        this.post({ hits: shares });
+    }
+
+    clear() {
+        this.known = undefined;
+        this.hits = [];
+        this.wanted = undefined;
+        this.post({ clear: true });
+    }
+
+    post(message) {
+        if (this.view) {
+            this.view.webview.postMessage(message);
         }
-    });
-    canvas.addEventListener('wheel', (event) => {
-        event.preventDefault();
-        const middle = shareAt(Math.max(LEFT, event.offsetX));
-        const factor = event.deltaY < 0 ? 0.8 : 1.25;
-        const width = Math.min(1, Math.max(1e-9, (to - from) * factor));
-        from = Math.min(1 - width, Math.max(0, middle - (middle - from) / (to - from) * width));
-        to = from + width;
-        draw();
-    });
-    window.addEventListener('resize', draw);
-    window.addEventListener('message', (event) => {
-        timeline = event.data;
-        draw();
-    });
-    host.postMessage({ ready: true });
+    }
 }
 
 module.exports = { Recording };

@@ -1,7 +1,7 @@
-// The views "Hits" and "Marks": places of the history in lists, each of which can be gone to.
+// The views "Marks" and "Previous Values": places of the history in trees, each of which can be gone to.
 'use strict';
 
-/** A list of places. */
+/** A tree of places. */
 class Places {
     constructor(vscode) {
         this.vscode = vscode;
@@ -16,59 +16,52 @@ class Places {
     }
 
     getChildren(parent) {
-        return parent ? [] : this.places;
+        return parent ? parent.children || [] : this.places;
     }
 
     getTreeItem(place) {
-        const item = new this.vscode.TreeItem(place.label);
+        const { None, Expanded } = this.vscode.TreeItemCollapsibleState;
+        const item = new this.vscode.TreeItem(place.label, place.children ? Expanded : None);
         item.description = place.description;
         item.tooltip = place.tooltip;
         item.contextValue = place.kind;
         if (place.position) {
             item.command = { command: 'contraflow.seek', title: 'Go there', arguments: [place.position] };
+        } else if (place.more) {
+            item.command = { command: 'contraflow.earlierWriters', title: 'Show earlier ones', arguments: [place] };
         }
         return item;
     }
 }
 
-/** The hits of some code, or the writers of some memory. */
-class Hits extends Places {
-    show(title, answer, expressions) {
-        const hit = (each) => {
-            const values = (each.values || []).map((value, at) => `${expressions[at]} = ${value}`).join(', ');
-            const called = each.calledAt ? `called at ${each.calledAt}` : each.place;
-            return {
-                kind: 'hit',
-                label: `${each.position}`,
-                description: values || called || '',
-                tooltip: `${each.place || each.address}, thread ${each.thread}`,
-                position: each.position,
-                share: each.share,
-            };
-        };
-        const count = answer.total === null ? `the last ${answer.hits.length} hits` : `${answer.total} hits`;
-        this.set([{ kind: 'title', label: `${count} of ${title}` }, ...answer.hits.map(hit)]);
+/** The writers of values, latest first: a root for each value. */
+class PreviousValues extends Places {
+    /** Adds a value, whose writers are added later. */
+    begin(name, ask) {
+        const root = { kind: 'value', label: name, description: '', children: [], ask };
+        this.set([root, ...this.places.filter((each) => each.label !== name)]);
+        return root;
     }
 
-    showWriters(name, answer) {
+    /** Adds writers to a value. */
+    add(root, answer) {
         const writer = (each) => ({
-            kind: 'hit',
-            label: `${each.position}`,
-            description: `${each.function}${each.line ? `:${each.line}` : ''}  ${each.before} → ${each.after}`,
-            tooltip: `thread ${each.thread}, ${each.address}`,
+            kind: 'writer',
+            label: each.after,
+            description: `${each.function}${each.line ? `:${each.line}` : ''}, was ${each.before}`,
+            tooltip: `${each.before} → ${each.after}\nposition ${each.position}, thread ${each.thread}, ${each.address}`,
             position: each.position,
         });
-        const end = answer.end ? [{ kind: 'title', label: answer.end }] : [];
-        this.set([{ kind: 'title', label: `Writers of ${name}, latest first` }, ...answer.writers.map(writer), ...end]);
-    }
-
-    clear() {
-        this.set([]);
-    }
-
-    /** Returns the places of the hits in the history, from 0 to 1. */
-    shares() {
-        return this.places.map((place) => place.share).filter((share) => share !== undefined);
+        const known = root.children.filter((each) => !each.more);
+        root.children = [...known, ...answer.writers.map(writer)];
+        const last = answer.writers[answer.writers.length - 1];
+        if (answer.end) {
+            root.children.push({ kind: 'end', label: answer.end });
+        } else if (last) {
+            root.children.push({ kind: 'more', label: 'Earlier…', more: { root, from: last.position } });
+        }
+        root.description = `${root.children.filter((each) => each.kind === 'writer').length} writes`;
+        this.changed.fire();
     }
 }
 
@@ -79,4 +72,4 @@ class Marks extends Places {
     }
 }
 
-module.exports = { Hits, Marks };
+module.exports = { PreviousValues, Marks };
