@@ -17,7 +17,7 @@ CHECK_TOOLS := $(TOOLS) make:make
 
 MSRV = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 
-.PHONY: all build cargo install demo vsix check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
+.PHONY: all build cargo install demo vsix ide-test check check-ci check-long stress fmt clippy doc deny test bench fuzz corpus tools check-tools clean
 
 all: build
 
@@ -50,6 +50,11 @@ demo: cargo tools build
 vsix:
 	@mkdir -p target
 	python3 examples/editors/mkvsix.py examples/editors/vscode target/contraflow.vsix
+
+# Drives a real VS Code with the extension in a headless browser, with screenshots in target/ide. Needs
+# npm and chromium; what it installs is kept in ~/.cache. It says what it skips.
+ide-test: build
+	sh tests/ide/run.sh target/release/contraflow target/ide
 
 # What a change must pass: formatting, lints, documentation, tests.
 check: cargo check-tools fmt clippy doc test
