@@ -5,7 +5,7 @@ use super::gdb_session::not_started;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, say};
 use crate::capture::{OrphanEnd, end_with_parent};
-use crate::dap::{self, Debuggee, Host, OutputLine, Program, Recorder, Target};
+use crate::dap::{self, Debuggee, ForeignTrace, Host, OutputLine, Program, Recorder, Target};
 use crate::gdb;
 use crate::recording::Store;
 use crate::tracee::resolve;
@@ -114,6 +114,10 @@ impl Host for Surroundings {
         start_recorder(program).map_err(|failure| failure.to_string())
     }
 
+    fn import(&self, trace: &ForeignTrace) -> Result<Recorder, String> {
+        start_importer(trace).map_err(|failure| failure.to_string())
+    }
+
     fn gdb(&self, name: Option<&Path>) -> Result<Child, String> {
         let name = name.map_or(OsStr::new("gdb"), Path::as_os_str);
         let mut gdb = Command::new(name);
@@ -168,6 +172,23 @@ fn start_recorder(program: &Program) -> Result<Recorder, Failure> {
             None => command.env_remove(name),
         };
     }
+    start(command, recording)
+}
+
+/// Starts `contraflow import` on a trace.
+fn start_importer(trace: &ForeignTrace) -> Result<Recorder, Failure> {
+    let recording: PathBuf = Store::of_user().allocate(&trace.path)?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("import").arg(&trace.path).arg("-o").arg(&recording);
+    for (option, value) in [("--core", &trace.core), ("--symfs", &trace.symfs)] {
+        if let Some(value) = value {
+            command.arg(option).arg(value);
+        }
+    }
+    start(command, recording)
+}
+
+fn start(mut command: Command, recording: PathBuf) -> Result<Recorder, Failure> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     end_with_parent(&mut command, OrphanEnd::Terminate);
     let child = command.spawn()?;

@@ -165,6 +165,10 @@ impl Adapter<'_> {
         if arguments.token.is_null() {
             return Ok(Asking::None);
         }
+        // Only gdb knows the meaning of other expressions.
+        if !matches!(Asked::question_of(&arguments.values), Ok(Some(_))) {
+            return Ok(Asking::None);
+        }
         let is_function = arguments.function.is_some() && arguments.line.is_none();
         let mut hits = Hits::try_from(arguments)?;
         if !is_function {

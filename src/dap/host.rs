@@ -29,6 +29,17 @@ pub struct Program {
     pub environment: Vec<(String, Option<String>)>,
 }
 
+/// A trace that another tool recorded.
+#[derive(Clone, Debug, Default)]
+pub struct ForeignTrace {
+    /// The perf.data, or the LLDB trace bundle.
+    pub path: PathBuf,
+    /// A core file of the process.
+    pub core: Option<PathBuf>,
+    /// A directory with the programs and libraries that ran, by their paths.
+    pub symfs: Option<PathBuf>,
+}
+
 /// A server with something to debug, for a gdb that is not started yet.
 pub struct Debuggee {
     /// The commands that prepare gdb and connect it, in this order.
@@ -46,7 +57,7 @@ pub struct Debuggee {
 pub type OpenAsked =
     Arc<dyn Fn(&mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, String> + Send + Sync>;
 
-/// A running recorder.
+/// A running recorder or importer.
 pub struct Recorder {
     /// Its process, whose output is piped.
     pub child: Child,
@@ -70,6 +81,9 @@ pub trait Host {
 
     /// Starts to record a program.
     fn record(&self, program: &Program) -> Result<Recorder, String>;
+
+    /// Starts to import a trace.
+    fn import(&self, trace: &ForeignTrace) -> Result<Recorder, String>;
 
     /// Starts gdb, with its input and output piped.
     fn gdb(&self, name: Option<&Path>) -> Result<Child, String>;

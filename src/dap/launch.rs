@@ -2,7 +2,7 @@
 
 use super::adapter::{Adapter, Debugged};
 use super::child::{Gdb, console};
-use super::host::{Program, Target};
+use super::host::{ForeignTrace, Program, Recorder, Target};
 use super::inbox::{Input, chunks};
 use super::protocol::{Fault, Message, Request};
 use super::questions::Questions;
@@ -33,6 +33,10 @@ struct Arguments {
     cwd: Option<PathBuf>,
     env: BTreeMap<String, Option<String>>,
     mode: Option<String>,
+    perf_data: Option<PathBuf>,
+    bundle: Option<PathBuf>,
+    core: Option<PathBuf>,
+    symfs: Option<PathBuf>,
     pid: Option<i32>,
     stop_on_entry: bool,
     gdb: Option<PathBuf>,
@@ -120,6 +124,11 @@ impl Adapter<'_> {
                 _ => Err(Fault::new("attach needs `pid`, the ID of a running process")),
             };
         }
+        if let Some(trace) = foreign_trace(arguments)? {
+            let importer = self.host.import(&trace)?;
+            let dir = self.run_recorder(importer, "the trace could not be imported")?;
+            return Ok(Target::Recording(Some(dir)));
+        }
         let Some(program) = &arguments.program else {
             // A configuration without any of them means the latest recording, like `replay`.
             let is_named =
@@ -136,15 +145,18 @@ impl Adapter<'_> {
             environment: arguments.env.clone().into_iter().collect(),
         };
         match arguments.mode.as_deref() {
-            None | Some("record") => self.record(&program).map(Some).map(Target::Recording),
+            None | Some("record") => {
+                let recorder = self.host.record(&program)?;
+                let why = "the program could not be recorded";
+                self.run_recorder(recorder, why).map(Some).map(Target::Recording)
+            }
             Some("serve") => Ok(Target::Program(program)),
             Some(other) => Err(Fault::new(format!("mode {other}: give `record` or `serve`"))),
         }
     }
 
-    /// Records a run of a program to its end.
-    fn record(&mut self, program: &Program) -> Result<PathBuf, Fault> {
-        let mut recorder = self.host.record(program)?;
+    /// Waits for the end of a recorder, and returns its recording. `fault` says that there is none.
+    fn run_recorder(&mut self, mut recorder: Recorder, fault: &str) -> Result<PathBuf, Fault> {
         let output = recorder.child.stdout.take().map(|stream| chunks(stream, false));
         let errors = recorder.child.stderr.take().map(|stream| chunks(stream, true));
         let mut open = 0;
@@ -184,9 +196,7 @@ impl Adapter<'_> {
         if recorder.recording.join("manifest.json").exists() {
             return Ok(recorder.recording);
         }
-        Err(Fault::new(format!(
-            "the program could not be recorded ({status}); its output says why"
-        )))
+        Err(Fault::new(format!("{fault} ({status}); its output says why")))
     }
 
     fn start_gdb(
@@ -261,6 +271,23 @@ impl Adapter<'_> {
             self.is_over = true;
         }
     }
+}
+
+/// Returns the trace of another tool that a configuration names.
+fn foreign_trace(arguments: &Arguments) -> Result<Option<ForeignTrace>, Fault> {
+    let Arguments { perf_data, bundle, core, symfs, .. } = arguments;
+    let path = match (perf_data, bundle) {
+        (None, None) if core.is_some() || symfs.is_some() => {
+            return Err(Fault::new("`core` and `symfs` need `perfData`"));
+        }
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => return Err(Fault::new("give either `perfData` or `bundle`")),
+        (Some(path), None) | (None, Some(path)) => path.clone(),
+    };
+    if arguments.recording.is_some() || arguments.program.is_some() {
+        return Err(Fault::new("a trace of another tool is no `recording` and has no `program`"));
+    }
+    Ok(Some(ForeignTrace { path, core: core.clone(), symfs: symfs.clone() }))
 }
 
 type Lines = Box<dyn Iterator<Item = super::host::OutputLine> + Send>;

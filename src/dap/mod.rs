@@ -25,7 +25,7 @@ mod questions;
 mod stops;
 
 pub use adapter::serve;
-pub use host::{Debuggee, Host, OpenAsked, OutputLine, Program, Recorder, Target};
+pub use host::{Debuggee, ForeignTrace, Host, OpenAsked, OutputLine, Program, Recorder, Target};
 
 /// Python modules for the adapter's gdb, by file name. They are in one directory with the gdb room's
 /// script, and [`DAP_MODULE`] imports the others.

@@ -20,7 +20,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
+/// The time that threads have to end.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+const POLL_PERIOD: Duration = Duration::from_millis(5);
 /// The identification of the progress of the preparation.
 const PROGRESS: &str = "contraflow-questions";
 
@@ -128,10 +132,17 @@ impl Questions {
     /// Ends the threads, and returns the questions without an answer.
     pub(super) fn end(mut self) -> Vec<Request> {
         self.is_over.store(true, Ordering::Relaxed);
-        for Desk { jobs, thread } in std::mem::take(&mut self.desks) {
-            drop(jobs);
-            // A panic was printed when it happened.
-            let _ = thread.map(JoinHandle::join);
+        let threads = std::mem::take(&mut self.desks).map(|desk| desk.thread);
+        let end = Instant::now() + END_PATIENCE;
+        for thread in threads.into_iter().flatten() {
+            while !thread.is_finished() && Instant::now() < end {
+                thread::sleep(POLL_PERIOD);
+            }
+            // One that still builds an index ends with this process. A panic was printed when it
+            // happened.
+            if thread.is_finished() {
+                let _ = thread.join();
+            }
         }
         self.asked.into_values().map(|(request, _)| request).collect()
     }

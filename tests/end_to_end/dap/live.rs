@@ -1,9 +1,43 @@
 //! Programs that the adapter records, runs, or attaches to.
 
 use super::{Ide, find, line, source};
-use crate::support::{Scene, have};
+use crate::support::{Scene, contraflow, have, text};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::process::{Command, Stdio};
+
+#[test]
+fn traces_of_perf_are_imported() {
+    if !have("gdb") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("ledger.c", &["-O0"]);
+    let (dir, data) = (scene.path("path"), scene.path("perf.data"));
+    let run = |arguments: &[&OsStr]| {
+        let output = contraflow().args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let words = ["record", "--path", "-o"].map(OsStr::new);
+    run(&[&words[..], &[dir.as_os_str(), "--".as_ref(), program.as_os_str()]].concat());
+    run(&["export".as_ref(), "perf".as_ref(), dir.as_os_str(), "-o".as_ref(), data.as_os_str()]);
+    let mut command = contraflow();
+    let mut ide = Ide::of(command.arg("dap").env("CONTRAFLOW_HOME", scene.path("store")));
+    let both = json!({"perfData": data, "program": program});
+    assert!(ide.refused("launch", &both).contains("no `program`"));
+    assert!(ide.refused("launch", &json!({"core": data})).contains("need `perfData`"));
+    let nothing = json!({"bundle": scene.path("nothing")});
+    assert!(ide.refused("launch", &nothing).contains("could not be imported"));
+    ide.ask("launch", &json!({"perfData": data}));
+    ide.event("initialized");
+    ide.ask("configurationDone", &json!({}));
+    ide.stop();
+    let hits = ide.ask("contraflow/hits", &json!({"function": "add", "limit": 1000}));
+    assert_eq!(hits["total"], 5);
+    ide.go_with("contraflow/seek", &json!({"to": hits["hits"][0]["position"]}));
+    assert_eq!(ide.place().0, "add");
+    ide.leave();
+}
 
 #[test]
 fn a_program_is_recorded_and_stands_at_its_crash() {
