@@ -33,13 +33,22 @@ async function until(what, read, accepts = Boolean, seconds = 20) {
     throw new Error(`${what}: ${JSON.stringify(last)}`);
 }
 
+/** Runs a command by its name. The editor may take the focus in between: then it is tried again. */
 async function command(name) {
-    await page.keyboard.press('F1');
-    await page.waitForSelector('.quick-input-widget input');
-    await page.keyboard.type(name);
-    await pause(700);
-    await page.keyboard.press('Enter');
-    await pause(300);
+    const input = page.locator('.quick-input-widget input.input').first();
+    for (let round = 0; ; round++) {
+        try {
+            await page.keyboard.press('F1');
+            await input.fill(`>${name}`, { timeout: 3000 });
+            await pause(700);
+            await input.press('Enter', { timeout: 3000 });
+            await pause(300);
+            return;
+        } catch (error) {
+            if (round === 3) throw error;
+            await page.keyboard.press('Escape');
+        }
+    }
 }
 
 async function goToLine(line) {
