@@ -318,6 +318,7 @@ function activate(context) {
                 if (message.event === 'contraflow/when') {
                     status.show(message.body);
                     refresh(message.body);
+                    counts.again();
                 } else if (message.event === 'contraflow/hitsFound') {
                     hits.add(message.body.token, message.body.hits);
                 } else if (message.event === 'initialized') {

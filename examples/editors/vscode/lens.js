@@ -30,6 +30,14 @@ class Counts {
         this.changed.fire();
     }
 
+    /** Asks again for the counts that could not be had, as while the program ran. */
+    again() {
+        if (this.hasFailed) {
+            this.hasFailed = false;
+            this.changed.fire();
+        }
+    }
+
     async provideCodeLenses(document) {
         const active = this.session();
         if (!active || !this.vscode.workspace.getConfiguration('contraflow').get('counts')) {
@@ -41,6 +49,7 @@ class Counts {
             const asked = active.customRequest('contraflow/counts', { source: { path } });
             this.files.set(path, asked.then((answer) => answer.functions, () => {
                 this.files.delete(path);
+                this.hasFailed = true;
                 return [];
             }));
         }
