@@ -20,6 +20,7 @@ pub mod flow;
 pub mod gdb;
 pub mod image;
 pub mod insn;
+pub mod mcp;
 pub mod pt;
 pub mod recording;
 pub mod replay;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LINES_LIMIT: usize = 500;
 
 /// Crates and the rooms that may name them.
-const FENCES: [(&str, &[&str]); 11] = [
+const FENCES: [(&str, &[&str]); 13] = [
     ("gdbstub", &["gdb"]),
     ("nix", &["tracee", "engine", "capture", "recording", "cli"]),
     ("libc", &["tracee", "engine", "capture"]),
@@ -21,10 +21,12 @@ const FENCES: [(&str, &[&str]); 11] = [
     ("ruzstd", &["sideband"]),
     ("lz4_flex", &["recording"]),
     ("flate2", &["recording"]),
+    ("rmcp", &["mcp"]),
+    ("tokio", &["mcp"]),
 ];
 
 /// Rooms that keep the rules of wording below. Add a room once its comments follow them.
-const ROOMS_OF_PLAIN_WORDS: [&str; 23] = [
+const ROOMS_OF_PLAIN_WORDS: [&str; 24] = [
     "ask",
     "capture",
     "cli",
@@ -36,6 +38,7 @@ const ROOMS_OF_PLAIN_WORDS: [&str; 23] = [
     "gdb",
     "image",
     "insn",
+    "mcp",
     "pt",
     "recording",
     "replay",

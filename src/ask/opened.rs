@@ -3,6 +3,7 @@
 use super::clock::Places;
 use super::error::Error;
 use super::functions::Functions;
+use super::place::Place;
 use crate::common::{Addr, Tid};
 use crate::recording::Reader;
 use crate::replay::Replay;
@@ -51,6 +52,16 @@ impl Asked {
     /// Returns the path.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
+    }
+
+    /// Returns the symbols of all code that the run mapped.
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// Returns the function and line of an address.
+    pub fn place(&self, addr: Addr) -> Place {
+        self.functions().place(addr)
     }
 
     /// Returns true if all values of the run are known.
@@ -130,7 +141,7 @@ impl Asked {
     }
 
     /// Returns the addresses of a line, of a function's body, or an address.
-    pub(super) fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
+    pub fn code_of(&self, what: &str) -> Result<Vec<Addr>, Error> {
         let text = what.strip_prefix('*').unwrap_or(what);
         if let Some(digits) = text.strip_prefix("0x") {
             let addr = u64::from_str_radix(digits, 16).map(Addr);

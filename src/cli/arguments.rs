@@ -32,6 +32,8 @@ pub(super) enum Command {
     Serve(Serve),
     /// Speak the Debug Adapter Protocol to an IDE
     Dap(Dap),
+    /// Speak the Model Context Protocol to an agent or another program, on standard input and output
+    Mcp,
     /// Show what this machine can use to record, and what is missing
     Doctor(Doctor),
     /// Write what a running recorder has in its rings, without ending the program

@@ -14,14 +14,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// replay, once, and kept in its directory.
 pub(super) fn open(recording: Option<&Path>) -> Result<(Found, Asked), Failure> {
     let found = Found::new(recording)?;
+    let asked = open_found(&found)?;
+    Ok((found, asked))
+}
+
+/// Opens a recording that was found.
+pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
     let reader = Reader::open(found.dir())?;
     let is_exact = reader.manifest().capture.backend == BackendName::Exact;
     let exact = is_exact.then(|| Reader::open(found.dir())).transpose()?;
     if let Some(exact) = &exact {
         say_what_cpu_lacks(exact);
     }
-    let asked = Asked::open(Recorded { path: path_of(reader)?, exact })?;
-    Ok((found, asked))
+    Ok(Asked::open(Recorded { path: path_of(reader)?, exact })?)
 }
 
 /// Returns what opens the recording in a directory for questions, in other threads.

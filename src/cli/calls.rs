@@ -1,7 +1,7 @@
 //! `contraflow calls`: every call of a function, or of all.
 
 use super::answer::{Answer, NO_VALUES};
-use super::rows::Cell;
+use super::rows::{Cell, object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{Call, CallKind, CallsQuestion};
 use crate::session::Position;
@@ -44,6 +44,11 @@ fn names(wanted: &CallsQuestion<'_>) -> Vec<&'static str> {
     names.extend((wanted.returns || wanted.duration).then_some("returned_at"));
     names.extend(wanted.duration.then_some("instructions"));
     names
+}
+
+/// Returns a call as JSON.
+pub(super) fn json(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Value {
+    object(names(wanted), cells(call, wanted, is_exact))
 }
 
 fn cells(call: &Call, wanted: &CallsQuestion<'_>, is_exact: bool) -> Vec<Cell> {

@@ -1,11 +1,12 @@
 //! `contraflow hits`: every execution of some code, with values.
 
 use super::answer::{Answer, NO_VALUES};
-use super::rows::Cell;
+use super::rows::{Cell, object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{Hit, HitsQuestion};
 use crate::session::Position;
 use crate::values::Question;
+use serde_json::Value;
 use std::process::ExitCode;
 
 /// The names of the cells before the values.
@@ -33,6 +34,12 @@ pub(super) fn run(arguments: &ask_arguments::Hits) -> Result<ExitCode, Failure> 
     let reached = |position| answer.reached(position);
     asked.hits(&wanted, &mut sink, &reached, &|| answer.is_interrupted())?;
     Ok(answer.end(&format!("{} was not executed", arguments.at))?)
+}
+
+/// Returns an execution as JSON; `texts` are the expressions.
+pub(super) fn json(hit: &Hit, texts: &[String], is_exact: bool) -> Value {
+    let names = NAMES.into_iter().chain(texts.iter().map(String::as_str));
+    object(names, cells(hit, &Position::text(hit.position, is_exact)))
 }
 
 fn cells(hit: &Hit, position: &str) -> Vec<Cell> {

@@ -30,6 +30,7 @@ mod index;
 mod info;
 mod list;
 mod man;
+mod mcp;
 mod open;
 mod origin;
 mod pack;
@@ -84,6 +85,7 @@ pub fn main() -> ExitCode {
         Command::Completions(arguments) => completions::run(&arguments),
         Command::List => list::run(),
         Command::Man(arguments) => man::run(&arguments),
+        Command::Mcp => mcp::run(),
         Command::Pack(arguments) => pack::run(&arguments),
         Command::Profile(arguments) => profile::run(&arguments),
         Command::Replay(arguments) => replay::run(&arguments),

@@ -2,7 +2,7 @@
 
 use super::answer::Answer;
 use super::disassembly::instruction;
-use super::rows::Cell;
+use super::rows::{Cell, object};
 use super::{Failure, ask, ask_arguments, say};
 use crate::ask::{Did, Input, OriginQuestion, OriginStep, SystemCall, Wanted};
 use crate::common::{Addr, AddrRange, Tid};
@@ -10,6 +10,7 @@ use crate::insn::ValuePlace;
 use crate::session::Position;
 use crate::values::{Question, Shown};
 use nix::errno::Errno;
+use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -85,6 +86,12 @@ fn address(text: &str) -> Result<Addr, Failure> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
     let addr = u64::from_str_radix(digits, 16).map(Addr);
     addr.map_err(|_| format!("{text:?} is no address: give one such as 0x404040").into())
+}
+
+/// Returns a step as JSON.
+pub(super) fn json(step: &OriginStep, expression: &str, is_exact: bool) -> Value {
+    let (position, text) = (Position::text(step.position, is_exact), text_of(step, expression));
+    object(NAMES, cells(step, &position, &text))
 }
 
 fn cells(step: &OriginStep, position: &str, text: &str) -> Vec<Cell> {

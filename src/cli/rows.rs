@@ -45,6 +45,13 @@ impl Cell {
     }
 }
 
+/// Returns a row as a JSON object.
+pub(super) fn object<'a>(names: impl IntoIterator<Item = &'a str>, cells: Vec<Cell>) -> Value {
+    let cells = cells.into_iter().map(|cell| cell.json);
+    let row = names.into_iter().map(str::to_owned).zip(cells);
+    Value::Object(row.collect::<Map<_, _>>())
+}
+
 /// Prints rows to the standard output.
 pub(super) struct Rows {
     out: BufWriter<StdoutLock<'static>>,
@@ -74,8 +81,7 @@ impl Rows {
         text: impl FnOnce() -> Vec<String>,
     ) -> io::Result<()> {
         if self.form.json {
-            let cells = self.names.iter().cloned().zip(cells.into_iter().map(|cell| cell.json));
-            writeln!(self.out, "{}", Value::Object(cells.collect::<Map<_, _>>()))?;
+            writeln!(self.out, "{}", object(self.names.iter().map(String::as_str), cells))?;
         } else if self.form.csv {
             let cells: Vec<String> = cells.iter().map(|cell| quoted(&cell.text)).collect();
             writeln!(self.out, "{}", cells.join(","))?;

@@ -1,6 +1,7 @@
 //! A session of any kind of run, for code that does not know which.
 
-use super::{Run, Session, Stop};
+use super::{BackStep, BreakpointKind, Error, LastChange, Order, Run, Session, Stop, Watchpoint};
+use crate::common::{Addr, AddrRange, Tid};
 use std::collections::BTreeMap;
 
 /// A session whose kind of run is unknown.
@@ -16,6 +17,34 @@ pub trait AnySession {
 
     /// Returns the positions that the user marked, by name.
     fn marks(&self) -> &BTreeMap<String, u64>;
+
+    /// Resumes the run and waits for the stop ([`Session::resume`]).
+    fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop;
+
+    /// Returns the reason why the run cannot execute an order with the current watchpoints.
+    fn refusal(&self, order: &Order) -> Option<Error>;
+
+    /// Moves to a position of the history.
+    fn seek(&mut self, position: u64) -> Result<Stop, Error>;
+
+    /// Steps a thread back ([`Session::step_back`]).
+    fn step_back(&mut self, thread: Tid, step: BackStep, interrupted: &dyn Fn() -> bool) -> Stop;
+
+    /// Inserts a breakpoint.
+    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr);
+
+    /// Inserts a watchpoint. Returns false if the run cannot watch it.
+    fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool;
+
+    /// Removes all breakpoints.
+    fn clear_breakpoints(&mut self);
+
+    /// Moves back to where memory was last changed ([`Run::go_to_last_change`]).
+    fn go_to_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error>;
 }
 
 impl<R: Run> AnySession for Session<R> {
@@ -33,5 +62,41 @@ impl<R: Run> AnySession for Session<R> {
 
     fn marks(&self) -> &BTreeMap<String, u64> {
         self.marks()
+    }
+
+    fn resume(&mut self, order: Order, interrupted: &dyn Fn() -> bool) -> Stop {
+        self.resume(order, interrupted)
+    }
+
+    fn refusal(&self, order: &Order) -> Option<Error> {
+        self.refusal(order)
+    }
+
+    fn seek(&mut self, position: u64) -> Result<Stop, Error> {
+        self.seek(position)
+    }
+
+    fn step_back(&mut self, thread: Tid, step: BackStep, interrupted: &dyn Fn() -> bool) -> Stop {
+        self.step_back(thread, step, interrupted)
+    }
+
+    fn insert_breakpoint(&mut self, kind: BreakpointKind, addr: Addr) {
+        self.insert_breakpoint(kind, addr);
+    }
+
+    fn insert_watchpoint(&mut self, watchpoint: Watchpoint) -> bool {
+        self.insert_watchpoint(watchpoint)
+    }
+
+    fn clear_breakpoints(&mut self) {
+        self.clear_breakpoints();
+    }
+
+    fn go_to_last_change(
+        &mut self,
+        range: AddrRange,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<LastChange, Error> {
+        self.go_to_last_change(range, interrupted)
     }
 }

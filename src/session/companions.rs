@@ -64,7 +64,9 @@ fn inside(path: &Path) -> Option<&str> {
     is_plain.then_some(rest)
 }
 
-fn is_source(path: &Path) -> bool {
+/// Returns true if a file of this machine is one of source code, by its name and size. The debug
+/// information of a hostile program may name any file.
+pub fn is_source(path: &Path) -> bool {
     let extension = path.extension().and_then(OsStr::to_str);
     let is_named = extension.is_some_and(|name| SOURCE_EXTENSIONS.contains(&name));
     let is_header = extension.is_none() && path.starts_with(HEADERS);

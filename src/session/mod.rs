@@ -45,7 +45,7 @@ pub use any::AnySession;
 pub use around::{Arrived, Called};
 pub use back::{Activation, BackStep};
 pub use breakpoints::{Access, BreakpointKind, Breakpoints, Conditions, ReadMemory, Watchpoint};
-pub use companions::{SourceDirectory, companions_of, source_directories};
+pub use companions::{SourceDirectory, companions_of, is_source, source_directories};
 pub use describe::{
     Description, Ending, GapInfo, Library, Place, Protection, Region, TraceSize, signal_name,
 };

@@ -1,6 +1,7 @@
 //! Questions about whole histories: hits and calls, against gdb on the same recording and what the
 //! programs print.
 
+mod agents;
 mod calls;
 mod counts;
 mod diff;

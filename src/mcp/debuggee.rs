@@ -1,0 +1,172 @@
+//! An opened recording, with a place in its history.
+
+use super::host::{Host, Opened};
+use super::requests;
+use super::tools::Request;
+use super::worker::Answer;
+use crate::ask::{Asked, Place};
+use crate::common::{Addr, Tid};
+use crate::session::{AnySession, Edge, Position, Run, SourceDirectory, StopReason, signal_name};
+use crate::symbols::SourceLine;
+use serde_json::{Map, Value, json};
+use std::any::Any;
+use std::cell::OnceCell;
+use std::path::{Path, PathBuf};
+
+/// The most threads that `where` lists.
+const THREADS_LIMIT: usize = 50;
+/// The rows of a page, if the client does not say.
+const PAGE: usize = 20;
+/// The most rows of a page.
+const LARGEST_PAGE: usize = 200;
+
+/// An opened recording.
+pub(super) struct Debuggee {
+    pub(super) dir: PathBuf,
+    pub(super) asked: Asked,
+    pub(super) session: Box<dyn AnySession>,
+    pub(super) sources: Vec<SourceDirectory>,
+    /// The lines that have code, by address, once a request needs them.
+    pub(super) lines: OnceCell<Vec<SourceLine>>,
+    _kept: Box<dyn Any>,
+}
+
+impl Debuggee {
+    pub(super) fn open(host: &dyn Host, wanted: &requests::Open) -> Result<Self, String> {
+        let opened = host.open(wanted.recording.as_deref().map(Path::new))?;
+        let Opened { dir, asked, session, sources, kept } = opened;
+        Ok(Self { dir, asked, session, sources, lines: OnceCell::new(), _kept: kept })
+    }
+
+    /// Answers a request.
+    pub(super) fn answer(
+        &mut self,
+        host: &dyn Host,
+        request: Request,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        match request {
+            Request::Open(_) | Request::Where => Ok(self.whereabouts()),
+            Request::Go(wanted) => self.go(&wanted),
+            Request::Travel(direction, wanted) => self.travel(direction, &wanted, interrupted),
+            Request::Backtrace(wanted) => self.backtrace(&wanted),
+            Request::Print(wanted) => self.print(host, &wanted, interrupted),
+            Request::Hits(wanted) => self.hits(host, &wanted, interrupted),
+            Request::Calls(wanted) => self.calls(host, &wanted, interrupted),
+            Request::Origin(wanted) => self.origin(host, &wanted, interrupted),
+            Request::Source(wanted) => self.source(&wanted),
+        }
+    }
+
+    pub(super) fn run(&self) -> &dyn Run {
+        self.session.run()
+    }
+
+    /// Returns a thread that the client named, or the one that stopped.
+    pub(super) fn thread(&self, named: Option<i32>) -> Result<Tid, String> {
+        let Some(tid) = named.map(Tid) else { return Ok(self.session.last_stop().thread) };
+        let is_there = self.run().threads().iter().any(|thread| thread.tid == tid);
+        if is_there { Ok(tid) } else { Err(format!("there is no thread {tid} here")) }
+    }
+
+    /// Returns the current position as text.
+    pub(super) fn position(&self) -> Option<String> {
+        let position = self.run().position()?;
+        Some(Position::text(position.at, self.run().is_exact()))
+    }
+
+    fn go(&mut self, wanted: &requests::Go) -> Answer {
+        let position = match wanted.position.as_str() {
+            "begin" => 0,
+            "end" => self.run().position().ok_or("there is no history")?.total,
+            text => self.asked.position_of(text).map_err(|error| error.to_string())?,
+        };
+        self.session.seek(position).map_err(|error| error.to_string())?;
+        Ok(self.here())
+    }
+
+    /// Describes the current place.
+    pub(super) fn here(&self) -> Value {
+        let stop = self.session.last_stop();
+        let mut here = Map::new();
+        here.insert("position".to_owned(), json!(self.position()));
+        here.insert("thread".to_owned(), json!(stop.thread.0));
+        let reason = self.words_of(stop.reason);
+        here.insert("stopped".to_owned(), json!(reason));
+        here.extend(self.place_of(self.run().pc(stop.thread)));
+        Value::Object(here)
+    }
+
+    /// Describes the current place, the run, and its threads.
+    pub(super) fn whereabouts(&self) -> Value {
+        let mut here = self.here();
+        let run = self.run();
+        let (is_exact, described) = (run.is_exact(), run.describe());
+        let end = run.position().map(|position| Position::text(position.total, is_exact));
+        let threads = run.threads();
+        let shown = threads.iter().take(THREADS_LIMIT).map(|thread| {
+            let mut shown = Map::new();
+            shown.insert("thread".to_owned(), json!(thread.tid.0));
+            shown.insert("name".to_owned(), json!(thread.name));
+            shown.extend(self.place_of(run.pc(thread.tid)));
+            Value::Object(shown)
+        });
+        let shown: Vec<Value> = shown.collect();
+        let more = json!({
+            "threads": shown,
+            "thread_count": threads.len(),
+            "recording": self.dir.display().to_string(),
+            "program": described.program,
+            "arguments": described.arguments,
+            "ending": described.ending.to_string(),
+            "end": end,
+            "has_values": is_exact,
+            "failure": run.failure(),
+        });
+        if let (Value::Object(here), Value::Object(more)) = (&mut here, more) {
+            here.extend(more);
+        }
+        here
+    }
+
+    /// Returns the function, file, line and address of some code.
+    pub(super) fn place_of(&self, addr: Option<Addr>) -> Map<String, Value> {
+        let place = addr.map(|addr| self.asked.place(addr)).unwrap_or_default();
+        place_cells(&place, addr)
+    }
+
+    fn words_of(&self, reason: StopReason) -> String {
+        match reason {
+            StopReason::Arrived => "arrived".to_owned(),
+            StopReason::Step => "after a step".to_owned(),
+            StopReason::Breakpoint(_) => "at the code".to_owned(),
+            StopReason::Edge(Edge::Begin) => "at the beginning of the history".to_owned(),
+            StopReason::Edge(Edge::End) => {
+                format!("at the end of the history: {}", self.run().describe().ending)
+            }
+            StopReason::Interrupted => "interrupted".to_owned(),
+            StopReason::Watchpoint(_) => "the memory changed".to_owned(),
+            StopReason::Signal(number) => {
+                let name = signal_name(number).map_or_else(|| number.to_string(), str::to_owned);
+                format!("at the handler of {name}")
+            }
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// Returns the function, file, line and address of a place.
+pub(super) fn place_cells(place: &Place, addr: Option<Addr>) -> Map<String, Value> {
+    let (file, line) = place.line.clone().unzip();
+    let mut cells = Map::new();
+    cells.insert("function".to_owned(), json!(place.function));
+    cells.insert("file".to_owned(), json!(file));
+    cells.insert("line".to_owned(), json!(line));
+    cells.insert("address".to_owned(), json!(addr.map(|addr| addr.to_string())));
+    cells
+}
+
+/// Returns the size of a page.
+pub(super) fn page(limit: Option<usize>) -> usize {
+    limit.unwrap_or(PAGE).clamp(1, LARGEST_PAGE)
+}

@@ -1,0 +1,122 @@
+//! The call stack at the current position.
+
+use super::debuggee::{Debuggee, page, place_cells};
+use super::machine::ThreadMachine;
+use super::requests;
+use super::worker::Answer;
+use crate::ask::Place;
+use crate::common::{Addr, Tid};
+use crate::symbols::FrameRegisters;
+use crate::values::{Evaluator, Frame};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The most activations that are unwound.
+const MOST_ACTIVATIONS: usize = 10_000;
+
+/// An activation of a function, with the functions that are inlined at its place.
+pub(super) struct Activation {
+    /// The number of its innermost frame.
+    pub(super) level: usize,
+    /// Its registers, if they are known.
+    pub(super) registers: Option<FrameRegisters>,
+    /// The address of its next instruction.
+    pub(super) addr: Addr,
+    /// An address in its current instruction.
+    pub(super) at: Addr,
+    /// Its frames, innermost first; never none.
+    pub(super) places: Vec<Place>,
+}
+
+impl Debuggee {
+    /// Returns the activations of a thread, innermost first: by the unwind tables if its registers are
+    /// known, else by the path.
+    pub(super) fn activations(&self, tid: Tid) -> Vec<Activation> {
+        let machine = ThreadMachine::new(self.run(), tid);
+        let symbols = self.asked.symbols();
+        let mut activations = Vec::new();
+        let mut level = 0;
+        let mut add = |registers: Option<FrameRegisters>, addr: Addr, at: Addr| {
+            let places = self.places_at(at);
+            let next = level + places.len();
+            activations.push(Activation { level, registers, addr, at, places });
+            level = next;
+        };
+        let first = FrameRegisters::of(&machine);
+        if first.get(crate::symbols::RSP).is_some() {
+            let mut next = Some(first);
+            for _ in 0..MOST_ACTIVATIONS {
+                let Some(registers) = next else { break };
+                let (Some(addr), Some(at)) = (registers.pc(), registers.lookup_pc()) else { break };
+                add(Some(registers), addr, at);
+                next = symbols.caller_of(&registers, &machine);
+            }
+            return activations;
+        }
+        let Some(pc) = self.run().pc(tid) else { return activations };
+        add(None, pc, pc);
+        for frame in self.run().call_stack(tid).into_iter().take(MOST_ACTIVATIONS) {
+            if let Some(site) = frame.call_site {
+                add(None, frame.return_address.unwrap_or(site), site);
+            }
+        }
+        activations
+    }
+
+    /// Returns the functions and lines at an address, innermost first; at least one.
+    fn places_at(&self, addr: Addr) -> Vec<Place> {
+        let frames = self.asked.symbols().frames_at(addr);
+        let place = |frame: crate::symbols::Frame| {
+            let line = frame.location.map(|location| {
+                let name = Path::new(&*location.file).file_name();
+                let name = name.map(|name| name.to_string_lossy().into_owned());
+                (name.unwrap_or_else(|| location.file.to_string()), location.line)
+            });
+            Place { function: frame.function, line }
+        };
+        let places: Vec<Place> = frames.into_iter().map(place).collect();
+        if places.is_empty() { vec![self.asked.place(addr)] } else { places }
+    }
+
+    pub(super) fn backtrace(&self, wanted: &requests::Backtrace) -> Answer {
+        let tid = self.thread(wanted.thread)?;
+        let (limit, end) = (page(wanted.limit), wanted.skip.saturating_add(page(wanted.limit)));
+        let activations = self.activations(tid);
+        let total = activations.last().map_or(0, |last| last.level + last.places.len());
+        let mut rows = Vec::new();
+        for activation in &activations {
+            for (number, place) in (activation.level..).zip(&activation.places) {
+                if !(wanted.skip..end).contains(&number) {
+                    continue;
+                }
+                let mut row = Map::new();
+                row.insert("frame".to_owned(), json!(number));
+                row.extend(place_cells(place, Some(activation.addr)));
+                let is_innermost = number == activation.level;
+                let arguments = if is_innermost { self.arguments(tid, activation) } else { None };
+                row.insert("arguments".to_owned(), json!(arguments));
+                rows.push(Value::Object(row));
+            }
+        }
+        let next = (rows.len() == limit && end < total).then_some(end);
+        Ok(json!({
+            "position": self.position(),
+            "thread": tid.0,
+            "frames": rows,
+            "total": total,
+            "next": next,
+        }))
+    }
+
+    /// Returns the arguments of the innermost function of an activation, if they are known there.
+    fn arguments(&self, tid: Tid, activation: &Activation) -> Option<Map<String, Value>> {
+        let registers = activation.registers.as_ref()?;
+        let evaluator = Evaluator::new(self.asked.symbols());
+        let bound = evaluator.arguments(activation.at)?;
+        let machine = ThreadMachine::new(self.run(), tid);
+        let frame = Frame { registers, machine: &machine, is_innermost: activation.level == 0 };
+        let values = evaluator.answer(&bound, &frame).ok()?;
+        let values = bound.texts().map(str::to_owned).zip(values);
+        Some(values.map(|(name, value)| (name, value.to_json())).collect())
+    }
+}

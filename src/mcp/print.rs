@@ -1,0 +1,201 @@
+//! Values of expressions at the current position: by the debug information, or by gdb where that is not
+//! enough.
+
+use super::debuggee::Debuggee;
+use super::frames::Activation;
+use super::host::{GdbQuestion, Host};
+use super::machine::ThreadMachine;
+use super::requests;
+use super::worker::Answer;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::symbols::{FrameRegisters, Piece};
+use crate::values::{Error, Evaluator, Frame, Located, Question, Shown};
+use serde_json::{Value, json};
+
+/// The most activations in which a name is sought.
+const MOST_FRAMES: usize = 100;
+/// The most bytes of a value whose changes are watched.
+const MOST_WATCHED_BYTES: u64 = 4096;
+
+impl Debuggee {
+    pub(super) fn print(
+        &self,
+        host: &dyn Host,
+        wanted: &requests::Print,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        let tid = self.thread(wanted.thread)?;
+        let texts = match Question::parse(&wanted.expressions) {
+            Ok(question) if question.is_empty() => return Err("give an expression".to_owned()),
+            Ok(question) => question.texts().map(str::to_owned).collect(),
+            // It may have a meaning for gdb, as a whole.
+            Err(_) => vec![wanted.expressions.clone()],
+        };
+        let activations = self.activations(tid);
+        if let Some(frame) = wanted.frame
+            && !activations.iter().any(|one| one.contains(frame))
+        {
+            return Err(format!("there is no frame {frame}"));
+        }
+        let mut rows = Vec::new();
+        for text in texts {
+            let found = self.value(tid, &activations, &text, wanted.frame);
+            let row = match found {
+                Ok((frame, value)) => json!({
+                    "expression": text,
+                    "value": value.to_json(),
+                    "text": value.to_string(),
+                    "frame": frame,
+                }),
+                Err(why) => {
+                    let frame = wanted.frame.unwrap_or(0);
+                    let text_of_gdb = self.by_gdb(host, tid, frame, &text, interrupted);
+                    let (shown, error) = match text_of_gdb {
+                        Ok(shown) => (Some(shown), None),
+                        Err(also) => (None, Some(format!("{why}; gdb: {also}"))),
+                    };
+                    json!({
+                        "expression": text,
+                        "value": Value::Null,
+                        "text": shown,
+                        "frame": frame,
+                        "error": error,
+                    })
+                }
+            };
+            rows.push(row);
+        }
+        Ok(json!({"position": self.position(), "thread": tid.0, "values": rows}))
+    }
+
+    /// Evaluates an expression in a frame, or in the innermost one that knows its names. Returns the
+    /// number of the frame, too.
+    fn value(
+        &self,
+        tid: Tid,
+        activations: &[Activation],
+        text: &str,
+        frame: Option<usize>,
+    ) -> Result<(usize, Shown), String> {
+        let question = Question::parse(text).map_err(|error| error.to_string())?;
+        self.in_frames(tid, activations, frame, &|evaluator, at, frame| {
+            let bound = evaluator.bind(&question, at)?;
+            let mut values = evaluator.answer(&bound, frame)?;
+            values.pop().ok_or(Error::NotOneValue)
+        })
+    }
+
+    /// Evaluates in a frame, or in the innermost one where that is no error. Returns the number of the
+    /// frame, too.
+    fn in_frames<T>(
+        &self,
+        tid: Tid,
+        activations: &[Activation],
+        frame: Option<usize>,
+        evaluate: &dyn Fn(&Evaluator<'_>, Addr, &Frame<'_>) -> Result<T, Error>,
+    ) -> Result<(usize, T), String> {
+        let evaluator = Evaluator::new(self.asked.symbols());
+        let machine = ThreadMachine::new(self.run(), tid);
+        let mut refused = match frame {
+            Some(frame) => format!("frame {frame} is inlined into its caller"),
+            None => "the thread has no registers here".to_owned(),
+        };
+        let mut is_first = true;
+        for activation in activations.iter().take(frame.map_or(MOST_FRAMES, |_| usize::MAX)) {
+            if frame.is_some_and(|frame| frame != activation.level) {
+                continue;
+            }
+            // Unknown registers make unknown values.
+            let unknown = FrameRegisters { words: [None; 17], is_interrupted: true };
+            let registers = activation.registers.as_ref().unwrap_or(&unknown);
+            let is_innermost = activation.level == 0;
+            let of = Frame { registers, machine: &machine, is_innermost };
+            match evaluate(&evaluator, activation.at, &of) {
+                Ok(value) => return Ok((activation.level, value)),
+                // That of the innermost frame is the one to show.
+                Err(error) if is_first => refused = error.to_string(),
+                Err(_) => {}
+            }
+            is_first = false;
+        }
+        Err(refused)
+    }
+
+    /// Returns true if an expression is known and not 0 where a thread stopped.
+    pub(super) fn holds(&self, tid: Tid, question: &Question) -> Result<bool, String> {
+        let at = self.run().pc(tid).ok_or("the thread has no next instruction")?;
+        let evaluator = Evaluator::new(self.asked.symbols());
+        let machine = ThreadMachine::new(self.run(), tid);
+        let registers = FrameRegisters::of(&machine);
+        let frame = Frame { registers: &registers, machine: &machine, is_innermost: true };
+        let bound = evaluator.bind(question, at).map_err(|error| error.to_string())?;
+        let values = evaluator.answer(&bound, &frame).map_err(|error| error.to_string())?;
+        Ok(values.iter().all(is_true))
+    }
+
+    /// Returns the memory of an expression.
+    pub(super) fn memory_of(&self, text: &str) -> Result<AddrRange, String> {
+        let tid = self.session.last_stop().thread;
+        let question = Question::parse(text).map_err(|error| error.to_string())?;
+        let activations = self.activations(tid);
+        let (_, located): (_, Located) =
+            self.in_frames(tid, &activations, None, &|evaluator, at, frame| {
+                let bound = evaluator.bind(&question, at)?;
+                evaluator.locate(&bound, frame)
+            })?;
+        let size_bytes = located.size_bytes.unwrap_or(8);
+        match located.home.pieces.as_slice() {
+            [(_, Piece::Memory(addr))] if (1..=MOST_WATCHED_BYTES).contains(&size_bytes) => {
+                Ok(AddrRange::sized(*addr, size_bytes))
+            }
+            [(_, Piece::Memory(_))] => {
+                Err(format!("{text} has {size_bytes} bytes: watch a part of it"))
+            }
+            _ => Err(format!(
+                "{text} is not in memory here, and only memory is watched: ask for its origin"
+            )),
+        }
+    }
+
+    /// Asks gdb for a value.
+    fn by_gdb(
+        &self,
+        host: &dyn Host,
+        tid: Tid,
+        frame: usize,
+        expression: &str,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<String, String> {
+        if self.session.last_stop().thread != tid {
+            return Err("only the thread that stopped is shown by it".to_owned());
+        }
+        // `$_shell` runs commands of the shell, and a line ends the expression.
+        if expression.contains("$_") || expression.contains(char::is_control) {
+            return Err("it is not asked for functions of its own".to_owned());
+        }
+        let position = self.position().ok_or("there is no history")?;
+        let question = GdbQuestion { dir: &self.dir, position: &position, frame, expression };
+        host.gdb_value(&question, interrupted)
+    }
+}
+
+impl Activation {
+    fn contains(&self, frame: usize) -> bool {
+        (self.level..self.level + self.places.len()).contains(&frame)
+    }
+}
+
+/// Returns true if a value is known, and not 0.
+fn is_true(value: &Shown) -> bool {
+    match value {
+        Shown::Missing(_) => false,
+        Shown::Integer(value) | Shown::Character(value) | Shown::Enumerator { value, .. } => {
+            *value != 0
+        }
+        Shown::Boolean(value) => *value,
+        Shown::Float(value) => *value != 0.0,
+        Shown::Pointer { addr, .. } => addr.0 != 0,
+        Shown::Scalar(value) => *value != '\0',
+        Shown::Text(_) | Shown::Structure { .. } | Shown::Array { .. } | Shown::Frames(_) => true,
+    }
+}

@@ -1,0 +1,120 @@
+//! Questions about the whole run, in pages.
+
+use super::debuggee::{Debuggee, page};
+use super::host::Host;
+use super::requests;
+use super::worker::Answer;
+use crate::ask::{Call, CallsQuestion, Hit, HitsQuestion, OriginQuestion, OriginStep, Wanted};
+use crate::session::Position;
+use crate::values::Question;
+use serde_json::{Value, json};
+use std::ops::ControlFlow;
+
+impl Debuggee {
+    pub(super) fn hits(
+        &mut self,
+        host: &dyn Host,
+        wanted: &requests::Hits,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        let print = Question::parse(&wanted.print).map_err(|error| error.to_string())?;
+        let texts: Vec<String> = print.texts().map(str::to_owned).collect();
+        let from = wanted.from.as_deref().map(|from| self.asked.position_of(from)).transpose();
+        let from = from.map_err(|error| error.to_string())?.unwrap_or(0);
+        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let question = HitsQuestion { at: &wanted.at, print: &print, from };
+        let (mut rows, mut next) = (Vec::new(), None);
+        let mut sink = |hit: Hit| {
+            if rows.len() == limit {
+                next = Some(Position::text(hit.position, is_exact));
+                return Ok(ControlFlow::Break(()));
+            }
+            rows.push(host.hit(&hit, &texts, is_exact));
+            Ok(ControlFlow::Continue(()))
+        };
+        let answered = self.asked.hits(&question, &mut sink, &|_| {}, interrupted);
+        answered.map_err(|error| error.to_string())?;
+        Ok(json!({"rows": rows, "next": next}))
+    }
+
+    pub(super) fn calls(
+        &mut self,
+        host: &dyn Host,
+        wanted: &requests::Calls,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        let question = CallsQuestion {
+            functions: &wanted.functions,
+            arguments: wanted.arguments,
+            returns: wanted.results,
+            duration: wanted.durations,
+        };
+        self.asked.check_calls(&question).map_err(|error| error.to_string())?;
+        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let end = wanted.skip.saturating_add(limit);
+        let (mut rows, mut count) = (Vec::new(), 0);
+        let mut sink = |call: Call| {
+            if count >= end {
+                count += 1;
+                return Ok(ControlFlow::Break(()));
+            }
+            if count >= wanted.skip {
+                rows.push(host.call(&call, &question, is_exact));
+            }
+            count += 1;
+            Ok(ControlFlow::Continue(()))
+        };
+        let answered = self.asked.calls(question, &mut sink, &|_| {}, interrupted);
+        answered.map_err(|error| error.to_string())?;
+        let next = (count > end).then_some(end);
+        Ok(json!({"rows": rows, "next": next}))
+    }
+
+    pub(super) fn origin(
+        &mut self,
+        host: &dyn Host,
+        wanted: &requests::Origin,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        let text = wanted.expression.as_str();
+        let question = Question::parse(text).map_err(|error| error.to_string())?;
+        let at = wanted.position.as_deref().map(|at| self.asked.position_of(at)).transpose();
+        let at = at.map_err(|error| error.to_string())?;
+        if at.is_some() && wanted.frame.is_some() {
+            return Err("`frame` is of the current position: go there first".to_owned());
+        }
+        // The end of a run is after its last position.
+        let here = self.run().position().filter(|here| here.at < here.total).map(|here| here.at);
+        let stopped = self.session.last_stop().thread;
+        let frame = match wanted.frame {
+            Some(frame) => Some(self.activation_of(frame)?),
+            // A register is that of the innermost frame.
+            None => text.starts_with('$').then_some(0),
+        };
+        let origin = OriginQuestion {
+            value: Wanted::Expression { text: &question, frame },
+            at: at.or(here),
+            thread: at.is_none().then_some(stopped),
+        };
+        let (limit, is_exact) = (page(wanted.limit), self.asked.is_exact());
+        let (mut rows, mut has_more) = (Vec::<Value>::new(), false);
+        let mut sink = |step: OriginStep| {
+            if rows.len() == limit {
+                has_more = true;
+                return Ok(ControlFlow::Break(()));
+            }
+            rows.push(host.origin_step(&step, text, is_exact));
+            Ok(ControlFlow::Continue(()))
+        };
+        let answered = self.asked.origin(&origin, &mut sink, interrupted);
+        answered.map_err(|error| error.to_string())?;
+        Ok(json!({"rows": rows, "has_more": has_more}))
+    }
+
+    /// Returns the number of the activation that has a frame.
+    fn activation_of(&self, frame: usize) -> Result<usize, String> {
+        let activations = self.activations(self.session.last_stop().thread);
+        let found = activations.iter().position(|one| one.level == frame);
+        found.ok_or_else(|| format!("frame {frame} is inlined into its caller, or there is none"))
+    }
+}

@@ -1,0 +1,85 @@
+//! Lines of the source.
+
+use super::debuggee::{Debuggee, page};
+use super::requests;
+use super::worker::Answer;
+use crate::common::Addr;
+use crate::session::is_source;
+use crate::symbols::SourceLine;
+use serde_json::json;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The longest line that is shown whole, in characters.
+const LONGEST_LINE: usize = 300;
+
+impl Debuggee {
+    /// Returns the lines that have code, by address.
+    pub(super) fn lines(&self) -> &[SourceLine] {
+        self.lines.get_or_init(|| {
+            let mut lines = self.asked.symbols().source_lines();
+            lines.sort_by_key(|line| line.range.start);
+            lines
+        })
+    }
+
+    pub(super) fn source(&self, wanted: &requests::Source) -> Answer {
+        let (named, line) = match wanted.at.as_deref() {
+            Some(at) => self.line_of(at)?,
+            None => self.location_at(self.run().pc(self.session.last_stop().thread))?,
+        };
+        let path = self.placed(&named);
+        if !is_source(&path) {
+            return Err(format!("{}: there is no such source file here", path.display()));
+        }
+        let text = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = String::from_utf8_lossy(&text);
+        let limit = page(wanted.limit);
+        let line = line as usize;
+        let first = line.saturating_sub(limit / 2).max(1);
+        let shown = text.lines().skip(first - 1).take(limit);
+        let shown: Vec<String> =
+            shown.map(|line| line.chars().take(LONGEST_LINE).collect()).collect();
+        let total = text.lines().count();
+        if shown.is_empty() {
+            return Err(format!("{} has {total} lines", path.display()));
+        }
+        Ok(json!({
+            "file": path.display().to_string(),
+            "line": line,
+            "first": first,
+            "lines": shown,
+            "total": total,
+        }))
+    }
+
+    fn location_at(&self, addr: Option<Addr>) -> Result<(PathBuf, u32), String> {
+        let addr = addr.ok_or("the thread has no next instruction")?;
+        let found = self.asked.symbols().location_at(addr);
+        let found = found.map(|location| (PathBuf::from(&*location.file), location.line));
+        found.ok_or_else(|| format!("the debug information has no line for {addr}"))
+    }
+
+    /// Returns the file and line of `FILE:LINE`, or of a function.
+    fn line_of(&self, at: &str) -> Result<(PathBuf, u32), String> {
+        if let Some((file, line)) = at.rsplit_once(':')
+            && let Ok(line) = line.parse()
+        {
+            let known = self.lines().iter().map(|line| Path::new(&*line.file));
+            let found = known.into_iter().find(|path| path.ends_with(file));
+            let found = found.map(|path| (path.to_owned(), line));
+            return found.ok_or_else(|| format!("the program has no code of a file {file:?}"));
+        }
+        let code = self.asked.code_of(at).map_err(|error| error.to_string())?;
+        self.location_at(code.first().copied())
+    }
+
+    /// Returns where a source file is on this machine.
+    fn placed(&self, named: &Path) -> PathBuf {
+        let moved = self
+            .sources
+            .iter()
+            .find_map(|(directory, place)| Some(place.join(named.strip_prefix(directory).ok()?)));
+        moved.unwrap_or_else(|| named.to_owned())
+    }
+}

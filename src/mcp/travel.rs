@@ -1,0 +1,236 @@
+//! Moves through the history: to code, to a change of memory, by steps.
+
+use super::debuggee::Debuggee;
+use super::machine::ThreadMachine;
+use super::requests::{Step, Travel};
+use super::worker::Answer;
+use crate::common::{Addr, AddrRange, Tid};
+use crate::session::{
+    Access, Action, Activation, BackStep, BreakpointKind, Direction, LastChange, Order, Stop,
+    StopReason, Watchpoint,
+};
+use crate::symbols::FrameRegisters;
+use crate::values::Question;
+use std::collections::BTreeSet;
+
+/// The function of the current place, by which steps over lines are measured.
+struct Around {
+    /// The stack pointer before its call.
+    frame: u64,
+    returns_to: Option<Addr>,
+}
+
+impl Debuggee {
+    pub(super) fn travel(
+        &mut self,
+        direction: Direction,
+        wanted: &Travel,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Answer {
+        let Travel { until, when, watch, step, count } = wanted;
+        if [until.is_some(), watch.is_some(), step.is_some()].iter().filter(|is| **is).count() > 1 {
+            return Err("give one of `until`, `watch` and `step`".to_owned());
+        }
+        if when.is_some() && until.is_none() {
+            return Err("`when` needs `until`".to_owned());
+        }
+        let count = count.unwrap_or(1).max(1);
+        if count > 1 && until.is_none() && step.is_none() {
+            return Err("`count` needs `until` or `step`".to_owned());
+        }
+        let moved = match (until, watch, step) {
+            (Some(code), ..) => {
+                self.travel_to_code(direction, code, when.as_deref(), count, interrupted)
+            }
+            (_, Some(value), _) => self.travel_to_change(direction, value, interrupted),
+            (.., Some(step)) => (0..count).try_for_each(|_| {
+                if interrupted() {
+                    return Ok(());
+                }
+                self.step(direction, *step, interrupted)
+            }),
+            _ => self.resume(direction, Action::Continue, interrupted).map(|_| ()),
+        };
+        self.session.clear_breakpoints();
+        moved?;
+        Ok(self.here())
+    }
+
+    fn resume(
+        &mut self,
+        direction: Direction,
+        action: Action,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<Stop, String> {
+        let thread = self.session.last_stop().thread;
+        let order = Order { action, direction, thread, locked: false, signal: 0 };
+        match self.session.refusal(&order) {
+            Some(error) => Err(error.to_string()),
+            None => Ok(self.session.resume(order, interrupted)),
+        }
+    }
+
+    fn travel_to_code(
+        &mut self,
+        direction: Direction,
+        code: &str,
+        when: Option<&str>,
+        count: u32,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let when = when.map(Question::parse).transpose().map_err(|error| error.to_string())?;
+        for addr in self.asked.code_of(code).map_err(|error| error.to_string())? {
+            self.session.insert_breakpoint(BreakpointKind::Software, addr);
+        }
+        let mut left = count;
+        while left > 0 {
+            let stop = self.resume(direction, Action::Continue, interrupted)?;
+            if !matches!(stop.reason, StopReason::Breakpoint(_)) {
+                break;
+            }
+            let holds = when.as_ref().map(|when| self.holds(stop.thread, when)).transpose()?;
+            left -= u32::from(holds.unwrap_or(true));
+        }
+        Ok(())
+    }
+
+    fn travel_to_change(
+        &mut self,
+        direction: Direction,
+        value: &str,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        let range = self.memory_of(value)?;
+        if direction == Direction::Backward {
+            let found = self.session.go_to_last_change(range, interrupted);
+            return match found.map_err(|error| error.to_string())? {
+                LastChange::Nowhere => {
+                    Err(format!("{value} was not changed before, as far as the recording goes"))
+                }
+                LastChange::Here | LastChange::Interrupted => Ok(()),
+            };
+        }
+        let watchpoint =
+            Watchpoint { addr: range.start, size_bytes: range.size_bytes(), access: Access::Write };
+        if !self.run().is_exact() {
+            return Err("only an exact recording has the values of the past".to_owned());
+        }
+        if !self.session.insert_watchpoint(watchpoint) {
+            return Err(format!("{value} cannot be watched: watch a part of it"));
+        }
+        loop {
+            let before = self.bytes_at(range);
+            let stop = self.resume(direction, Action::Continue, interrupted)?;
+            let is_write = matches!(stop.reason, StopReason::Watchpoint(_));
+            if !is_write || self.bytes_at(range) != before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Returns the content of memory, as far as it is known.
+    fn bytes_at(&self, range: AddrRange) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(range.size_bytes()).unwrap_or(0)];
+        let thread = self.session.last_stop().thread;
+        let known = self.run().read_memory(thread, range.start, &mut bytes);
+        bytes.truncate(known);
+        bytes
+    }
+
+    fn step(
+        &mut self,
+        direction: Direction,
+        step: Step,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        if let Step::Instruction = step {
+            return self.resume(direction, Action::Step, interrupted).map(|_| ());
+        }
+        let tid = self.session.last_stop().thread;
+        let around = self.around(tid)?;
+        match (direction, step) {
+            (Direction::Backward, Step::Out) => {
+                let returns_to = around.returns_to.ok_or("the function was not called")?;
+                let activation = Activation { frame: around.frame, returns_to };
+                self.session.step_back(tid, BackStep::Out(activation), interrupted);
+                Ok(())
+            }
+            (Direction::Backward, _) => {
+                self.session.step_back(tid, BackStep::Over, interrupted);
+                Ok(())
+            }
+            (Direction::Forward, Step::Out) => {
+                let returns_to = around.returns_to.ok_or("the function was not called")?;
+                self.run_to(tid, BTreeSet::from([returns_to]), &around, interrupted)
+            }
+            (Direction::Forward, _) => {
+                let mut stops = self.other_lines(tid);
+                stops.extend(around.returns_to);
+                self.run_to(tid, stops, &around, interrupted)
+            }
+        }
+    }
+
+    /// Runs forward until a thread is at one of some addresses, in the activation or outside of it.
+    fn run_to(
+        &mut self,
+        tid: Tid,
+        stops: BTreeSet<Addr>,
+        around: &Around,
+        interrupted: &dyn Fn() -> bool,
+    ) -> Result<(), String> {
+        for addr in stops {
+            self.session.insert_breakpoint(BreakpointKind::Software, addr);
+        }
+        loop {
+            let stop = self.resume(Direction::Forward, Action::Continue, interrupted)?;
+            if !matches!(stop.reason, StopReason::Breakpoint(_)) {
+                return Ok(());
+            }
+            if stop.thread != tid {
+                continue;
+            }
+            let is_returned = self.run().pc(tid) == around.returns_to;
+            let machine = ThreadMachine::new(self.run(), tid);
+            let registers = FrameRegisters::of(&machine);
+            // The stack grows down: inner activations have lower frames.
+            let reached = if is_returned {
+                registers.get(crate::symbols::RSP)
+            } else {
+                self.asked.symbols().cfa_of(&registers, &machine)
+            };
+            if reached.is_none_or(|reached| reached >= around.frame) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn around(&self, tid: Tid) -> Result<Around, String> {
+        let only = "lines and functions are stepped in exact recordings, in code with unwind tables: \
+                    give `until`, or the step \"instruction\"";
+        if !self.run().is_exact() {
+            return Err(only.to_owned());
+        }
+        let machine = ThreadMachine::new(self.run(), tid);
+        let registers = FrameRegisters::of(&machine);
+        let symbols = self.asked.symbols();
+        let frame = symbols.cfa_of(&registers, &machine).ok_or(only)?;
+        let caller = symbols.caller_of(&registers, &machine);
+        Ok(Around { frame, returns_to: caller.and_then(|caller| caller.pc()) })
+    }
+
+    /// Returns where the other lines of a thread's function begin.
+    fn other_lines(&self, tid: Tid) -> BTreeSet<Addr> {
+        let symbols = self.asked.symbols();
+        let Some(pc) = self.run().pc(tid) else { return BTreeSet::new() };
+        let Some(function) = symbols.function_at(pc) else { return BTreeSet::new() };
+        let here = symbols.location_at(pc).map(|at| (at.file, at.line));
+        let all = AddrRange::sized(function.start, function.size_bytes);
+        let lines = self.lines().iter();
+        let lines = lines.filter(|line| all.contains(line.range.start));
+        let others = lines.filter(|line| {
+            here.as_ref().is_none_or(|(file, number)| (&line.file, line.line) != (file, *number))
+        });
+        others.map(|line| line.range.start).collect()
+    }
+}

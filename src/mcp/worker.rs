@@ -1,0 +1,62 @@
+//! The thread that owns the opened recording: a traced process belongs to a thread. Requests are
+//! answered one after the other.
+
+use super::debuggee::Debuggee;
+use super::host::Host;
+use super::tools::Request;
+use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use tokio::sync::oneshot;
+
+/// A request, and where its answer goes.
+pub(super) struct Job {
+    pub(super) request: Request,
+    /// Returns true if the client wants no answer any more.
+    pub(super) is_cancelled: Box<dyn Fn() -> bool + Send>,
+    pub(super) answer: oneshot::Sender<Answer>,
+}
+
+/// An answer, or a sentence that says why there is none.
+pub(super) type Answer = Result<Value, String>;
+
+/// Starts the thread. It ends when no sender of jobs is left.
+pub(super) fn start(
+    host: impl Host + Send + 'static,
+) -> std::io::Result<(Sender<Job>, JoinHandle<()>)> {
+    let (sender, jobs) = channel();
+    let thread =
+        thread::Builder::new().name("recording".into()).spawn(move || work(&host, &jobs))?;
+    Ok((sender, thread))
+}
+
+fn work(host: &dyn Host, jobs: &Receiver<Job>) {
+    let mut debuggee: Option<Debuggee> = None;
+    for Job { request, is_cancelled, answer } in jobs {
+        let one = || answer_one(host, &mut debuggee, request, &*is_cancelled);
+        let result = catch_unwind(AssertUnwindSafe(one)).unwrap_or_else(|_| {
+            debuggee = None;
+            Err("contraflow failed there, which is a bug; open the recording again".to_owned())
+        });
+        // A client that has left takes no answer.
+        let _ = answer.send(result);
+    }
+}
+
+fn answer_one(
+    host: &dyn Host,
+    debuggee: &mut Option<Debuggee>,
+    request: Request,
+    interrupted: &dyn Fn() -> bool,
+) -> Answer {
+    if let Request::Open(open) = request {
+        // The processes of the last one end before others begin.
+        *debuggee = None;
+        let opened = debuggee.insert(Debuggee::open(host, &open)?);
+        return Ok(opened.whereabouts());
+    }
+    let debuggee = debuggee.as_mut().ok_or("no recording is open: call `open` first")?;
+    let result = debuggee.answer(host, request, interrupted);
+    if interrupted() { Err("cancelled".to_owned()) } else { result }
+}
