@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 const LINES_LIMIT: usize = 500;
 
 /// Crates and the rooms that may name them.
-const FENCES: [(&str, &[&str]); 13] = [
+const FENCES: [(&str, &[&str]); 14] = [
     ("gdbstub", &["gdb"]),
     ("nix", &["tracee", "engine", "capture", "recording", "cli"]),
     ("libc", &["tracee", "engine", "capture"]),
@@ -21,6 +21,7 @@ const FENCES: [(&str, &[&str]); 13] = [
     ("ruzstd", &["sideband"]),
     ("lz4_flex", &["recording"]),
     ("flate2", &["recording"]),
+    ("parquet", &["ask"]),
     ("rmcp", &["mcp"]),
     ("tokio", &["mcp"]),
 ];

@@ -1,5 +1,6 @@
 //! Every call, with arguments, returned values and durations.
 
+use super::called::Called;
 use super::error::Error;
 use super::functions::Functions;
 use super::machine::Stopped;
@@ -20,6 +21,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
 
 /// A question for calls.
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold independently of each other")]
 #[derive(Clone, Copy, Debug)]
 pub struct CallsQuestion<'a> {
     /// The functions; without one, all calls.
@@ -30,6 +32,8 @@ pub struct CallsQuestion<'a> {
     pub returns: bool,
     /// True if the durations are wanted.
     pub duration: bool,
+    /// True if only calls of functions in the program's own file are wanted.
+    pub is_own: bool,
 }
 
 /// A call.
@@ -113,7 +117,7 @@ type Sink<'a> = &'a mut dyn FnMut(Call) -> Result<ControlFlow<()>, Error>;
 impl Asked {
     /// Checks that there is such a function.
     pub fn check_calls(&self, question: &CallsQuestion<'_>) -> Result<(), Error> {
-        self.starts_of(question.functions).map(|_| ())
+        self.called(question.functions, question.is_own).map(|_| ())
     }
 
     /// Finds calls, and passes each to `sink` when everything that is wanted of it is known: when it
@@ -125,11 +129,11 @@ impl Asked {
         reached: &dyn Fn(u64),
         interrupted: &dyn Fn() -> bool,
     ) -> Result<(), Error> {
-        let starts = self.starts_of(question.functions)?;
+        let called = self.called(question.functions, question.is_own)?;
         let has_values = self.replay.is_some() && (question.arguments || question.returns);
         let mut sites = Sites::default();
         if has_values {
-            sites = self.sites(starts.as_ref(), interrupted);
+            sites = self.sites(&called, interrupted);
         }
         let mut bodies = HashMap::new();
         if has_values && question.arguments {
@@ -141,7 +145,7 @@ impl Asked {
         }
         let mut replay = self.replay.take();
         let asked = &*self;
-        let walker = Walker { asked, starts: starts.as_ref(), bodies: &bodies };
+        let walker = Walker { asked, called: &called, bodies: &bodies };
         let walk_one = |tid, sender: &mut Sender<Step>| walker.walk(tid, sender);
         let result = merged(&asked.tids(), walk_one, |events| {
             let mut calls = Calls::new(asked, question, sink, events);
@@ -159,7 +163,7 @@ impl Asked {
 /// Walks paths, and sends the steps of the wanted calls.
 struct Walker<'a> {
     asked: &'a Asked,
-    starts: Option<&'a BTreeSet<Addr>>,
+    called: &'a Called,
     bodies: &'a HashMap<Addr, Addr>,
 }
 
@@ -167,14 +171,13 @@ impl Walker<'_> {
     fn walk(&self, tid: Tid, sender: &mut Sender<Step>) {
         let functions = self.asked.functions();
         let starts = |addr| functions.at(addr).map(|function| function.start);
-        let is_wanted = |ip| self.starts.is_none_or(|starts| starts.contains(&ip));
         let mut tracker: Tracker<Activation> = Tracker::default();
         let (mut count, mut steps) = (0, Vec::new());
         let places = self.asked.places.as_ref();
         let end = walk(&self.asked.timeline, places, tid, &mut |passed| {
             tracker.pass(passed, &starts, &mut |change| match change {
                 Change::Began(begins) => {
-                    let number = is_wanted(begins.ip).then_some(count);
+                    let number = self.called.has(begins.ip).then_some(count);
                     count += u64::from(number.is_some());
                     let (ip, depth, site) = (begins.ip, begins.depth, begins.site);
                     let what = What::Began { depth, site, how: kind_of(begins.how) };

@@ -2,6 +2,7 @@
 
 use crate::common::{Addr, Tid};
 use crate::{recording, replay, timeline, values};
+use std::path::PathBuf;
 
 /// An error of a question.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +64,14 @@ pub enum Error {
     /// The recording cannot be read.
     #[error(transparent)]
     Recording(#[from] recording::Error),
+    /// A file of a dataset cannot be written, or not be removed.
+    #[error("{}: {why}", path.display())]
+    Dataset {
+        /// The file or directory.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
     /// The answer cannot be written.
     #[error(transparent)]
     Output(#[from] std::io::Error),

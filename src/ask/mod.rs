@@ -5,11 +5,13 @@
 //! exact recording is replayed once from front to back, beside the path. Everything streams: no
 //! question keeps more of a run than the calls that are open.
 
+mod called;
 mod calls;
 mod chart;
 mod chrome;
 mod clock;
 mod coverage;
+mod dataset;
 mod diff;
 mod error;
 mod executed;
@@ -35,6 +37,7 @@ mod walk;
 pub use calls::{Call, CallKind, CallsQuestion};
 pub use chart::{Chart, ChartQuestion, ChartSlice, ChartThread};
 pub use coverage::FileCoverage;
+pub use dataset::{Dataset, DatasetQuestion, Exported, SCHEMA_VERSION};
 pub use diff::{Cause, Compared, Difference, Pair, Step};
 pub use error::Error;
 pub use export::CallFormat;

@@ -10,7 +10,6 @@ use crate::replay::Replay;
 use crate::session::{Position, symbols_of};
 use crate::symbols::Symbols;
 use crate::timeline::{Options, Timeline};
-use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 use std::thread::{self, ScopedJoinHandle};
 
@@ -125,19 +124,6 @@ impl Asked {
 
     pub(super) fn functions(&self) -> Functions<'_> {
         Functions::new(&self.symbols)
-    }
-
-    /// Returns the first instructions of functions; `None` for no function.
-    pub(super) fn starts_of(&self, names: &[String]) -> Result<Option<BTreeSet<Addr>>, Error> {
-        let mut starts = BTreeSet::new();
-        for name in names {
-            let found = self.symbols.addresses_of_function(name);
-            if found.is_empty() {
-                return Err(Error::NoCode(name.to_owned()));
-            }
-            starts.extend(found);
-        }
-        Ok((!names.is_empty()).then_some(starts))
     }
 
     /// Returns the addresses of a line, of a function's body, or an address.

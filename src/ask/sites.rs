@@ -1,5 +1,6 @@
 //! The addresses at which the calls of a run begin, and to which they return.
 
+use super::called::Called;
 use super::opened::Asked;
 use super::tracker::{Change, Tracker};
 use super::walk::walk;
@@ -18,30 +19,25 @@ pub(super) struct Sites {
 
 impl Asked {
     /// Walks all paths, and collects the sites of the calls of some functions, or of all.
-    pub(super) fn sites(
-        &self,
-        starts: Option<&BTreeSet<Addr>>,
-        interrupted: &dyn Fn() -> bool,
-    ) -> Sites {
+    pub(super) fn sites(&self, called: &Called, interrupted: &dyn Fn() -> bool) -> Sites {
         let mut sites = Sites::default();
         let add = |of_thread: Sites| {
             sites.starts.extend(of_thread.starts);
             sites.returns.extend(of_thread.returns);
         };
-        self.each_thread(|tid| self.sites_of(tid, starts), add, interrupted);
+        self.each_thread(|tid| self.sites_of(tid, called), add, interrupted);
         sites
     }
 
-    fn sites_of(&self, tid: Tid, starts: Option<&BTreeSet<Addr>>) -> Sites {
+    fn sites_of(&self, tid: Tid, called: &Called) -> Sites {
         let functions = self.functions();
         let start_of = |addr| functions.at(addr).map(|function| function.start);
         let mut tracker: Tracker<bool> = Tracker::default();
         let mut sites = Sites::default();
-        let is_wanted = |ip| starts.is_none_or(|starts| starts.contains(&ip));
         let _: ControlFlow<()> = walk(&self.timeline, None, tid, &mut |passed| {
             tracker.pass(passed, &start_of, &mut |change| match change {
                 Change::Began(begins) => {
-                    let is_wanted = is_wanted(begins.ip);
+                    let is_wanted = called.has(begins.ip);
                     if is_wanted {
                         sites.starts.insert(begins.ip);
                     }

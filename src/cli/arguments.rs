@@ -1,6 +1,8 @@
 //! The command line; `dump` and raw traces have separate files.
 
-use super::ask_arguments::{Calls, Coverage, Diff, ExportCalls, Hits, Origin, Profile};
+use super::ask_arguments::{
+    Calls, Coverage, Diff, ExportCalls, ExportParquet, Hits, Origin, Profile,
+};
 use super::dump_arguments::Dump;
 use super::raw_arguments::{Filter, Raw};
 pub(super) use super::replay_arguments::Replay;
@@ -148,6 +150,10 @@ pub(super) struct Record {
     /// recording is kept
     #[arg(long, value_name = "N", conflicts_with_all = ["attach", "tid", "on_recorder_death"])]
     pub(super) until_fails: Option<NonZero<u32>>,
+    /// Keep the recording only if the program fails (a status other than 0, or a signal); with
+    /// --follow-forks, the recordings of the processes that fail
+    #[arg(long, conflicts_with_all = ["attach", "tid", "on_recorder_death"])]
+    pub(super) keep_if_fails: bool,
     /// Keep the end of the history: the last MIB MiB of records of each thread, in memory during
     /// the run (a record has 4 bytes and covers some 5 to 30 instructions) [default: 32]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -400,6 +406,9 @@ pub(super) enum ExportTo {
     Chrome(ExportCalls),
     /// A file of speedscope (speedscope.app)
     Speedscope(ExportCalls),
+    /// A dataset of Parquet tables, partitioned by run and thread, for Spark, Trino and other engines:
+    /// runs, threads, calls, system calls, signals, executed lines, hits
+    Parquet(ExportParquet),
     /// A profile for pprof: the instructions of each stack of calls
     Pprof(ExportCalls),
 }

@@ -84,6 +84,7 @@ pub(super) struct Diff {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(super) struct Calls {
     /// A recording's directory or name; the latest if not given
     #[arg(value_name = "REC")]
@@ -91,6 +92,9 @@ pub(super) struct Calls {
     /// A function; repeat for more. Without it, all calls are printed
     #[arg(long, value_name = "NAME")]
     pub(super) function: Vec<String>,
+    /// Print only calls of functions in the program's own file, and not in libraries
+    #[arg(long)]
+    pub(super) own: bool,
     /// Print the arguments of each call
     #[arg(long)]
     pub(super) args: bool,
@@ -148,6 +152,47 @@ pub(super) struct Coverage {
     /// Write only files whose path begins like this. Repeat for more
     #[arg(long, value_name = "PREFIX")]
     pub(super) include: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
+pub(super) struct ExportParquet {
+    /// The directories or names of recordings; the latest if not given
+    #[arg(value_name = "REC")]
+    pub(super) recordings: Vec<PathBuf>,
+    /// The directory of the dataset; created if it is not there
+    #[arg(short, long, value_name = "DATASET")]
+    pub(super) output: PathBuf,
+    /// Replace runs that the dataset has already
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Write only calls of this function. Repeat for more
+    #[arg(long, value_name = "NAME")]
+    pub(super) function: Vec<String>,
+    /// Write only calls of functions in the program's own file, and not in libraries
+    #[arg(long)]
+    pub(super) own: bool,
+    /// Write the arguments of each call
+    #[arg(long)]
+    pub(super) args: bool,
+    /// Write the returned value of each call
+    #[arg(long)]
+    pub(super) returns: bool,
+    /// Write every execution of this code: `FILE:LINE`, a function, or an address. Repeat for more
+    #[arg(long, value_name = "WHERE")]
+    pub(super) at: Vec<String>,
+    /// Expressions to evaluate at each of these executions, with commas between them
+    #[arg(
+        long,
+        value_name = "EXPRESSIONS",
+        requires = "at",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(super) print: String,
+    /// Print nothing but errors
+    #[arg(short, long)]
+    pub(super) quiet: bool,
 }
 
 #[derive(Debug, Args)]

@@ -3,7 +3,7 @@
 use super::found::Found;
 use super::open::path_of;
 use super::record::size;
-use super::{Failure, arguments, export_calls, say};
+use super::{Failure, arguments, export_calls, export_parquet, say};
 use crate::ask::CallFormat;
 use crate::recording::Reader;
 use crate::recording::export::export_perf;
@@ -16,6 +16,7 @@ pub(super) fn run(arguments: &arguments::Export) -> Result<ExitCode, Failure> {
         ExportTo::Perfetto(calls) => export_calls::run(calls, CallFormat::Perfetto),
         ExportTo::Chrome(calls) => export_calls::run(calls, CallFormat::Chrome),
         ExportTo::Speedscope(calls) => export_calls::run(calls, CallFormat::Speedscope),
+        ExportTo::Parquet(parquet) => export_parquet::run(parquet),
         ExportTo::Pprof(calls) => export_calls::pprof(calls),
     }
 }

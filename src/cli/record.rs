@@ -3,6 +3,7 @@
 use super::arguments::RecorderDeath;
 use super::open::say_what_is_wrong;
 use super::progress::Bar;
+use super::record_keep::keep_failures;
 use super::temporary::sweep_up;
 use super::{Failure, arguments, count_of, quoted, say};
 use crate::capture::host::fallback;
@@ -103,6 +104,12 @@ pub(super) fn run(arguments: arguments::Record) -> Result<ExitCode, Failure> {
         Some(most) => until_failure(most, &request, |request| record(backend, request))?,
         None => record(backend, &request)?,
     };
+    if arguments.keep_if_fails && !keep_failures(&mut outcome, &request.store)? {
+        if !arguments.quiet {
+            say(&"the program did not fail: its recording is not kept");
+        }
+        return Ok(exit_code(&outcome));
+    }
     if backend == Backend::Perf {
         count(&mut outcome, arguments.quiet)?;
     }

@@ -109,10 +109,14 @@ pub(super) struct Hits {
 /// Arguments of `calls`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the question")]
 pub(super) struct Calls {
     /// The functions; all if not given
     #[serde(default)]
     pub(super) functions: Vec<String>,
+    /// Whether only functions in the program's own file count, and not those of libraries
+    #[serde(default)]
+    pub(super) own: bool,
     /// Whether the values of the arguments are wanted
     #[serde(default)]
     pub(super) arguments: bool,

@@ -4,6 +4,7 @@
 mod agents;
 mod calls;
 mod counts;
+mod dataset;
 mod diff;
 mod exports;
 mod hits;

@@ -1,0 +1,51 @@
+//! The functions whose calls are wanted.
+
+use super::error::Error;
+use super::opened::Asked;
+use crate::common::{Addr, AddrRange};
+use std::collections::BTreeSet;
+
+/// Functions, by their first instructions.
+#[derive(Debug, Default)]
+pub(super) struct Called {
+    /// Those with some names; `None` for all.
+    starts: Option<BTreeSet<Addr>>,
+    /// Those in this code; `None` for all.
+    own: Option<Vec<AddrRange>>,
+}
+
+impl Called {
+    /// Returns true if a function that begins at an address is wanted.
+    pub(super) fn has(&self, start: Addr) -> bool {
+        self.starts.as_ref().is_none_or(|starts| starts.contains(&start))
+            && self.own.as_ref().is_none_or(|own| own.iter().any(|range| range.contains(start)))
+    }
+}
+
+impl Asked {
+    /// Returns the functions with some names, or all without a name; with `is_own`, of them those in the
+    /// program's own file.
+    pub(super) fn called(&self, names: &[String], is_own: bool) -> Result<Called, Error> {
+        let mut starts = BTreeSet::new();
+        for name in names {
+            let found = self.symbols.addresses_of_function(name);
+            if found.is_empty() {
+                return Err(Error::NoCode(name.to_owned()));
+            }
+            starts.extend(found);
+        }
+        let starts = (!names.is_empty()).then_some(starts);
+        Ok(Called { starts, own: is_own.then(|| self.own_code()) })
+    }
+
+    /// Returns where the program's own file was mapped, over the whole run.
+    fn own_code(&self) -> Vec<AddrRange> {
+        let program = &self.timeline.reader().manifest().program;
+        let epochs = self.timeline.images().epochs().iter();
+        let sections = epochs.flat_map(|epoch| epoch.image.sections());
+        let own = sections.filter(|section| section.executable && *section.name == **program);
+        let own: BTreeSet<(Addr, Addr)> =
+            own.map(|section| (section.range.start, section.range.end)).collect();
+        own.into_iter().map(|(start, end)| AddrRange { start, end }).collect()
+    }
+}

@@ -1,0 +1,186 @@
+//! System calls and signals. The path has the position of each call, and the log of an exact recording
+//! its number and result, in the same order.
+
+use super::columns::Cell;
+use super::rows::{address, place, position};
+use super::schema::Table;
+use crate::ask::error::Error;
+use crate::ask::merge::{Event, Sender, merged};
+use crate::ask::opened::Asked;
+use crate::ask::walk::walk;
+use crate::common::Tid;
+use crate::flow::Exit;
+use crate::recording::log::{Cursor, Entry, Happening};
+use crate::session::{Position, signal_name};
+use crate::syscalls::Model;
+use crate::timeline::Visit;
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+/// Results of system calls from here on are error numbers.
+const LAST_ERRNO: i64 = -4095;
+
+/// Takes rows.
+type Sink<'a> = &'a mut dyn FnMut(Table, Tid, Vec<Cell>) -> Result<(), Error>;
+
+/// A call in the log.
+struct Made {
+    tid: Tid,
+    moment: u64,
+    number: u64,
+    /// `None` if it returns later.
+    result: Option<i64>,
+}
+
+/// The log beside the path.
+struct Log<'a> {
+    asked: &'a Asked,
+    cursor: Cursor,
+    ticks: u64,
+    /// Calls that have not returned, whose rows wait.
+    open: HashMap<Tid, (u64, u64)>,
+}
+
+impl Asked {
+    /// Passes the rows of all system calls and signals to `sink`.
+    pub(super) fn kernel_rows(
+        &self,
+        sink: Sink<'_>,
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), Error> {
+        let log = self.replay.as_ref().map(|replay| replay.reader().log()).transpose()?.flatten();
+        let mut log = log.map(|log| Log {
+            asked: self,
+            cursor: log.cursor(),
+            ticks: 0,
+            open: HashMap::new(),
+        });
+        let walk_one = |tid, sender: &mut Sender<()>| self.kernel_entries(tid, sender);
+        merged(&self.tids(), walk_one, |events| {
+            for Event { position: at, tid, .. } in events {
+                if interrupted() {
+                    return Ok(());
+                }
+                if let Some(log) = &mut log {
+                    log.call(at, tid, sink)?;
+                } else {
+                    sink(Table::SystemCalls, tid, row(at, false, None, None))?;
+                }
+            }
+            log.map_or(Ok(()), |log| log.finish(sink))
+        })
+    }
+
+    /// Walks a thread's path, and sends its system calls.
+    fn kernel_entries(&self, tid: Tid, sender: &mut Sender<()>) {
+        // It breaks only after the receiver is gone.
+        let _: ControlFlow<()> = walk(&self.timeline, self.places.as_ref(), tid, &mut |passed| {
+            let Visit::Block { index, span, .. } = passed.visit else {
+                return ControlFlow::Continue(());
+            };
+            sender.step(|| passed.clock.position(*index))?;
+            if span.exit == Exit::FarCall {
+                let last = index + u64::from(span.insns) - 1;
+                sender.send(passed.clock.position(last), ())?;
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+impl Log<'_> {
+    /// Passes on the call at a position, and what the log has before it.
+    fn call(&mut self, at: u64, tid: Tid, sink: Sink<'_>) -> Result<(), Error> {
+        let (moment, _) = Position::parts(at);
+        while let Some(made) = self.next(moment, sink)? {
+            if made.tid == tid && made.moment == moment {
+                if made.result.is_none() {
+                    self.open.insert(tid, (at, made.number));
+                    return Ok(());
+                }
+                let call = row(at, true, Some(made.number), made.result);
+                return sink(Table::SystemCalls, tid, call);
+            }
+        }
+        // An instruction of the kernel's entry that is not in the log.
+        sink(Table::SystemCalls, tid, row(at, true, None, None))
+    }
+
+    /// Returns the next call that is not after a moment. Passes on signals and returns before it.
+    fn next(&mut self, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
+        loop {
+            let index = self.cursor.index();
+            let Some(entry) = self.cursor.peek()? else { return Ok(None) };
+            let here = self.ticks.saturating_add(entry.ticks).saturating_add(index);
+            if here > moment {
+                return Ok(None);
+            }
+            let Some(entry) = self.cursor.read()? else { return Ok(None) };
+            self.ticks = self.ticks.saturating_add(entry.ticks);
+            if let Some(made) = self.take(entry, here, sink)? {
+                return Ok(Some(made));
+            }
+        }
+    }
+
+    /// Processes an entry. Returns the call, if it begins one.
+    fn take(&mut self, entry: Entry, moment: u64, sink: Sink<'_>) -> Result<Option<Made>, Error> {
+        let tid = entry.tid;
+        match entry.happening {
+            Happening::Call { number, done } => {
+                return Ok(Some(Made { tid, moment, number, result: Some(done.result) }));
+            }
+            Happening::Enters { number } => {
+                return Ok(Some(Made { tid, moment, number, result: None }));
+            }
+            Happening::Returns { done } => self.ended(tid, Some(done.result), sink)?,
+            Happening::Signal { place: at, siginfo, handler, .. } => {
+                self.ended(tid, None, sink)?;
+                let number = siginfo.0.first_chunk().copied().map_or(0, i32::from_le_bytes);
+                let [number_cell, text] = position(Position::exact(moment, 0), true);
+                let name = signal_name(number).map(Cell::text);
+                let mut cells = vec![number_cell, text, Cell::number(number), Cell::maybe(name)];
+                cells.extend([Cell::Flag(handler.is_some()), address(at.ip)]);
+                cells.extend(place(Some(&self.asked.place(at.ip))));
+                sink(Table::Signals, tid, cells)?;
+            }
+            Happening::Changed { state: Some(_), .. } => self.ended(tid, None, sink)?,
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Passes on the call that a thread is in, if it is in one.
+    fn ended(&mut self, tid: Tid, result: Option<i64>, sink: Sink<'_>) -> Result<(), Error> {
+        match self.open.remove(&tid) {
+            Some((at, number)) => {
+                sink(Table::SystemCalls, tid, row(at, true, Some(number), result))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Passes on the rest.
+    fn finish(mut self, sink: Sink<'_>) -> Result<(), Error> {
+        while self.next(u64::MAX, sink)?.is_some() {}
+        let mut open: Vec<(Tid, (u64, u64))> = self.open.drain().collect();
+        open.sort_unstable();
+        for (tid, (at, number)) in open {
+            sink(Table::SystemCalls, tid, row(at, true, Some(number), None))?;
+        }
+        Ok(())
+    }
+}
+
+fn row(at: u64, is_exact: bool, number: Option<u64>, result: Option<i64>) -> Vec<Cell> {
+    let name = number.and_then(Model::of).map(|model| Cell::text(model.name));
+    let error = result.filter(|result| (LAST_ERRNO..0).contains(result));
+    let mut cells = Vec::from(position(at, is_exact));
+    cells.extend([
+        Cell::maybe(number.map(Cell::number)),
+        Cell::maybe(name),
+        Cell::maybe(result.map(Cell::Integer)),
+        Cell::maybe(error.map(|error| Cell::Integer(-error))),
+    ]);
+    cells
+}

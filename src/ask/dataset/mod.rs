@@ -1,0 +1,212 @@
+//! Runs as a dataset of Parquet tables, partitioned by run and by thread, for engines that ask thousands
+//! of them. `docs/dataset.md` describes the tables.
+//!
+//! Each run has its own files. They are written under hidden names, which engines skip, and get their
+//! names when they are whole; the row of the run comes last.
+
+mod columns;
+mod kernel;
+mod rows;
+mod schema;
+mod table;
+
+use super::calls::CallsQuestion;
+use super::error::Error;
+use super::hits::HitsQuestion;
+use super::opened::Asked;
+use crate::values::Question;
+use schema::Table;
+use sha2::{Digest, Sha256};
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use table::{Tables, no_dataset};
+
+pub use schema::SCHEMA_VERSION;
+
+/// The bytes of a run's name that come from its manifest, which differs from run to run.
+const MANIFEST_BYTES: usize = 6;
+
+/// The rows of a dataset that are wanted beside those that all have.
+#[derive(Debug, Default)]
+pub struct DatasetQuestion {
+    /// The functions whose calls are wanted; without one, all calls.
+    pub functions: Vec<String>,
+    /// True if only calls of functions in the program's own file are wanted.
+    pub is_own: bool,
+    /// True if the arguments are wanted.
+    pub arguments: bool,
+    /// True if the returned values are wanted.
+    pub returns: bool,
+    /// Code whose executions are wanted, and the expressions at each.
+    pub hits: Vec<String>,
+    /// The expressions.
+    pub print: Option<Question>,
+}
+
+/// A directory with a dataset.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    root: PathBuf,
+}
+
+/// The outcome of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// The name of the run in the dataset.
+    pub run: String,
+    /// Its rows, of all tables.
+    pub rows: u64,
+}
+
+impl Dataset {
+    /// Returns the dataset in a directory, which need not exist yet.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Returns true if a run is there, whole.
+    pub fn has(&self, run: &str) -> bool {
+        self.directory(Table::Runs, run).exists()
+    }
+
+    fn directory(&self, table: Table, run: &str) -> PathBuf {
+        self.root.join(table.name()).join(format!("run={run}"))
+    }
+
+    /// Removes a run. The row of the run goes first.
+    fn remove(&self, run: &str) -> Result<(), Error> {
+        for table in Table::ALL {
+            let dir = self.directory(table, run);
+            match fs::remove_dir_all(&dir) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    return Err(no_dataset(&dir, &error));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Asked {
+    /// Returns the name of this run in a dataset: that of its recording, and a part of the hash of its
+    /// manifest.
+    pub fn run_name(&self) -> Result<String, Error> {
+        let dir = self.recording_dir();
+        let manifest = dir.join("manifest.json");
+        let bytes = fs::read(&manifest).map_err(|error| no_dataset(&manifest, &error))?;
+        let hash = Sha256::digest(bytes);
+        let hash = hash.iter().take(MANIFEST_BYTES);
+        let hash = hash.fold(String::new(), |text, byte| text + &format!("{byte:02x}"));
+        let name = dir.file_name().unwrap_or_default().to_string_lossy();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let name: String = name.chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
+        Ok(format!("{}-{hash}", name.trim_start_matches(['.', '_'])))
+    }
+
+    /// Adds the run to a dataset. With `replaces`, replaces it there. Calls `reached` with the position of
+    /// the last step. `None`: the user interrupted it.
+    pub fn export_dataset(
+        &mut self,
+        dataset: &Dataset,
+        question: &DatasetQuestion,
+        replaces: bool,
+        reached: &dyn Fn(u64),
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Exported>, Error> {
+        let run = self.run_name()?;
+        if dataset.has(&run) && !replaces {
+            let there =
+                io::Error::new(ErrorKind::AlreadyExists, "the dataset has this run already");
+            return Err(no_dataset(&dataset.directory(Table::Runs, &run), &there));
+        }
+        // An export that was killed may have left parts of it.
+        dataset.remove(&run)?;
+        let mut tables = Tables::new(dataset.root.clone(), run.clone());
+        let written = self.write_tables(&mut tables, question, reached, interrupted);
+        let is_whole = written.and_then(|is_whole| {
+            if is_whole {
+                tables.finish(self.tids().first().copied())?;
+            }
+            Ok(is_whole)
+        });
+        match is_whole {
+            Ok(true) => Ok(Some(Exported { run, rows: tables.rows() })),
+            Ok(false) => dataset.remove(&run).map(|()| None),
+            Err(error) => {
+                // The first error is the one to report.
+                let _ = dataset.remove(&run);
+                Err(error)
+            }
+        }
+    }
+
+    fn write_tables(
+        &mut self,
+        tables: &mut Tables,
+        question: &DatasetQuestion,
+        reached: &dyn Fn(u64),
+        interrupted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<bool, Error> {
+        let is_exact = self.is_exact();
+        let cell = RefCell::new(&mut *tables);
+        let wanted = CallsQuestion {
+            functions: &question.functions,
+            arguments: question.arguments,
+            returns: question.returns,
+            duration: true,
+            is_own: question.is_own,
+        };
+        self.check_calls(&wanted)?;
+        let mut sink = |call| {
+            cell.borrow_mut().add(
+                Table::Calls,
+                Some(rows::thread_of(&call)),
+                rows::call(&call, is_exact),
+            )?;
+            Ok(ControlFlow::Continue(()))
+        };
+        self.calls(wanted, &mut sink, reached, &|| interrupted())?;
+        let none = Question::parse("")?;
+        let print = question.print.as_ref().unwrap_or(&none);
+        let texts: Vec<&str> = print.texts().collect();
+        for at in &question.hits {
+            let mut sink = |hit| {
+                for row in rows::hit(&hit, at, &texts, is_exact) {
+                    cell.borrow_mut().add(Table::Hits, Some(hit.tid), row)?;
+                }
+                Ok(ControlFlow::Continue(()))
+            };
+            self.hits(&HitsQuestion { at, print, from: 0 }, &mut sink, reached, &|| interrupted())?;
+        }
+        if interrupted() {
+            return Ok(false);
+        }
+        self.kernel_rows(
+            &mut |table, tid, row| cell.borrow_mut().add(table, Some(tid), row),
+            interrupted,
+        )?;
+        let Some(files) = self.coverage(interrupted)? else { return Ok(false) };
+        for (file, coverage) in &files {
+            for (line, count) in coverage.lines.iter().filter(|(_, count)| **count > 0) {
+                tables.add(Table::Lines, None, rows::line(file, *line, *count))?;
+            }
+        }
+        for row in rows::threads(self) {
+            tables.add(Table::Threads, None, row)?;
+        }
+        tables.add(Table::Runs, None, rows::run(self))?;
+        Ok(!interrupted())
+    }
+
+    /// Returns the directory of the recording.
+    fn recording_dir(&self) -> &Path {
+        match &self.replay {
+            Some(replay) => replay.reader().dir(),
+            None => self.timeline.reader().dir(),
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The rows of the tables, in the order of their columns.
+
+use super::columns::Cell;
+use super::schema::SCHEMA_VERSION;
+use crate::ask::calls::{Call, CallKind};
+use crate::ask::hits::Hit;
+use crate::ask::opened::Asked;
+use crate::ask::place::Place;
+use crate::common::{Addr, Tid};
+use crate::recording::Exit;
+use crate::session::Position;
+use crate::values::Shown;
+use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+pub(super) fn thread_of(call: &Call) -> Tid {
+    call.tid
+}
+
+/// Returns an address as a column has it: the kernel's are negative.
+pub(super) fn address(addr: Addr) -> Cell {
+    Cell::Integer(addr.0.cast_signed())
+}
+
+/// Returns the cells of a position: its number, which orders the rows of a run, and its text.
+pub(super) fn position(at: u64, is_exact: bool) -> [Cell; 2] {
+    [Cell::Integer(at.cast_signed()), Cell::text(Position::text(at, is_exact))]
+}
+
+/// Returns the function, file and line of a place.
+pub(super) fn place(place: Option<&Place>) -> [Cell; 3] {
+    let line = place.and_then(|place| place.line.as_ref());
+    [
+        Cell::maybe(place.and_then(|place| place.function.as_ref()).map(Cell::text)),
+        Cell::maybe(line.map(|(file, _)| Cell::text(file))),
+        Cell::maybe(line.map(|(_, line)| Cell::number(*line))),
+    ]
+}
+
+pub(super) fn call(call: &Call, is_exact: bool) -> Vec<Cell> {
+    let how = match call.how {
+        CallKind::Call => "call",
+        CallKind::TailCall => "tail call",
+        CallKind::Signal => "signal",
+        CallKind::Start => "start",
+    };
+    let returned_at = call.returned_at.map(|at| Cell::text(Position::text(at, is_exact)));
+    let arguments = call.arguments.as_deref().map(|arguments| {
+        let json = arguments.iter().map(|(name, value)| (name.clone(), value.to_json()));
+        Cell::text(Value::Object(json.collect::<Map<_, _>>()).to_string())
+    });
+    let mut row = Vec::from(position(call.position, is_exact));
+    row.extend([
+        Cell::number(call.depth),
+        Cell::maybe(call.function.as_ref().map(Cell::text)),
+        address(call.addr),
+        Cell::text(how),
+    ]);
+    row.extend(place(call.caller.as_ref()));
+    row.extend([
+        Cell::maybe(returned_at),
+        Cell::maybe(call.instructions.map(Cell::number)),
+        Cell::maybe(arguments),
+    ]);
+    row.extend(value(call.returned.as_ref()));
+    row
+}
+
+/// Returns the rows of an execution: one for each expression, or one.
+pub(super) fn hit(hit: &Hit, code: &str, texts: &[&str], is_exact: bool) -> Vec<Vec<Cell>> {
+    let row = |expression: Option<(&str, &Shown)>| {
+        let mut row = Vec::from(position(hit.position, is_exact));
+        row.push(Cell::text(code));
+        row.extend(place(Some(&hit.place)));
+        row.extend([
+            Cell::maybe(hit.depth.map(Cell::number)),
+            Cell::maybe(hit.caller.as_ref().map(|caller| Cell::text(caller.to_string()))),
+            Cell::maybe(expression.map(|(text, _)| Cell::text(text))),
+        ]);
+        row.extend(value(expression.map(|(_, value)| value)));
+        row
+    };
+    if texts.is_empty() {
+        return vec![row(None)];
+    }
+    texts.iter().copied().zip(&hit.values).map(|expression| row(Some(expression))).collect()
+}
+
+/// Returns a value as text, as an integer and as a real number, as far as it is known and is one.
+fn value(value: Option<&Shown>) -> [Cell; 3] {
+    let value = value.filter(|value| !matches!(value, Shown::Missing(_)));
+    let Some(value) = value else { return [Cell::Null, Cell::Null, Cell::Null] };
+    let integer = match value {
+        Shown::Integer(number)
+        | Shown::Character(number)
+        | Shown::Enumerator { value: number, .. } => Cell::number(*number),
+        Shown::Boolean(flag) => Cell::Integer(i64::from(*flag)),
+        Shown::Pointer { addr, .. } => address(*addr),
+        _ => Cell::Null,
+    };
+    let real = match value {
+        Shown::Float(number) => Cell::Real(*number),
+        _ => Cell::Null,
+    };
+    [Cell::text(value.to_string()), integer, real]
+}
+
+pub(super) fn line(file: &str, line: u32, count: u64) -> Vec<Cell> {
+    vec![Cell::text(file), Cell::number(line), Cell::Integer(count.cast_signed())]
+}
+
+pub(super) fn threads(asked: &Asked) -> Vec<Vec<Cell>> {
+    let manifest = asked.timeline.reader().manifest();
+    let named = |tid: Tid| {
+        let mut entries = manifest.end.iter().flat_map(|end| &end.threads);
+        entries.find(|entry| entry.tid == tid).map(|entry| Cell::text(&entry.name))
+    };
+    let row = |tid: Tid| {
+        vec![
+            Cell::number(tid.0),
+            Cell::number(asked.timeline.process_of(tid).0),
+            Cell::maybe(named(tid)),
+            Cell::Integer(asked.timeline.instructions(tid).cast_signed()),
+            Cell::number(asked.timeline.gaps(tid).len()),
+        ]
+    };
+    asked.tids().into_iter().map(row).collect()
+}
+
+pub(super) fn run(asked: &Asked) -> Vec<Cell> {
+    let reader = asked.replay.as_ref().map_or(asked.timeline.reader(), |replay| replay.reader());
+    let manifest = reader.manifest();
+    let end = manifest.end.as_ref();
+    let exit = end.and_then(|end| end.exit);
+    let (status, signal) = match exit {
+        Some(Exit::Code(status)) => (Cell::number(status), Cell::Null),
+        Some(Exit::Signal(number)) => (Cell::Null, Cell::number(number)),
+        None => (Cell::Null, Cell::Null),
+    };
+    let failed = exit.map(|exit| Cell::Flag(exit != Exit::Code(0)));
+    let build = asked.timeline.images().file(&manifest.program).map(|bytes| {
+        let hash = Sha256::digest(&bytes[..]);
+        hash.iter().fold(String::new(), |mut text, byte| {
+            // A string takes all.
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    });
+    let tids = asked.tids();
+    let gaps: u64 = tids.iter().map(|tid| asked.timeline.gaps(*tid).len() as u64).sum();
+    let name = reader.dir().file_name().unwrap_or_default().to_string_lossy();
+    vec![
+        Cell::number(SCHEMA_VERSION),
+        Cell::text(name),
+        Cell::text(&manifest.program),
+        Cell::text(Value::from(manifest.argv.clone()).to_string()),
+        Cell::maybe(build.map(Cell::text)),
+        status,
+        signal,
+        Cell::maybe(failed),
+        Cell::Flag(asked.is_exact()),
+        Cell::number(manifest.started_unix_ns / 1000),
+        Cell::maybe(end.map(|end| Cell::number(end.duration_ns))),
+        Cell::number(tids.len()),
+        Cell::number(asked.timeline.total()),
+        Cell::number(gaps),
+        Cell::text(&manifest.written_by),
+    ]
+}

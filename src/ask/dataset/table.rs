@@ -1,0 +1,165 @@
+//! The files of a run: one for each table, or for each thread of it, and more where a thread was not
+//! heard of for long. Memory and open files are bounded.
+
+use super::columns::{Cell, Columns};
+use super::schema::{SCHEMA_VERSION, Table};
+use crate::ask::error::Error;
+use crate::common::Tid;
+use parquet::basic::Compression;
+use parquet::file::metadata::KeyValue;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Waiting rows from which on a row group is written: engines read groups of some ten megabytes fast.
+const GROUP_BYTES: usize = 32 << 20;
+/// Waiting rows of all files, at most.
+const WAITING_BYTES: usize = 96 << 20;
+/// The most open files.
+const OPEN_FILES: usize = 64;
+
+/// A partition of a table: all, or a thread.
+type Partition = (Table, Option<Tid>);
+
+/// The tables of a run.
+pub(super) struct Tables {
+    root: PathBuf,
+    run: String,
+    open: BTreeMap<Partition, Part>,
+    /// The numbers of the next files, of partitions whose files were closed.
+    numbers: BTreeMap<Partition, u32>,
+    /// Files that are whole: their hidden paths and their names.
+    whole: Vec<(PathBuf, PathBuf)>,
+    rows: u64,
+    waiting_bytes: usize,
+}
+
+/// A file that is being written.
+struct Part {
+    columns: Columns,
+    file: SerializedFileWriter<File>,
+    hidden: PathBuf,
+    path: PathBuf,
+    /// The number of the last row that it got.
+    last: u64,
+}
+
+impl Tables {
+    pub(super) fn new(root: PathBuf, run: String) -> Self {
+        let (open, numbers, whole) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Self { root, run, open, numbers, whole, rows: 0, waiting_bytes: 0 }
+    }
+
+    /// Returns the number of rows so far.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Adds a row.
+    pub(super) fn add(
+        &mut self,
+        table: Table,
+        thread: Option<Tid>,
+        row: Vec<Cell>,
+    ) -> Result<(), Error> {
+        let partition = (table, thread);
+        if !self.open.contains_key(&partition) {
+            if self.open.len() >= OPEN_FILES {
+                self.close_oldest()?;
+            }
+            let part = self.create(partition)?;
+            self.open.insert(partition, part);
+        }
+        self.rows += 1;
+        let Some(part) = self.open.get_mut(&partition) else { return Ok(()) };
+        part.last = self.rows;
+        let before = part.columns.size_bytes();
+        part.columns.push(row).map_err(|error| no_dataset(&part.path, &error))?;
+        self.waiting_bytes += part.columns.size_bytes() - before;
+        if part.columns.size_bytes() >= GROUP_BYTES {
+            self.waiting_bytes -= part.flush()?;
+        }
+        while self.waiting_bytes >= WAITING_BYTES {
+            let largest = self.open.values_mut().max_by_key(|part| part.columns.size_bytes());
+            let Some(largest) = largest else { break };
+            self.waiting_bytes -= largest.flush()?;
+        }
+        Ok(())
+    }
+
+    fn create(&mut self, (table, thread): Partition) -> Result<Part, Error> {
+        let mut dir = self.root.join(table.name()).join(format!("run={}", self.run));
+        dir.extend(thread.map(|tid| format!("thread={tid}")));
+        fs::create_dir_all(&dir).map_err(|error| no_dataset(&dir, &error))?;
+        let number = self.numbers.entry((table, thread)).or_default();
+        let name = format!("part-{number}.parquet");
+        *number += 1;
+        let (hidden, path) = (dir.join(format!("_{name}")), dir.join(name));
+        let file = File::create(&hidden).map_err(|error| no_dataset(&hidden, &error))?;
+        let schema = table.schema().map_err(|error| no_dataset(&path, &error))?;
+        let columns = Columns::new(&schema);
+        let version = KeyValue::new("contraflow.schema_version".into(), SCHEMA_VERSION.to_string());
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(format!("contraflow {}", env!("CARGO_PKG_VERSION")))
+            .set_key_value_metadata(Some(vec![version]))
+            .build();
+        let file = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties));
+        let file = file.map_err(|error| no_dataset(&path, &error))?;
+        Ok(Part { columns, file, hidden, path, last: 0 })
+    }
+
+    /// Closes the file that was not written to for longest.
+    fn close_oldest(&mut self) -> Result<(), Error> {
+        let oldest = self.open.iter().min_by_key(|(_, part)| part.last).map(|(of, _)| *of);
+        let Some(part) = oldest.and_then(|of| self.open.remove(&of)) else { return Ok(()) };
+        self.close(part)
+    }
+
+    fn close(&mut self, mut part: Part) -> Result<(), Error> {
+        self.waiting_bytes -= part.flush()?;
+        let Part { file, hidden, path, .. } = part;
+        file.close().map_err(|error| no_dataset(&path, &error))?;
+        self.whole.push((hidden, path));
+        Ok(())
+    }
+
+    /// Closes all files, and names them; that of the run last. A table without a row gets an empty file,
+    /// as engines take its columns from that.
+    pub(super) fn finish(&mut self, first_thread: Option<Tid>) -> Result<(), Error> {
+        for table in Table::ALL {
+            if !self.numbers.keys().any(|(of, _)| *of == table) {
+                let thread = first_thread.filter(|_| table.is_by_thread());
+                let part = self.create((table, thread))?;
+                self.close(part)?;
+            }
+        }
+        while let Some((_, part)) = self.open.pop_last() {
+            self.close(part)?;
+        }
+        let runs = self.root.join(Table::Runs.name());
+        self.whole.sort_by_key(|(_, path)| path.starts_with(&runs));
+        for (hidden, path) in self.whole.drain(..) {
+            fs::rename(&hidden, &path).map_err(|error| no_dataset(&path, &error))?;
+        }
+        Ok(())
+    }
+}
+
+impl Part {
+    /// Writes the waiting rows. Returns how many bytes waited.
+    fn flush(&mut self) -> Result<usize, Error> {
+        let waited = self.columns.size_bytes();
+        self.columns.write(&mut self.file).map_err(|error| no_dataset(&self.path, &error))?;
+        Ok(waited)
+    }
+}
+
+/// Returns the error of a file that cannot be written.
+pub(super) fn no_dataset(path: &Path, error: &dyn Display) -> Error {
+    Error::Dataset { path: path.to_owned(), why: error.to_string() }
+}

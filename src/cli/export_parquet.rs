@@ -1,0 +1,68 @@
+//! `contraflow export parquet`: runs as a dataset for engines.
+
+use super::ask_arguments::ExportParquet;
+use super::progress::Bar;
+use super::{EXIT_ERROR, Failure, ask, count_of, say};
+use crate::ask::{Dataset, DatasetQuestion};
+use crate::capture::Leaving;
+use crate::values::Question;
+use std::cell::RefCell;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
+    let print = Some(Question::parse(&arguments.print)?).filter(|print| !print.is_empty());
+    let question = DatasetQuestion {
+        functions: arguments.function.clone(),
+        is_own: arguments.own,
+        arguments: arguments.args,
+        returns: arguments.returns,
+        hits: arguments.at.clone(),
+        print,
+    };
+    let recordings = arguments.recordings.iter().map(|path| Some(path.as_path()));
+    let mut recordings: Vec<Option<&Path>> = recordings.collect();
+    if recordings.is_empty() {
+        recordings.push(None);
+    }
+    let mut status = ExitCode::SUCCESS;
+    for recording in recordings {
+        match add(recording, &question, arguments) {
+            Ok(true) => {}
+            Ok(false) => {
+                say(&"interrupted: the run is not in the dataset");
+                return Ok(ExitCode::from(EXIT_ERROR));
+            }
+            // The others are added all the same.
+            Err(failure) => {
+                match recording {
+                    Some(recording) => say(&format!("{}: {failure}", recording.display())),
+                    None => say(&failure),
+                }
+                status = ExitCode::from(EXIT_ERROR);
+            }
+        }
+    }
+    Ok(status)
+}
+
+/// Adds a recording. Returns false if the user interrupted it.
+fn add(
+    recording: Option<&Path>,
+    question: &DatasetQuestion,
+    arguments: &ExportParquet,
+) -> Result<bool, Failure> {
+    let (_found, mut asked) = ask::open(recording)?;
+    let dataset = Dataset::new(arguments.output.clone());
+    let leaving = Leaving::on_signals();
+    let (bar, last) = (RefCell::new(Bar::new("exporting")), asked.last_position());
+    let reached = |position| bar.borrow_mut().show_part(position, last);
+    let exported = asked
+        .export_dataset(&dataset, question, arguments.force, &reached, &|| leaving.is_asked())?;
+    drop(bar);
+    let Some(exported) = exported else { return Ok(false) };
+    if !arguments.quiet {
+        println!("{}: {}", exported.run, count_of(exported.rows, "row"));
+    }
+    Ok(true)
+}
