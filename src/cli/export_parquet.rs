@@ -7,6 +7,7 @@ use crate::ask::{Dataset, DatasetQuestion};
 use crate::capture::Leaving;
 use crate::values::Question;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,8 +27,9 @@ pub(super) fn run(arguments: &ExportParquet) -> Result<ExitCode, Failure> {
         recordings.push(None);
     }
     let mut status = ExitCode::SUCCESS;
+    let mut added = BTreeSet::new();
     for recording in recordings {
-        match add(recording, &question, arguments) {
+        match add(recording, &question, arguments, &mut added) {
             Ok(true) => {}
             Ok(false) => {
                 say(&"interrupted: the run is not in the dataset");
@@ -51,8 +53,13 @@ fn add(
     recording: Option<&Path>,
     question: &DatasetQuestion,
     arguments: &ExportParquet,
+    added: &mut BTreeSet<String>,
 ) -> Result<bool, Failure> {
     let (_found, mut asked) = ask::open(recording)?;
+    // All recordings of a store are named together with the link to the latest one.
+    if added.contains(&asked.run_name()?) {
+        return Ok(true);
+    }
     let dataset = Dataset::new(arguments.output.clone());
     let leaving = Leaving::on_signals();
     let (bar, last) = (RefCell::new(Bar::new("exporting")), asked.last_position());
@@ -64,5 +71,6 @@ fn add(
     if !arguments.quiet {
         println!("{}: {}", exported.run, count_of(exported.rows, "row"));
     }
+    added.insert(exported.run);
     Ok(true)
 }

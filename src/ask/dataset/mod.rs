@@ -95,7 +95,9 @@ impl Asked {
     /// Returns the name of this run in a dataset: that of its recording, and a part of the hash of its
     /// manifest.
     pub fn run_name(&self) -> Result<String, Error> {
+        // A link, such as to the latest one, is the same run.
         let dir = self.recording_dir();
+        let dir = fs::canonicalize(dir).map_err(|error| no_dataset(dir, &error))?;
         let manifest = dir.join("manifest.json");
         let bytes = fs::read(&manifest).map_err(|error| no_dataset(&manifest, &error))?;
         let hash = Sha256::digest(bytes);

@@ -268,6 +268,11 @@ fn recordings_that_cannot_be_read_are_left_out_with_a_sentence() {
     assert!(said.contains("/nowhere") && said.contains("bad"), "{said}");
     let runs = table(&dataset, "runs");
     assert_eq!((runs.len(), &runs[0]["recording"]), (1, &json!("recording")));
+    // A link is the same run.
+    let link = scene.path("latest");
+    std::os::unix::fs::symlink(&good, &link).unwrap();
+    exported(&[&good, &link], &scene.path("linked"), &["--own"]);
+    assert_eq!(table(&scene.path("linked"), "runs").len(), 1);
     // Nothing is left of the others.
     assert!(files(&dataset).iter().all(|path| path.to_str().unwrap().contains("run=recording-")));
     assert!(
@@ -321,14 +326,7 @@ print("read")
 
 #[test]
 fn duckdb_reads_the_same_calls() {
-    // A Python with the package `duckdb`.
-    let python = std::env::var_os("CONTRAFLOW_DUCKDB_PYTHON").unwrap_or_else(|| "python3".into());
-    let has = Command::new(&python).args(["-c", "import duckdb"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        let skipped = b"SKIPPED: python3 with the package duckdb is not installed\n";
-        let _ = std::io::stderr().write_all(skipped);
-        return;
-    }
+    let Some(python) = duckdb_python() else { return };
     let scene = Scene::new();
     let Some(program) = compile(&scene, "gcc", "values.c", &["-O0"]) else { return };
     let (dir, _) = record(&scene, &[], &program);
@@ -338,4 +336,54 @@ fn duckdb_reads_the_same_calls() {
     let output = Command::new(python).args(["-c", DUCKDB]).arg(&dataset).arg(&calls).output();
     let output = output.expect("python runs");
     assert_eq!(text(&output.stdout).trim(), "0 0 12 read", "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_example_of_a_fleet_finds_its_bug() {
+    let Some(python) = duckdb_python() else { return };
+    let scene = Scene::new();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/fleet");
+    let program = scene.path("orders");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O1", "-fno-inline", "-o"]).arg(&program).arg(example.join("orders.c"));
+    assert!(gcc.status().expect("gcc runs").success());
+    // Four runs that fail, and four that pass.
+    let fails = |seed: &u32| {
+        !Command::new(&program).arg(seed.to_string()).output().unwrap().status.success()
+    };
+    let (failing, passing): (Vec<u32>, Vec<u32>) = (1..200).partition(fails);
+    let seeds: Vec<u32> = failing.into_iter().take(4).chain(passing.into_iter().take(4)).collect();
+    assert_eq!(seeds.len(), 8);
+    let recordings: Vec<PathBuf> =
+        seeds.iter().map(|seed| scene.path(&format!("run-{seed}"))).collect();
+    for (seed, recording) in seeds.iter().zip(&recordings) {
+        let mut recorder = contraflow();
+        recorder.args(["record", "-q", "-o"]).arg(recording).arg("--").arg(&program);
+        recorder.arg(seed.to_string()).output().expect("contraflow runs");
+    }
+    let (dataset, merged) = (scene.path("dataset"), scene.path("merged"));
+    let recordings: Vec<&Path> = recordings.iter().map(PathBuf::as_path).collect();
+    exported(&recordings, &dataset, &["--own", "--returns"]);
+    let run = |script: &str, arguments: &[&Path]| {
+        let output = Command::new(&python).arg(example.join(script)).args(arguments).output();
+        let output = output.expect("python runs");
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let found = run("separate.py", &[Path::new("duckdb"), &dataset]);
+    assert!(found.starts_with("discount_of\t10\t4\t0\t1.0\n"), "{found}");
+    run("merge.py", &[&dataset, &merged]);
+    assert_eq!(run("separate.py", &[Path::new("duckdb"), &merged]), found);
+}
+
+/// A Python with the package `duckdb`.
+fn duckdb_python() -> Option<std::ffi::OsString> {
+    let python = std::env::var_os("CONTRAFLOW_DUCKDB_PYTHON").unwrap_or_else(|| "python3".into());
+    let has = Command::new(&python).args(["-c", "import duckdb"]).output();
+    if has.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    let skipped = b"SKIPPED: python3 with the package duckdb is not installed\n";
+    let _ = std::io::stderr().write_all(skipped);
+    None
 }
