@@ -48,6 +48,7 @@ mod replay_arguments;
 mod rm;
 mod rows;
 mod serve;
+mod serve_arguments;
 mod snapshot;
 mod stats;
 mod sysroot;
