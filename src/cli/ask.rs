@@ -6,9 +6,9 @@ use super::open::{path_of, say_what_cpu_lacks};
 use crate::ask::{Asked, Recorded};
 use crate::dap::OpenAsked;
 use crate::recording::{BackendName, Reader};
-use crate::replay::write_path;
+use crate::replay;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Opens the recording that the user named. That of an exact one needs its path, which is made by a
 /// replay, once, and kept in its directory.
@@ -31,12 +31,7 @@ pub(super) fn open_found(found: &Found) -> Result<Asked, Failure> {
 
 /// Returns what opens the recording in a directory for questions, in other threads.
 pub(super) fn open_later(dir: PathBuf) -> OpenAsked {
-    // The first one makes the path of an exact recording, and the others find it there.
-    let turn = Mutex::new(());
-    Arc::new(move |goes_on| {
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
-        open_in(&dir, goes_on).map_err(|failure| failure.to_string())
-    })
+    Arc::new(move |goes_on| open_in(&dir, goes_on).map_err(|failure| failure.to_string()))
 }
 
 fn open_in(dir: &Path, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Asked, Failure> {
@@ -44,12 +39,6 @@ fn open_in(dir: &Path, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Aske
     if reader.manifest().capture.backend != BackendName::Exact {
         return Ok(Asked::open(Recorded { path: reader, exact: None })?);
     }
-    let path = if let Some(path) = reader.kept_path() {
-        path
-    } else {
-        let path = reader.prepare_path()?;
-        write_path(Reader::open(dir)?, &path, goes_on)?;
-        Reader::open(&path)?
-    };
+    let path = replay::path_of(&reader, goes_on)?;
     Ok(Asked::open(Recorded { path, exact: Some(reader) })?)
 }

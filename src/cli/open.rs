@@ -7,7 +7,7 @@ use crate::capture::host::{host_cpu, lacking};
 use crate::common::Visible;
 use crate::image::Bytes;
 use crate::recording::{BackendName, Reader};
-use crate::replay::write_path;
+use crate::replay;
 use crate::session::{Recording, Replayed};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
@@ -93,9 +93,7 @@ pub(super) fn path_of(reader: Reader) -> Result<Reader, Failure> {
         bar.show_part(done, total);
         !leaving.is_asked()
     };
-    let dir = reader.prepare_path()?;
-    write_path(reader, &dir, goes_on)?;
-    Ok(Reader::open(&dir)?)
+    Ok(replay::path_of(&reader, goes_on)?)
 }
 
 fn say_if_cut(reader: &Reader) {

@@ -29,6 +29,7 @@ mod regular;
 mod shared_images;
 mod store;
 mod sums;
+mod turn;
 mod writer;
 
 pub use backend::BackendName;
@@ -49,4 +50,5 @@ pub use places::PathPlace;
 pub use reader::{Behind, Reader, Trace};
 pub use regular::{Links, create_private, open_regular};
 pub use store::{Entry, Store};
+pub use turn::Turn;
 pub use writer::{Writer, image_id};

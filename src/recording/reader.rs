@@ -13,6 +13,7 @@ use super::mapped::Mapped;
 use super::places::PathPlace;
 use super::regular::{Links, must_be_directory, open_regular, read_limited};
 use super::sums::{Sum, Sums};
+use super::turn::Turn;
 use super::writer::image_id;
 use crate::common::Tid;
 use crate::sideband::{ImageId, Record};
@@ -189,6 +190,11 @@ impl Reader {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::new(&dir, error)),
             _ => Ok(dir),
         }
+    }
+
+    /// Takes the turn at making the path. Returns `None` while another process or thread has it.
+    pub fn take_turn(&self) -> Option<Turn> {
+        Turn::take(&self.dir)
     }
 
     fn path_dir(&self) -> PathBuf {

@@ -36,7 +36,7 @@ mod watches;
 pub use diversion::DiversionEnd;
 pub use error::Error;
 pub use outline::KernelEvent;
-pub use path::write_path;
+pub use path::path_of;
 pub use position::Position;
 pub use process::Replay;
 pub use run::{Found, Goals};

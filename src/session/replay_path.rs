@@ -8,7 +8,7 @@ use super::around::calls_around;
 use super::{Called, Position, Recording};
 use crate::common::{Addr, Tid};
 use crate::recording::{PathPlace, Reader};
-use crate::replay::{self, Replay, write_path};
+use crate::replay::{self, Replay, path_of};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline, Visit};
 use crate::translate::is_tick;
@@ -33,7 +33,10 @@ impl ReplayPath {
         reader: &Reader,
         goes_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> Result<Self, String> {
-        let kept = reader.kept_path().map_or_else(|| make(reader, goes_on), Ok)?;
+        let kept = path_of(reader, goes_on).map_err(|error| match error {
+            replay::Error::Interrupted => error.to_string(),
+            error => format!("the path cannot be made: {error}"),
+        })?;
         let mut places: BTreeMap<Tid, Vec<PathPlace>> = BTreeMap::new();
         for place in kept.places().map_err(|error| error.to_string())? {
             places.entry(place.tid).or_default().push(place);
@@ -134,16 +137,4 @@ impl ReplayPath {
         };
         called.into_iter().filter_map(placed).collect()
     }
-}
-
-/// Makes the path of a recording, and keeps it there.
-fn make(reader: &Reader, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Reader, String> {
-    let failed = |error: &dyn std::fmt::Display| format!("the path cannot be made: {error}");
-    let dir = reader.prepare_path().map_err(|error| failed(&error))?;
-    let again = Reader::open(reader.dir()).map_err(|error| failed(&error))?;
-    write_path(again, &dir, goes_on).map_err(|error| match error {
-        replay::Error::Interrupted => error.to_string(),
-        error => failed(&error),
-    })?;
-    Reader::open(&dir).map_err(|error| failed(&error))
 }

@@ -3,7 +3,10 @@
 //!
 //! Times are moments of the replay, not of a clock: they order all threads exactly.
 
+mod kept;
 mod written;
+
+pub use kept::path_of;
 
 use super::error::Error;
 use super::events::Site;
@@ -24,7 +27,7 @@ const PSB_PERIOD_BYTES: u32 = 4096;
 
 /// Repeats the run of an exact recording, and writes its path to a new recording in `dir`. Calls
 /// `goes_on` with the ticks so far and of the whole run; false ends it with an error.
-pub fn write_path(
+fn write_path(
     reader: Reader,
     dir: &Path,
     goes_on: &mut dyn FnMut(u64, u64) -> bool,

@@ -10,6 +10,7 @@ use contraflow::replay::{Found, Replay};
 use contraflow::timeline::{Options, Timeline};
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::process::Stdio;
 
 /// The part of a run that is compared: its last moments, which are its ticks and entries.
 const MOMENTS: u64 = 3000;
@@ -92,4 +93,28 @@ fn a_path_has_the_instructions_of_the_run() {
 #[test]
 fn loops_without_packets_have_all_their_rounds() {
     of_program("exact/cancelled.c");
+}
+
+/// Whoever asks while another process makes the path waits for that.
+#[test]
+fn several_processes_ask_for_the_path_at_once() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let program = scene.compile("recursion.c", &["-O0"]);
+    let (dir, _) = record(&scene, &[program.to_str().unwrap()]);
+    let ask = || {
+        let mut calls = contraflow();
+        calls.args(["calls", "--function", "walk", "--csv"]).arg(&dir);
+        calls.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("contraflow runs")
+    };
+    let asked: Vec<_> = (0..6).map(|_| ask()).collect();
+    let answers = asked.into_iter().map(|asked| asked.wait_with_output().expect("it ends"));
+    for answer in answers {
+        assert!(answer.status.success(), "{}", text(&answer.stderr));
+        let rows = text(&answer.stdout).lines().count();
+        // One for each of 9 nodes and 10 missing ones.
+        assert_eq!(rows, 1 + 19, "{}{}", text(&answer.stderr), text(&answer.stdout));
+    }
 }

@@ -1,0 +1,41 @@
+//! Turns at making what is kept with a recording: several processes and threads may want it at once.
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use std::fs::File;
+use std::path::Path;
+
+/// A turn, which ends when it is dropped or its process ends.
+#[derive(Debug)]
+pub struct Turn {
+    /// `None`: the file system has no locks.
+    _lock: Option<Flock<File>>,
+}
+
+impl Turn {
+    /// Takes the turn at the recording in a directory. Returns `None` while another one has it.
+    pub(super) fn take(dir: &Path) -> Option<Self> {
+        let Ok(dir) = File::open(dir) else { return Some(Self { _lock: None }) };
+        match Flock::lock(dir, FlockArg::LockExclusiveNonblock) {
+            Ok(lock) => Some(Self { _lock: Some(lock) }),
+            Err((_, Errno::EWOULDBLOCK)) => None,
+            Err(_) => Some(Self { _lock: None }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_the_turn_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Turn::take(dir.path()).unwrap();
+        assert!(Turn::take(dir.path()).is_none());
+        drop(first);
+        assert!(Turn::take(dir.path()).is_some());
+        // What is not there will be missed by whoever makes something of it.
+        assert!(Turn::take(&dir.path().join("nothing")).is_some());
+    }
+}

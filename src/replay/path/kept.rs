@@ -1,0 +1,45 @@
+//! The path that is kept with an exact recording. It is made once.
+
+use super::super::error::Error;
+use super::write_path;
+use crate::recording::{Reader, Turn};
+use std::thread::sleep;
+use std::time::Duration;
+
+/// The time between two looks at what another one makes.
+const POLL_PERIOD: Duration = Duration::from_millis(50);
+
+/// Returns the path of an exact recording: the one that is kept with it, or a new one, which is kept from
+/// then on. If another process or thread is making it, waits for that. Calls `goes_on` with the ticks so
+/// far and of the whole run; false ends it with an error.
+pub fn path_of(
+    reader: &Reader,
+    goes_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Reader, Error> {
+    if let Some(path) = reader.kept_path() {
+        return Ok(path);
+    }
+    let _turn = wait_for_turn(reader, goes_on)?;
+    // The one before may have made it.
+    if let Some(path) = reader.kept_path() {
+        return Ok(path);
+    }
+    let dir = reader.prepare_path()?;
+    write_path(Reader::open(reader.dir())?, &dir, goes_on)?;
+    Ok(Reader::open(&dir)?)
+}
+
+fn wait_for_turn(
+    reader: &Reader,
+    goes_on: &mut dyn FnMut(u64, u64) -> bool,
+) -> Result<Turn, Error> {
+    loop {
+        if let Some(turn) = reader.take_turn() {
+            return Ok(turn);
+        }
+        if !goes_on(0, 1) {
+            return Err(Error::Interrupted);
+        }
+        sleep(POLL_PERIOD);
+    }
+}
