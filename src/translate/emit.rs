@@ -107,6 +107,12 @@ impl Emitter {
         self.put(&[0x48, 0x8d, 0x49, 0xff]);
     }
 
+    /// Emits code that subtracts R11 from RCX, and overwrites R11.
+    pub(super) fn subtract_from_rcx(&mut self) {
+        // not r11; lea rcx, [rcx + r11 + 1]
+        self.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
+    }
+
     /// Emits a jump that is taken if RCX is 0, to where [`Self::aim_here`] says. Returns its field.
     pub(super) fn jump_if_rcx_is_0(&mut self) -> usize {
         // jrcxz over a jump over a jump

@@ -20,6 +20,9 @@ const MOV_ECX_R10D: [u8; 3] = [0x44, 0x89, 0xd1];
 const MOV_RCX_RSI: [u8; 3] = [0x48, 0x89, 0xf1];
 const MOV_RCX_RDI: [u8; 3] = [0x48, 0x89, 0xf9];
 const MOV_RCX_RDX: [u8; 3] = [0x48, 0x89, 0xd1];
+/// The first class of calls that are checked, and their number.
+const FIRST_CHECKED: u8 = LoggedClass::TimeAtRsi as u8;
+const CHECKED_CLASSES: usize = LoggedClass::EventsByMask as usize - FIRST_CHECKED as usize + 1;
 const FSTAT: u32 = 5;
 const NEWFSTATAT: u32 = 262;
 /// Offsets in `struct stat`: the device, the inode's number, and the second byte of the mode.
@@ -60,15 +63,13 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
     emitter.put(&[0x0f, 0xb7, 0xc8]);
     emitter.load_class();
     // lea rcx, [rcx - first]
-    let (first, last) = (LoggedClass::TimeAtRsi as u8, LoggedClass::EventsByMask as u8);
-    emitter.put(&[0x48, 0x8d, 0x49, first.wrapping_neg()]);
-    let mut fields = Vec::new();
-    for number in 0..=last - first {
+    emitter.put(&[0x48, 0x8d, 0x49, FIRST_CHECKED.wrapping_neg()]);
+    let fields: [usize; CHECKED_CLASSES] = std::array::from_fn(|number| {
         if number > 0 {
             emitter.decrement_rcx();
         }
-        fields.push(emitter.jump_if_rcx_is_0());
-    }
+        emitter.jump_if_rcx_is_0()
+    });
     makes.push(emitter.jump_from_here());
     let [
         gets_time,
@@ -85,10 +86,7 @@ pub(super) fn emit_checks(emitter: &mut Emitter) -> Checks {
         opens,
         events,
         by_mask,
-    ] = fields[..]
-    else {
-        unreachable!("so many classes of calls are checked")
-    };
+    ] = fields;
     emitter.aim_here(gets_time);
     let (without, get_time) = emit_choice(emitter, Clock::GetTime);
     makes.push(without);
@@ -237,8 +235,7 @@ fn emit_descriptor_check(emitter: &mut Emitter, fd: InRegister, stops: &mut Vec<
 fn emit_descriptor(emitter: &mut Emitter, fd: InRegister) -> usize {
     emitter.put(&fd.low);
     emitter.put(&fd.word);
-    // not r11; lea rcx, [rcx + r11 + 1]: 0 if it is small
-    emitter.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
+    emitter.subtract_from_rcx();
     let small = emitter.jump_if_rcx_is_0();
     let large = emitter.jump_from_here();
     emitter.aim_here(small);
@@ -302,8 +299,7 @@ fn emit_kind_check(emitter: &mut Emitter, base: u8) -> Vec<usize> {
     for number in 0..u32::try_from(DEVICE_COUNT).unwrap_or(0) {
         emitter.load(Gpr::R11, slots::SYSCALL_CLASSES + DEVICES + number * 8);
         emitter.load_at(RCX, base, DEVICE);
-        // not r11; lea rcx, [rcx + r11 + 1]: 0 if they are the same
-        emitter.put(&[0x49, 0xf7, 0xd3, 0x4a, 0x8d, 0x4c, 0x19, 1]);
+        emitter.subtract_from_rcx();
         known.push(emitter.jump_if_rcx_is_0());
     }
     let mut others = vec![emitter.jump_from_here()];

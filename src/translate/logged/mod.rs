@@ -294,6 +294,16 @@ fn emit_result(emitter: &mut Emitter) -> (usize, usize) {
     (refused, fails_late)
 }
 
+/// The memory that a call wrote, by its class.
+enum Written {
+    /// So many bytes at the address of which an instruction makes a copy in R11.
+    Bytes([u8; 3], u32),
+    /// As many as the result says.
+    Result([u8; 3]),
+    /// The settings of a terminal at RDX. The thread stops after other requests.
+    Terminal,
+}
+
 /// Emits code that looks up what the call wrote. Returns the jumps that are taken if it wrote nothing,
 /// those with an address in R11 and a size in RCX, that after a file was opened, and those taken if more
 /// is to be known.
@@ -310,22 +320,21 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     let (rsi, rdx, rdi, r8) =
         ([0x49, 0x89, 0xf3], [0x49, 0x89, 0xd3], [0x49, 0x89, 0xfb], [0x4d, 0x89, 0xc3]);
     let kinds = [
-        Some((rsi, Some(STAT_BYTES))),
-        Some((rdx, Some(STAT_BYTES))),
-        Some((rsi, None)),
-        Some((rdx, None)),
-        Some((rdi, None)),
-        Some((r8, Some(STATX_BYTES))),
-        Some((rsi, Some(TIMESPEC_BYTES))),
-        // LoggedClass::TerminalAtRdx, whose thread stops after other requests
-        Some((rdx, Some(TERMIOS_BYTES))),
-        Some((rdx, Some(SIGACTION_BYTES))),
-        Some((rdi, Some(TIMEVAL_BYTES))),
+        Some(Written::Bytes(rsi, STAT_BYTES)),
+        Some(Written::Bytes(rdx, STAT_BYTES)),
+        Some(Written::Result(rsi)),
+        Some(Written::Result(rdx)),
+        Some(Written::Result(rdi)),
+        Some(Written::Bytes(r8, STATX_BYTES)),
+        Some(Written::Bytes(rsi, TIMESPEC_BYTES)),
+        Some(Written::Terminal),
+        Some(Written::Bytes(rdx, SIGACTION_BYTES)),
+        Some(Written::Bytes(rdi, TIMEVAL_BYTES)),
         // LoggedClass::Command
         None,
         // LoggedClass::Reads and Receives
-        Some((rsi, None)),
-        Some((rsi, None)),
+        Some(Written::Result(rsi)),
+        Some(Written::Result(rsi)),
         // LoggedClass::Writes, Closes, Copies and Wakes
         None,
         None,
@@ -335,34 +344,39 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     for kind in kinds {
         emitter.decrement_rcx();
         let this = emitter.jump_if_rcx_is_0();
-        let Some((from, size)) = kind else {
+        let Some(kind) = kind else {
             nothing.push(this);
             continue;
         };
         let next = emitter.jump_from_here();
         emitter.aim_here(this);
-        if let Some(size) = size {
-            if size == TERMIOS_BYTES {
+        let from = match kind {
+            Written::Bytes(from, size) => {
+                emit_size(emitter, size);
+                from
+            }
+            Written::Terminal => {
                 // lea ecx, [rsi - request]
                 emitter.put(&[0x8d, 0x8e]);
                 emitter.put_u32(TCGETS.wrapping_neg().cast_unsigned());
                 let is_this = emitter.jump_if_rcx_is_0();
                 stops.push(emitter.jump_from_here());
                 emitter.aim_here(is_this);
+                emit_size(emitter, TERMIOS_BYTES);
+                rdx
             }
-            // mov ecx, size
-            emitter.put(&[0xb9]);
-            emitter.put_u32(size);
-        } else {
-            // mov rcx, rax; movzx r11d, ax; not r11; lea rcx, [rcx + r11 + 1]: 0 if it is small
-            emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb7, 0xd8, 0x49, 0xf7, 0xd3]);
-            emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
-            let small = emitter.jump_if_rcx_is_0();
-            stops.push(emitter.jump_from_here());
-            emitter.aim_here(small);
-            // movzx ecx, ax
-            emitter.put(&[0x0f, 0xb7, 0xc8]);
-        }
+            Written::Result(from) => {
+                // mov rcx, rax; movzx r11d, ax
+                emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb7, 0xd8]);
+                emitter.subtract_from_rcx();
+                let small = emitter.jump_if_rcx_is_0();
+                stops.push(emitter.jump_from_here());
+                emitter.aim_here(small);
+                // movzx ecx, ax
+                emitter.put(&[0x0f, 0xb7, 0xc8]);
+                from
+            }
+        };
         emitter.put(&from);
         copies.push(emitter.jump_from_here());
         emitter.aim_here(next);
@@ -378,9 +392,9 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     for field in events {
         emitter.aim_here(field);
     }
-    // mov rcx, rax; movzx r11d, al; not r11; lea rcx, [rcx + r11 + 1]: 0 if there are few
-    emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb6, 0xd8, 0x49, 0xf7, 0xd3]);
-    emitter.put(&[0x4a, 0x8d, 0x4c, 0x19, 1]);
+    // mov rcx, rax; movzx r11d, al
+    emitter.put(&[0x48, 0x89, 0xc1, 0x44, 0x0f, 0xb6, 0xd8]);
+    emitter.subtract_from_rcx();
     let few = emitter.jump_if_rcx_is_0();
     stops.push(emitter.jump_from_here());
     emitter.aim_here(few);
@@ -389,6 +403,12 @@ fn emit_sizes(emitter: &mut Emitter) -> (Vec<usize>, Vec<usize>, usize, Vec<usiz
     emitter.put(&rsi);
     copies.push(emitter.jump_from_here());
     (nothing, copies, opens, stops)
+}
+
+/// Emits `mov ecx, size`.
+fn emit_size(emitter: &mut Emitter, size: u32) {
+    emitter.put(&[0xb9]);
+    emitter.put_u32(size);
 }
 
 /// Emits code that copies RCX bytes at R11 to the record, and restores RSI and RDI. Returns the
