@@ -27,7 +27,7 @@ fn assert_gdb_agrees(source: &str, flags: &[&str]) {
     let scene = Scene::new();
     let program = scene.compile(source, flags);
     let recorded = scene.record(&[program.to_str().unwrap()]);
-    let log = recorded.logged(recorded.threads()[0]);
+    let log = recorded.logged(recorded.main_thread());
     assert!(log.len() > 50_000, "{} instructions", log.len());
     assert_gdb_lists(&recorded, &log);
 }

@@ -75,7 +75,7 @@ fn the_whole_of_an_endless_recursion() {
     let scene = Scene::new();
     let program = scene.compile("overflow.c", &["-O0"]);
     let recorded = scene.record(&[program.to_str().unwrap()]);
-    let log = recorded.logged(recorded.threads()[0]);
+    let log = recorded.logged(recorded.main_thread());
     let output = recorded.gdb(
         "print/x $pc
          print depth

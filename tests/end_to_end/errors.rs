@@ -272,7 +272,7 @@ fn what_a_dump_cannot_print() {
     let dump = |arguments: &[&str], wanted: &str| {
         fails(contraflow().arg("dump").args(arguments).arg(&recorded.dir), wanted);
     };
-    let tid = recorded.threads()[0];
+    let tid = recorded.main_thread();
     dump(&["insns", "--thread", "99"], &format!("no thread 99; the recording has {tid}"));
     let end = recorded.logged(tid).len();
     let beyond = (end + 1).to_string();

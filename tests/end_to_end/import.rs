@@ -311,7 +311,7 @@ fn our_own_trace_imports_as_a_raw_one() {
     let program = scene.compile("recursion.c", &["-static"]);
     let program = program.to_str().unwrap();
     let recorded = scene.record(&[program]);
-    let tid = recorded.threads()[0];
+    let tid = recorded.main_thread();
     let trace = recorded.dir.join(format!("trace/{tid}.pt"));
     let core = recorded.dir.join("core");
     let (pt, core) = (format!("--pt={}", trace.display()), format!("--core={}", core.display()));

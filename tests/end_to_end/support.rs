@@ -1,5 +1,6 @@
 //! Compiles, records, and runs gdb. Knows nothing of what is tested.
 
+use contraflow::recording::Reader;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -124,6 +125,13 @@ impl Recorded {
             logs.map(|log| log.file_stem().unwrap().to_str().unwrap().parse().unwrap()).collect();
         tids.sort_unstable();
         tids
+    }
+
+    /// The first thread: its number is that of the process. Others may have lower ones, as numbers are
+    /// used again.
+    pub(crate) fn main_thread(&self) -> i32 {
+        let reader = Reader::open(&self.dir).expect("it opens");
+        reader.manifest().pid.0
     }
 
     /// `contraflow dump` of this recording.

@@ -27,7 +27,7 @@ impl Walk {
     }
 
     fn new(scene: Scene, recorded: Recorded) -> Self {
-        let log = recorded.logged(recorded.threads()[0]);
+        let log = recorded.logged(recorded.main_thread());
         Self { scene, recorded, log }
     }
 
