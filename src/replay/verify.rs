@@ -190,7 +190,9 @@ impl Epoch {
             }
         }
         let (own, others) = (self.visible(), other.visible());
-        if let Some((own, other)) = own.iter().zip(&others).find(|(own, other)| own != other) {
+        let longest = 0..own.len().max(others.len());
+        if let Some(first) = longest.into_iter().find(|at| own.get(*at) != others.get(*at)) {
+            let (own, other) = (own.get(first), others.get(first));
             differences.push(format!("it maps {own:?} where the replay maps {other:?}"));
         }
         for (range, _) in own {
@@ -208,11 +210,22 @@ impl Epoch {
         differences
     }
 
-    /// Returns the mappings of the program, with their protections.
+    /// Returns the memory of the program, with its protections. The kernel made one mapping of neighbours
+    /// in the recorded process that are separate in a replay, as it copies files.
     fn visible(&self) -> Vec<(AddrRange, Protection)> {
         let page = AddrRange::sized(self.page, 1);
-        let all = self.engine.space.mappings().filter(|mapping| !mapping.range.overlaps(page));
-        all.map(|mapping| (mapping.range, mapping.protection)).collect()
+        let mut parts: Vec<(AddrRange, Protection)> = Vec::new();
+        for mapping in self.engine.space.mappings() {
+            let (range, protection) = (mapping.range, mapping.protection);
+            match parts.last_mut() {
+                _ if range.overlaps(page) => {}
+                Some((last, of)) if last.end == range.start && *of == protection => {
+                    last.end = range.end;
+                }
+                _ => parts.push((range, protection)),
+            }
+        }
+        parts
     }
 }
 
