@@ -1,7 +1,7 @@
 //! The threads of the program, as contexts of the one thread that executes.
 
 use super::error::Error;
-use crate::common::Tid;
+use crate::common::{Addr, Tid};
 use crate::insn::Registers;
 use crate::recording::log::{Bytes, ThreadState};
 use crate::tracee::Tracee;
@@ -32,13 +32,20 @@ impl Context {
 }
 
 /// The program's threads. The process holds the registers of at most one of them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Contexts {
     threads: BTreeMap<Tid, Context>,
     loaded: Option<Tid>,
+    /// The page of the process that the program does not have.
+    page: Addr,
 }
 
 impl Contexts {
+    /// Creates an empty set for a process with a page of its own.
+    pub(super) fn new(page: Addr) -> Self {
+        Self { threads: BTreeMap::new(), loaded: None, page }
+    }
+
     /// Returns the threads that exist.
     pub(super) fn tids(&self) -> impl Iterator<Item = Tid> {
         self.threads.keys().copied()
@@ -77,7 +84,7 @@ impl Contexts {
         }
         self.save(tracee)?;
         let Some(context) = self.threads.get(&tid) else { return Ok(false) };
-        tracee.set_register_set(NT_X86_XSTATE, &context.extended.0)?;
+        tracee.set_extended_state(self.page, &context.extended.0)?;
         tracee.set_registers(&Registers { orig_rax: u64::MAX, ..context.registers })?;
         self.loaded = Some(tid);
         Ok(true)
@@ -103,7 +110,7 @@ impl Contexts {
             context.extended = extended.clone();
         }
         if self.loaded == Some(tid) {
-            tracee.set_register_set(NT_X86_XSTATE, &extended.0)?;
+            tracee.set_extended_state(self.page, &extended.0)?;
         }
         Ok(())
     }
@@ -119,7 +126,7 @@ impl Contexts {
         context.registers = state.registers.into();
         context.extended = state.extended.clone();
         if self.loaded == Some(tid) {
-            tracee.set_register_set(NT_X86_XSTATE, &context.extended.0)?;
+            tracee.set_extended_state(self.page, &context.extended.0)?;
             tracee.set_registers(&Registers { orig_rax: u64::MAX, ..context.registers })?;
         }
         Ok(())

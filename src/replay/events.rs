@@ -1,5 +1,6 @@
 //! Events of the log, applied to the replay's process.
 
+use super::components::ARCH_REQ_XCOMP_PERM;
 use super::contexts::Context;
 use super::epoch::Epoch;
 use super::error::Error;
@@ -205,6 +206,9 @@ impl Epoch {
         let mut after = after_call(&before, done.result);
         if number == ARCH_PRCTL && before.rdi == ARCH_SET_GS && done.result == 0 {
             after.gs_base = before.rsi;
+        }
+        if number == ARCH_PRCTL && before.rdi == ARCH_REQ_XCOMP_PERM && done.result == 0 {
+            self.permit(before.rsi)?;
         }
         self.set_registers(tid, after)
     }

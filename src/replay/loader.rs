@@ -121,7 +121,7 @@ impl Epoch {
         engine.keep_promise();
         let area = engine.take_area().ok_or(Error::Killed)?;
         let thread = TranslatedThread::new(tracee.0, pid, area, Place::Program);
-        let mut contexts = Contexts::default();
+        let mut contexts = Contexts::new(page);
         contexts.add(tid, Context::new(&start.state));
         let mut epoch = Self::new(engine, thread, page, contexts);
         for (mapped, first) in stacks.iter().zip(&start.mappings) {
@@ -131,6 +131,7 @@ impl Epoch {
             }
         }
         epoch.look_at_mappings()?;
+        epoch.permit_what_was_asked(&start.state.registers.into())?;
         while cursor.peek()?.is_some_and(|entry| entry.happening.may_follow_start()) {
             let Some(entry) = cursor.read()? else { break };
             epoch.happen(entry.tid, &entry.happening, reader)?;

@@ -9,6 +9,7 @@
 
 mod answers;
 mod checkpoints;
+mod components;
 mod contexts;
 mod diversion;
 mod epoch;

@@ -42,7 +42,7 @@ impl Replay {
         let Some(before) = self.row.instructions.pop() else { return Ok(false) };
         self.epoch.apply_writes(&before.overwritten)?;
         let tracee = self.epoch.thread.tracee;
-        tracee.set_register_set(NT_X86_XSTATE, &before.extended.0)?;
+        tracee.set_extended_state(self.epoch.page, &before.extended.0)?;
         tracee.set_registers(&Registers { orig_rax: u64::MAX, ..before.registers })?;
         self.ticks = before.position.ticks;
         self.instructions = Some(before.position.instructions);

@@ -6,6 +6,7 @@ use super::memory::Memory;
 use super::procfs::mappings;
 use super::ptrace::Tracee;
 use super::stop::{PtraceEvent, Stop, wait_for};
+use super::tiles::{TILES_CODE, TILES_OFFSET};
 use crate::common::{Addr, AddrRange, Pid, Tid};
 use crate::insn::Registers;
 use nix::errno::Errno;
@@ -59,6 +60,7 @@ impl Tracee {
                     let copy = Self(tid);
                     copy.set_registers(&settled)?;
                     copy.set_signal_mask(mask)?;
+                    self.copy_tiles(copy, gadget)?;
                     child = Some(Pid(tid.0));
                 }
                 Stop::Call if !std::mem::replace(&mut entered, true) => {}
@@ -116,7 +118,9 @@ fn empty(pid: Pid, reserved: &[AddrRange]) -> Result<Addr, Error> {
         let errno = Errno::from_raw(i32::try_from(-at).unwrap_or(libc::EIO));
         return Err(Error::System { call: "mmap", errno });
     }
-    memory.write(page, &GADGET).map_err(|error| {
+    let tiles = page.wrapping_add(TILES_OFFSET);
+    let written = memory.write(page, &GADGET).and_then(|()| memory.write(tiles, &TILES_CODE));
+    written.map_err(|error| {
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
         Error::System { call: "write", errno }
     })?;

@@ -17,6 +17,7 @@ mod program;
 mod ptrace;
 pub mod siginfo;
 mod stop;
+mod tiles;
 pub mod trap_flag;
 
 pub use attach::{attach, attach_thread, detach_all, detach_rest};

@@ -1,7 +1,7 @@
 //! Programs of one kind each, written for what is hard to record.
 
-use super::{PART, WHOLE, assert_replays, check, record};
-use crate::support::{Scene, contraflow, have, run_gdb, text};
+use super::{PART, WHOLE, assert_replays, check, record, record_with};
+use crate::support::{Scene, answer, contraflow, have, run_gdb, text};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -354,5 +354,34 @@ fn sanitized_programs_replay() {
             let said = check(&dir);
             assert!(said.starts_with(verdict), "{sanitizer}: {said}{}", text(&recorded.stderr));
         }
+    }
+}
+
+/// From the beginning, from keyframes, and of a process that has begun.
+#[test]
+fn tiles_of_amx_replay() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let flags = ["-w", "-O2", "-mamx-tile", "-mamx-int8", "-pthread"];
+    let Some(program) = scene.try_compile("exact/tiles.c", &flags) else { return };
+    let command = [program.to_str().unwrap()];
+    let (dir, recorded) = record_with(&scene, &["--keyframe-period", "1"], &command);
+    if text(&recorded.stdout).contains("no tiles") {
+        println!("SKIPPED: this CPU has no AMX");
+        return;
+    }
+    assert!(check(&dir).starts_with(WHOLE), "{}", check(&dir));
+    let mut replay = contraflow();
+    replay.arg("replay").arg(&dir).args(["--", "-nx", "-batch"]);
+    let said = run_gdb(
+        replay,
+        "print sums\nbreak work\nreverse-continue\nprint sums[2]\nreverse-continue\nfinish\n\
+         print sums[3] != 0\ncf-seek 50%\ncf-seek end\nprint sums\n",
+    );
+    for nth in 0..2 {
+        let sums = answer(&said, "print sums", nth);
+        assert!(sums.contains("-8289613588333459456"), "{nth}: {said}");
     }
 }

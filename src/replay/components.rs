@@ -1,0 +1,35 @@
+//! Large components of the extended state, as those of AMX: a process may use one after it asked for
+//! permission (Documentation/arch/x86/xstate.rst in the kernel).
+
+use super::epoch::Epoch;
+use super::error::Error;
+use crate::insn::Registers;
+use crate::tracee::call_numbers::ARCH_PRCTL;
+
+/// The operation of `arch_prctl(2)` that asks for permission.
+pub(super) const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+/// The component of AMX's tiles, the only one so far.
+const XFEATURE_XTILEDATA: u64 = 18;
+
+impl Epoch {
+    /// Lets the process use a component. A CPU without it was named when the recording was opened.
+    pub(super) fn permit(&self, component: u64) -> Result<(), Error> {
+        let args = [ARCH_REQ_XCOMP_PERM, component, 0, 0, 0, 0];
+        self.thread.tracee.inject(self.page, ARCH_PRCTL, args)?;
+        Ok(())
+    }
+
+    /// Lets the process use all components, if its program has begun before: it may have asked for them.
+    pub(super) fn permit_what_was_asked(&self, begins: &Registers) -> Result<(), Error> {
+        if is_first_instruction(begins) { Ok(()) } else { self.permit(XFEATURE_XTILEDATA) }
+    }
+}
+
+/// Returns true if the kernel has just loaded a program, and set all registers to 0 but for the stack's
+/// and the instruction's pointers.
+fn is_first_instruction(registers: &Registers) -> bool {
+    let Registers {
+        rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15, ..
+    } = *registers;
+    [rax, rbx, rcx, rdx, rsi, rdi, rbp, r8, r9, r10, r11, r12, r13, r14, r15] == [0; 15]
+}

@@ -1,0 +1,116 @@
+//! The tiles of AMX in a thread's extended state. The kernel has no room for them before the thread uses
+//! them (Documentation/arch/x86/xstate.rst), and a copy of a process begins without.
+
+use super::error::Error;
+use super::ptrace::Tracee;
+use super::stop::{Stop, wait_for};
+use crate::common::Addr;
+use crate::insn::Registers;
+
+const NT_X86_XSTATE: u32 = 0x202;
+/// The components of an XSAVE area that are not in their initial configuration (SDM volume 1, "XSAVE Header").
+const XSTATE_BV: usize = 512;
+const XFEATURE_XTILEDATA: u64 = 18;
+/// Code that uses the tiles and releases them, in the page of an empty process: LDTILECFG `[rip + 39]`;
+/// TILEZERO TMM0; TILERELEASE; INT3. At the address of the first, one tile is configured: palette 1, 64
+/// bytes a row, 16 rows (SDM volume 2, "LDTILECFG").
+pub(super) const TILES_CODE: [u8; 112] = {
+    let mut bytes = [0; 112];
+    let code = [
+        0xc4, 0xe2, 0x78, 0x49, 0x05, 39, 0, 0, 0, 0xc4, 0xe2, 0x7b, 0x49, 0xc0, 0xc4, 0xe2, 0x78,
+        0x49, 0xc0, 0xcc,
+    ];
+    let mut at = 0;
+    while at < code.len() {
+        bytes[at] = code[at];
+        at += 1;
+    }
+    (bytes[48], bytes[64], bytes[96]) = (1, 64, 16);
+    bytes
+};
+/// Where that is.
+pub(super) const TILES_OFFSET: u64 = 16;
+
+impl Tracee {
+    /// Sets the extended state, in the layout of XSAVE, of the only thread of a process that began empty,
+    /// with the page that [`super::start_empty`] returned.
+    pub fn set_extended_state(self, page: Addr, area: &[u8]) -> Result<(), Error> {
+        let set = self.set_register_set(NT_X86_XSTATE, area);
+        if set.is_ok() || !has_tiles(area) {
+            return set;
+        }
+        self.use_tiles(page)?;
+        self.set_register_set(NT_X86_XSTATE, area)
+    }
+
+    /// Gives the tiles of a thread, if it has some, to a copy of it.
+    pub(super) fn copy_tiles(self, to: Self, page: Addr) -> Result<(), Error> {
+        match self.register_set(NT_X86_XSTATE) {
+            Ok(area) if has_tiles(&area) => to.set_extended_state(page, &area),
+            _ => Ok(()),
+        }
+    }
+
+    /// Executes instructions that use the tiles, so that the kernel makes room for them. A process
+    /// without permission gets a signal for it, which is dropped.
+    fn use_tiles(self, page: Addr) -> Result<(), Error> {
+        let before = Registers { orig_rax: u64::MAX, ..self.registers()? };
+        self.set_registers(&Registers { rip: page.0 + TILES_OFFSET, ..before })?;
+        self.resume(0)?;
+        match wait_for(self.0)? {
+            Stop::Signal(_) => self.set_registers(&before),
+            stop => Err(Error::Disturbed { tid: self.0, stop }),
+        }
+    }
+}
+
+fn has_tiles(area: &[u8]) -> bool {
+    let in_use = area.get(XSTATE_BV..).and_then(<[u8]>::first_chunk).copied();
+    in_use.map_or(0, u64::from_le_bytes) >> XFEATURE_XTILEDATA & 1 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call_numbers::ARCH_PRCTL;
+    use super::super::{end, start_empty};
+    use super::*;
+    use crate::common::Tid;
+
+    const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
+    const ARCH_GET_XCOMP_SUPP: u64 = 0x1021;
+    const TILES: u64 = 3 << 17;
+
+    #[test]
+    fn a_copy_has_the_tiles() {
+        let (pid, page) = start_empty(&[]).unwrap();
+        let tracee = Tracee(Tid(pid.0));
+        let prctl = |args| tracee.inject(page, ARCH_PRCTL, args).unwrap();
+        let asked = prctl([ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, 0, 0, 0, 0]);
+        if asked != 0 {
+            println!("SKIPPED: this CPU has no AMX ({asked} of {ARCH_GET_XCOMP_SUPP:#x})");
+            end(pid);
+            return;
+        }
+        let before = tracee.registers().unwrap();
+        let mut area = tracee.register_set(NT_X86_XSTATE).unwrap();
+        assert!(!has_tiles(&area));
+        let in_use = u64::from_le_bytes(*area[XSTATE_BV..].first_chunk().unwrap()) | TILES;
+        area[XSTATE_BV..XSTATE_BV + 8].copy_from_slice(&in_use.to_le_bytes());
+        // The tiles are at the end, 8 of 1 KiB, and their configuration before them. Without one, they are
+        // in their initial state.
+        let tiles = area.len() - 8192;
+        area[tiles - 64..tiles].copy_from_slice(&TILES_CODE[48..112]);
+        area[tiles..tiles + 1024].fill(7);
+        tracee.set_extended_state(page, &area).unwrap();
+        assert!(tracee.register_set(NT_X86_XSTATE).unwrap() == area);
+        let copy = tracee.copy_process(page).unwrap();
+        for pid in [pid, copy] {
+            let own = Tracee(Tid(pid.0));
+            let state = own.register_set(NT_X86_XSTATE).unwrap();
+            let differs = (0..area.len()).find(|at| state[*at] != area[*at]);
+            assert_eq!(differs, None, "process {pid}");
+            assert_eq!(own.registers().unwrap(), before);
+            end(pid);
+        }
+    }
+}
