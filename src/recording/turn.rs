@@ -35,7 +35,7 @@ mod tests {
         assert!(Turn::take(dir.path()).is_none());
         drop(first);
         assert!(Turn::take(dir.path()).is_some());
-        // What is not there will be missed by whoever makes something of it.
+        // The directory is not there, which is an error of a later step.
         assert!(Turn::take(&dir.path().join("nothing")).is_some());
     }
 }

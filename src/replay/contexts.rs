@@ -41,7 +41,7 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
-    /// Creates an empty set for a process with a page of its own.
+    /// Creates an empty set for a process with a page that the program does not have.
     pub(super) fn new(page: Addr) -> Self {
         Self { threads: BTreeMap::new(), loaded: None, page }
     }

@@ -43,7 +43,7 @@ impl Tracee {
         self.set_register_set(NT_X86_XSTATE, area)
     }
 
-    /// Gives the tiles of a thread, if it has some, to a copy of it.
+    /// Copies the tiles of a thread, if it has some, to a copy of it.
     pub(super) fn copy_tiles(self, to: Self, page: Addr) -> Result<(), Error> {
         match self.register_set(NT_X86_XSTATE) {
             Ok(area) if has_tiles(&area) => to.set_extended_state(page, &area),
