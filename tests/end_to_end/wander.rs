@@ -152,7 +152,9 @@ impl Walk {
         };
         println!("SKIPPED: lines from {at} on: gdb cannot write the registers of this CPU");
         let skipped = both[1].len().saturating_sub(at);
-        both.iter_mut().for_each(|lines| lines.truncate(at));
+        for lines in &mut both {
+            lines.truncate(at);
+        }
         (both, skipped)
     }
 
