@@ -150,7 +150,9 @@ impl Debuggee {
                 let name = signal_name(number).map_or_else(|| number.to_string(), str::to_owned);
                 format!("at the handler of {name}")
             }
-            other => format!("{other:?}"),
+            StopReason::Executed => "at the start of another program".to_owned(),
+            // Stops of live programs, and those at calls, which are not asked for.
+            _ => "stopped".to_owned(),
         }
     }
 }

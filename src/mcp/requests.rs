@@ -114,16 +114,16 @@ pub(super) struct Calls {
     /// The functions; all if not given
     #[serde(default)]
     pub(super) functions: Vec<String>,
-    /// Whether only functions in the program's own file count, and not those of libraries
+    /// Only functions in the program's own file, none of libraries
     #[serde(default)]
     pub(super) own: bool,
-    /// Whether the values of the arguments are wanted
+    /// Add the values of the arguments
     #[serde(default)]
     pub(super) arguments: bool,
-    /// Whether the results are wanted; a call is then listed where it returns
+    /// Add the results; a call is then listed where it returns
     #[serde(default)]
     pub(super) results: bool,
-    /// Whether the instructions of each call are wanted; a call is then listed where it returns
+    /// Add the number of instructions of each call; it is then listed where it returns
     #[serde(default)]
     pub(super) durations: bool,
     /// The calls before the page: `next` of the last page; 0 if not given
