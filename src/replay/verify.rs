@@ -192,8 +192,13 @@ impl Epoch {
         let (own, others) = (self.visible(), other.visible());
         let longest = 0..own.len().max(others.len());
         if let Some(first) = longest.into_iter().find(|at| own.get(*at) != others.get(*at)) {
-            let (own, other) = (own.get(first), others.get(first));
-            differences.push(format!("it maps {own:?} where the replay maps {other:?}"));
+            let named = |of: Option<&(AddrRange, Protection)>| {
+                of.map_or("nothing".to_owned(), |(range, protection)| {
+                    format!("{range} {protection}")
+                })
+            };
+            let (own, other) = (named(own.get(first)), named(others.get(first)));
+            differences.push(format!("it maps {own} where the replay maps {other}"));
         }
         for (range, _) in own {
             let mut at = range.start;
