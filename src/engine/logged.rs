@@ -156,7 +156,8 @@ impl TranslatedProcess {
         shared.store(area.slot(slots::LOG), area.buffer(0));
     }
 
-    /// Moves the calls in a thread's log to `calls`, which has no others then. Their segments and GS are those of `now`, the registers that the thread has.
+    /// Moves the calls in a thread's log to `calls`, which has no others then. Their segments and GS are
+    /// those of `now`, the registers that the thread has.
     pub fn take_logged_calls(
         &self,
         thread: &TranslatedThread,

@@ -77,7 +77,6 @@ mod tests {
     use crate::common::Tid;
 
     const ARCH_REQ_XCOMP_PERM: u64 = 0x1023;
-    const ARCH_GET_XCOMP_SUPP: u64 = 0x1021;
     const TILES: u64 = 3 << 17;
 
     #[test]
@@ -87,7 +86,7 @@ mod tests {
         let prctl = |args| tracee.inject(page, ARCH_PRCTL, args).unwrap();
         let asked = prctl([ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA, 0, 0, 0, 0]);
         if asked != 0 {
-            println!("SKIPPED: this CPU has no AMX ({asked} of {ARCH_GET_XCOMP_SUPP:#x})");
+            println!("SKIPPED: this CPU has no AMX");
             end(pid);
             return;
         }
