@@ -170,6 +170,7 @@ impl TranslatedProcess {
                 SignalStop::Request => {
                     let spent = self.window.shared.load(thread.area.slot(slots::COUNTER));
                     if is_spent(spent) {
+                        self.note_sample(thread, running.bounded);
                         return self.end_at_request(thread, running, spent);
                     }
                     let Some(request) = self.request(thread) else { continue };

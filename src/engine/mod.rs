@@ -28,6 +28,8 @@ mod process;
 mod rerecorded;
 mod roomy;
 mod rseq;
+mod sampled;
+mod sampling;
 mod saves;
 mod seal;
 mod shared;

@@ -6,6 +6,7 @@ use super::area::{Area, Busy};
 use super::call_log::call_log;
 use super::code::Pages;
 use super::error::Error;
+use super::sampling::Sampling;
 use super::shared::Shared;
 use super::thread::{Place, TranslatedThread};
 use super::window::{Window, ZONE_BYTES};
@@ -58,6 +59,8 @@ pub struct TranslatedProcess {
     pub(super) vdso: Option<AddrRange>,
     /// The components whose saves are completed.
     pub(super) saves: Option<Components>,
+    /// When the next indirect branch is sampled.
+    pub(super) sampling: Sampling,
 }
 
 impl TranslatedProcess {
@@ -114,6 +117,7 @@ impl TranslatedProcess {
             known: Known::default(),
             vdso: None,
             saves: None,
+            sampling: Sampling::default(),
         };
         process.see_calls(seen);
         if code == CodeKind::Counting {

@@ -281,7 +281,7 @@ impl Replay {
         loop {
             let ahead = self.answer_ahead(tid, last, goals, watching)?;
             let left = ahead.ticks.saturating_sub(self.ticks).clamp(FEW_TICKS, CHUNK_TICKS);
-            let budget = self.epoch.engine.budget(left).unwrap_or(left);
+            let budget = self.epoch.engine.sampled_budget(left).unwrap_or(left);
             let begun = self.ticks;
             let met = self.run(Distance::Budget(budget));
             let noted = self.note_answered(tid, &ahead, (begun, budget));
@@ -393,7 +393,8 @@ impl Replay {
         while self.ticks < goal {
             let left = goal - self.ticks;
             let bound = || Distance::Bound(Bound::Ticks(left));
-            let distance = self.epoch.engine.budget(left).map_or_else(bound, Distance::Budget);
+            let budget = self.epoch.engine.sampled_budget(left);
+            let distance = budget.map_or_else(bound, Distance::Budget);
             let met = self.run(distance)?;
             if !matches!(met, Met::Nothing) {
                 return Ok(met);

@@ -120,6 +120,14 @@ impl Emitter {
         self.jump_from_here()
     }
 
+    /// Emits a jump that is taken if RDX is not `value`, and overwrites RCX. Returns its field.
+    pub(super) fn jump_if_rdx_is_not(&mut self, value: u64) -> usize {
+        self.set_rcx(value.wrapping_neg());
+        // lea rcx, [rcx + rdx]; jrcxz over the jump
+        self.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 5]);
+        self.jump_from_here()
+    }
+
     /// Emits a jump to where [`Self::aim_here`] says. Returns its field.
     pub(super) fn jump_from_here(&mut self) -> usize {
         self.put(&[0xe9]);

@@ -38,6 +38,11 @@ impl Heat {
         self.starts.contains(&start)
     }
 
+    /// Adds a superblock that is hot, by its start.
+    pub(super) fn add(&mut self, start: u64) {
+        self.starts.insert(start);
+    }
+
     /// Forgets what samples showed of a path whose code has changed.
     pub(super) fn forget(&mut self, start: u64, path: &[Step]) {
         if self.starts.remove(&start) {

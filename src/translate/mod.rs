@@ -32,6 +32,7 @@ mod saves;
 pub mod slots;
 mod superblock;
 mod table;
+mod targets;
 mod tick;
 mod translator;
 mod zone;

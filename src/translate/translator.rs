@@ -14,6 +14,7 @@ use super::saves::Components;
 use super::slots;
 use super::superblock::{Location, Outcome, Point, Step, Stretch, Superblock};
 use super::table::Table;
+use super::targets::Targets;
 use super::zone::{CallLog, Zone};
 use order::Order;
 use std::collections::BTreeSet;
@@ -102,6 +103,8 @@ pub struct Translator<M> {
     pub(super) bounded: Bounded,
     /// The results of samples of records.
     pub(super) heat: Heat,
+    /// The usual targets of indirect branches.
+    pub(super) targets: Targets,
     /// The code that is likely to be asked for next.
     order: Order,
 }
@@ -137,6 +140,7 @@ impl<M: CacheMemory> Translator<M> {
             call_log: None,
             bounded: Bounded::default(),
             heat: Heat::default(),
+            targets: Targets::default(),
             order: Order::default(),
         }
     }
@@ -327,7 +331,11 @@ impl<M: CacheMemory> Translator<M> {
         for page in pages {
             for number in self.by_page.remove(&page).unwrap_or_default() {
                 let superblock = &self.superblocks[number as usize];
-                self.heat.forget(superblock.start, superblock.path.of(&self.steps));
+                let path = superblock.path.of(&self.steps);
+                self.heat.forget(superblock.start, path);
+                if let Some(last) = path.last() {
+                    self.targets.forget(last.ip);
+                }
                 any |= self.drop_superblock(number);
             }
         }
@@ -377,6 +385,7 @@ impl<M: CacheMemory> Translator<M> {
             is_stop: &|addr| self.stops.contains(&addr),
             passes: way != Way::Plain,
             likely: &|branch| self.heat.likely(branch),
+            expected: &|branch| self.targets.expected(branch),
         };
         let built = build(&site, addr, code, std::mem::take(&mut self.built));
         let base = site.base;

@@ -25,12 +25,6 @@ use crate::translate::{Hook, is_tick};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Ticks of a slice while other threads wait for something: less than a millisecond.
-const SLICE_TICKS: u64 = 250_000;
-/// Ticks after which the recorder looks around if there is one thread alone.
-const LONG_SLICE_TICKS: u64 = 50_000_000;
-/// The same under a debugger, which may interrupt the program.
-const DEBUGGED_SLICE_TICKS: u64 = 5_000_000;
 /// The longest time that a thread keeps the token while others can go on, however few ticks it
 /// executes between its system calls.
 const SLICE_PERIOD: Duration = Duration::from_millis(2);
@@ -310,18 +304,15 @@ impl Engine {
             self.look_around(tid)?;
         }
         let is_alone = self.threads.len() == 1;
-        let ticks = match &mut self.chaos {
-            _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
-            _ if self.witness.is_some() => self.witness_ticks(),
-            _ if is_alone => LONG_SLICE_TICKS,
-            Some(chaos) => chaos.slice_ticks(),
-            None => SLICE_TICKS,
-        };
+        let ticks = self.slice_ticks(is_alone);
         let run = self.with(tid, |process, thread| {
             let mut running = if let Some(running) = thread.running {
                 running
             } else {
-                let budget = process.engine.budget(ticks).unwrap_or(ticks);
+                let engine = &mut process.engine;
+                let budget =
+                    if is_alone { engine.sampled_budget(ticks) } else { engine.budget(ticks) };
+                let budget = budget.unwrap_or(ticks);
                 process.engine.begin_run(&mut thread.translated, Distance::Budget(budget))?
             };
             thread.running = Some(running);

@@ -11,11 +11,29 @@ use crate::syscalls::FUTEX_WAITERS;
 use crate::tracee::{Stop, wait_any};
 use std::time::{Duration, Instant};
 
+/// Ticks of a slice while other threads wait for something: less than a millisecond.
+const SLICE_TICKS: u64 = 250_000;
+/// Ticks after which the recorder looks around if there is one thread alone.
+const LONG_SLICE_TICKS: u64 = 50_000_000;
+/// The same under a debugger, which may interrupt the program.
+const DEBUGGED_SLICE_TICKS: u64 = 5_000_000;
 /// The time within which the kernel marks a lock that another thread has.
 const LOCK_PERIOD: Duration = Duration::from_millis(100);
 const LOCK_PAUSE: Duration = Duration::from_micros(20);
 
 impl Engine {
+    /// Returns the ticks that a thread may execute before the recorder looks around. `is_alone` is true if
+    /// there is no other one.
+    pub(super) fn slice_ticks(&mut self, is_alone: bool) -> u64 {
+        match &mut self.chaos {
+            _ if is_alone && self.debugger.is_some() => DEBUGGED_SLICE_TICKS,
+            _ if self.witness.is_some() => self.witness_ticks(),
+            _ if is_alone => LONG_SLICE_TICKS,
+            Some(chaos) => chaos.slice_ticks(),
+            None => SLICE_TICKS,
+        }
+    }
+
     /// Returns the thread that goes on: the one that has the token, unless its slice is over; else
     /// the next one in turn, or by chance. None executes anything after the last entry of the log.
     pub(super) fn next_thread(&mut self) -> Option<Tid> {

@@ -113,19 +113,12 @@ impl Builder<'_, '_> {
         let Some(expected) = self.calls.last().copied() else {
             self.step(next, Outcome::Plain);
             let edge = self.edge(EdgeKind::Return, 0);
-            self.indirect_tail(edge, self.r11_is_program);
-            return true;
+            return self.follow_indirect(edge);
         };
         self.step(next, Outcome::Return);
         // On a mismatch, the call's return address is on top of the stack, as on the CPU.
         let edge = self.edge(EdgeKind::Return, 0);
-        self.emitter.set_rcx(expected.wrapping_neg());
-        // lea rcx, [rcx + rdx]; jrcxz over the jump; jmp stub
-        self.emitter.put(&[0x48, 0x8d, 0x0c, 0x11, 0xe3, 0x05, 0xe9]);
-        let field = self.emitter.rel32();
-        self.stubs.push(Stub::Return { field, edge, r11_is_program: self.r11_is_program });
-        self.emitter.load(Gpr::Rcx, slots::RCX);
-        self.emitter.load(Gpr::Rdx, slots::RDX);
+        self.leave_unless(expected, edge, None);
         self.calls.pop();
         self.push_bit(1);
         self.ip = expected;
@@ -157,8 +150,34 @@ impl Builder<'_, '_> {
             self.peak = self.peak.max(self.calls.len());
         }
         let edge = self.edge(EdgeKind::Indirect, 0);
-        self.indirect_tail(edge, self.r11_is_program);
-        true
+        self.follow_indirect(edge)
+    }
+
+    /// Follows an indirect branch, whose target is in RDX, to its usual target. Returns true if the path
+    /// ends with it. The program's RCX and RDX are in their slots.
+    fn follow_indirect(&mut self, edge: u32) -> bool {
+        let expected = (self.site.expected)(self.ip);
+        let (&[target, ..], true, None) = (expected, self.site.counts, self.site.bound) else {
+            self.indirect_tail(edge, self.r11_is_program, None);
+            return true;
+        };
+        self.leave_unless(target, edge, expected.get(1).copied());
+        let is_seen = self.path.iter().any(|step| step.ip == target);
+        self.ip = target;
+        if is_seen {
+            self.end_by_branch(target);
+        }
+        is_seen
+    }
+
+    /// Emits the end of an indirect branch, whose target is in RDX, that leaves the path unless it goes to
+    /// `target`.
+    fn leave_unless(&mut self, target: u64, edge: u32, likely: Option<u64>) {
+        let field = self.emitter.jump_if_rdx_is_not(target);
+        let r11_is_program = self.r11_is_program;
+        self.stubs.push(Stub::Indirect { field, edge, r11_is_program, likely });
+        self.emitter.load(Gpr::Rcx, slots::RCX);
+        self.emitter.load(Gpr::Rdx, slots::RDX);
     }
 
     /// Returns true if an instruction is a system call that the cache may log or answer.

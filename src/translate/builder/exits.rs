@@ -126,9 +126,9 @@ impl Builder<'_, '_> {
                     self.emitter.aim(field, here);
                     self.direct_tail(edge, target, r11_is_program);
                 }
-                Stub::Return { field, edge, r11_is_program } => {
+                Stub::Indirect { field, edge, r11_is_program, likely } => {
                     self.emitter.aim(field, here);
-                    self.indirect_tail(edge, r11_is_program);
+                    self.indirect_tail(edge, r11_is_program, likely);
                 }
             }
         }

@@ -72,7 +72,8 @@ impl Limits {
     /// Returns the limits of hot superblocks, which are longer and do not end where another one
     /// starts.
     pub(super) fn of_hot(self) -> Self {
-        Self { instructions: 2 * self.instructions, joins_behind: usize::MAX, ..self }
+        let instructions = (2 * self.instructions).max(self.loop_instructions);
+        Self { instructions, joins_behind: usize::MAX, ..self }
     }
 }
 
@@ -141,6 +142,8 @@ pub(super) struct Site<'a> {
     pub(super) passes: bool,
     /// Returns true if the conditional branch at an address is mostly taken, if that is known.
     pub(super) likely: &'a dyn Fn(u64) -> Option<bool>,
+    /// Returns the usual targets of the indirect branch at an address.
+    pub(super) expected: &'a dyn Fn(u64) -> &'a [u64],
 }
 
 /// A superblock that is not in the cache yet.
@@ -179,8 +182,9 @@ struct Spare {
 enum Stub {
     /// A conditional branch that goes against the guess.
     Direct { field: usize, edge: u32, target: u64, r11_is_program: bool },
-    /// A return that does not go back to the path's own call.
-    Return { field: usize, edge: u32, r11_is_program: bool },
+    /// A return that does not go back to the path's own call, or an indirect branch that does not go where
+    /// the path goes. `likely` is another usual target.
+    Indirect { field: usize, edge: u32, r11_is_program: bool, likely: Option<u64> },
 }
 
 /// Code without a packet: its first, lowest and highest address.

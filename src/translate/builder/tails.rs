@@ -1,6 +1,7 @@
 //! Emits the glue at the exits of a superblock, which writes a record or counts ticks.
 
-use super::super::edge::EdgeKind;
+use super::super::edge::{Edge, EdgeKind};
+use super::super::emit::Gpr;
 use super::super::slots;
 use super::{Builder, Exit};
 
@@ -22,7 +23,8 @@ impl Builder<'_, '_> {
     }
 
     /// Emits an exit whose target is in RDX, with the program's RCX and RDX in their slots.
-    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool) {
+    /// In code that counts, `likely` is compared first.
+    pub(super) fn indirect_tail(&mut self, edge: u32, r11_is_program: bool, likely: Option<u64>) {
         if r11_is_program {
             self.emitter.trace_pointer_in();
         }
@@ -40,7 +42,24 @@ impl Builder<'_, '_> {
             self.emitter.jump(self.site.miss);
             return;
         }
+        if let Some(target) = likely {
+            self.exit_if_target(edge, target);
+        }
         self.emitter.jump_by_target();
+    }
+
+    /// Emits an exit to `target` that is taken if that is in RDX, whose ticks are counted already: one way
+    /// to go on after the indirect branch of an edge.
+    fn exit_if_target(&mut self, of: u32, target: u64) {
+        let other = self.emitter.jump_if_rdx_is_not(target);
+        self.emitter.load(Gpr::Rcx, slots::RCX);
+        self.emitter.load(Gpr::Rdx, slots::RDX);
+        let Some(of) = self.edge_at(of) else { return };
+        // It is not recorded, so its calls are not asked for.
+        let (kind, branch, pushes, quiet_jumps) = (EdgeKind::Direct, true, 0, 0);
+        let edge = self.add(Edge { kind, target, branch, pushes, quiet_jumps, ..of });
+        let _ = self.exit(edge, target);
+        self.emitter.aim_here(other);
     }
 
     /// Emits a jump that is linked later, followed by the request for its target. Returns the
@@ -53,7 +72,7 @@ impl Builder<'_, '_> {
         let field = self.emitter.here();
         self.emitter.put_u32(0);
         let request = self.emitter.here();
-        self.emitter.store(super::super::emit::Gpr::Rcx, slots::RCX);
+        self.emitter.store(Gpr::Rcx, slots::RCX);
         // mov ecx, edge
         self.emitter.put(&[0xb9]);
         self.emitter.put_u32(edge);
@@ -80,9 +99,14 @@ impl Builder<'_, '_> {
 
     /// Returns the ticks of an edge, if there are any.
     fn ticks_of(&self, edge: u32) -> Option<u8> {
-        let index = usize::try_from(edge - self.site.next_edge).ok()?;
-        let edge = self.edges.get(index)?;
+        let edge = self.edge_at(edge)?;
         debug_assert!(!matches!(edge.kind, EdgeKind::Syscall | EdgeKind::SyscallReturn));
         Some(edge.ticks).filter(|ticks| *ticks > 0)
+    }
+
+    /// Returns an edge of this superblock, by its number.
+    fn edge_at(&self, number: u32) -> Option<Edge> {
+        let index = usize::try_from(number - self.site.next_edge).ok()?;
+        self.edges.get(index).copied()
     }
 }

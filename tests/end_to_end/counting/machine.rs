@@ -49,6 +49,20 @@ impl Machine {
         self.process.translator().superblock_count()
     }
 
+    /// Returns the indirect branches after which some path goes on.
+    pub(crate) fn followed_branches(&self) -> BTreeSet<u64> {
+        let translator = self.process.translator();
+        let numbers = (0..).take(self.superblock_count());
+        let before_last =
+            numbers.filter_map(|number| Some(translator.path(number).split_last()?.1));
+        let addrs = before_last.flatten().map(|step| step.ip);
+        let is_indirect = |ip: &u64| {
+            let class = self.insn_at(Addr(*ip)).map(|insn| insn.class);
+            matches!(class, Some(Class::CallIndirect | Class::JmpIndirect | Class::Ret))
+        };
+        addrs.filter(is_indirect).collect()
+    }
+
     /// Runs to a place that it will reach.
     pub(crate) fn run_to(&mut self, goal: Place) {
         while self.at.place.ticks < goal.ticks {

@@ -249,6 +249,48 @@ fn a_thread_anywhere_in_the_cache_has_a_place_in_the_program() {
     assert!(checked > 5000, "{checked}");
 }
 
+/// Where branches have usual targets, paths go on there. They count as the program does, whatever the targets
+/// are then, and the state is known anywhere in them.
+#[test]
+fn paths_go_on_at_the_usual_targets_of_indirect_branches() {
+    if !have("gcc") {
+        return;
+    }
+    let scene = Scene::new();
+    let options = ["-DROUNDS=3000", "-nostdlib", "-static", "-no-pie"];
+    let program = scene.compile("usual.S", &options);
+    let (run, memory) = stepped(&program);
+    assert_unique(&run);
+    let known: HashMap<_, _> = run
+        .iter()
+        .map(|(place, registers)| ((place.ticks, registers.rip), shown(registers)))
+        .collect();
+    let mut random = Random(7);
+    let mut machine = Machine::start(&program, answer);
+    let (mut goal, mut checked) = (0, 0);
+    while goal < run.len() {
+        let (place, registers) = &run[goal];
+        machine.run_to(*place);
+        assert_eq!(shown(&machine.at.registers), shown(registers), "at {goal}");
+        if random.below(10) == 0 && goal + 300 < run.len() {
+            let budget = machine.budget();
+            machine.step_in_cache(budget, 200, |ticks, registers| {
+                assert_eq!(Some(&shown(registers)), known.get(&(ticks, registers.rip)));
+                checked += 1;
+            });
+        }
+        let ticks = machine.at.place.ticks + 70 + random.below(100) as u64;
+        let next = run.partition_point(|(place, _)| place.ticks < ticks) + random.below(3);
+        goal = if goal == run.len() - 1 { run.len() } else { next.min(run.len() - 1) };
+    }
+    assert!(machine.at.is_at_end());
+    assert!(machine.written_memory() == memory);
+    assert!(checked > 1000, "{checked}");
+    // The calls of one target, the branch with two, and returns; not the one with many targets.
+    let followed = machine.followed_branches().len();
+    assert!((5..=14).contains(&followed), "{followed} branches");
+}
+
 /// What the CPU and the kernel are said to answer to `hooks.S`.
 fn answers(insn: &Instruction, registers: &mut Registers) -> bool {
     let wide = 0x1111_2222_3333_4444_u64;

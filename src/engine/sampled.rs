@@ -1,0 +1,22 @@
+//! Samples of indirect branches, where ticks are counted: a run ends early now and then, and if it ends
+//! at an indirect branch, the translator learns its target.
+
+use super::process::TranslatedProcess;
+use super::thread::TranslatedThread;
+use crate::translate::slots;
+
+impl TranslatedProcess {
+    /// Returns what [`Self::budget`] does, or less if an indirect branch is to be sampled before.
+    pub fn sampled_budget(&mut self, ticks: u64) -> Option<u64> {
+        let budget = self.budget(ticks)?;
+        Some(budget.min(self.sampling.ticks()))
+    }
+
+    /// Takes a sample where a thread's budget is spent, unless it is in a `bounded` superblock.
+    pub(super) fn note_sample(&mut self, thread: &TranslatedThread, bounded: Option<u32>) {
+        let Some(request) = self.request(thread).filter(|_| bounded.is_none()) else { return };
+        let edge = self.window.shared.load(thread.area.slot(slots::EDGE)) & u64::from(u32::MAX);
+        let helps = request.is_indirect() && self.translator.note_target(edge, request.target);
+        self.sampling.note(helps);
+    }
+}

@@ -1,0 +1,54 @@
+//! The times at which indirect branches are sampled.
+
+/// The fewest ticks between two samples: while the program executes branches that are not known well.
+const SHORTEST: u64 = 1 << 14;
+/// The most ticks between two samples: some ten milliseconds.
+const LONGEST: u64 = 1 << 23;
+/// The ticks before the first sample.
+const FIRST: u64 = 1 << 18;
+/// The factor of a linear congruential generator (Knuth, "MMIX").
+const FACTOR: u64 = 6_364_136_223_846_793_005;
+
+/// When to take the next sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampling {
+    period: u64,
+    random: u64,
+}
+
+impl Default for Sampling {
+    fn default() -> Self {
+        Self { period: FIRST, random: 1 }
+    }
+}
+
+impl Sampling {
+    /// Returns the ticks to the next sample: by chance, so that no loop keeps in step with it.
+    pub(super) fn ticks(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(FACTOR).wrapping_add(1);
+        self.period / 2 + (self.random >> 32) % self.period
+    }
+
+    /// Notes a sample. `helps` is true if more of its kind may change the code.
+    pub(super) fn note(&mut self, helps: bool) {
+        let period = if helps { self.period / 4 } else { self.period * 2 };
+        self.period = period.clamp(SHORTEST, LONGEST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_frequent_where_they_help() {
+        let mut sampling = Sampling::default();
+        let mean =
+            |sampling: &mut Sampling| (0..1000).map(|_| sampling.ticks()).sum::<u64>() / 1000;
+        for (helps, period) in [(true, SHORTEST), (false, LONGEST)] {
+            (0..20).for_each(|_| sampling.note(helps));
+            let mean = mean(&mut sampling);
+            assert!((period * 9 / 10..period * 11 / 10).contains(&mean), "{mean} of {period}");
+        }
+    }
+}

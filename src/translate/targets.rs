@@ -1,0 +1,175 @@
+//! The usual targets of indirect branches and returns, by samples. In code that counts, a path goes on at
+//! the usual target of its branch, after a comparison. A second one is compared where that fails.
+
+use super::address_map::AddressMap;
+use super::translator::{CacheMemory, Translator};
+
+/// Samples of a branch after which one target is expected.
+const FEW_SAMPLES: u32 = 3;
+/// Samples after which two targets are, and misses after which another target is.
+const MANY_SAMPLES: u32 = 8;
+/// The inverse of the share of all samples that misses of one branch need.
+const MISSES_SHARE: u64 = 8;
+/// The number of times that the expected targets of a branch may change.
+const MOST_CHANGES: u8 = 4;
+/// The targets of a branch that are counted each.
+const TARGETS: usize = 4;
+/// The limit on bytes of dropped code, whose space in the cache is not reused.
+const DROPPED_BYTES: u64 = 8 << 20;
+
+/// All sampled branches, by address.
+#[derive(Debug, Default)]
+pub(super) struct Targets {
+    branches: AddressMap<u64, Branch>,
+    /// Samples of all branches.
+    samples: u64,
+    dropped_bytes: u64,
+}
+
+/// The samples of one branch, since its expected targets changed: of misses, where there are some.
+#[derive(Clone, Debug, Default)]
+struct Branch {
+    /// Its first targets, with the number of samples of each.
+    seen: [(u64, u32); TARGETS],
+    count: u32,
+    /// The number of all samples before.
+    since: u64,
+    /// The usual target, and another one.
+    expected: Vec<u64>,
+    changes: u8,
+}
+
+impl Targets {
+    /// Returns the targets that are expected of the branch at an address, the usual one first.
+    pub(super) fn expected(&self, branch: u64) -> &[u64] {
+        self.branches.get(&branch).map_or(&[], |branch| &branch.expected)
+    }
+
+    /// Forgets a branch, whose code has changed.
+    pub(super) fn forget(&mut self, branch: u64) {
+        self.branches.remove(&branch);
+    }
+}
+
+impl Branch {
+    /// Adds a sample; `samples` is the number of all. Returns true if other targets are expected now.
+    fn add(&mut self, target: u64, samples: u64) -> bool {
+        self.count += 1;
+        let place = self.seen.iter_mut().find(|(seen, count)| *seen == target || *count == 0);
+        if let Some((seen, count)) = place {
+            *seen = target;
+            *count += 1;
+        }
+        self.seen.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        let usual = if self.expected.is_empty() { self.usual() } else { self.missed(samples) };
+        if usual.is_empty() || self.changes == MOST_CHANGES {
+            return false;
+        }
+        *self =
+            Self { expected: usual, changes: self.changes + 1, since: samples, ..Self::default() };
+        true
+    }
+
+    /// Returns the targets to which most samples went; none if that takes more than two, or if there are
+    /// too few samples.
+    fn usual(&self) -> Vec<u64> {
+        let [(first, of_first), (second, of_second), ..] = self.seen;
+        if self.count >= FEW_SAMPLES && of_first * 4 >= self.count * 3 {
+            vec![first]
+        } else if self.count >= MANY_SAMPLES && (of_first + of_second) * 8 >= self.count * 7 {
+            vec![first, second]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Returns the expected targets with one that most misses went to, if there are many of them.
+    fn missed(&self, samples: u64) -> Vec<u64> {
+        let [(target, count), ..] = self.seen;
+        let are_many = self.count >= MANY_SAMPLES
+            && u64::from(self.count) * MISSES_SHARE >= samples - self.since;
+        match self.expected[..] {
+            _ if !are_many || count * 2 < self.count => Vec::new(),
+            [first] => vec![first, target],
+            [first, ..] => vec![target, first],
+            [] => Vec::new(),
+        }
+    }
+}
+
+impl<M: CacheMemory> Translator<M> {
+    /// Notes where a thread left the cache's code by an indirect branch: the number of its edge, and the
+    /// target. Drops the superblock if its path may go on there from now on. Returns true if it did, or
+    /// if some more samples of the branch may have that effect.
+    pub fn note_target(&mut self, edge: u64, target: u64) -> bool {
+        self.targets.samples += 1;
+        let samples = self.targets.samples;
+        let edge = usize::try_from(edge).ok().and_then(|edge| self.edges.get(edge)).copied();
+        let Some(edge) = edge.filter(|edge| edge.kind.is_indirect()) else { return false };
+        let Some(last) = self.path_of(&edge).last().copied() else { return false };
+        let branch = self.targets.branches.entry(last.ip).or_default();
+        let is_open = branch.count > 0 && branch.expected.is_empty();
+        // A path that goes on at the target does not leave here for it.
+        let is_old = branch.expected.first() == Some(&target);
+        if (is_old || branch.add(target, samples)) && self.targets.dropped_bytes < DROPPED_BYTES {
+            let superblock = self.superblock(edge.superblock);
+            let bytes = superblock.map_or(0, |superblock| superblock.end - superblock.entry);
+            if self.drop_superblock(edge.superblock) {
+                self.heat.add(edge.start);
+                self.targets.dropped_bytes += bytes;
+                return true;
+            }
+        }
+        is_open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(targets: impl IntoIterator<Item = u64>) -> Vec<u64> {
+        let mut branch = Branch::default();
+        for (count, target) in (1..).zip(targets) {
+            branch.add(target, count);
+        }
+        branch.expected
+    }
+
+    #[test]
+    fn one_target_is_expected_after_few_samples() {
+        assert!(expected([7, 7]).is_empty());
+        assert_eq!(expected([7, 7, 7]), [7]);
+        assert!(expected([9, 7, 7]).is_empty());
+        assert_eq!(expected([9, 7, 7, 7]), [7]);
+    }
+
+    #[test]
+    fn two_targets_are_expected_after_many() {
+        assert!(expected([1, 2, 1, 2, 1, 2, 1]).is_empty());
+        assert_eq!(expected([1, 2, 1, 2, 1, 2, 1, 2]), [1, 2]);
+    }
+
+    #[test]
+    fn none_is_expected_of_a_branch_with_many_targets() {
+        assert!(expected((0..500).map(|number| number % 5)).is_empty());
+    }
+
+    #[test]
+    fn other_targets_are_expected_after_many_misses_and_not_without_end() {
+        assert_eq!(expected([7, 7, 7].into_iter().chain([9; 7])), [7]);
+        assert_eq!(expected([7, 7, 7].into_iter().chain([9; 8])), [7, 9]);
+        assert_eq!(expected([7, 7, 7].into_iter().chain([9; 8]).chain([4; 8])), [4, 7]);
+        let mut branch = Branch::default();
+        let targets = (0..100).flat_map(|phase| [phase; 1000]);
+        let changes = (1..).zip(targets).filter(|(count, target)| branch.add(*target, *count));
+        assert_eq!(changes.count(), usize::from(MOST_CHANGES));
+    }
+
+    #[test]
+    fn few_misses_change_nothing() {
+        let mut branch = Branch::default();
+        assert!((1..=3).any(|count| branch.add(7, count)));
+        assert!(!(1..1000).any(|count| branch.add(9, 3 + 20 * count)));
+    }
+}
