@@ -3,7 +3,8 @@
 
 use super::Error;
 use super::backend::Backend;
-use super::recorder::{Prepared, Request};
+use super::recorder::Prepared;
+use super::request::Request;
 use crate::common::{Pid, Tid};
 use crate::tracee::{self, Launch, Tracee, USER_CS_64, wait_for};
 

@@ -28,7 +28,7 @@ pub enum Error {
     Translate(TranslateError),
     /// The CPU cannot trace, or not as requested.
     #[error(transparent)]
-    Perf(#[from] super::perf::Error),
+    Perf(#[from] super::perf_error::Error),
     /// The address space has no room for the memory that recorder and program share.
     #[error(
         "the program's address space has no room for the recorder ({call}: ENOMEM): is it limited \

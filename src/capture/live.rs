@@ -3,7 +3,7 @@
 
 use super::contract::{Go, News};
 use super::live_program::LiveProgram;
-use super::recorder::Request;
+use super::request::Request;
 use super::{Backend, Error, exact, perf, soft, step};
 use crate::common::{Addr, Pid, Tid};
 use crate::image::core;

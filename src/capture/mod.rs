@@ -24,7 +24,10 @@ mod live_program;
 mod newborn;
 mod orphan;
 mod perf;
+mod perf_error;
+mod pt_config;
 mod recorder;
+mod request;
 mod restart;
 mod signals;
 mod snapshot;
@@ -44,13 +47,14 @@ pub use foreground::ForegroundSignals;
 pub use front::{RecorderEnd, record_behind_a_front};
 pub use live::Live;
 pub use orphan::{OrphanEnd, end_with_parent};
-pub use perf::{Error as PerfError, PtConfig};
 #[cfg(test)]
 pub(crate) use perf::{
     ask_thread, attach_blindly, attach_by_model, can_listen, live_by_model, record_by_model,
     this_thread,
 };
-pub use recorder::{History, KEYFRAME_PERIOD, Outcome, Request, Schedule};
+pub use perf_error::Error as PerfError;
+pub use pt_config::{BadTerm, PtConfig};
+pub use request::{History, KEYFRAME_PERIOD, Outcome, Request, Schedule};
 pub use signals::Leaving;
 #[cfg(test)]
 pub(crate) use snapshot::counts;

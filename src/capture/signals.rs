@@ -2,7 +2,7 @@
 //! goes to the program as well, so the recorder ignores it; what somebody sends to the recorder
 //! alone is passed on.
 
-use super::recorder::Request;
+use super::request::Request;
 use crate::common::Pid;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 

@@ -11,7 +11,7 @@ use super::family::Family;
 use crate::capture::Error;
 use crate::capture::begin::{leave_system_call, runs_64_bit_code};
 use crate::capture::error::gone_is_fine;
-use crate::capture::recorder::Request;
+use crate::capture::request::Request;
 use crate::capture::signals::Leaving;
 use crate::common::{Addr, Pid, Tid};
 use crate::insn::Registers;

@@ -1,44 +1,9 @@
 //! The configuration of the PT unit as the `config` of a perf event: the user's terms, defaults for
 //! the rest, limited to the capabilities of the CPU. Opens nothing.
 
-use super::error::Error;
 use super::sysfs::PtPmu;
-use std::str::FromStr;
-
-/// The terms of a configuration, in perf's syntax: `cyc,mtc_period=6,ptw`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PtConfig {
-    terms: Vec<(String, u64)>,
-}
-
-impl FromStr for PtConfig {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut terms: Vec<(String, u64)> = Vec::new();
-        for term in text.split(',') {
-            let (name, value) = term.split_once('=').unwrap_or((term, "1"));
-            let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
-            if name.is_empty() || !name.chars().all(is_name) {
-                return Err(format!("{term:?} is no term; give for example cyc,mtc_period=6"));
-            }
-            let hexadecimal = value.strip_prefix("0x").map(|value| u64::from_str_radix(value, 16));
-            let value = hexadecimal.unwrap_or_else(|| value.parse());
-            let value = value.map_err(|_| format!("the value of {name} is no number"))?;
-            if terms.iter().any(|(known, _)| known == name) {
-                return Err(format!("{name} is given twice"));
-            }
-            terms.push((name.to_owned(), value));
-        }
-        Ok(Self { terms })
-    }
-}
-
-impl PtConfig {
-    fn value(&self, name: &str) -> Option<u64> {
-        self.terms.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
-    }
-}
+use crate::capture::perf_error::Error;
+use crate::capture::pt_config::PtConfig;
 
 /// Terms with a restricted set of values: the name, the capability that they require, and the one
 /// that lists the values.

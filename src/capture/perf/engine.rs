@@ -11,7 +11,8 @@ use super::sysfs::{DEVICES, PtPmu};
 use super::thread::{Doing, Thread};
 use crate::capture::debugged::Debugged;
 use crate::capture::error::gone_is_fine;
-use crate::capture::recorder::{History, Outcome, Prepared, Request};
+use crate::capture::recorder::Prepared;
+use crate::capture::request::{History, Outcome, Request};
 use crate::capture::signals::{Asking, Forwarding, Leaving};
 use crate::capture::start::run_to;
 use crate::capture::{Backend, Error, final_state};
@@ -45,7 +46,7 @@ pub(in crate::capture) fn probe(request: &Request) -> Result<(), Error> {
     let ranges = cpu(request)?.filter_ranges();
     let count = request.filter.only.len() + request.filter.stop.len();
     if count > ranges {
-        return Err(super::error::Error::TooManyRanges { count, ranges }.into());
+        return Err(crate::capture::PerfError::TooManyRanges { count, ranges }.into());
     }
     Ok(())
 }
@@ -418,8 +419,8 @@ fn wait_for_end(pid: Pid) {
     while matches!(wait_for(Tid(pid.0)), Ok(Stop::Signal(_) | Stop::Event(_) | Stop::Group(_))) {}
 }
 
-fn is_gone(error: &super::error::Error) -> bool {
-    matches!(error, super::error::Error::Open { errno: nix::errno::Errno::ESRCH, .. })
+fn is_gone(error: &crate::capture::PerfError) -> bool {
+    matches!(error, crate::capture::PerfError::Open { errno: nix::errno::Errno::ESRCH, .. })
 }
 
 /// Returns the registers of a stopped thread; `None` if it is gone.

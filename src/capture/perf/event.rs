@@ -1,8 +1,8 @@
 //! The kernel's interface to perf events: `perf_event_open(2)`, the mappings of its rings, its
 //! ioctls. Contains no policy.
 
-use super::error::Error;
 use super::ring::Plain;
+use crate::capture::perf_error::Error;
 use crate::common::Tid;
 use crate::pt::TscToNs;
 use crate::sideband::perf_data::Attr;

@@ -1,7 +1,7 @@
 //! Formats ranges of code for `PERF_EVENT_IOC_SET_FILTER` (`perf_event_parse_addr_filter` in
 //! kernel/events/core.c), which names a program's code by the mapped file.
 
-use super::error::Error;
+use crate::capture::perf_error::Error;
 use crate::common::AddrRange;
 use crate::encode::Ranges;
 use crate::sideband::Mapping;

@@ -8,7 +8,6 @@
 //!
 //! The kernel's side of the rings (`ring`) and the PMU (`pmu`) are traits: tests run the whole
 //! backend with a model of a PMU that steps the program.
-//! whole of it with a model of a PMU that steps the program.
 
 mod book;
 mod clock;
@@ -17,7 +16,6 @@ mod config;
 mod debugger;
 mod drain;
 mod engine;
-mod error;
 mod event;
 mod events;
 mod filter;
@@ -33,9 +31,7 @@ mod sysfs;
 mod tap;
 mod thread;
 
-pub use config::PtConfig;
 pub(super) use engine::{attach, probe, record};
-pub use error::Error;
 pub(super) use live::Live;
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! this trait does not know which.
 
 use super::config::Settings;
-use super::error::Error;
 use super::event::{Event, EventAttr, PAGE_BYTES, SAMPLE, flag};
 use super::ring::RingMemory;
 use super::sysfs::PtPmu;
 use crate::capture;
+use crate::capture::perf_error::Error;
 use crate::common::Tid;
 use crate::recording::Hardware;
 use crate::sideband::perf_data::PerfRecords;

@@ -1,13 +1,14 @@
 //! A process that the CPU traces: its recording, and its filter.
 
 use super::book::Book;
-use super::error::Error as PerfError;
 use super::filter::words;
 use super::tap::{Listener, lock};
 use crate::capture::Error;
+use crate::capture::PerfError;
 use crate::capture::culprit::Culprit;
 use crate::capture::filter::Resolver;
-use crate::capture::recorder::{Prepared, Recorder, Request};
+use crate::capture::recorder::{Prepared, Recorder};
+use crate::capture::request::Request;
 use crate::common::Pid;
 use crate::recording::{Exit, Manifest};
 use crate::tracee::{Memory, mappings};

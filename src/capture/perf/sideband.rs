@@ -2,9 +2,9 @@
 //! mappings, names and context switches.
 
 use super::clock::{PerfTime, Readings};
-use super::error::Error;
 use super::event::{Event, EventAttr, Mapped, SAMPLE, flag};
 use super::ring::{DataRing, Plain, Seen};
+use crate::capture::perf_error::Error;
 use crate::common::Tid;
 use crate::sideband::perf_data::{PerfRecord, PerfRecords};
 use nix::errno::Errno;

@@ -4,7 +4,7 @@
 //! The names are those of `arch/x86/events/intel/pt.c`; `caps` are hexadecimal and come from CPUID
 //! leaf 14H (SDM table "CPUID Leaf 14H Enumeration of Intel Processor Trace Capabilities").
 
-use super::error::Error;
+use crate::capture::perf_error::Error;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

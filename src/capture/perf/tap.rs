@@ -3,9 +3,9 @@
 
 use super::book::Book;
 use super::drain::{Drain, Ring};
-use super::error::Error as PerfError;
 use super::pmu::{Control, Memory, Source};
 use crate::capture::Error;
+use crate::capture::PerfError;
 use crate::common::{Addr, Tid};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

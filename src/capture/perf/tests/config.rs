@@ -1,9 +1,10 @@
 //! Attributes of several generations of CPUs, bit by bit.
 
-use super::super::config::{PtConfig, Settings};
-use super::super::error::Error;
+use super::super::config::Settings;
 use super::super::sysfs::{PtPmu, cpu_has_pt};
 use super::fixtures::{ALDER_LAKE, BROADWELL, GOLDMONT_PLUS, SKYLAKE, Tree, plant};
+use crate::capture::PerfError as Error;
+use crate::capture::pt_config::PtConfig;
 
 const PT: u64 = 1;
 const CYC: u64 = 1 << 1;
@@ -30,7 +31,11 @@ fn pmu(trees: &[Tree]) -> PtPmu {
 }
 
 fn settings(trees: &[Tree], terms: &str) -> Result<Settings, String> {
-    let asked: PtConfig = if terms.is_empty() { PtConfig::default() } else { terms.parse()? };
+    let asked: PtConfig = if terms.is_empty() {
+        PtConfig::default()
+    } else {
+        terms.parse().map_err(|e: crate::capture::BadTerm| e.to_string())?
+    };
     Settings::new(&pmu(trees), &asked, 4096).map_err(|error| error.to_string())
 }
 
@@ -119,7 +124,7 @@ fn what_would_make_no_recording_is_refused() {
         let parsed = terms.parse::<PtConfig>();
         let error = match parsed {
             Ok(_) => refused(&[SKYLAKE], terms),
-            Err(error) => error,
+            Err(error) => error.to_string(),
         };
         assert!(error.contains(why), "{terms}: {error}");
     }

@@ -2,11 +2,11 @@
 //! the packets into an AUX area, as the kernel would. It supports plain programs: steps, system
 //! calls, signal handlers, threads.
 
-use super::super::error::Error;
 use super::super::go::has_trapped;
 use super::super::pmu::{Area, Control, Pmu, Source};
 use super::kernel::{Kernel, attr};
 use crate::capture;
+use crate::capture::PerfError as Error;
 use crate::capture::clock::now;
 use crate::capture::restart::asks_to_restart;
 use crate::common::{Addr, Tid};
