@@ -92,8 +92,10 @@ deny:
 	@$(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) install cargo-deny --locked --debug
 	$(CARGO) deny --log-level error check bans licenses sources
 
+# Examples are built by clippy; linking them here would take time.
 test:
-	$(CARGO) test
+	$(CARGO) test --lib --bins --tests
+	$(CARGO) test --doc
 
 bench: build
 	sh benches/run.sh

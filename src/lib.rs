@@ -5,10 +5,36 @@
 //! blocks and events, [`timeline`] positions, [`state`] registers and memory.
 //! `docs/architecture.md` shows the rooms and their dependencies.
 //!
+//! The packets of a trace:
+//!
+//! ```
+//! use contraflow::pt::{Packet, Packets, Tnt, encode};
+//!
+//! let mut trace = Vec::new();
+//! let taken_then_not = Packet::TntShort(Tnt { bits: 0b10, len: 2 });
+//! encode(&taken_then_not, &mut trace);
+//! let packets: Vec<_> = Packets::new(&trace).map(|(_, packet)| packet).collect();
+//! assert_eq!(packets, [Ok(taken_then_not)]);
+//! ```
+//!
+//! The end of a recorded run; `examples/` shows more:
+//!
+//! ```no_run
+//! use contraflow::session::{History, Recording};
+//! use std::path::Path;
+//!
+//! let recording = Recording::open(Path::new("contraflow.out"))?;
+//! let end = recording.total();
+//! let last = recording.running_at(end.saturating_sub(1));
+//! println!("{end} instructions, the last one of thread {last:?}");
+//! # Ok::<(), contraflow::session::OpenError>(())
+//! ```
+//!
 //! Linux on x86-64 only.
 
 pub mod ask;
 pub mod capture;
+#[doc(hidden)]
 pub mod cli;
 pub mod common;
 pub mod dap;
@@ -30,6 +56,7 @@ pub mod state;
 pub mod symbols;
 pub mod syscalls;
 pub mod timeline;
+#[doc(hidden)]
 pub mod tracee;
 pub mod translate;
 pub mod values;

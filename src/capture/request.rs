@@ -1,4 +1,4 @@
-//! What is to be recorded, and how; and what came of it. Below all backends.
+//! A request to record, and its outcome. Below all backends.
 
 use super::filter::{Code, Filter};
 use super::pt_config::PtConfig;

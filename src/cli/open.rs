@@ -5,10 +5,9 @@ use super::{Failure, say};
 use crate::capture::Leaving;
 use crate::capture::host::{host_cpu, lacking};
 use crate::common::Visible;
-use crate::image::Bytes;
 use crate::recording::{BackendName, Reader};
 use crate::replay;
-use crate::session::{Recording, Replayed};
+use crate::session::{Recording, Replayed, final_state};
 use crate::state::FinalState;
 use crate::timeline::{Options, Timeline};
 use std::path::Path;
@@ -114,11 +113,4 @@ pub(super) fn say_what_is_wrong(timeline: &Timeline) {
     for miscount in timeline.miscounts() {
         say(&miscount);
     }
-}
-
-/// Returns the final state of a recording; empty if its recorder was killed.
-pub(super) fn final_state(reader: &Reader) -> Result<FinalState, Failure> {
-    let Some(core) = reader.core()? else { return Ok(FinalState::default()) };
-    let state = FinalState::of_core(&Bytes::new(core));
-    Ok(state.map_err(|error| format!("{}: {error}", reader.dir().join("core").display()))?)
 }

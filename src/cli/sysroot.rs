@@ -1,7 +1,8 @@
 //! A recording's files under their original paths, for gdb.
 
-use super::{Failure, open};
+use super::Failure;
 use crate::recording::{DEBUG_DIR, Reader};
+use crate::session::final_state;
 use crate::sideband::{Event, FileId, ImageId};
 use crate::timeline::Images;
 use std::collections::HashMap;
@@ -58,7 +59,7 @@ impl Sysroot {
         }
         // The dynamic linker, and so gdb, uses other names of libraries than the kernel.
         let last = images.last().cloned().unwrap_or_default();
-        let state = open::final_state(reader).unwrap_or_default();
+        let state = final_state(reader).unwrap_or_default();
         let named = |library: &crate::state::Library| !library.map.name.is_empty();
         let libraries = state.libraries(&last, Some(&last_exec)).unwrap_or_default();
         // The program is the first of them, and has no name.

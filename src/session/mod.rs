@@ -23,6 +23,7 @@ mod happenings;
 mod history;
 mod live;
 mod model;
+mod open;
 mod procfs;
 mod recorded;
 mod recording;
@@ -31,6 +32,7 @@ mod replay_goals;
 mod replay_path;
 mod replayed;
 mod run;
+#[cfg(any(test, feature = "test-support"))]
 mod scripted;
 mod source;
 mod start;
@@ -55,11 +57,14 @@ pub use happenings::{Happening, HappeningSearch, Wanted};
 pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};
 pub use live::Live;
 pub use model::Session;
+pub use open::{OpenError, final_state};
 pub use recorded::Recorded;
 pub use recording::Recording;
 pub use registers::{Extended, Register, Registers, Value};
 pub use replayed::Replayed;
 pub use run::{Action, Edge, Error, LastChange, Order, Position, Run, Stop, StopReason};
+#[cfg(any(test, feature = "test-support"))]
+#[doc(hidden)]
 pub use scripted::{Instruction, Scripted, Transfer};
 pub use source::{symbols_of, symbols_of_images};
 pub use start::{Catches, Forks, Launch, Start};

@@ -56,8 +56,8 @@ impl Builder<'_, '_> {
         self.emitter.load(Gpr::Rdx, slots::RDX);
         let Some(of) = self.edge_at(of) else { return };
         // It is not recorded, so its calls are not asked for.
-        let (kind, branch, pushes, quiet_jumps) = (EdgeKind::Direct, true, 0, 0);
-        let edge = self.add(Edge { kind, target, branch, pushes, quiet_jumps, ..of });
+        let kind = EdgeKind::Direct;
+        let edge = self.add(Edge { kind, pushes: 0, target, branch: true, quiet_jumps: 0, ..of });
         let _ = self.exit(edge, target);
         self.emitter.aim_here(other);
     }

@@ -1,0 +1,54 @@
+//! Opens a recording from its directory.
+
+use super::recording::Recording;
+use crate::image::Bytes;
+use crate::recording::{self, BackendName, Reader};
+use crate::state::FinalState;
+use crate::timeline::{self, Options, Timeline};
+use crate::{image, replay};
+use std::path::{Path, PathBuf};
+
+/// The reason why a recording cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Its files cannot be read.
+    #[error(transparent)]
+    Recording(#[from] recording::Error),
+    /// Its path cannot be indexed.
+    #[error(transparent)]
+    Timeline(#[from] timeline::Error),
+    /// It is exact, and could not be replayed for its path.
+    #[error(transparent)]
+    Replay(#[from] replay::Error),
+    /// The core file is damaged.
+    #[error("{}: {error}", path.display())]
+    FinalState {
+        /// The file.
+        path: PathBuf,
+        /// The fault.
+        error: image::Error,
+    },
+}
+
+impl Recording {
+    /// Opens the recording in a directory. The path of an exact recording is made by a replay, once, and
+    /// kept in the directory.
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        let mut reader = Reader::open(dir)?;
+        if reader.manifest().capture.backend == BackendName::Exact {
+            reader = replay::path_of(&reader, &mut |_, _| true)?;
+        }
+        let state = final_state(&reader)?;
+        Ok(Self::new(Timeline::open(reader, Options::default())?, state))
+    }
+}
+
+/// Returns the final state of a recording; empty if its recorder was killed.
+pub fn final_state(reader: &Reader) -> Result<FinalState, OpenError> {
+    let Some(core) = reader.core()? else { return Ok(FinalState::default()) };
+    FinalState::of_core(&Bytes::new(core)).map_err(|error| {
+        let path = reader.dir().join("core");
+        OpenError::FinalState { path, error }
+    })
+}
