@@ -140,6 +140,12 @@ impl TranslatedProcess {
         at.is_some_and(|at| at.exact && !at.point.state.r11_in_slot)
     }
 
+    /// Returns true if R11 may be the trace pointer where a thread is in the cache.
+    pub fn may_have_trace_pointer(&self, registers: &Registers) -> bool {
+        let at = self.translator.locate(registers.rip);
+        at.is_none_or(|at| at.point.state.r11_in_slot)
+    }
+
     /// Takes a thread out of the cache: it is in the program, with these registers.
     pub fn enter_program(
         &self,

@@ -171,7 +171,7 @@ impl Debuggee {
         }
         // `$_shell` runs commands of the shell, and a line ends the expression.
         if expression.contains("$_") || expression.contains(char::is_control) {
-            return Err("it is not asked for functions of its own".to_owned());
+            return Err("gdb is not asked for its convenience functions and variables".to_owned());
         }
         let position = self.position().ok_or("there is no history")?;
         let question = GdbQuestion { dir: &self.dir, position: &position, frame, expression };

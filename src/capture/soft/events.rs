@@ -229,10 +229,9 @@ impl Process {
     /// Keeps what a thread at its end recorded at least up to its last system call: its state is
     /// unknown.
     fn take_what_is_there(&mut self, thread: &mut Thread, registers: &Registers) {
-        let in_glue = self.engine.translator().locate(registers.rip);
-        let in_glue = in_glue.is_none_or(|at| at.point.state.r11_in_slot);
+        let in_register = self.engine.may_have_trace_pointer(registers).then_some(registers.r11);
         let kept = thread.translated.trace_pointer(self.engine.shared());
-        let pointers = [in_glue.then_some(registers.r11), Some(kept)];
+        let pointers = [in_register, Some(kept)];
         let pointer = pointers.into_iter().flatten().find(|pointer| thread.lane.holds(*pointer));
         if let Some(pointer) = pointer {
             self.take_records(thread, pointer);
