@@ -15,13 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     if entries.is_empty() {
         return Err(format!("the program has no function {function}").into());
     }
-    let search = Search {
-        from: recording.total(),
-        until: 0,
-        direction: Direction::Backward,
-        only: None,
-        addrs: &entries,
-    };
+    let search = Search::beyond(recording.total(), 0, Direction::Backward, None, &entries);
     let Found::At(position) = recording.find(&search, &|| false) else {
         println!("{function} was not called");
         return Ok(());

@@ -317,8 +317,7 @@ fn path_hits(
     let total = history.total();
     let (mut from, mut found) = (from.map_or(total, |from| from.min(total)), 0);
     loop {
-        let direction = Direction::Backward;
-        let search = Search { from, until: 0, direction, only: None, addrs: &addrs };
+        let search = Search::beyond(from, 0, Direction::Backward, None, &addrs);
         let at = match history.find(&search, interrupted) {
             Found::At(_) if found == count => return Ok(SearchEnd::HasMore),
             Found::At(at) => at,

@@ -1,11 +1,11 @@
 //! The times at which indirect branches are sampled.
 
 /// The fewest ticks between two samples: while the program executes branches that are not known well.
-const SHORTEST: u64 = 1 << 14;
-/// The most ticks between two samples: some ten milliseconds.
-const LONGEST: u64 = 1 << 23;
+const SHORTEST: u64 = 1 << 12;
+/// The most ticks between two samples: a millisecond or two, of which a sample takes a hundredth.
+const LONGEST: u64 = 1 << 20;
 /// The ticks before the first sample.
-const FIRST: u64 = 1 << 18;
+const FIRST: u64 = 1 << 16;
 /// The factor of a linear congruential generator (Knuth, "MMIX").
 const FACTOR: u64 = 6_364_136_223_846_793_005;
 
@@ -31,7 +31,7 @@ impl Sampling {
 
     /// Notes a sample. `helps` is true if more of its kind may change the code.
     pub(super) fn note(&mut self, helps: bool) {
-        let period = if helps { self.period / 4 } else { self.period * 2 };
+        let period = if helps { self.period / 4 } else { self.period * 5 / 4 };
         self.period = period.clamp(SHORTEST, LONGEST);
     }
 }

@@ -1,8 +1,8 @@
 //! System calls and signals of a recorded run as places to stop at.
 
-use super::{Catches, Direction, Found, StopReason};
+use super::{Catches, Direction, Found, Search, StopReason};
 use crate::common::{Addr, Tid};
-use crate::timeline::{self, Delivery, KernelEntries, Timeline};
+use crate::timeline::{Delivery, KernelEntries, Timeline};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
@@ -204,22 +204,15 @@ impl Calls<'_> {
         let before = self.timeline.index_of(self.tid, first).checked_sub(1);
         let start = before.and_then(|index| self.timeline.global_of(self.tid, index));
         let mut within = start.unwrap_or(first)..last.saturating_add(1);
-        let direction = match self.search.direction {
-            Direction::Forward => timeline::Direction::Forward,
-            Direction::Backward => timeline::Direction::Backward,
-        };
         loop {
-            let search = timeline::Search {
+            let search = Search {
                 within: within.clone(),
-                direction,
+                direction: self.search.direction,
                 only: Some(self.tid),
                 addrs: self.addrs,
             };
-            let position = match self.timeline.find(&search, interrupted) {
-                timeline::Found::At(position) => position,
-                timeline::Found::Nothing => return Found::Nothing,
-                timeline::Found::Interrupted(position) => return Found::Interrupted(position),
-            };
+            let found = self.timeline.find(&search, interrupted);
+            let Found::At(position) = found else { return found };
             if let Some(place) = self.place(position, first, last) {
                 return Found::At(place);
             }

@@ -6,7 +6,7 @@ use super::{
     Region, Registers, TraceSize, Wanted,
 };
 use crate::common::{Addr, Pid, Tid};
-use std::collections::BTreeSet;
+use crate::timeline::{Found, Search};
 use std::path::{Path, PathBuf};
 
 /// One thread of a history.
@@ -30,42 +30,6 @@ impl ThreadInfo {
     pub fn is_alive_at(&self, g: u64) -> bool {
         self.first <= g && self.ended.is_none_or(|end| g < end)
     }
-}
-
-/// A direction through time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// The order of execution.
-    Forward,
-    /// The reverse order of execution.
-    Backward,
-}
-
-/// A search for the nearest position whose instruction is at one of some addresses.
-#[derive(Clone, Copy, Debug)]
-pub struct Search<'a> {
-    /// The start of the search, excluded.
-    pub from: u64,
-    /// The last position of the search, included. The search is empty if this is on the wrong side
-    /// of `from`.
-    pub until: u64,
-    /// The direction of the search.
-    pub direction: Direction,
-    /// The only thread whose instructions are searched, if given.
-    pub only: Option<Tid>,
-    /// The addresses to find.
-    pub addrs: &'a BTreeSet<Addr>,
-}
-
-/// The result of a [`Search`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The position of the nearest hit.
-    At(u64),
-    /// No hit up to and including [`Search::until`].
-    Nothing,
-    /// The caller interrupted: there is no hit from the start up to and including this position.
-    Interrupted(u64),
 }
 
 /// One activation of a function, derived from the calls and returns of the path. The default value

@@ -42,7 +42,7 @@ mod xsave;
 #[cfg(test)]
 mod tests;
 
-pub use crate::timeline::Older;
+pub use crate::timeline::{Direction, Found, Older, Search};
 pub use any::AnySession;
 pub use around::{Arrived, Called};
 pub use back::{Activation, BackStep};
@@ -54,7 +54,7 @@ pub use describe::{
 pub use executions::{Execution, ExecutionSearch, ExecutionSink, SearchEnd};
 pub use files::FileBytes;
 pub use happenings::{Happening, HappeningSearch, Wanted};
-pub use history::{CallFrame, Direction, Found, History, Search, ThreadInfo};
+pub use history::{CallFrame, History, ThreadInfo};
 pub use live::Live;
 pub use model::Session;
 pub use open::{OpenError, final_state};

@@ -218,7 +218,7 @@ impl<H: History> Recorded<H> {
     fn find_from(&self, from: u64, walk: &Walk<'_>, direction: Direction, until: u64) -> Found {
         let addrs = walk.breakpoints.addrs();
         let only = walk.only();
-        let search = Search { from, until, direction, only, addrs };
+        let search = Search::beyond(from, until, direction, only, addrs);
         let found = if addrs.is_empty() {
             Found::Nothing
         } else {

@@ -5,15 +5,15 @@ use super::final_registers::registers;
 use super::happenings;
 use super::source::{RecordedSource, symbols_of};
 use super::{
-    CallFrame, Called, Description, Direction, FileBytes, Found, GapInfo, Happening,
-    HappeningSearch, History, Library, Older, Place, Protection, Region, Register, Registers,
-    Search, ThreadInfo, TraceSize, Wanted,
+    CallFrame, Called, Description, FileBytes, Found, GapInfo, Happening, HappeningSearch, History,
+    Library, Older, Place, Protection, Region, Register, Registers, Search, ThreadInfo, TraceSize,
+    Wanted,
 };
 use crate::common::{Addr, Pid, Tid, Tsc};
 use crate::image::{Bytes, Image, Section};
 use crate::recording::TscClock;
 use crate::state::{self, FinalState, Moment};
-use crate::timeline::{self, Frame, KernelEntries, Timeline};
+use crate::timeline::{Frame, KernelEntries, Timeline};
 use std::cell::{OnceCell, RefCell};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -190,19 +190,7 @@ impl History for Recording {
     }
 
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
-        let (within, direction) = match search.direction {
-            Direction::Forward => {
-                let end = search.until.saturating_add(1);
-                (search.from.saturating_add(1)..end, timeline::Direction::Forward)
-            }
-            Direction::Backward => (search.until..search.from, timeline::Direction::Backward),
-        };
-        let search = timeline::Search { within, direction, only: search.only, addrs: search.addrs };
-        match self.timeline.find(&search, interrupted) {
-            timeline::Found::At(g) => Found::At(g),
-            timeline::Found::Nothing => Found::Nothing,
-            timeline::Found::Interrupted(g) => Found::Interrupted(g),
-        }
+        self.timeline.find(search, interrupted)
     }
 
     fn knows_happenings(&self) -> bool {

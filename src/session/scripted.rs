@@ -153,13 +153,11 @@ impl History for Scripted {
     }
 
     fn find(&self, search: &Search<'_>, interrupted: &dyn Fn() -> bool) -> Found {
-        let mut g = search.from;
-        while g != search.until {
-            g = match search.direction {
-                Direction::Forward if g < search.until => g + 1,
-                Direction::Backward if g > search.until => g - 1,
-                _ => return Found::Nothing,
-            };
+        let mut within = search.within.clone();
+        while let Some(g) = match search.direction {
+            Direction::Forward => within.next(),
+            Direction::Backward => within.next_back(),
+        } {
             let Some(instruction) = self.at(g) else { continue };
             let theirs = search.only.is_none_or(|tid| tid == instruction.tid);
             if theirs && search.addrs.contains(&instruction.pc) {

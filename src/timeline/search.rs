@@ -36,8 +36,26 @@ pub enum Found {
     At(u64),
     /// No hit.
     Nothing,
-    /// The caller interrupted; there is no hit up to this position.
+    /// The caller interrupted: there is no hit from the start up to this position.
     Interrupted(u64),
+}
+
+impl<'a> Search<'a> {
+    /// Returns a search from a position, which is excluded, to `until`, which is not. It is empty if that
+    /// is on the wrong side.
+    pub fn beyond(
+        from: u64,
+        until: u64,
+        direction: Direction,
+        only: Option<Tid>,
+        addrs: &'a BTreeSet<Addr>,
+    ) -> Self {
+        let within = match direction {
+            Direction::Forward => from.saturating_add(1)..until.saturating_add(1),
+            Direction::Backward => until..from,
+        };
+        Self { within, direction, only, addrs }
+    }
 }
 
 impl Timeline {

@@ -38,7 +38,7 @@ impl History for Slow {
         while !interrupted() {
             sleep(Duration::from_millis(1));
         }
-        Found::Interrupted(search.until)
+        Found::Interrupted(search.within.start)
     }
 
     fn call_stack(&self, tid: Tid, g: u64) -> Vec<CallFrame> {

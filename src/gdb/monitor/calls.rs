@@ -63,8 +63,8 @@ fn returned(
     let (direction, only) = (Direction::Forward, Some(tid));
     let mut from = from;
     loop {
-        let found =
-            history.find(&Search { from, until, direction, only, addrs: &addrs }, interrupted);
+        let search = Search::beyond(from, until, direction, only, &addrs);
+        let found = history.find(&search, interrupted);
         let Found::At(at) = found else { return found };
         let stack = history.call_stack(tid, at);
         if !stack.iter().any(|other| other.activation == frame.activation) {

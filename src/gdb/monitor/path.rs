@@ -125,8 +125,7 @@ pub(super) fn find<R: Run>(
     let mut list = List::default();
     let mut from = history.total();
     loop {
-        let search =
-            Search { from, until: 0, direction: Direction::Backward, only: None, addrs: &addrs };
+        let search = Search::beyond(from, 0, Direction::Backward, None, &addrs);
         let at = match history.find(&search, interrupted) {
             Found::At(at) => at,
             Found::Nothing => break,
